@@ -32,8 +32,8 @@ func TestArchitectureNamesWhatIsThere(t *testing.T) {
 	}
 }
 
-// wrongNames returns the names of files in a line that do not exist. If the line is a row of a
-// table, it also returns the identifiers in the last cell that none of the row's files contains.
+// wrongNames returns the names in a line for which there is no file. For a row of a table it adds
+// the identifiers in the last cell that occur in none of the files that the row names.
 func wrongNames(line string) (wrong []string) {
 	var texts, identifiers []string
 	cells := strings.Split(strings.TrimSuffix(strings.TrimSpace(line), "|"), "|")
@@ -101,8 +101,8 @@ func TestEachFileHasItsPlace(t *testing.T) {
 	}
 }
 
-// misplaced returns the files that the list places does not name exactly once, and
-// the names in places that are not among files.
+// misplaced compares places, a list of files in a doc.go, with the files of that package. It
+// returns the names that are only in the list, and the files that it lacks or names twice.
 func misplaced(places string, files []string) (wrong []string) {
 	times := map[string]int{"doc.go": 1}
 	for _, name := range goFile.FindAllString(places, -1) {

@@ -41,17 +41,17 @@ const (
 // Environments lists the names of the environments.
 func Environments() []string { return []string{EnvLocal, EnvCompose} }
 
-// environment starts throwaway servers. Only one goroutine may use it. The zero
-// value starts them as local processes.
+// environment starts throwaway servers. Only one goroutine may use it. Its zero value starts
+// servers as processes on this machine.
 type environment struct {
 	name    string
 	kept    map[string]driver.Config // servers of "lockbench env up", by backend
 	compose *servers.Compose         // nil without containers
 }
 
-// openEnvironment chooses where servers run. It takes the servers in up, which "lockbench env up"
-// keeps, unless name is another environment. Without up, an empty name means local servers. For
-// containers it fails without docker compose, because a run would then skip each backend in turn.
+// openEnvironment chooses where servers run. The argument up describes servers that "lockbench env
+// up" has left running, or is nil. They are used unless name is another environment. Without them,
+// an empty name means processes on this machine.
 func openEnvironment(ctx context.Context, name string, up *kept) (e *environment, err error) {
 	e = &environment{name: cmp.Or(name, EnvLocal)}
 	if up != nil && (name == "" || name == up.Env) {
@@ -65,9 +65,9 @@ func openEnvironment(ctx context.Context, name string, up *kept) (e *environment
 	return e, nil
 }
 
-// start starts throwaway servers for the plugin in found. Servers that vote do so at once, even
-// if they usually wait after a start. It returns kept servers instead if there are any. Unless
-// durable is set, the store may lose data in a crash, because some stores are faster then.
+// start starts throwaway servers for a plugin, or returns servers that "lockbench env up" has left
+// running. Redlock servers vote at once, although they usually wait after a start. Unless durable
+// is set, the store may lose data in a crash, because that makes some stores faster.
 func (e *environment) start(ctx context.Context, found plugin.Found, durable bool) (s *servers.Environment, err error) {
 	kind := kinds.Of(found.Name)
 	cfg, kept := e.kept[found.Name]

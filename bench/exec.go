@@ -57,7 +57,7 @@ func Exec(argv []string, grace time.Duration, stderr io.Writer) error {
 		case <-children:
 		case s := <-signals:
 			if status == nil {
-				// Kill fails only when the program has just ended.
+				// Kill can fail only because the program has just ended.
 				_ = syscall.Kill(pid, s.(syscall.Signal))
 			}
 		case <-timeout:

@@ -9,12 +9,12 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// downTimeout is how long a store may take to answer after a measurement on it has
-// failed. If the store does not answer, the next measurement on it is left out.
+// downTimeout bounds the wait for an answer of a store on which a measurement has failed. If no
+// answer comes, the next measurement on that store is left out.
 const downTimeout = time.Second
 
-// failures are the cells (measurements) of a run that have no figures. A subject that is slow, dead
-// or wrong loses only its cells. The other subjects can still be compared. The zero value is ready.
+// failures has the measurements (cells) of a run that have no figures. If one subject (a backend or
+// a baseline) fails, the others can still be compared. The zero value is ready.
 type failures struct {
 	cells []results.FailedCell
 	of    []failure        // of[i] is the failure of cells[i]
@@ -26,8 +26,8 @@ type failure struct {
 	err  error
 }
 
-// add records that the cell label of the subject sub has no figures in this run. An
-// empty label means that no cell of sub has figures.
+// add records that one measurement of the subject sub, called label, has no figures in this run. An
+// empty label means that none of its measurements has.
 func (f *failures) add(sub *subject, label string, run int, err error) {
 	if f.last == nil {
 		f.last = map[string]error{}
@@ -40,11 +40,10 @@ func (f *failures) add(sub *subject, label string, run int, err error) {
 	f.of = append(f.of, failure{sub.Kind, err})
 }
 
-// served records that the last cell of sub has figures.
 func (f *failures) served(sub *subject) { delete(f.last, sub.Name) }
 
-// down returns an error if the last cell of sub failed and its store does not answer. Without
-// this check, callers would wait for that store in every cell until the measured time is over.
+// down returns an error if the last measurement of sub failed and its store does not answer now.
+// Without this check, callers would wait for that store in every measurement.
 func (f *failures) down(ctx context.Context, sub *subject) error {
 	if f.last[sub.Name] == nil || sub.check == nil {
 		return nil
@@ -57,8 +56,8 @@ func (f *failures) down(ctx context.Context, sub *subject) error {
 	return nil
 }
 
-// hopeless reports whether the last cell of every plugin failed because the server
-// or the plugin cannot be used.
+// hopeless reports whether the last measurement of every plugin failed, because the server or the
+// plugin cannot be used.
 func (f *failures) hopeless(subjects []*subject) bool {
 	for _, sub := range subjects {
 		var dead *EnvError
@@ -69,8 +68,8 @@ func (f *failures) hopeless(subjects []*subject) bool {
 	return true
 }
 
-// sums returns one error for each subject with failed cells. The subjects are the
-// baselines if baselines is set, else all other subjects.
+// sums returns one error for each subject with failed measurements: for baselines if the argument
+// baselines is set, else for all other subjects.
 func (f *failures) sums(baselines bool) (sums []error) {
 	count := map[string]int{}
 	for _, c := range f.cells {
@@ -93,8 +92,8 @@ func (f *failures) sums(baselines bool) (sums []error) {
 	return sums
 }
 
-// err is the error that makes the run fail. It is nil when every cell has figures,
-// except perhaps cells of baselines.
+// err is the error that makes the run fail. It is nil if all measurements have figures, except
+// perhaps those of baselines.
 func (f *failures) err() error { return errors.Join(f.sums(false)...) }
 
 // besides are the failures of baselines, one line each. They are shown, but do not

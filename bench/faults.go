@@ -41,12 +41,14 @@ type FaultsPlan struct {
 
 	// Backends are names of plugins. None means every plugin that is found.
 	Backends []string
-	// Faults and Actions choose what is played: faults of the table and actions that schedules
-	// are drawn from, by their names. A fault also chooses its actions, and an action chooses
-	// the faults that use it. None means all, or only the quick faults if Quick is set.
+	// Faults and Actions choose by name what is played: faults of the table, and actions of which a
+	// search makes its schedules. Naming a fault also chooses its actions, and naming an action also
+	// chooses the faults that use it. If both are empty, all are played, or only the quick faults if
+	// Quick is set.
 	Faults, Actions []string
-	// Quick shortens every mode: one round of the most telling faults, less shrinking of
-	// found reproducers, only the short reproducers of "all", and fewer leases in a soak.
+	// Quick shortens every mode. A run of the table plays only the quick faults, and each of them
+	// once. A search spends less time on making a reproducer smaller. A replay of "all" leaves out
+	// long reproducers, and a soak has fewer leases.
 	Quick bool
 	// Runs is how often each fault or reproducer is played. 0 means 3 for a fault
 	// and 10 for a reproducer, and fewer if Quick is set.
@@ -54,8 +56,8 @@ type FaultsPlan struct {
 	// Seed determines schedules, orders and times. 0 means a random seed, or the
 	// seed of the reproducer.
 	Seed uint64
-	// KeepGoing continues a search after the first reproducer of a backend. The
-	// other modes always continue.
+	// KeepGoing continues a search after the first reproducer of a backend. Other modes continue
+	// anyway.
 	KeepGoing bool
 	// HostProgram is the path of another lockbench that runs the host processes; "" means this one.
 	HostProgram string
@@ -114,7 +116,6 @@ func (p FaultsPlan) Check() error {
 	return cmp.Or(checkNames("faults", "fault", p.Faults), checkNames("actions", "action", p.Actions))
 }
 
-// faults returns the faults that the plan chooses, in the order of the table.
 func (p FaultsPlan) faults() []faults.Fault {
 	chosen := p.Faults
 	if len(chosen) == 0 && len(p.Actions) == 0 && p.Quick && p.Mode == FaultsTable {
@@ -141,9 +142,8 @@ func (p FaultsPlan) nothingChosen(what string) error {
 	return usagef("no %s is one of %s", what, strings.Join(slices.Concat(p.Faults, p.Actions, p.Backends), ", "))
 }
 
-// judged returns the backends of the plan and the manifest of the run, which records
-// the scenario. If served is set, judged leaves out plugins whose servers lockbench
-// cannot start.
+// judged returns the backends of the plan, and a manifest of the run with the given scenario. If
+// served is set, it leaves out plugins whose servers lockbench cannot start.
 func (p FaultsPlan) judged(ctx context.Context, served bool, scenario string, runs int) (backends []faults.Backend, m results.Manifest, err error) {
 	for _, name := range p.Backends {
 		if !kinds.Of(name).Known() {
@@ -162,7 +162,7 @@ func (p FaultsPlan) judged(ctx context.Context, served bool, scenario string, ru
 			continue
 		}
 		if p.strangers[d.Name] != nil {
-			// A mistake in the command for an unknown store is reported before any fault is played.
+			// Start the servers once, so that a mistake in the user's command is reported before any fault.
 			tried, err := new(environment).start(ctx, d.Found, false)
 			if err == nil {
 				err = tried.Close()
@@ -200,11 +200,11 @@ func (p FaultsPlan) runs(usual, quick int) int {
 	return cmp.Or(p.Runs, usual)
 }
 
-// tellEvery is how often a frequent event is reported.
+// tellEvery is the shortest time between two reports of frequent events.
 const tellEvery = 10 * time.Second
 
-// lines reports the progress of a mode without a progress bar. It writes every finding.
-// It writes one other event per tellEvery, or every event if the field all is set.
+// lines reports the progress of a mode without a progress bar. The method say always writes. The
+// method mention, for frequent events, writes at most once per tellEvery unless all is set.
 type lines struct {
 	w   io.Writer
 	all bool
@@ -228,13 +228,13 @@ func (l *lines) mention(format string, args ...any) {
 	}
 }
 
-// These are how often each fault of the table is played on each backend.
+// These are how often each fault is played on each backend, if the user does not say.
 const (
 	tableRuns      = 3
 	quickTableRuns = 1
 )
 
-// table plays the table of faults, and judges what the result folder holds.
+// table plays the table of faults, and judges the records in the result folder.
 func (p FaultsPlan) table(ctx context.Context, opts Options) (*Outcome, error) {
 	plan := faults.Plan{Faults: p.faults(), Rounds: p.runs(tableRuns, quickTableRuns), Seed: p.Seed}
 	if len(plan.Faults) == 0 {
@@ -273,7 +273,7 @@ func (p FaultsPlan) table(ctx context.Context, opts Options) (*Outcome, error) {
 	return res.outcome(ctx, err)
 }
 
-// tableRound is about how long one round takes, and tableSetup about how long servers start.
+// tableRound is about how long a fault takes each time. tableSetup is about how long servers start.
 const (
 	tableRound = 5 * time.Second
 	tableSetup = 3 * time.Second

@@ -15,7 +15,7 @@ import (
 	"github.com/lockbench/lockbench/internal/similar"
 )
 
-// PageFile is the name of the HTML page in a result folder, if the folder has one.
+// PageFile is the file name of the HTML page in a result folder, if the folder has one.
 const PageFile = results.ReportFile
 
 // Check judges safety again from the records in a result folder.
@@ -66,8 +66,8 @@ func Report(dir, page string) (*Outcome, string, error) {
 	return &Outcome{Dir: dir}, page, errors.Join(r.Write(f, "html"), f.Close())
 }
 
-// Merge writes the result folder out from the folders dirs, which machines that measured
-// together have written. The lines busy describe other work that kept machines busy.
+// Merge writes one result folder, called out, from the folders of several machines that measured
+// together. The lines in busy say which machines were also busy with other work.
 func Merge(out string, dirs ...string) (busy []string, err error) {
 	err = results.Merge(out, dirs...)
 	switch {
@@ -94,8 +94,8 @@ type Comparison struct {
 	FailOn []string // limits, as [results.ParseGate] reads them
 }
 
-// Compare tests for each figure whether the runs differ, and checks the limits. If all hold, it
-// writes to notes, for each limit on a change, the smallest change that the runs could have shown.
+// Compare tests which figures differ between the runs, and checks the limits. If none is broken, it
+// writes to notes the smallest change that the runs could have shown for each limit on a change.
 func Compare(q Comparison, notes io.Writer) (*Outcome, error) {
 	var gates []results.Gate
 	for _, text := range q.FailOn {
@@ -124,8 +124,8 @@ func Compare(q Comparison, notes io.Writer) (*Outcome, error) {
 	return shown, holdAgainst(c, gates, notes)
 }
 
-// holdAgainst checks a comparison against the gates and returns an error if a gate is
-// broken. Otherwise it writes to notes the smallest changes that the runs could have shown.
+// holdAgainst returns an error if a figure in the comparison breaks a limit (a gate). Otherwise it
+// writes to notes how small a change the runs could have shown.
 func holdAgainst(c results.Comparison, gates []results.Gate, notes io.Writer) error {
 	var texts []string
 	for _, h := range c.Held {
@@ -150,7 +150,7 @@ func holdAgainst(c results.Comparison, gates []results.Gate, notes io.Writer) er
 	return insensitive(v.Sensitivities, notes)
 }
 
-// insensitive returns an error if a gate passed only because the runs could not show a change.
+// insensitive returns an error if these runs could not have shown that a limit is broken.
 func insensitive(all []results.Sensitivity, notes io.Writer) error {
 	var blind []string
 	for _, p := range all {

@@ -54,7 +54,6 @@ func reported(t *testing.T, dir string) (string, error) {
 	return text(t, o, "text"), err
 }
 
-// These functions report whether an error is of an expected kind.
 func fine(err error) bool   { return err == nil }
 func unsafe(err error) bool { return errors.Is(err, ErrUnsafe) }
 
@@ -128,8 +127,8 @@ func TestBadFolders(t *testing.T) {
 	}
 }
 
-// TestDamagedFolders checks that the readable part of a cut folder is shown, and that a
-// violation in it is found.
+// TestDamagedFolders checks a folder with a file that was cut short: its readable part must be
+// shown, and a violation in that part must be found.
 func TestDamagedFolders(t *testing.T) {
 	for name, tt := range map[string]struct {
 		file string

@@ -2,7 +2,7 @@
 // libraries, the store's bare client, and our backends without a plugin process.
 // These run in the process that takes the locks.
 //
-// No other package of the bench imports backends or other lock libraries.
+// Below bench, only this package imports backends and the lock libraries of others.
 package baseline
 
 import (
@@ -32,8 +32,7 @@ type Baseline struct {
 	Doc     string // one line
 	Backend string // the backend whose server and configuration the baseline uses
 	Module  string // Go module path, for the version in run.json
-	// NoTokens is set if its grants have no tokens. The tokens of other baselines
-	// come from the store or from our library.
+	// NoTokens is set if the library gives no fencing token with a grant.
 	NoTokens bool
 	// Renews reports whether the library renews leases without the holder's help.
 	// Frees reports whether a lease ends when its host crashes.
@@ -68,8 +67,8 @@ func All() []Baseline {
 	}
 }
 
-// Prefix is the prefix of all keys and tables that the baselines of a backend
-// create. It is "" when the baselines use the prefix of the backend.
+// Prefix returns the prefix of all keys and tables that the baselines of a backend create. It is ""
+// when the baselines use the prefix of the backend.
 func Prefix(backend string) string {
 	switch backend {
 	case redis.Spec.Name, redlock.Spec.Name:
@@ -113,9 +112,8 @@ const (
 // discard discards the log of libraries that run in process.
 var discard = slog.New(slog.DiscardHandler)
 
-// inProcess returns a baseline that is our library for a backend, without the
-// plugin process. The function prefix takes the configuration of the backend and
-// returns the prefix for the library's keys.
+// inProcess returns a baseline that is our library for a backend, without the plugin process. The
+// function prefix returns the prefix of the library's keys for a configuration of the backend.
 func inProcess(spec driver.Spec, prefix func(driver.Config) string) Baseline {
 	return Baseline{
 		Name:    spec.Name + "-in-process",
@@ -134,10 +132,10 @@ func inProcess(spec driver.Spec, prefix func(driver.Config) string) Baseline {
 	}
 }
 
-// locks is a function that prepares the lock name for one caller, as [load.Locker] does.
+// locks prepares the lock called name for one caller, as method Lock of [load.Locker] does.
 type locks func(name string, ttl time.Duration) (load.Lock, error)
 
-// locker is a [load.Locker] whose method Close finds no lock that it must release.
+// locker is a [load.Locker] whose Close need not release locks, because callers have done so.
 type locker struct {
 	lock  locks
 	close func() error

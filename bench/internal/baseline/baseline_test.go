@@ -23,8 +23,8 @@ func TestBaselines(t *testing.T) {
 	testExclusion(t, "redis", plain, url)
 }
 
-// testExclusion checks that the baselines of a backend exclude other holders. The
-// holders use two forms of the configuration for the same server.
+// testExclusion checks that no two callers hold a lock at once. One caller's configuration is
+// plain, and the other's is a URL of the same server.
 func testExclusion(t *testing.T, backend string, plain, url driver.Config) {
 	t.Helper()
 	for _, bl := range All() {

@@ -24,7 +24,7 @@ const (
 )
 
 // dialEtcd makes the client of all baselines from the configuration of the etcd backend. It ignores
-// the tls keys, because an https:// address is enough for a server that the system trusts.
+// the tls keys, because an https:// address is enough if the system trusts the server.
 func dialEtcd(cfg driver.Config) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{
 		Endpoints: cfg.List("address"), Username: cfg["username"], Password: cfg["password"],
@@ -89,7 +89,7 @@ func (l *sessions) acquire(ctx context.Context, name string, ttl time.Duration) 
 		return nil, errors.Join(err, l.giveBack(s, ttl, m.Key() == mutexUnlocked))
 	}
 	return untimed{lease{ // the session also renews the lease without calls of renew
-		// Users of the mutex take the store's revision at the grant as the token.
+		// The library has no token. Its users take the store's revision at the grant as the token.
 		token: uint64(m.Header().Revision),
 		renew: renewing(s, m.Key()),
 		release: func(ctx context.Context) error {
@@ -99,9 +99,9 @@ func (l *sessions) acquire(ctx context.Context, name string, ttl time.Duration) 
 	}}, nil
 }
 
-// giveBack keeps a clean session for the next lock, and ends any other session. If ctx
-// interrupts the write of a key, the library does not delete the key, and no other
-// client gets the lock while the session lives.
+// giveBack keeps a session for the next lock if clean is set, and otherwise ends it. A call that
+// ctx interrupts may leave its key in the store. No other client gets the lock while that key
+// exists, and ending the session deletes it.
 func (l *sessions) giveBack(s *concurrency.Session, ttl time.Duration, clean bool) error {
 	if !clean {
 		return l.end(l.client.Ctx(), s)
@@ -124,8 +124,8 @@ func (l *sessions) take(ctx context.Context, ttl time.Duration) (*concurrency.Se
 		}
 	}
 	l.mu.Unlock()
-	// Note: NewSession cannot make this request, because its ctx is for the whole life of the
-	// session.
+	// Note: request the etcd lease here. NewSession could do it, but not with the ctx of this call,
+	// because a session ends with its ctx.
 	granted, err := l.client.Grant(ctx, int64(ttl/time.Second))
 	if err != nil {
 		return nil, err
@@ -168,8 +168,8 @@ func (l *sessions) Close(ctx context.Context) error {
 	return errors.Join(ended, l.client.Close())
 }
 
-// renewing returns a function that renews the session's lease and then checks that
-// the key exists, because that lease outlives a released or broken lock.
+// renewing returns a function that renews the session's lease and then checks that the key exists,
+// because the session's lease lives on when the lock has been released or broken.
 func renewing(s *concurrency.Session, key string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if _, err := s.Client().KeepAliveOnce(ctx, s.Lease()); err != nil {

@@ -20,8 +20,8 @@ func TestEtcdBaselines(t *testing.T) {
 	testExclusion(t, "etcd", cfg, cfg)
 }
 
-// TestCancelledCallsLeaveNoKey checks that interrupted calls leave no key. The
-// library leaves its key, and so no other client would get the lock.
+// TestCancelledCallsLeaveNoKey checks that interrupted calls leave no key. The library alone would
+// leave the key, and then no other client would get the lock.
 func TestCancelledCallsLeaveNoKey(t *testing.T) {
 	s, err := etcdserver.Start(t.Context(), nil)
 	servers.Keep(t, "etcd", s, err)

@@ -75,8 +75,8 @@ func (l *leaseRow) Acquire(ctx context.Context) (load.Lease, error) {
 	}
 }
 
-// TryAcquire implements load.Trier. The end of ctx does not interrupt the statement, because
-// the server could still complete the statement, and no client would release the row.
+// TryAcquire implements load.Trier. The end of ctx does not interrupt the statement, because the
+// server could still carry it out, and then no caller would know of the lease and release the row.
 func (l *leaseRow) TryAcquire(ctx context.Context) (load.Lease, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (l *leaseRow) TryAcquire(ctx context.Context) (load.Lease, error) {
 	return held, nil
 }
 
-// there returns ErrNotHeld if a statement has changed no row, because the lease is then over.
+// there returns ErrNotHeld if the statement changed no row, because the lease is then over.
 func there(changed bool, err error) error {
 	if err == nil && !changed {
 		return driver.ErrNotHeld
@@ -135,9 +135,9 @@ func (l mysqlLeaseRow) exec(ctx context.Context, statement string, args ...any) 
 	return n > 0, err
 }
 
-// getLockBaseline is MySQL's advisory lock, which lives as long as its connection and
-// has no TTL. It costs only a round trip, because it writes nothing. If a host's
-// machine dies, the lock stays taken until the server gives up the connection.
+// getLockBaseline is MySQL's advisory lock, which lives as long as its connection and has no TTL.
+// To take it costs only a round trip, because the server writes nothing to disk. If a host's
+// machine dies, the lock stays taken until the server gives up the host's connection.
 var getLockBaseline = Baseline{
 	Name:     "get-lock",
 	Doc:      "GET_LOCK on a connection for each lease; no TTL, no token, nothing written",
@@ -188,8 +188,8 @@ type connLease struct {
 	name string
 }
 
-// renew asks whether the connection still has the lock, which has no TTL. If the
-// connection is gone, the lock is gone too.
+// renew asks whether the connection still has the lock, which has no TTL. A lock ends with its
+// connection.
 func (l connLease) renew(ctx context.Context) error {
 	err := l.ask(ctx, "SELECT IS_USED_LOCK(?) = CONNECTION_ID()")
 	if err != nil && !errors.Is(err, driver.ErrNotHeld) {

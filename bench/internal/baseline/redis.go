@@ -38,8 +38,8 @@ var goredisBaseline = Baseline{
 	Open:     onRedis(func(c goredis.UniversalClient) (locks, error) { return goredisLocks(c), nil }),
 }
 
-// pipelinedBaseline shows what batching gains without a plugin process and without
-// tokens. No client can gain more.
+// pipelinedBaseline sends the requests of concurrent callers together. It shows how fast a client
+// could be at most, because it has no tokens and no plugin process.
 var pipelinedBaseline = Baseline{
 	Name:     "go-redis-pipelined",
 	Doc:      "the bare client, which sends what callers ask for at the same time in one pipeline",
@@ -179,7 +179,7 @@ var redsyncNodesBaseline = Baseline{
 func redsyncLocks(prefix string, nodes ...redsyncredis.Pool) locks {
 	sync := redsync.New(nodes...)
 	return func(name string, ttl time.Duration) (load.Lock, error) {
-		// The library gives up after 32 tries by default; here only ctx ends the wait.
+		// By default the library gives up after 32 tries. Here only the end of ctx ends the wait.
 		m := sync.NewMutex(keyPrefix+prefix+name, redsync.WithExpiry(ttl), redsync.WithTries(math.MaxInt32))
 		held := lease{
 			renew:   func(ctx context.Context) error { return confirmed(m.ExtendContext(ctx)) },
@@ -238,7 +238,7 @@ func rueidisOption(cfg driver.Config) (rueidis.ClientOption, error) {
 	return o, nil
 }
 
-// rueidisLocker has one locker for each TTL, which is a setting of the locker.
+// rueidisLocker has one locker of the library for each TTL, because a locker has only one TTL.
 type rueidisLocker struct {
 	option rueidis.ClientOption
 

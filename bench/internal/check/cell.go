@@ -24,33 +24,33 @@ const (
 	ClassInvalid    Class = "invalid" // no grant, or held but a round or a check failed
 )
 
-// Cell holds the findings about one backend under one fault, over all rounds. Times
-// are in nanoseconds.
+// Cell has the findings about one backend under one fault, from all rounds (each round plays the
+// fault once). Times are in nanoseconds.
 type Cell struct {
 	Backend string `json:"backend"`
 	Fault   string `json:"fault"`
 	Class   Class  `json:"verdict"`
-	// Why says what was missing if the cell was not run, why its rounds failed, or
-	// which documented exception applies.
+	// Why says what was missing if the fault was not played, why playing it failed, or which
+	// documented exception applies.
 	Why     string `json:"why,omitempty"`
 	Control bool   `json:"control,omitempty"`
 	Rounds  int    `json:"rounds"`
 	Hits    int    `json:"locks_hit"`
 	Grants  int    `json:"grants"`
-	// These four fields count the violations of each rule.
+	// These four fields each count the violations of one rule.
 	Overlaps int `json:"overlaps"`
 	Tokens   int `json:"tokens_not_rising"`
 	Linear   int `json:"not_linearizable"`
 	Signals  int `json:"lost_signal_late"`
-	// Beyond counts the histories in Linear that are wrong even if the store forgot its
-	// grants when the fault was injected. No documented exception covers these histories.
+	// Beyond counts those of the histories in Linear that stay wrong even if one assumes that the
+	// store forgot its grants when the fault was injected. No documented exception covers them.
 	Beyond int `json:"beyond_forgetting,omitempty"`
-	// Undecided counts the histories that could not be judged for Linear within the time limit.
+	// Undecided counts the histories for which the check for Linear did not end in its time limit.
 	Undecided int `json:"undecided,omitempty"`
 	// Belief is the longest time during which two holders both believed that they had the lock.
 	Belief int64 `json:"belief_overlap_max_ns"`
-	// Margin is the shortest time between the holder learning of a loss and the next
-	// grant. Margins counts the measured times.
+	// Margin is the shortest time from when a holder learned of its loss to the next grant. Margins
+	// counts how often this time was measured.
 	Margin  int64 `json:"lost_signal_margin_min_ns"`
 	Margins int   `json:"lost_signal_margins"`
 	// StaleGuarded and StaleBare count stale writes that succeeded, with and without the
@@ -60,12 +60,11 @@ type Cell struct {
 	Refused      int `json:"stale_writes_refused"`
 	// FalseLosses counts leases that were lost in a fault that should cost no lease.
 	FalseLosses int `json:"false_losses"`
-	// Unserved counts the FalseLosses that break a claim, and the free locks that
-	// were granted too late.
+	// Unserved counts the FalseLosses that break a claim, plus the grants of a free lock that came
+	// later than a claim allows.
 	Unserved int `json:"unserved,omitempty"`
-	// Unavailable is the longest time from the injection to the next grant of a
-	// lock. Recovery is the longest time from the end of the fault to the first
-	// grant of a lock that the fault had affected.
+	// Unavailable is the longest time from the injection to the next grant of a lock. Recovery is the
+	// longest time from the end of the fault to the first grant of a lock that the fault had affected.
 	Unavailable int64 `json:"unavailable_max_ns,omitempty"`
 	Recovery    int64 `json:"recovery_max_ns,omitempty"`
 	// Violations describe holders and times, at most three for each rule.
@@ -84,7 +83,7 @@ func (c Cell) Unsafe() bool {
 	return c.Class == ClassBroken && !c.Control && c.kind == results.KindPlugin
 }
 
-// Invalid names the cells without a usable result, with the cause.
+// Invalid describes each backend and fault (each cell) without a usable result, with the cause.
 func (v Verdict) Invalid() []string {
 	var out []string
 	for _, c := range v.Cells {
@@ -95,8 +94,8 @@ func (v Verdict) Invalid() []string {
 	return out
 }
 
-// Cells judges the rounds of a run. It returns the cells in the order in which
-// they were begun.
+// Cells judges the rounds of a run. Each round has played one fault on one backend. Cells returns
+// one Cell for each such pair, in the order in which the pairs began.
 func Cells(rounds []results.Round) []Cell {
 	var out []*Cell
 	index := map[[2]string]*Cell{}
@@ -141,7 +140,7 @@ func (c *Cell) add(r results.Round) {
 	t.effects()
 }
 
-// conclude turns counts into a class.
+// conclude sets the class and its reason from the counts.
 func (c *Cell) conclude() {
 	if c.Class == ClassNotRun && c.Rounds == 0 {
 		return
@@ -175,7 +174,7 @@ func (c *Cell) conclude() {
 	}
 }
 
-// table is one round of the table of faults, and the cell that the round belongs to.
+// table is one round, in which one fault was played on one backend, and the Cell of this pair.
 type table struct {
 	*Cell
 	round results.Round
@@ -194,7 +193,6 @@ func (t *table) violation(rule claim.Rule, name int, format string, args ...any)
 	}
 }
 
-// stood returns the periods in which a host did not run.
 func (t *table) stood(host int) []Span {
 	var all []Span
 	for _, h := range t.round.Halts {
@@ -251,8 +249,8 @@ func (t *table) name(name int, holds []results.Hold) {
 	t.windows(holds)
 }
 
-// suspects names the first two successive grants of which the earlier grant has no known
-// end before the later grant. Without such grants it names the first and the last.
+// suspects describes the first grant with no known end before the next grant, and that next grant.
+// If there is no such grant, it describes the first grant and the last.
 func suspects(holds []results.Hold) string {
 	first, next := holds[0], holds[len(holds)-1]
 	for i := 1; i < len(holds); i++ {
@@ -266,7 +264,8 @@ func suspects(holds []results.Hold) string {
 		HostName(first.Host), first.Token, at(first.GrantedNs), HostName(next.Host), next.Token, at(next.GrantedNs))
 }
 
-// handover judges whether the holder of first learned of the loss before next was granted.
+// handover judges whether the holder of the lease called first learned that it had lost the lock
+// before the lease called next was granted.
 func (t *table) handover(first, next results.Hold) {
 	if first.ReleaseNs == 0 || first.ReleaseNs > next.GrantedNs {
 		t.Belief = max(t.Belief, first.ValidNs-next.GrantedNs)
@@ -285,7 +284,7 @@ func (t *table) handover(first, next results.Hold) {
 	}
 }
 
-// windows measures how long no client could have the lock.
+// windows measures for how long no client could get the lock.
 func (t *table) windows(holds []results.Hold) {
 	injected, healed := t.round.InjectedNs, t.round.HealedNs
 	lost := func(h results.Hold) bool { return h.GrantedNs < injected && h.ReleaseNs == 0 }
@@ -303,8 +302,9 @@ func (t *table) windows(holds []results.Hold) {
 // longTTL is the shortest TTL at which a lost lease breaks a claim.
 const longTTL = 10 * time.Second
 
-// keeps judges whether a lease survived a fault that should cost no lease. It does not judge a
-// lease that was granted during the outage, or lost (not revoked) within its first span.
+// keeps judges whether a lease survived a fault that should cost no lease. It ignores leases that
+// were granted during the outage or that lasted for less than FirstSpanNs. The store may grant a
+// lock to a waiter for only so long, and this may end before the first renewal.
 func (t *table) keeps(h results.Hold) {
 	inOutage := h.GrantedNs > t.round.InjectedNs && h.GrantedNs < t.round.BackNs
 	short := h.Cause != "revoked" && h.DoneNs-h.GrantedNs < t.round.FirstSpanNs
@@ -318,8 +318,8 @@ func (t *table) keeps(h results.Hold) {
 	}
 }
 
-// prompt judges grant number i of a lock that a caller waits for. Once the store is
-// back, the caller must get a free lock within the time limit of the claim Woken.
+// prompt judges grant number i of a lock that a caller waits for. When the store serves again and
+// the lock is free, the caller must get the lock within the time limit of the claim Woken.
 func (t *table) prompt(holds []results.Hold, i int) {
 	h, free := holds[i], t.round.BackNs
 	if free == 0 || h.GrantedNs < t.round.InjectedNs {

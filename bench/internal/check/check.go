@@ -1,11 +1,11 @@
 // Package check judges the holds that hosts reported: which host had which lock,
 // under which token, from when to when.
 //
-// A [Checker] judges the records that every run has, and a [Cell] sums up one
-// backend under one fault. Both need only files, so a saved run can be judged
-// again. [Judge] judges one played schedule by all claims. The rules compare times
-// that the holders measured. A hold counts from the return of its grant until just
-// before its release is sent, so a slow reply never looks like a violation.
+// A [Checker] judges the records that every run has, and a [Cell] sums up one backend under one
+// fault. Both need only files, so a saved run can be judged again. [Judge] judges one played
+// schedule by all claims. The rules compare times that the holders measured. A hold counts from the
+// moment when the host got the grant until just before it sent the release, so a slow reply never
+// looks like a violation.
 package check
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
-// keep is how many violations of one rule by one subject keep their details.
+// keep is the number of violations for which the verdict keeps details, for each rule and subject.
 const keep = 5
 
 // Violation says which claim a backend has broken, and which holder did what and when.
@@ -34,8 +34,7 @@ type Violation struct {
 // String describes the violation in one line.
 func (v Violation) String() string { return fmt.Sprintf("%s: %s", v.Rule, v.What) }
 
-// both describes how two holds break a rule. The argument who is a function that
-// names the holder with number n.
+// both describes two holds that together break a rule. The function who names a caller by number.
 func both(rule claim.Rule, first, second results.Hold, who func(n int) string) string {
 	what := "two holders at once"
 	if rule == claim.Token {
@@ -49,7 +48,7 @@ func both(rule claim.Rule, first, second results.Hold, who func(n int) string) s
 
 func at(ns int64) string { return time.Duration(ns).String() }
 
-// Subject sums up the attempts and violations of one subject.
+// Subject sums up the attempts and violations of one backend or baseline.
 type Subject struct {
 	Backend string       `json:"backend"`
 	Kind    results.Kind `json:"kind"`
@@ -60,8 +59,7 @@ type Subject struct {
 	Refused   int `json:"refused"`
 	Cancelled int `json:"cancelled"`
 	Failed    int `json:"failed"`
-	// Overlaps and Tokens count all violations of each rule, including those whose details were
-	// dropped.
+	// Overlaps and Tokens each count all violations of one rule, even those without details.
 	Overlaps int `json:"overlaps"`
 	Tokens   int `json:"tokens_not_rising"`
 }
@@ -70,7 +68,7 @@ type Subject struct {
 type Verdict struct {
 	Subjects   []Subject   // by name
 	Violations []Violation // at most five of each rule by each subject
-	// Cells are the cells of the table of faults, in the order of the run.
+	// Cells are the findings for each backend and fault, in the order of the run.
 	Cells []Cell
 	// Truncated says why the file of events ends early. It is nil when the file is complete.
 	Truncated error
@@ -88,9 +86,9 @@ func (v Verdict) Granted() int {
 	return n
 }
 
-// Unsafe counts the violations of backends, and the cells in which a claim of a
-// backend is broken. Violations of baselines are shown but not counted, because
-// lockbench makes no claims for baselines.
+// Unsafe counts the violations of backends, and the faults under which a claim of a backend is
+// broken. Violations of baselines are shown but not counted, because lockbench makes no claims for
+// baselines.
 func (v Verdict) Unsafe() int {
 	n := 0
 	for _, s := range v.Subjects {
@@ -106,7 +104,8 @@ func (v Verdict) Unsafe() int {
 	return n
 }
 
-// Checker judges the sections of a run as they are added. Only one goroutine may use it.
+// Checker judges the attempts of a run, section by section. A section is one measurement in one
+// run. Only one goroutine may use a Checker.
 type Checker struct {
 	subjects map[string]*Subject
 	names    map[[2]string]*grants // by backend and name
@@ -118,8 +117,8 @@ func New() *Checker {
 	return &Checker{subjects: map[string]*Subject{}, names: map[[2]string]*grants{}}
 }
 
-// Add judges one section in O(n log n) time for n attempts. Sections of one
-// subject must be added in the order of their times.
+// Add judges one section in O(n log n) time for n attempts. The caller must add the sections of one
+// backend or baseline in the order of time.
 func (c *Checker) Add(s results.Section, attempts []results.Attempt) {
 	sub := c.subjects[s.Backend]
 	if sub == nil {

@@ -75,8 +75,8 @@ func TestPlanted(t *testing.T) {
 	}
 }
 
-// TestViolationsAcrossSections checks that a violation between two cells is found, and
-// says who did what and when. A violation of a baseline is shown but not counted.
+// TestViolationsAcrossSections checks that a violation between the leases of two measurements is
+// found and described. A violation of a baseline is shown but not counted.
 func TestViolationsAcrossSections(t *testing.T) {
 	for _, kind := range []results.Kind{results.KindPlugin, results.KindBaseline} {
 		s, c := section, New()
@@ -96,8 +96,8 @@ func TestViolationsAcrossSections(t *testing.T) {
 	}
 }
 
-// TestAgainstPairs compares the check of overlaps and the check of tokens on random
-// histories with a check of all pairs of holds.
+// TestAgainstPairs judges random histories twice, by the checker and by comparing all pairs of
+// holds. Both must agree on overlaps and on tokens.
 func TestAgainstPairs(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	var unsafe int
@@ -276,8 +276,8 @@ func TestCellCounts(t *testing.T) {
 	}
 }
 
-// TestAvailabilityIsJudged checks that the loss of a lease with a long TTL breaks a
-// claim, and that a free lock that is granted late does, too.
+// TestAvailabilityIsJudged checks that the loss of a lease with a long TTL breaks a claim, and that
+// a late grant of a free lock breaks a claim too.
 func TestAvailabilityIsJudged(t *testing.T) {
 	back := func(leases ...results.Hold) results.Round {
 		r := round("demotion", leases...)

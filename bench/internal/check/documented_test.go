@@ -9,8 +9,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// documented has the double grants that are documented for each backend under each
-// fault. Every other pair of backend and fault promises no double grant.
+// documented says under which faults the documentation of a backend allows a double grant. Under
+// all other faults the backend promises that there is none.
 var documented = map[string]map[string]check.Class{
 	"redis": {
 		"restart-wiped": check.ClassToken, "failover": check.ClassToken, "failover-wait": check.ClassToken, "clock-forward": check.ClassToken,
@@ -25,7 +25,7 @@ var documented = map[string]map[string]check.Class{
 	"etcd":     {"restart-wiped": check.ClassToken, "pause-leader": check.ClassToken},
 }
 
-// TestDoubleGrantsAreJudged checks that a double grant gets the documented class.
+// TestDoubleGrantsAreJudged checks that a double grant is judged as the documentation says.
 func TestDoubleGrantsAreJudged(t *testing.T) {
 	for _, of := range kinds.All() {
 		backend := of.Name
@@ -44,7 +44,7 @@ func TestDoubleGrantsAreJudged(t *testing.T) {
 	}
 }
 
-// twoHolders returns a round in which the store forgets a grant when the fault is injected.
+// twoHolders returns the record of a fault at whose injection the store forgets a grant.
 func twoHolders(backend string, f faults.Fault) results.Round {
 	const ms = 1_000_000
 	return results.Round{

@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
-// grants keeps the earlier holds of a name that later holds are compared with.
+// grants keeps those earlier holds of one lock that later holds must be compared with.
 type grants struct {
 	lastEnd  results.Hold // the hold that ended last of the holds so far
 	maxToken results.Hold // the hold with the highest token of the holds so far
@@ -19,8 +19,7 @@ type grants struct {
 // breach is a function that is called with two holds that break a rule.
 type breach func(rule claim.Rule, first, second results.Hold)
 
-// add judges further holds of one name. No two holds may overlap. If the argument
-// tokens is set, tokens must rise.
+// add judges further holds of one lock. No two may overlap. Tokens must rise if tokens is set.
 func (g *grants) add(holds []results.Hold, tokens bool, report breach) {
 	if len(holds) == 0 {
 		return
@@ -32,8 +31,8 @@ func (g *grants) add(holds []results.Hold, tokens bool, report breach) {
 	g.any = true
 }
 
-// overlaps goes through holds in the order of their grants, and compares each hold
-// with the earlier hold that ended last.
+// overlaps goes through holds in the order of their grants, and compares each hold with the earlier
+// hold that ended last.
 func (g *grants) overlaps(holds []results.Hold, report breach) {
 	last, any := g.lastEnd, g.any
 	for _, h := range inOrder(holds) {
@@ -52,12 +51,12 @@ func inOrder(holds []results.Hold) []results.Hold {
 	return slices.SortedFunc(slices.Values(holds), func(a, b results.Hold) int { return cmp.Compare(a.GrantedNs, b.GrantedNs) })
 }
 
-// tokens checks that tokens rise from one grant of the store to the next, and from
-// one hand-over to the next. A hand-over passes a grant on inside its host.
+// tokens checks that tokens rise from one grant of the store to the next. It checks hand-overs
+// separately. In a hand-over, a host passes its lease to another of its callers.
 //
-// Hand-overs are compared by the time of their grant. A host that does not know yet that the
-// store has lost its lease may still hand the lease over, while another host has a later grant,
-// or has even ended the later grant. A resource correctly refuses the lower token.
+// Hand-overs are compared by the time of their grant. A host may hand over a lease that the store
+// has already lost, and not know it, while another host holds or even has ended a later lease. That
+// is no violation, because a resource refuses the lower token.
 func (g *grants) tokens(holds []results.Hold, report breach) {
 	of := slices.SortedFunc(slices.Values(holds), byToken)
 	for from := 0; from < len(of); {
@@ -89,8 +88,8 @@ func byToken(a, b results.Hold) int { return cmp.Or(cmp.Compare(a.Token, b.Token
 
 func byAsked(a, b results.Hold) int { return cmp.Compare(a.AskedNs, b.AskedNs) }
 
-// rising checks that each hold has a higher token than all holds that had been
-// granted when it was requested.
+// rising checks that the token of each hold is higher than the tokens of all holds that were
+// granted before this hold was requested.
 func (g *grants) rising(holds []results.Hold, report breach) {
 	answered := inOrder(holds)
 	highest, any := g.maxToken, g.any
@@ -108,8 +107,8 @@ func (g *grants) rising(holds []results.Hold, report breach) {
 	}
 }
 
-// repeats finds holds that have the same token and were requested concurrently. The
-// method rising finds equal tokens of all other holds.
+// repeats finds holds with equal tokens that were requested at the same time. The method rising
+// finds all other equal tokens.
 func repeats(holds []results.Hold, report breach) {
 	ordered := slices.SortedFunc(slices.Values(holds), byToken)
 	for i := 1; i < len(ordered); i++ {

@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// judging bounds the search for an order in which one lock could have done all
-// operations. The search is short if a history has few holders.
+// judging bounds the time of the search for an order of all operations on a lock in which it never
+// has two holders. Usually the search is short, because a history has few holders.
 const judging = 10 * time.Second
 
 // operation is one operation on a lock.
@@ -28,13 +28,13 @@ const (
 	opFree // a release, an expiry, or a clean-up by a client that knows that the lease is over
 )
 
-// nobody is the state of a lock without a holder. The state of a held lock is the
-// number of its grant.
+// nobody is the state of a lock that no client holds. The state of a held lock is the number of its
+// grant.
 const nobody = -1
 
-// lockModel is a lock with at most one holder. An opFree without a return may have
-// happened at any time after its call, or never. It has no effect when another
-// grant holds the lock.
+// lockModel is a lock with at most one holder. An opFree ends a lease. If its return is not known,
+// it may have happened at any time after its call, or never. It does nothing if another grant holds
+// the lock.
 var lockModel = porcupine.Model{
 	Init: func() any { return nobody },
 	Step: func(state, input, _ any) (bool, any) {
@@ -56,9 +56,9 @@ var lockModel = porcupine.Model{
 	},
 }
 
-// linear reports whether the holds of one name fit a lock with one holder. The function died
-// returns when a host was killed, or 0. If forgets is not 0, the store may forget any hold from
-// the time forgets on. decided is false if time ran out. first is [claim.Setting]'s FirstSpan.
+// linear reports whether the holds of one lock fit a lock with at most one holder. The function
+// died returns when a host was killed, or 0. After the time forgets, if not 0, the store may lose
+// any hold. decided is false if time ran out. first is FirstSpan of [claim.Setting].
 func linear(holds []results.Hold, ttl, first time.Duration, died func(host int) int64, forgets int64) (ok, decided bool) {
 	var ops []porcupine.Operation
 	add := func(kind opKind, lease int, call, back int64) {
@@ -89,13 +89,13 @@ func linear(holds []results.Hold, ttl, first time.Duration, died func(host int) 
 	return false, false
 }
 
-// rounding allows for a store that counts in milliseconds, and for the time
-// between reading the clock and sending the request.
+// rounding allows for a store that counts in milliseconds, and for the time that passes after the
+// clock was read and before the request is sent.
 const rounding = 5 * time.Millisecond
 
-// freeFrom is the earliest time at which a hold without a confirmed release may be over.
-// Usually the hold expires at that time, after its last confirmed request. If the holder
-// began to release, learned of its loss, or died earlier, freeFrom is that earlier time.
+// freeFrom is the earliest time at which a hold may be over if the store has not confirmed its
+// release. That is when it expires, counted from the last confirmed request, or when the holder
+// began to release, learned of the loss or died, whichever is first.
 func freeFrom(l results.Hold, ttl, first time.Duration, died int64) int64 {
 	sent := l.AskedNs
 	if first > 0 && len(l.Renewals) == 0 {

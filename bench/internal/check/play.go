@@ -11,11 +11,11 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
-// Span is a period: the times of its begin and its end.
+// Span is a period. It has the times of its begin and its end.
 type Span [2]int64
 
-// Play is the record of one schedule played on one backend, with the effects of its
-// events. All times are from the same clock.
+// Play is the record of one schedule of harmful events, played on one backend, with their effects.
+// All times are from the same clock.
 type Play struct {
 	Backend, Fencing string
 	Terms            claim.Terms // of the backend
@@ -30,21 +30,21 @@ type Play struct {
 	Left    []string // leftovers, and where they were found
 }
 
-// Name is one lock: how callers use it, and the settings that the bounds of claims depend on.
+// Name describes one lock: how callers use it, and what the time limits of claims depend on.
 type Name struct {
 	Op      results.Op
 	AtLeast time.Duration // the shortest time that the lock stays taken
 	claim.Setting
 }
 
-// Host is the report of one host, with the effects of events on it.
+// Host is what one host has reported, with the effects that events had on it.
 type Host struct {
 	results.Seen
 	Alive bool  // the host lived until the end, and then ended in order
 	Ended int64 // when an event ended the host; 0 if none did
 	Made  []claim.Condition
-	// Unserved are periods in which the store may have granted the host nothing. In the periods
-	// Silent, it may not have served the host at all. In the periods Stood, the host did not run.
+	// These are periods. In Unserved the store may have granted nothing to the host. In Silent it may
+	// have answered no request of the host. In Stood the host's process did not run.
 	Unserved, Silent, Stood []Span
 }
 
@@ -61,12 +61,10 @@ type Judgement struct {
 	Violations, Exempt []Violation
 	Grants             int
 	Starved            bool
-	// Unjudged reports whether a claim with a time limit seemed broken on a starved
-	// machine.
+	// Unjudged reports whether a claim with a time limit seemed broken on a starved machine.
 	Unjudged bool
 }
 
-// judge is the state while one play is judged.
 type judge struct {
 	Play
 	holds map[int][]results.Hold // by name, in the order of their grants
@@ -104,11 +102,12 @@ func byName(holds []results.Hold) map[int][]results.Hold {
 // HostName is the name of a host in texts for people: A, B, ...
 func HostName(n int) string { return string(rune('A' + n)) }
 
-// everywhere stands for all hosts. It is not covered by exceptions for an action on one host.
+// everywhere is used in place of a host's number for a violation that concerns all hosts.
+// Exceptions for an action on one host do not excuse such a violation.
 const everywhere = -1
 
-// broken records a violation of a claim on a host, or everywhere. If the claim is
-// exempt, broken records it as Exempt.
+// broken records a violation of a claim, on one host or everywhere. If the documentation excuses
+// the violation, broken adds it to Exempt and not to Violations.
 func (j *judge) broken(host int, rule claim.Rule, format string, args ...any) {
 	v := Violation{rule, j.Backend, fmt.Sprintf(format, args...)}
 	made := j.Made
@@ -122,8 +121,8 @@ func (j *judge) broken(host int, rule claim.Rule, format string, args ...any) {
 	j.out.Violations = append(j.out.Violations, v)
 }
 
-// late records a violation of a claim with a time limit. On a starved machine it sets Unjudged
-// instead.
+// late records that something took longer than a claim allows. If the machine was starved of
+// processor time, late sets Unjudged instead.
 func (j *judge) late(host int, rule claim.Rule, format string, args ...any) {
 	if j.Starved {
 		j.out.Unjudged = true
@@ -136,8 +135,8 @@ func (j *judge) since(at int64) time.Duration { return millis(at - j.Began) }
 
 func millis(ns int64) time.Duration { return time.Duration(ns).Round(time.Millisecond) }
 
-// exclusion checks that no lock is granted while another host has it, and that tokens rise.
-// It also checks that a host that loses a lock learns of the loss and does not renew.
+// exclusion checks that no lock is granted while another host has it, and that tokens rise. It also
+// checks that a host that loses a lock learns of this in time and renews no more.
 func (j *judge) exclusion() {
 	for name, holds := range j.holds {
 		for i := 1; i < len(holds); i++ {
@@ -160,8 +159,9 @@ func (j *judge) exclusion() {
 	}
 }
 
-// staleRenewal is how long after the grant of the hold next a confirmed renewal of the hold first
-// was sent. It is 0 without such a renewal, or if tokens do not show that next is later.
+// staleRenewal is how long after the grant of the hold next a renewal of the hold first was still
+// sent and confirmed. It is 0 without such a renewal, or if the token of next is not higher than
+// the token of first.
 func staleRenewal(first, next results.Hold) (ns int64) {
 	if first.Token >= next.Token {
 		return 0
@@ -172,9 +172,9 @@ func staleRenewal(first, next results.Hold) (ns int64) {
 	return ns
 }
 
-// margin is how long before the grant of the hold next the host of the hold first
-// learned that it had lost the lock. It is known only if the lock was lost, and if
-// that host ran without a stop for the duration in before, up to that grant.
+// margin is the time from the moment when the holder of first learned that it had lost the lock to
+// the grant of next. It is known only if the holder did lose the lock, and if its process was not
+// stopped in the time called before, which ends with that grant.
 func margin(first, next results.Hold, stood []Span, before time.Duration) (ns int64, known bool) {
 	if first.DoneNs == 0 || first.ReleaseNs > 0 || overlap(stood, Span{next.GrantedNs - int64(before), next.GrantedNs}) > 0 {
 		return 0, false
@@ -182,8 +182,8 @@ func margin(first, next results.Hold, stood []Span, before time.Duration) (ns in
 	return next.GrantedNs - first.DoneNs, true
 }
 
-// ends judges how holds have ended. No lock may be released while a function that
-// needs it still runs, and leases must survive short interruptions.
+// ends judges how holds have ended. A host must not release a lock while a function that needs the
+// lock still runs, and leases must survive short interruptions.
 func (j *judge) ends() {
 	for name, holds := range j.holds {
 		of := j.Names[name]
@@ -207,7 +207,7 @@ func (j *judge) ends() {
 	}
 }
 
-// overlap is how much of the period in is covered by spans, which may overlap each other.
+// overlap is the part of the period called in that spans cover. Spans may overlap each other.
 func overlap(spans []Span, in Span) time.Duration {
 	sorted := slices.SortedFunc(slices.Values(spans), func(a, b Span) int { return cmp.Compare(a[0], b[0]) })
 	var sum int64
@@ -222,12 +222,12 @@ func overlap(spans []Span, in Span) time.Duration {
 	return time.Duration(sum)
 }
 
-// Interrupted reports whether any event took place during the period in.
+// Interrupted reports whether any event took place during the period called in.
 func (p Play) Interrupted(in Span) bool {
 	return slices.ContainsFunc(p.Events, func(e Span) bool { return e[0] < in[1] && e[1] > in[0] })
 }
 
-// freeAt is the time from which other hosts can get the lock of a hold.
+// freeAt is the time from which other hosts can get the lock after a hold.
 func (j *judge) freeAt(h results.Hold) int64 {
 	ttl := int64(j.Names[h.Name].TTL)
 	switch died := j.Hosts[h.Host].Ended; {
@@ -246,8 +246,8 @@ func (j *judge) freeAt(h results.Hold) int64 {
 	return math.MaxInt64
 }
 
-// calls checks that calls return in time, that no wait or release of a client that
-// once had a lock gives up too early, and that no host ends by itself.
+// calls checks that calls return in time, and that no host process ends without an event that ends
+// it. A client that has once had a lock must not give up a wait or a release too early.
 func (j *judge) calls() {
 	for on, h := range j.Hosts {
 		for _, c := range h.Calls {
@@ -263,8 +263,8 @@ func (j *judge) calls() {
 	}
 }
 
-// gaveUp reports whether a call failed although it had time left. A release has time
-// until its lease is over. That is soon if the last renewals of the lease failed.
+// gaveUp reports whether a call failed although it had time left. A release has time only until its
+// lease is over, which is early if the last renewals of the lease failed.
 func (j *judge) gaveUp(h Host, c results.Call) bool {
 	until := min(c.LimitNs-int64(claim.Slack), j.Stopped)
 	switch {
@@ -286,7 +286,8 @@ func (j *judge) gaveUp(h Host, c results.Call) bool {
 }
 
 // unconfirmed reports whether a release ends a lease that the store may have granted while the
-// client waited in the queue, and whose first renewal was not confirmed. Such a lease ends early.
+// client waited in the queue, and whose first renewal was not confirmed. Such a lease ends long
+// before its TTL.
 func (j *judge) unconfirmed(h Host, release results.Call) bool {
 	return slices.ContainsFunc(h.Holds, func(l results.Hold) bool {
 		age := release.SentNs - l.GrantedNs
@@ -295,7 +296,6 @@ func (j *judge) unconfirmed(h Host, release results.Call) bool {
 	})
 }
 
-// deadline checks that one call returned in time.
 func (j *judge) deadline(on int, c results.Call) {
 	grace := claim.CloseGrace
 	switch c.Op {
@@ -315,7 +315,7 @@ func (j *judge) deadline(on int, c results.Call) {
 	}
 }
 
-// stalls checks that a free lock is granted to a caller that waits for it.
+// stalls checks that a lock that becomes free is granted in time to a caller that waits for it.
 func (j *judge) stalls() {
 	for name, holds := range j.holds {
 		for i, h := range holds {
@@ -330,7 +330,7 @@ func (j *judge) stalls() {
 	}
 }
 
-// stall judges the period from free to next, in which a lock was free.
+// stall judges one period in which a lock was free, from the time free to the time next.
 func (j *judge) stall(name int, free, next int64) {
 	s := j.Names[name].Setting
 	for on, h := range j.Hosts {

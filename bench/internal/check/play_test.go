@@ -8,8 +8,8 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
-// TestJudge takes a play without violations and changes it. It checks that each change breaks
-// one claim, unless a starved machine, an event or a documented condition excuses it.
+// TestJudge changes a play without violations. It checks that each change breaks one claim, unless
+// it also brings an excuse: a starved machine, an event, or a documented condition.
 func TestJudge(t *testing.T) {
 	failed := results.Call{Op: results.OpRelease, SentNs: 4990 * ms, BackNs: 5100 * ms, LimitNs: 9000 * ms, Served: true, Outcome: results.CallFailed}
 	for _, tt := range []struct {

@@ -6,25 +6,25 @@
 //	   └─ CMD ARG...       the command, in the front's group; the terminal signals it directly
 //	      └─ ...           the processes that it starts
 //
-// Front and keeper adopt orphans (PR_SET_CHILD_SUBREAPER). Every process that the
-// command has started has the keeper among its ancestors, in any session and after
-// any number of forks. When the keeper has died, the front is that ancestor.
+// Front and keeper adopt orphans (PR_SET_CHILD_SUBREAPER). Every process that the command has
+// started has the keeper among its ancestors, in any session and after any number of forks. When
+// the keeper has died, the front takes its place.
 //
-// The package claims that the lock is free only when no process of the command is left:
+// The package claims that the lock is free only when no process of the command is left. Cases:
 //
-//   - The front is killed: its pipe to the keeper ends. The keeper kills all of its
-//     descendants except the plugin ([tree]), and then releases the lock. The keeper
-//     renews the lease until then, so a process that cannot be killed (in the kernel,
-//     or another user's) keeps the lock.
-//   - The keeper is killed: its plugin releases nothing (plugin.Policy, Abandon),
-//     because the command may still run. The front inherits the command, kills it
-//     in the same way, and then breaks the lease by its token.
-//   - The keeper is stopped: the front kills it, and the previous case follows.
+//   - The front is killed: its pipe to the keeper ends. The keeper kills all of its descendants
+//     except the plugin ([tree]), and then releases the lock. The keeper renews the lease until
+//     then. So the lock stays taken while a process cannot be killed, because it waits in the
+//     kernel or belongs to another user.
+//   - The keeper is killed: its plugin releases nothing (see plugin.Policy), because the command
+//     may still run. The front inherits the command, kills it in the same way, and then breaks the
+//     lease by its token.
+//   - The keeper is stopped: the front kills the keeper, and the previous case follows.
 //   - The plugin is killed: the keeper starts another plugin, and the lease survives.
-//   - Front and keeper are killed at once, or the keeper is killed while the front is
-//     stopped: the kernel kills the command itself (PR_SET_PDEATHSIG), but nothing ends
-//     the processes that it has started. The lease ends with its TTL. No kill by name
-//     hits both, because the keeper is called lockkeeper and has no arguments.
+//   - Front and keeper are killed at once, or the keeper is killed while the front is stopped: the
+//     kernel kills the command itself (PR_SET_PDEATHSIG), but nothing ends the processes that it
+//     has started. The lease ends with its TTL. A kill by name never hits both, because the keeper
+//     is called lockkeeper and has no arguments.
 //   - The lease is not renewed: the command gets SIGTERM when a quarter of the TTL is
 //     left, and SIGKILL when a tenth is left. If the lease is over by then (it was
 //     broken, or the machine slept), the command gets SIGKILL at once.

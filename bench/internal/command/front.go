@@ -21,12 +21,12 @@ import (
 const (
 	// breakBudget bounds the time for breaking the lease of a killed keeper.
 	breakBudget = 10 * time.Second
-	// leaveBudget bounds the time in which a keeper without further work may end.
+	// leaveBudget bounds the time in which a keeper ends that has nothing more to do.
 	leaveBudget = 5 * time.Second
-	// The front checks whether the keeper is stopped every TTL/lookPart, or lookEvery if that is less.
+	// The front checks for a stopped keeper every TTL/lookPart, or every lookEvery if that is less.
 	lookPart = 10
-	// stdioFrom is the lowest number that the command's standard descriptors may have in the
-	// keeper. Lower numbers are for descriptors that the command inherits from the caller.
+	// stdioFrom is the lowest number in the keeper for the command's standard input, output and error.
+	// Lower numbers are free for descriptors that the command inherits from the caller.
 	stdioFrom = 100
 )
 
@@ -117,8 +117,8 @@ func (f *front) signal(sig syscall.Signal) {
 		return
 	}
 	if sig == syscall.SIGHUP && f.leads && !leadsTerminal() {
-		// The kernel sends SIGHUP to the leader only, and to its group when the leader ends.
-		// That is too late, because this process ends after all processes of the command.
+		// When the terminal hangs up, the kernel sends SIGHUP to this process, the leader. The group gets
+		// it only when the leader ends, which is after the command. So send it to the group now.
 		f.leads, f.hungUp, knows = false, true, true
 		_ = syscall.Kill(0, sig) // the group includes this process
 	}
@@ -138,8 +138,8 @@ func leadsTerminal() bool {
 	return tty.Close() == nil
 }
 
-// look kills a keeper that was stopped by a signal at two checks in a row. Such a
-// keeper does not renew, and cannot end the command in time.
+// look kills the keeper if a signal has stopped it at two checks in a row. A stopped keeper neither
+// renews the lease nor can end the command in time.
 func (f *front) look() {
 	s, _ := proc.Of(f.keeper.Pid())
 	if f.stopped && s.Stopped() {
@@ -156,14 +156,14 @@ func (f *front) take(l line) {
 	case l.Token != 0:
 		f.token, f.plugin = l.Token, l.Plugin
 	case l.Stopped != 0:
-		// A terminal stops this process too. The line may be old: both processes may run again.
+		// Stop this process like the command, unless the line is old and the command runs again.
 		if s, ok := proc.Of(l.Stopped); ok && s.Stopped() {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // a signal to this process cannot fail
 		}
 	}
 }
 
-// leave waits for the end of the keeper, which has no further work.
+// leave waits until the keeper, which has nothing more to do, has ended.
 func (f *front) leave(e End) End {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveBudget)
 	defer cancel()
@@ -171,8 +171,8 @@ func (f *front) leave(e End) End {
 	return e
 }
 
-// replace does the work of a keeper that was killed. It first ends the command, and
-// then breaks the lease. If AtLeast is set, it lets the lease expire instead.
+// replace does the work of a keeper that was killed. It first ends the command, and then breaks the
+// lease. If AtLeast is set, it does not break the lease but lets it expire.
 func (f *front) replace() End {
 	for len(f.lines) > 0 { // the channel already holds all remaining lines of the keeper
 		l := <-f.lines
@@ -183,8 +183,8 @@ func (f *front) replace() End {
 			f.token, f.plugin = l.Token, l.Plugin
 		}
 	}
-	// The keeper's plugin has nothing to release. It ends without help or is killed. Note:
-	// the disk may delay the plugin while it removes its directory, once by half a second.
+	// The first killing spares the keeper's plugin, which ends by itself, but may need half a second
+	// to remove its directory from a slow disk. The deferred killing ends a plugin that is left.
 	defer tree{func() int { return 0 }}.kill()
 	tree{f.plugin.running}.kill()
 	e := End{Kind: Lost, Reason: fmt.Sprintf("the process that kept %q was killed, and with it the command", f.spec.Name)}
@@ -213,9 +213,9 @@ func (f *front) free() error {
 	return errors.Join(err, c.Close(ctx))
 }
 
-// fromTerminal reports whether the command has received sig too, because a terminal
-// sends it to the whole foreground group. Note: a signal from another sender looks
-// the same in that case, and so is not forwarded.
+// fromTerminal reports whether a terminal has sent sig, and then to the whole foreground group, so
+// the command has it too. Note: a signal from another sender looks the same while this process is
+// in the foreground, and is not forwarded then.
 func fromTerminal(sig syscall.Signal) bool {
 	if sig != syscall.SIGINT && sig != syscall.SIGQUIT {
 		return false

@@ -20,7 +20,7 @@ const (
 	termPart, killPart = 4, 10
 	// maxHoldGrace is the time from SIGTERM to SIGKILL when MaxHold is over.
 	maxHoldGrace = 10 * time.Second
-	// lookEvery bounds the time until run notices that the machine slept.
+	// lookEvery bounds the time until a run notices that the machine has slept.
 	lookEvery = time.Second
 	// leftAfter is how long processes that the command left behind run before they are reported.
 	leftAfter = time.Second
@@ -44,8 +44,8 @@ type run struct {
 
 // hold runs the command under the lease h until all its processes have ended, then releases h.
 //
-// Every return from hold first waits until the tree is empty, and then releases h. So
-// the lock is free only when no process of the command is left, unless the keeper dies.
+// Before each return, hold waits until the tree (all processes of the command) is empty, and then
+// releases h. So the lock is free only when none of them is left, unless the keeper dies.
 func (k *keeper) hold(h held) End {
 	r := &run{keeper: k, held: h, start: time.Now(), tree: tree{func() int {
 		pid, _ := plugin.ProcessOf(k.backend)
@@ -83,7 +83,7 @@ func notStarted(name string, err error) End {
 
 // begin starts the command in the front's process group.
 func (r *run) begin() error {
-	// A lease granted while the keeper waited has a short deadline until its first renewal.
+	// A lease granted to a waiting keeper is short until its first renewal, so wait for that.
 	for time.Until(r.held.Deadline()) <= r.spec.TTL/termPart && r.wanted.Err() == nil && r.held.Err() == nil {
 		r.wait()
 	}
@@ -98,7 +98,7 @@ func (r *run) begin() error {
 	}
 	attr := &syscall.SysProcAttr{Setpgid: true, Pgid: r.spec.Group}
 	dieWithParent(attr)
-	// If this process runs under another lock, it already has these variables. The last values count.
+	// This process may have these variables from another lock that it runs under. The last values win.
 	env := (&exec.Cmd{Env: append(os.Environ(),
 		"LOCKBENCH_LOCK="+r.spec.Name,
 		"LOCKBENCH_TOKEN="+strconv.FormatUint(r.held.Token(), 10),
@@ -113,7 +113,7 @@ func (r *run) begin() error {
 	return err
 }
 
-// took records that a child has ended or was stopped.
+// took records that the command has ended or was stopped.
 func (r *run) took(pid int, status syscall.WaitStatus) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -162,8 +162,8 @@ func (r *run) look(now time.Time) {
 	}
 }
 
-// end sets the time at which the command is killed, unless an earlier call has set an
-// earlier time. The reason of the first call counts.
+// end sets the time at which the command is killed, unless an earlier call has set an earlier time.
+// It keeps the reason of the first call.
 func (r *run) end(reason string, at time.Time) {
 	if r.lost == "" {
 		r.lost = reason
@@ -173,7 +173,7 @@ func (r *run) end(reason string, at time.Time) {
 	}
 }
 
-// wait waits until the state of the run may have changed.
+// wait waits for the next event or time at which look may have something to do.
 func (r *run) wait() {
 	now := time.Now()
 	pause := min(lookEvery, time.Until(r.held.Deadline())-r.spec.TTL/termPart)

@@ -25,7 +25,7 @@ const (
 	startTimeout = 30 * time.Second
 	// closeBudget bounds the release of the lock, which is the last thing that a keeper does.
 	closeBudget = 10 * time.Second
-	// betweenTerms is the pause before a command that has ended is run again.
+	// betweenTerms is the pause before a leader runs its command again.
 	betweenTerms = time.Second
 )
 
@@ -59,14 +59,14 @@ func (i interrupt) Error() string { return syscall.Signal(i).String() }
 
 func openKeeper(p *proc.Parent, s Spec) (proc.Agent[order], error) {
 	k := &keeper{spec: s, said: make(chan line, 256), changes: make(chan os.Signal, 1), ended: make(chan struct{})}
-	// The front has reported the errors of AdoptOrphans. Rename changes only a name in lists.
+	// Ignore both errors. The front has reported the error of AdoptOrphans, and Rename is not vital.
 	_, _ = proc.Rename(called), proc.AdoptOrphans()
 	for _, fd := range s.Stdio {
 		syscall.CloseOnExec(int(fd))
 	}
-	// A signal that a service manager sends to all processes is meant for the command.
-	// The keeper discards it, and ends after the command. The keeper's children have
-	// the default action for these signals, or ignore them if the caller ignores them.
+	// If a service manager sends a signal to all processes, the signal is meant for the command. So
+	// the keeper drops the signal, and ends after the command. The children of the keeper have the
+	// default action for these signals, or ignore them if the caller ignores them.
 	drop := make(chan os.Signal, 1)
 	signal.Notify(drop, append([]os.Signal{syscall.SIGPIPE, syscall.SIGTTOU, syscall.SIGTTIN, syscall.SIGTSTP}, handedOn...)...)
 	for _, sig := range s.Ignored {
@@ -84,7 +84,7 @@ func openKeeper(p *proc.Parent, s Spec) (proc.Agent[order], error) {
 	}()
 	go func() {
 		defer close(k.ended)
-		// The kernel kills the command when the thread that has started it ends.
+		// Keep the thread: when the thread that started the command ends, the kernel kills the command.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		e := k.run()
@@ -103,7 +103,7 @@ func (k *keeper) say(l line) {
 	}
 }
 
-// Do implements proc.Agent. An order has a signal for the command, or one that ends the wait.
+// Do implements proc.Agent. It forwards a signal to the command, or ends the wait for the lock.
 func (k *keeper) Do(_ context.Context, o order) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -124,7 +124,7 @@ func (k *keeper) leaves() bool {
 	return k.leave || k.wanted.Err() != nil
 }
 
-// Close implements proc.Agent. The front has ended, or has received the last line.
+// Close implements proc.Agent. When it is called, the front is dead or has the last line.
 func (k *keeper) Close() error {
 	k.orphan()
 	<-k.ended
@@ -176,7 +176,7 @@ func (k *keeper) plug() plug {
 	return plug{pid, s.Start}
 }
 
-// failed is the End of a run that never had the lock.
+// failed returns the End for an error that came while no command ran.
 func (k *keeper) failed(err error) End {
 	var sig interrupt
 	switch {

@@ -8,10 +8,10 @@ import (
 // outBudget is how long Close waits until the last texts are written.
 const outBudget = time.Second
 
-// Out writes texts for people to a writer that may block, such as a full pipe
-// without a reader or a terminal that Ctrl-S has stopped. A process that must end a
-// command or free a lock never waits for the writer. Out drops texts when 64 other
-// texts wait before them. It may be used from any goroutine.
+// Out writes texts for people to a writer that may block, such as a full pipe without a reader or a
+// terminal that Ctrl-S has stopped. A process that must end a command or free a lock never waits
+// for the writer. Out drops a text if 64 others still wait to be written. It may be used from any
+// goroutine.
 type Out struct {
 	texts chan string
 	done  chan struct{}

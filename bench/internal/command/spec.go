@@ -64,7 +64,7 @@ type line struct {
 	End     *End   `json:",omitempty"` // the last line
 }
 
-// plug is a plugin's process. A later process with the same pid has another start time.
+// plug is a plugin's process. The start time tells it from a later process that has the same pid.
 type plug struct {
 	Pid   int
 	Start string

@@ -10,20 +10,19 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// These are the shortest and the longest pause between two rounds of killing. The pause is a
-// tenth of the time since the first round, because a process may wait in the kernel for hours.
+// These bound the pause between two tries to kill all processes of a tree. The pause is a tenth of
+// the time since the first try, because a process that waits in the kernel may not die for hours.
 const (
 	killPause    = time.Millisecond
 	maxKillPause = 100 * time.Millisecond
 )
 
-// pauseAfter returns the pause between two rounds of a killing that began at start.
 func pauseAfter(start time.Time) time.Duration {
 	return min(max(time.Since(start)/10, killPause), maxKillPause)
 }
 
-// tree is every descendant of this process except one spared child. Only one goroutine may
-// use it, and no other code may wait for a child of this process except the spared child.
+// tree is every descendant of this process except one spared child. Only one goroutine may use it.
+// Code outside of tree may wait only for the spared child.
 type tree struct {
 	spare func() (pid int) // 0 for none
 }
@@ -51,8 +50,8 @@ func (t tree) signal(sig syscall.Signal) (refused bool) {
 		if err != nil {
 			continue
 		}
-		// The pid may belong to another process by now, so check the parent while the
-		// handle is open. A process with a new parent will be found through the new parent.
+		// The pid may belong to another process by now, so check the parent while the handle is open. If
+		// the process has a new parent, the loop finds it as a child of that parent.
 		if now, ok := proc.Of(n.pid); ok && now.Parent == n.parent {
 			refused = errors.Is(p.Signal(sig), syscall.EPERM) || refused
 		}
@@ -62,8 +61,8 @@ func (t tree) signal(sig syscall.Signal) (refused bool) {
 }
 
 // reap waits for the children that have ended, and calls the function took with each status. It
-// reports whether a child is left. No other function waits for children, so no child disappears
-// while [proc.Children] makes its list, and an empty list proves that the tree is empty.
+// reports whether a child is left. Only this function waits for children, so no child vanishes
+// while [proc.Children] lists them, and an empty list proves that the tree is empty.
 func (t tree) reap(took func(pid int, status syscall.WaitStatus)) (left bool) {
 	for {
 		children, waited := t.children(), false

@@ -9,8 +9,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// TestRandomCancels runs the suite's case of acquires that are cancelled at
-// random times, through the plugin, up to ten thousand times.
+// TestRandomCancels cancels up to ten thousand acquires through a plugin, each at a random time. It
+// uses a case of the conformance suite.
 func TestRandomCancels(t *testing.T) {
 	each(t, 5, func(t *testing.T, s *system) {
 		cancels := count(500, 10_000)
@@ -24,8 +24,8 @@ func TestRandomCancels(t *testing.T) {
 	})
 }
 
-// left returns the locks that are still held or waited for after 20 s. In that time
-// a minority of servers can catch up and requests can end.
+// left returns the locks that after 20 s are still held or waited for. Within that time requests
+// end, and a minority of servers learns what it has missed.
 func (s *system) left(t *testing.T) (left []string) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {

@@ -31,8 +31,8 @@ func TestChurn(t *testing.T) {
 	}
 }
 
-// TestPlannedFailover checks that candidates and leases of 10 s survive the
-// promotion of a replica, and also the way back from it.
+// TestPlannedFailover checks that candidates and leases of 10 s survive when an operator makes the
+// replica the primary server, and when he reverses this.
 func TestPlannedFailover(t *testing.T) {
 	for _, k := range kinds.All() {
 		if k.Setting(servers.WithReplica).Name == "" {
@@ -46,7 +46,7 @@ func TestPlannedFailover(t *testing.T) {
 	}
 }
 
-// play makes events happen to seven hosts, of which six may die, and judges the hosts' reports.
+// play runs seven hosts while the events happen, and judges what the hosts report.
 func play(t *testing.T, k *servers.Kind, setting string, events []faults.Event) {
 	t.Helper()
 	times := func(least, most time.Duration) faults.Bounds {

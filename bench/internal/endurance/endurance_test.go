@@ -1,6 +1,6 @@
-// Package endurance_test tests the shipped plugin binaries on real servers. Again
-// and again it kills hosts and plugins, and cancels acquires at random times. By
-// default it does few rounds. With LOCKBENCH_LONG=1 it does all rounds.
+// Package endurance_test tests the shipped plugin binaries on real servers. Again and again it
+// kills hosts and plugins, and cancels acquires at random times. By default it does this a few
+// times, and with LOCKBENCH_LONG=1 many times.
 package endurance_test
 
 import (
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	plugintest.Main(m)
 }
 
-// count returns the short or the full number of rounds.
+// count returns long if LOCKBENCH_LONG is set, and otherwise short.
 func count(short, long int) int {
 	if os.Getenv("LOCKBENCH_LONG") != "" {
 		return long
@@ -37,14 +37,14 @@ type system struct {
 	config       driver.Config // configuration of the plugin
 }
 
-// each runs the function f for the kinds of store that the function served returns.
+// each runs f as a subtest for each kind of store that served returns.
 func each(t *testing.T, short int, f func(t *testing.T, s *system)) {
 	for _, k := range served(short) {
 		t.Run(k.Name, func(t *testing.T) { f(t, start(t, k)) })
 	}
 }
 
-// served returns the kinds of store that have servers, in a short test only the first of them.
+// served returns the kinds of store that have servers: all with LOCKBENCH_LONG, else short of them.
 func served(short int) []*servers.Kind {
 	all := slices.DeleteFunc(kinds.All(), (*servers.Kind).InHost)
 	return all[:count(short, len(all))]

@@ -19,7 +19,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// envOddHost is an environment variable for TestOddHostProcess. It has the oddHost as JSON.
+// envOddHost is the variable that gives the process of TestOddHostProcess its oddHost, as JSON.
 const envOddHost = "LOCKBENCH_ODD_HOST"
 
 // oddHost is a host with an unusual habit, which plugins must tolerate.
@@ -32,15 +32,15 @@ type oddHost struct {
 	Round  int // the next round, in a host that executes itself again
 }
 
-// habits has functions that a host calls before it opens plugins. At the end it calls the functions
-// that they returned. Other habits, such as reaping all children, are actions of package faults.
+// habits are functions that a host calls before it opens plugins. Each returns a function for the
+// host's end. Other habits, such as reaping all children, are actions of package faults.
 var habits = map[string]func(t *testing.T) (end func()){
 	"executes itself anew":   func(*testing.T) func() { return func() {} }, // after each round
 	"children follow thread": startFollowers,
 }
 
-// TestOddHosts runs hosts with odd habits that open a plugin, acquire, kill the plugin,
-// acquire and close. It checks that nothing panics, and that nothing is left.
+// TestOddHosts runs hosts with odd habits that open a plugin, acquire, kill the plugin, acquire and
+// close. It checks that no host panics, and that no process, directory or descriptor is left.
 func TestOddHosts(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *system) {
 		for habit := range habits {
@@ -82,7 +82,7 @@ func TestOddHostProcess(t *testing.T) {
 	}
 	end()
 	eventually(t, "no process is left", func() bool {
-		// This program must also reap the children that it had before it executed itself again.
+		// A process that has executed itself anew must also reap the children that it had before.
 		_, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
 		return errors.Is(err, syscall.ECHILD)
 	})
@@ -92,7 +92,7 @@ func TestOddHostProcess(t *testing.T) {
 	})
 }
 
-// work does all rounds. It counts descriptors only after round one, which opens what stays open.
+// work counts descriptors after an extra first round, which opens some that stay open.
 func (h oddHost) work(t *testing.T) {
 	h.round(t, 0).close(t)
 	descriptors := openFiles(t)
@@ -102,8 +102,8 @@ func (h oddHost) work(t *testing.T) {
 	eventually(t, "no descriptor is left", func() bool { return openFiles(t) <= descriptors })
 }
 
-// executeAnew does one round, and then executes the program again for the other
-// rounds, like a server that upgrades in place. The client is never closed.
+// executeAnew does one round, and then executes the program again for the next round, like a server
+// that upgrades in place. Each round leaves its client open.
 func (h oddHost) executeAnew(t *testing.T) {
 	if h.Round == h.Rounds {
 		return

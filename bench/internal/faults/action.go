@@ -13,38 +13,37 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// Action is one kind of harm or change that a schedule can contain. It concerns a host,
-// its surroundings, a network or a server, or is an operation by the store's operator.
+// Action is one kind of harm or change that a schedule can contain. It is done to a host, its
+// surroundings, its network or a server, or is an operation by the operator of the store.
 type Action struct {
 	Name string
 	// Does describes the action in one clause. "%s" stands for the target, for example "host B".
 	Does string
 	On   Target
-	// Needs are the capabilities that the environment must have.
+	// Needs are the capabilities that the servers of the store must have.
 	Needs []servers.Capability
-	// Only reports whether the action exists in a setting of a store. Nil means
-	// that the action exists in all settings.
+	// Only reports whether the action exists in a setting of a store (for example, with a replica).
+	// Nil means that it exists in all settings.
 	Only func(s *servers.Kind, in servers.Setting) bool
 	// Unfit says why the action is impossible on this machine, or is "".
 	Unfit string
-	// Wrapped reports whether the action needs a host with one of [wrappersThatStay].
+	// Wrapped reports whether the host must start its plugin by a script of [wrappersThatStay].
 	Wrapped bool
-	// Uses is a resource that no other action on the same target uses at the same
-	// time; "" for none.
+	// Uses is the resource that the action needs for itself. No other action on the same target may
+	// use that resource at the same time. "" means that it needs none.
 	Uses Resource
 	// Lasts is the range of the time until the action is healed. It is zero for an
 	// action that is over at once.
 	Lasts Span
-	// Stops says which hosts may go unserved while the action lasts. If StopsFor is
-	// not 0, clients find a way around the action. They may then go unserved only
-	// for StopsFor after its begin and for Recovers after its end.
+	// Stops says which hosts may go unserved while the action lasts. If StopsFor is not 0, clients
+	// soon get around the harm. Then hosts may go unserved only for StopsFor after the action has
+	// begun and for Recovers after it has ended.
 	Stops    Reach
 	StopsFor time.Duration
-	// Recovers is how long after the end of the action hosts may still wait for an election, a
-	// restart or a connection. Hosts outside of Stops may also wait, but lose no lease.
+	// Recovers is how long after the end of the action hosts may still wait for an election, a restart
+	// or a connection. Hosts that Stops does not include may wait too, but must lose no lease.
 	Recovers time.Duration
-	// Swallows reports whether the action leaves requests without a reply, instead of
-	// refusing them.
+	// Swallows reports whether requests get no reply during the action. Otherwise they get an error.
 	Swallows bool
 	// Ends reports whether the action ends its host.
 	Ends bool
@@ -59,7 +58,7 @@ type Action struct {
 // Target is the kind of thing that an action harms or changes.
 type Target string
 
-// These are the targets. [Event] has the number of the host or server.
+// These are the targets. An [Event] says which host or server is meant.
 const (
 	OnHost   Target = "host"
 	OnServer Target = "server"
@@ -98,29 +97,31 @@ type Span [2]time.Duration
 type Event struct {
 	Action string `json:"action"`
 	Target int    `json:"target"` // number of the host or server, or [everywhere]
-	// At is the time of the event, from the end of the callers' warm-up or, in the table, from their
-	// start. If Trigger is set, the event then waits for this trigger of the host number Of.
+	// At is when the event is due, from the end of the callers' warm-up or, in the table of faults,
+	// from their start. If Trigger is set, the event then waits until the trigger comes on host number
+	// Of.
 	At      Duration `json:"at"`
 	Trigger Trigger  `json:"trigger,omitempty"`
 	Of      int      `json:"of,omitempty"`
 	Lasts   Duration `json:"lasts,omitempty"`
-	// After is the number, from 1, of another event, or 0. If it is set, At counts
-	// from the moment of that event that Since names.
+	// After, if not 0, is the number of another event (the first is 1). At then counts from that
+	// event, from the moment that Since names.
 	After int    `json:"after,omitempty"`
 	Since Moment `json:"since,omitempty"`
-	// Until is the number, from 1, of a host, or 0. If it is set, the event ends Linger after
-	// each lock that the host asked for last was granted or failed, or else after Lasts.
+	// Until, if not 0, is the number of a host (the first is 1). The event then ends Linger after
+	// every lock that this host last asked for was granted or has failed, or else after Lasts.
 	Until  int      `json:"until,omitempty"`
 	Linger Duration `json:"linger,omitempty"`
-	// Group is for the actions ask and give-back: the number, from 1, of the group whose
-	// locks they concern, or 0 for all groups. Limit is the time limit of their calls.
+	// Group and Limit are for the actions ask and give-back. Group is the number of the group of locks
+	// that they use (the first is 1), or 0 for all groups. Limit is the time limit of their calls.
 	Group int      `json:"group,omitempty"`
 	Limit Duration `json:"limit,omitempty"`
 	// Share limits the event to a part of the servers, or of the paths to them.
 	Share Share `json:"share,omitempty"`
 	// AtOnce is set if the event is healed as soon as it is injected.
 	AtOnce bool `json:"at_once,omitempty"`
-	// Amount is a number from 0 to 1. Each action gives it a meaning.
+	// Amount is a number from 0 to 1. What it means depends on the action, for example how strong it
+	// is.
 	Amount float64 `json:"amount,omitempty"`
 }
 
@@ -140,13 +141,12 @@ const (
 // Share is a part of the servers.
 type Share string
 
-// These are the parts of n servers that an event can have.
+// These are the shares of n servers that an event can harm.
 const (
 	Minority Share = "minority" // the greatest minority; no server if there is only one
 	Majority Share = "majority" // the smallest majority
 )
 
-// of is how many of n servers belong to the share.
 func (s Share) of(n int) int {
 	switch s {
 	case Minority:
@@ -184,7 +184,6 @@ func (a Action) fits(backend, setting string) string {
 	return a.Unfit
 }
 
-// knownIn reports whether the action exists in a setting of a store.
 func (a Action) knownIn(of *servers.Kind, setting string) bool {
 	return a.Only == nil || a.Only(of, of.Setting(setting))
 }
@@ -201,7 +200,7 @@ func (a Action) knownWhere() (all []string) {
 	return all
 }
 
-// KnownFor reports whether the action exists in some environment of a backend.
+// KnownFor reports whether the action exists in some setting of a backend.
 func (a Action) KnownFor(backend string) bool {
 	of := kinds.Of(backend)
 	return slices.ContainsFunc(of.SettingNames(), func(setting string) bool { return a.knownIn(of, setting) })
@@ -213,7 +212,7 @@ func (a Action) DoesTo(whom string) string { return strings.ReplaceAll(a.Does, "
 // Actions are all actions, in the order of their kinds.
 func Actions() []Action { return slices.Clone(allActions()) }
 
-// allActions makes the list only once, because the list is needed to judge every schedule.
+// allActions makes the list only once, because each schedule that is judged needs the list.
 var allActions = sync.OnceValue(func() []Action {
 	return slices.Concat(hostActions, surroundingActions, networkActions, serverActions, drawnOperations())
 })

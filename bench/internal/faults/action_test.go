@@ -49,8 +49,8 @@ func TestActionsAreWellFormed(t *testing.T) {
 	}
 }
 
-// openSystem starts the servers of a backend, as the requirements in more say. It
-// also returns a function that starts a host.
+// openSystem starts the servers of a backend, which must meet the requirements in more. It also
+// returns a function that starts a host.
 func openSystem(t *testing.T, backend string, more servers.Requirements) (*System, func(t *testing.T, wrapper string) *Host) {
 	t.Helper()
 	plugin := plugintest.Build(t, module+"plugins/"+backend+"/lockplugin-"+backend)
@@ -110,8 +110,8 @@ func works(t *testing.T, h *Host, name string) {
 	h.Forget()
 }
 
-// TestActions injects and heals each action on hosts. It checks that a host that is still
-// alive works afterwards, and that neither host nor action leaves anything behind.
+// TestActions injects and heals each action on hosts. It checks that a host that has survived can
+// still acquire a lock, and that neither the host nor the action leaves anything behind.
 func TestActions(t *testing.T) {
 	t.Run("redis", func(t *testing.T) {
 		testActions(t, "redis", func(a Action) bool { return !strings.HasSuffix(a.Name, "-one") })
@@ -207,7 +207,6 @@ var effects = map[string]func(*Host) bool{
 	"starve": func(*Host) bool { return len(loops()) >= runtime.NumCPU() },
 }
 
-// descriptorLimit returns the line about descriptors in the limits of a process.
 func descriptorLimit(pid int) string {
 	limits, _ := os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid)) // without the file there is no such line
 	for line := range strings.Lines(string(limits)) {
@@ -218,7 +217,7 @@ func descriptorLimit(pid int) string {
 	return "none"
 }
 
-// loops returns the busy loops that run now.
+// loops returns the busy loops, started by action starve, that run now.
 func loops() []string {
 	var found []string
 	commands, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is valid

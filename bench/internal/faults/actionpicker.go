@@ -18,7 +18,7 @@ type actionPicker struct {
 	count    int
 }
 
-// pair has the sorted names of two actions. Two equal names stand for one action that is alone.
+// pair has the sorted names of two actions of one schedule, or twice the name of its only action.
 type pair [2]string
 
 func pairOf(a, b string) pair {
@@ -54,10 +54,10 @@ func newActionPicker(backend string, settings []string, actions []Action, random
 	return p
 }
 
-// burst is how many actions can happen at about the same time.
+// burst is how many actions of a schedule can happen at about the same time.
 const burst = 3
 
-// next returns a setting and one to six actions for it.
+// next returns a setting of the store and one to six actions that fit in this setting.
 func (p *actionPicker) next() (setting string, actions []Action) {
 	setting = p.settings[p.random.IntN(len(p.settings))]
 	fitting := p.fitting[setting]
@@ -83,9 +83,9 @@ func (p *actionPicker) next() (setting string, actions []Action) {
 	return setting, actions
 }
 
-// best returns the action of fitting that makes the most new pairs with the actions in
-// chosen, or with all actions if chosen is empty. If alone is set, it prefers an action
-// that was never picked alone. It picks at random among equally good actions.
+// best returns the action of fitting that makes the most pairs that were not picked before. If
+// several do, it picks one at random. If alone is set, an action is paired with itself. Else it is
+// paired with the actions in chosen or, if chosen is empty, with all actions of fitting.
 func (p *actionPicker) best(fitting, chosen []Action, alone bool) Action {
 	var best Action
 	most, ties := -1, 0

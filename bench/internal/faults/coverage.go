@@ -12,7 +12,6 @@ type Coverage struct {
 	NotMet     []string `json:"not_met"`
 }
 
-// newCoverage makes a Coverage for all actions that fit in some setting.
 func newCoverage(p *actionPicker) *Coverage {
 	c := &Coverage{NotMet: []string{}}
 	for _, actions := range p.fitting {
@@ -26,7 +25,6 @@ func newCoverage(p *actionPicker) *Coverage {
 	return c
 }
 
-// add counts the actions that happened in a history.
 func (c *Coverage) add(h *History) {
 	c.NotMet = slices.DeleteFunc(c.NotMet, func(name string) bool {
 		return slices.ContainsFunc(h.Marks, func(m Mark) bool { return m.Action == name && m.From > 0 && m.Failed == "" })

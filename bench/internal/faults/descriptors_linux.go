@@ -10,8 +10,8 @@ import (
 
 const noDescriptorLimit = ""
 
-// limitDescriptors limits a process to the file descriptors that it has open and
-// spare further descriptors, until the function restore is called.
+// limitDescriptors limits a process to its open file descriptors and as many more as spare says.
+// The function restore ends the limit.
 func limitDescriptors(pid, spare int) (restore func() error, err error) {
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {

@@ -1,11 +1,10 @@
-// Package faults plays schedules. A schedule has hosts with callers, and actions on
-// the hosts, their surroundings, their network and the servers. Each action happens
-// at a time or at a point of the protocol. A search draws random schedules to find
-// unknown faults, and a soak keeps its hosts running from one schedule to the next.
-// What the hosts saw is judged by package claim's claims, and a schedule that
-// breaks one is shrunk to a reproducer. In the table of faults one host holds many
-// locks, another host wants them, and a fault is injected. Package check judges
-// what both hosts believed.
+// Package faults plays schedules. A schedule has hosts with callers, and actions on the hosts,
+// their surroundings, their network and the servers. Each action happens at a given time or at a
+// point of the protocol. A search draws random schedules to find unknown bugs. A soak is a search
+// whose hosts keep running from one schedule to the next. Package check judges what the hosts saw
+// by the claims in package claim. A schedule that breaks a claim is made smaller, and the result is
+// a reproducer. In the table of faults one host holds many locks, another host wants them, and a
+// named fault is injected.
 //
 // The methods are those of Jepsen's nemeses (jepsen.io), of etcd's robustness
 // tests (etcd-io/etcd, tests/robustness) and of QuickCheck's shrinking (K.

@@ -15,8 +15,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// hostActions are actions on the processes of a host. If a plugin fails once, no lease
-// is lost, because the host starts another plugin and renews the leases through it.
+// hostActions are actions on the processes of a host. A plugin that fails only once costs no lease,
+// because its host starts another plugin and renews the leases through that plugin.
 var hostActions = []Action{
 	{
 		Name: "freeze-host", Does: "%s is frozen", On: OnHost, Makes: stopped, Uses: UsesProcess, Lasts: Span{10 * time.Millisecond, 6 * time.Second},
@@ -35,8 +35,8 @@ var hostActions = []Action{
 		Inject: ofHost(func(_ *System, h *Host, _ Event) error { return errors.Join(kill(h.plugin()), kill(h.Pid())) }),
 	},
 	{
-		// The host notices when a call misses its deadline, and replaces the plugin while
-		// its leases are valid. The frozen plugin may be gone when Heal resumes it.
+		// The host replaces the plugin when a call misses its deadline, and keeps its leases. The frozen
+		// plugin may then have been killed before Heal resumes it.
 		Name: "freeze-plugin", Does: "the plugin of %s is frozen", On: OnHost, Makes: died, Uses: UsesPlugin, Lasts: Span{10 * time.Millisecond, 6 * time.Second},
 		Needs: ownStore, Recovers: time.Second, Inject: ofHost(func(w *System, h *Host, e Event) error { return w.freeze(e, h.plugin()) }), Heal: end,
 	},
@@ -57,12 +57,12 @@ var hostActions = []Action{
 		Inject: ofHost(func(_ *System, h *Host, _ Event) error { return kill(h.plugin()) }),
 	},
 	{
-		// The host pauses before each of three starts, in all for longer than some leases last.
+		// The host pauses before each start. The three pauses together are longer than some leases.
 		Name: "crash-loop", Does: "the plugin of %s is killed three times, as soon as it is there", On: OnHost, Makes: died, Uses: UsesPlugin, Needs: ownStore,
 		Lasts: Span{time.Second, 3 * time.Second}, Stops: StopsHost, Recovers: 2 * time.Second, Inject: ofHost(crashLoop), Heal: end,
 	},
 	{
-		// The host's last pauses before a start take longer than the leases of some schedules.
+		// The host pauses longer after each failure. The last pauses are longer than some leases.
 		Name: "kill-waiter", Does: "the plugin of %s is killed each second, when a caller waits", On: OnHost, Makes: died, Uses: UsesPlugin, Needs: ownStore,
 		Lasts: Span{2 * time.Second, 6 * time.Second}, Stops: StopsHost, Recovers: 3 * time.Second, Inject: ofHost(killWaiter), Heal: end,
 	},
@@ -94,10 +94,10 @@ var (
 	died    = []claim.Condition{claim.PluginDied}
 )
 
-// ownStore is what actions that end a plugin need: a store that does not live in the plugin.
+// ownStore is for actions that end a plugin: the store must not live in the plugin.
 var ownStore = []servers.Capability{servers.CapShared}
 
-// ofHost turns the function do into an Inject that leaves alone a host that has ended.
+// ofHost makes an Inject from the function do. This Inject does nothing to a host that has ended.
 func ofHost(do func(*System, *Host, Event) error) func(context.Context, *System, Event) error {
 	return func(_ context.Context, w *System, e Event) error {
 		h := w.Hosts[e.Target]
@@ -126,7 +126,7 @@ func (w *System) slow(e Event, pid func() int) error {
 	return nil
 }
 
-// crashLoop kills three plugins, each as soon as the host has reported it.
+// crashLoop kills three plugins of a host, each as soon as the host has reported it.
 func crashLoop(w *System, h *Host, e Event) error {
 	var err error
 	killed, last := 0, 0
@@ -179,15 +179,15 @@ func starve(_ context.Context, w *System, e Event) error {
 
 // surroundingActions change the surroundings of a host's processes.
 //
-// Note: there is no action for a full temporary directory. It would need a file
-// system mounted over the host's directory, which would stay mounted if the search
-// is killed. The action lost-directory has the same effect on hosts.
+// Note: no action fills the temporary directory. Such an action would mount a small file system
+// over the host's directory, and this mount would outlive a killed search. The action
+// lost-directory has the same effect on hosts.
 var surroundingActions = []Action{
 	surrounding("blocked-log", "the logger and OnEvent of %s block", host.BlockedLog),
 	surrounding("reaper", "%s waits for every child that it has", host.Reaper),
 	surrounding("ignored-children", "%s ignores the ends of its children", host.IgnoredChildren),
 	{
-		// The host cannot start another plugin meanwhile, so no action may end the present plugin.
+		// A host with few descriptors cannot start another plugin, so no action may end its plugin now.
 		Name: "few-descriptors", Does: "%s has few file descriptors left", On: OnHost, Uses: UsesPlugin, Unfit: noDescriptorLimit,
 		Lasts:  Span{100 * time.Millisecond, 6 * time.Second},
 		Inject: ofHost(func(w *System, h *Host, e Event) error { return w.fewDescriptors(e, h, 1+int(e.Amount*8)) }), Heal: end,
@@ -198,7 +198,7 @@ var surroundingActions = []Action{
 		Inject: ofHost(func(w *System, h *Host, e Event) error { return w.fewDescriptors(e, h, 0) }), Heal: end,
 	},
 	{
-		// A job that deletes old files can do this. A plugin that ends is not replaced before Heal.
+		// A cron job that deletes old files can do this. Until Heal, the plugin cannot be replaced.
 		Name: "lost-directory", Does: "the temporary directory of %s is gone", On: OnHost, Uses: UsesDirectory,
 		Lasts: Span{100 * time.Millisecond, 4 * time.Second}, Stops: StopsHost, Recovers: 2 * time.Second,
 		Inject: ofHost(loseDirectory), Heal: end,

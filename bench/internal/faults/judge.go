@@ -28,7 +28,7 @@ func judgeOf(h *History, b Backend) check.Judgement {
 	return check.Judge(p)
 }
 
-// events adds the effects of the history's events to the record p.
+// events records in p when each event took place, which hosts it stopped, and its conditions.
 func (h *History) events(p *check.Play) {
 	for _, m := range h.Marks {
 		a := m.action()
@@ -58,7 +58,7 @@ func (h *History) events(p *check.Play) {
 	}
 }
 
-// stopped returns the periods in which the action stopped its hosts.
+// stopped returns the periods in which hosts may have gone unserved because of the action.
 func (a Action) stopped(m Mark) []check.Span {
 	most := int64(a.StopsFor)
 	if most == 0 || m.To-m.From < most {
@@ -67,14 +67,14 @@ func (a Action) stopped(m Mark) []check.Span {
 	return []check.Span{{m.From, m.From + most}, {m.To, m.To + int64(a.Recovers)}}
 }
 
-// starvedFor is a limit above which claims with time limits are not judged. It
-// limits gaps in the search's heartbeat, gaps in a host's heartbeat that no action
-// explains, and the time that a server waited for a processor.
+// starvedFor is how long the search, a host or a server may be kept from running before the machine
+// counts as starved. On such a machine claims with time limits are not judged. A host does not
+// count if an action may have stopped it.
 const starvedFor = 200 * time.Millisecond
 
-// starvedRunQueue is the highest number of runnable threads per processor at which
-// claims with time limits are judged. Above it, servers and plugins are late, and
-// they have no heartbeat that would show it.
+// starvedRunQueue is the highest number of runnable threads per processor at which claims with time
+// limits are judged. With more threads, servers and plugins are late, and they have no heartbeat
+// that would show this.
 const starvedRunQueue = 8
 
 // machine records in p when hosts did not run, and whether the machine was starved.
@@ -84,7 +84,7 @@ func (h *History) machine(p *check.Play) {
 	for i := range p.Hosts {
 		for _, halt := range h.Seen[i].Halts {
 			p.Hosts[i].Stood = append(p.Hosts[i].Stood, check.Span{halt.From, cmp.Or(halt.To, h.Stopped)})
-			// An event in progress, or one that ended less than a second ago, may have stopped the host.
+			// An event that goes on, or has ended less than a second ago, may have stopped the host.
 			disturbed := p.Interrupted(check.Span{halt.From - int64(time.Second), halt.From})
 			p.Starved = p.Starved || long(check.Span{halt.From, halt.To}) && !disturbed
 		}

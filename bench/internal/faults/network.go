@@ -16,7 +16,7 @@ type impairment struct {
 	// do begins the impairment. amount is the impairment's strength, from 0 to 1.
 	do    func(p *inject.Proxy, amount float64) error
 	lasts Span
-	// stopsFor is the StopsFor of the [Action].
+	// stopsFor becomes StopsFor of the [Action].
 	stopsFor time.Duration
 	// mild reports whether leases survive even if the paths to all servers are impaired.
 	mild bool
@@ -26,14 +26,13 @@ type impairment struct {
 	swallows bool
 }
 
-// shortly is how long a hard impairment lasts, and while is how long other impairments last.
+// These say how long impairments last: shortly if they cut a host off, and while otherwise.
 var (
 	shortly = Span{10 * time.Millisecond, 6 * time.Second}
 	while   = Span{100 * time.Millisecond, 6 * time.Second}
 )
 
-// redialed is the time in which a client notices that a connection is silent and
-// opens another connection, which works.
+// redialed is the time in which a client finds out that a connection is silent and replaces it.
 const redialed = 4 * time.Second
 
 // impairments are the possible impairments of a path between a host and a server.
@@ -86,8 +85,9 @@ func plain(do func(*inject.Proxy) error) func(*inject.Proxy, float64) error {
 	return func(p *inject.Proxy, _ float64) error { return do(p) }
 }
 
-// networkActions has two actions for each impairment. The first is on the paths to all or the
-// last servers. The second, which pushes lack, is on the path to one server of at least three.
+// networkActions has two actions for each impairment. One is done to a host's paths to all servers
+// or a share of them, the other to its path to one of at least three servers. Impairments of pushes
+// lack the second action.
 var networkActions = func() []Action {
 	var all, one []Action
 	for _, h := range impairments {
@@ -99,7 +99,7 @@ var networkActions = func() []Action {
 	return append(all, one...)
 }()
 
-// action returns the action that impairs the paths of a host that the function paths picks.
+// action returns the action that impairs some paths of a host. The function paths picks them.
 func (h impairment) action(name string, paths func(Event, []*inject.Proxy) []*inject.Proxy) Action {
 	a := Action{
 		Name: name, Does: h.does, On: OnHost, Needs: []servers.Capability{servers.CapServers}, Lasts: h.lasts, Recovers: time.Second, Swallows: h.swallows,
@@ -133,8 +133,8 @@ func (h impairment) toAll() Action {
 	return h.action(h.name, func(e Event, all []*inject.Proxy) []*inject.Proxy { return all[len(all)-e.Share.of(len(all)):] })
 }
 
-// toOne impairs the path to one server, when the other servers form a majority. The
-// last digits of the event's amount choose the server.
+// toOne impairs a host's path to one server, if the other servers are a majority. The event's
+// amount determines which server, by its low digits.
 func (h impairment) toOne() Action {
 	a := h.action(h.name+"-one", func(e Event, all []*inject.Proxy) []*inject.Proxy {
 		if len(all) < 3 {

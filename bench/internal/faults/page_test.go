@@ -13,7 +13,7 @@ const safetyPage = "../../../docs/safety.md"
 
 var update = flag.Bool("update", false, "write the reproducers into docs/safety.md")
 
-// TestPage checks that the document has a row for each bug whose reproducers lockbench contains.
+// TestPage checks that the document on safety has a row for each bug that a kept reproducer shows.
 func TestPage(t *testing.T) {
 	text, err := os.ReadFile(safetyPage)
 	if err != nil {

@@ -23,15 +23,15 @@ import (
 const (
 	// startTimeout bounds the start of a host while other hosts start too.
 	startTimeout = 30 * time.Second
-	// warmUp is how long callers work before the first action, so that every client was served
-	// once. The table does without it. Callers also work at least as long after the last action.
+	// warmUp is how long callers work before the first event, so that the store has served every
+	// client. The table of faults has no warm-up. Callers work at least as long after the last event.
 	warmUp = 400 * time.Millisecond
 	// endTimeout bounds the release of all locks at the end.
 	endTimeout = 10 * time.Second
-	// exitTimeout bounds the end of a host, to find hosts that hang. With 40 runnable
-	// threads per processor a host that did not hang took more than 10 s.
+	// exitTimeout bounds the end of a host, so that hosts that hang are found. It is long, because
+	// with 40 runnable threads per processor a host needed more than 10 s without hanging.
 	exitTimeout = 30 * time.Second
-	// healTimeout bounds one step of an action.
+	// healTimeout plus the time that an action lasts bounds its injection and its healing.
 	healTimeout = 30 * time.Second
 )
 
@@ -42,8 +42,8 @@ type players struct {
 	idle    chan *player
 	needs   []servers.Capability // the capabilities that the servers must have
 	ttl     time.Duration        // the longest TTL of a schedule
-	// files is the directory that hosts write to in a round of the table of faults,
-	// or "". A round with files is not searched for leftovers.
+	// files is the directory that hosts write to in the table of faults, else "". After a schedule
+	// with such a directory the player does not look for leftovers.
 	files string
 	soak  bool // hosts keep running from one schedule to the next
 
@@ -94,8 +94,8 @@ func (all *players) play(ctx context.Context, s Schedule) (*History, error) {
 	}
 }
 
-// player plays schedules, one after the other. It keeps its environment for the
-// next schedule as long as the servers are healthy.
+// player plays schedules, one after the other. It keeps its servers for the next schedule unless
+// they have failed.
 type player struct {
 	*players
 	dir         string
@@ -167,9 +167,9 @@ func (p *player) begin(ctx context.Context, w *System, h *History) error {
 	return nil
 }
 
-// happen carries out every event. It returns when all events are healed and the
-// callers have worked for long enough. It returns an error if an event cannot be
-// healed, because no claim covers this case.
+// happen carries out every event. It returns when all events are healed and the callers have worked
+// for the length of the schedule. It returns an error if an event cannot be healed, because the
+// hosts cannot be judged then.
 func (p *player) happen(ctx context.Context, w *System, h *History, watch *watcher) error {
 	began := time.Now()
 	h.Marks = make([]Mark, len(h.Schedule.Events))
@@ -197,8 +197,8 @@ func (p *player) happen(ctx context.Context, w *System, h *History, watch *watch
 	return errors.Join(errs...)
 }
 
-// befall carries out one event, when it is due and the event before, which uses the same
-// resource, is healed. It returns an error if the event cannot be healed.
+// befall carries out one event when it is due. First it waits until the event in the argument
+// before, which uses the same resource, is healed. It returns an error if m cannot be healed.
 func befall(ctx context.Context, w *System, m *Mark, watch *watcher, began time.Time, before *Mark) error {
 	a := m.action()
 	if m.After > 0 {
@@ -246,7 +246,6 @@ func befall(ctx context.Context, w *System, m *Mark, watch *watcher, began time.
 	return nil
 }
 
-// last waits until the time of an event is over.
 func (w *watcher) last(ctx context.Context, m *Mark) {
 	bounded, cancel := context.WithTimeout(ctx, time.Duration(m.Lasts))
 	defer cancel()
@@ -270,7 +269,7 @@ func (p *player) end() {
 	p.hosts = nil
 }
 
-// shutAll closes hosts, and names the hosts that had to be killed.
+// shutAll closes hosts, and returns the names of those that had to be killed.
 func shutAll(hosts []*Host) []string {
 	stuck := make([]error, len(hosts))
 	_ = inject.AtOnce(len(hosts), func(i int) error {
@@ -309,17 +308,18 @@ type History struct {
 	Alive    []bool         // for each host, whether it lived until the end and ended in order
 	Left     []string       // leftovers, and where they were found
 	Probes   []check.Probe
-	// Gaps are periods in which the process of the search did not run, so no data passed its proxies.
+	// Gaps are periods in which the process of the search did not run, so that its proxies passed no
+	// data between hosts and servers.
 	Gaps []check.Span
 	// RunQueue is the average number of runnable threads per processor.
 	RunQueue float64
-	// Waited is the longest time that a thread of a server waited for a processor
-	// between two checks by the search.
+	// Waited is the longest time for which a runnable thread of a server got no processor, between two
+	// checks by the search.
 	Waited time.Duration
 	prefix string
 }
 
-// Mark is the course of one event.
+// Mark is the course of one event of a schedule.
 type Mark struct {
 	Event
 	From   int64  // just before the injection; 0: it was not injected
@@ -331,7 +331,7 @@ type Mark struct {
 	moments map[Moment]moment
 }
 
-// moment is the state of one [Moment] of an event.
+// moment lets other events wait until an event has reached one [Moment].
 type moment struct {
 	come <-chan struct{} // closed when the event has reached the moment
 	pass context.CancelFunc
@@ -355,8 +355,8 @@ func (h *History) names() int {
 	return n
 }
 
-// once returns the number of the first name of a group, and how many names the
-// group has. The number group counts from 1, and 0 stands for all groups.
+// once returns the number of the first lock of a group, and how many locks the group has. Groups
+// count from 1. Group 0 stands for all groups.
 func (h *History) once(group int) (first, count int) {
 	if group == 0 {
 		return 0, h.names()
@@ -367,7 +367,7 @@ func (h *History) once(group int) (first, count int) {
 	return first, h.Schedule.Groups[group-1].Names
 }
 
-// workload returns the work of callers with the locks of group i.
+// workload says what the callers of group i do with its locks.
 func (h *History) workload(i int) host.Workload {
 	first, _ := h.once(i + 1)
 	g := h.Schedule.Groups[i]
@@ -380,7 +380,8 @@ func (h *History) workload(i int) host.Workload {
 // countEvery is the number of beats after which the search counts the machine's runnable threads.
 const countEvery = 20
 
-// heartbeat shows when the search did not run during one schedule, and how busy the machine was.
+// heartbeat records when the process of the search did not run during a schedule, and how busy the
+// machine was.
 type heartbeat struct {
 	*proc.Heartbeat
 	beats, looks, runQueues int
@@ -408,9 +409,9 @@ func pids(servers servers.Nodes) []int {
 	return ids
 }
 
-// end stops the heartbeat. It records in h the gaps of the heartbeat, the average
-// number of runnable threads per processor, and how long threads of a server
-// waited. It may be called again.
+// end stops the heartbeat. It records in h the gaps of the heartbeat, the average number of
+// runnable threads per processor, and how long threads of a server waited. A second call does no
+// harm.
 func (b *heartbeat) end(h *History) {
 	clock := proc.MachineClock()
 	h.Gaps = nil
@@ -421,8 +422,7 @@ func (b *heartbeat) end(h *History) {
 	h.Waited = b.servers.Longest(time.Time{})
 }
 
-// runnable is how many threads of the machine are runnable, or 0 if the number is
-// unknown.
+// runnable is how many threads of the machine are runnable, or 0 if the number is unknown.
 func runnable() (now int) {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

@@ -24,14 +24,14 @@ import (
 type Reproducer struct {
 	// Name is the name of the file, without the extension.
 	Name string `json:"-"`
-	// Finding names the bug that the reproducer shows. Fixed says when the bug was
-	// fixed. Shown and Runs are then from the build before the fix.
+	// Finding names the bug that the reproducer shows. Fixed is the version that fixed the bug. If it
+	// is set, Shown and Runs were counted on a build before the fix.
 	Finding string `json:"finding,omitempty"`
 	Fixed   string `json:"fixed,omitempty"`
 	// Long is set if playing the reproducer takes more than a few seconds.
 	Long bool `json:"long,omitempty"`
-	// Strict turns the documented exceptions off. It is set if the exceptions of
-	// the backend cover more than this schedule plays.
+	// Strict means that violations count even if documented exceptions excuse them. It is set if these
+	// exceptions are wider than the schedule needs, and would hide a bug.
 	Strict   bool       `json:"strict,omitempty"`
 	Rule     claim.Rule `json:"rule"`
 	What     string     `json:"what"` // the violation in the last run that broke the rule
@@ -40,14 +40,14 @@ type Reproducer struct {
 	Schedule Schedule   `json:"schedule"`
 }
 
-// explains reports whether a violation v in the schedule other seems to have the
-// same cause. It must break the same rule. In addition, either the other schedule
-// has all actions of the reproducer, or the texts of the two violations are alike.
+// explains reports whether violation v in the schedule called other seems to have the cause that
+// this reproducer shows. That is so if v breaks the same rule and, in addition, the other schedule
+// has all actions of the reproducer or the texts of the two violations are alike.
 func (s Reproducer) explains(other Schedule, v check.Violation) bool {
 	return s.Rule == v.Rule && (s.Schedule.isIn(other) || kindOf(s.What) == kindOf(v.What))
 }
 
-// isIn reports whether other has all actions of s, and has wrappers if s has wrappers.
+// isIn reports whether schedule other has all actions of s, and wrapper scripts if s has some.
 func (s Schedule) isIn(other Schedule) bool {
 	for _, e := range s.Events {
 		if !slices.ContainsFunc(other.Events, func(o Event) bool { return o.Action == e.Action }) {
@@ -58,10 +58,10 @@ func (s Schedule) isIn(other Schedule) bool {
 	return !slices.ContainsFunc(s.Hosts, wrapped) || slices.ContainsFunc(other.Hosts, wrapped)
 }
 
-// particulars matches numbers with their units, quoted names and hosts in a text.
+// particulars matches the numbers, quoted names and hosts in the text of a violation.
 var particulars = regexp.MustCompile(`[0-9][0-9.:a-zµ]*|"[^"]*"|host [A-Z]`)
 
-// kindOf returns the text of a violation without its particulars.
+// kindOf returns the text of a violation without particulars, to compare two violations.
 func kindOf(what string) string { return particulars.ReplaceAllString(what, "") }
 
 // Text describes the reproducer in words.
@@ -151,7 +151,7 @@ func parse(path string, text []byte) (s Reproducer, err error) {
 //go:embed reproducers/*.json
 var kept embed.FS
 
-// Kept returns the reproducers of bugs that were found and fixed, ordered by name.
+// Kept returns the reproducers in this repository, of bugs that were found and fixed, by name.
 func Kept() (all []Reproducer, err error) {
 	files, err := fs.Glob(kept, "reproducers/*.json")
 	for _, file := range files {
@@ -171,8 +171,8 @@ type Played struct {
 	Unjudged   int               `json:"unjudged"`   // runs on a starved machine in which a claim with a time limit seemed broken
 }
 
-// Replayer plays reproducers of one backend. It keeps its servers for the next
-// reproducer if that reproducer can use them.
+// Replayer plays reproducers of one backend. It keeps its servers from one reproducer to the next
+// if the next can use them.
 type Replayer struct{ *players }
 
 // NewReplayer makes a Replayer, which the caller must close.
@@ -184,7 +184,7 @@ func NewReplayer(b Backend) (*Replayer, error) {
 // Close ends the servers.
 func (r *Replayer) Close() error { return r.close() }
 
-// Play plays a reproducer runs times, or returns an error if it cannot be played.
+// Play plays a reproducer as often as runs says. An error means that it cannot be played.
 func (r *Replayer) Play(ctx context.Context, s Reproducer, runs int) (p Played, err error) {
 	for range runs {
 		h, err := r.play(ctx, s.Schedule)

@@ -13,8 +13,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// Schedule is what is played once: hosts with callers, and events that happen
-// to the hosts. A reproducer file holds one schedule.
+// Schedule is one test run: hosts with callers that use locks, and events that harm or change
+// hosts, networks or servers. A reproducer file holds one schedule.
 type Schedule struct {
 	Backend string `json:"backend"`
 	Setting string `json:"setting,omitempty"` // the setting of the store, see [servers.Settings]
@@ -23,7 +23,7 @@ type Schedule struct {
 	Hosts  []HostPlan `json:"hosts"`
 	Groups []Group    `json:"groups"`
 	Events []Event    `json:"events"`
-	// Length is the shortest time that callers work.
+	// Length is how long callers work at least.
 	Length Duration `json:"length"`
 }
 
@@ -41,12 +41,12 @@ type Group struct {
 	Limit Bounds     `json:"limit"` // how long a call may take
 	Hold  Bounds     `json:"hold"`
 	Pause Bounds     `json:"pause"`
-	// AtLeast is the shortest time that a lock stays taken. Value is the size in
-	// bytes of the value that a leader publishes.
+	// AtLeast is the shortest time that a lock stays taken, even if its holder releases it earlier.
+	// Value is the size, in bytes, of the value that a leader publishes.
 	AtLeast Duration `json:"at_least,omitempty"`
 	Value   int      `json:"value,omitempty"`
-	// Once is set if a host asks for all names of the group together when action ask happens. The host
-	// writes to files under the locks that it gets, and holds the locks until action give-back.
+	// Once is set if callers do not work by themselves. Action ask makes a host ask for all names of
+	// the group at once. Action give-back releases them.
 	Once bool `json:"once,omitempty"`
 }
 
@@ -59,7 +59,7 @@ func (b Bounds) lasts() host.Range {
 
 func bounds(least, most time.Duration) Bounds { return Bounds{Duration(least), Duration(most)} }
 
-// These are ways in which applications use locks. A schedule has some of them.
+// These are typical uses of locks. Each group of locks in a random schedule gets one of them.
 var uses = []struct {
 	kinds      []results.Op
 	names      [2]int
@@ -99,7 +99,8 @@ var uses = []struct {
 // maxEventTime is the longest time that an action lasts in a schedule drawn at random.
 const maxEventTime = 7 * time.Second
 
-// generator makes schedules for one backend. The same seed makes the same schedules.
+// generator makes schedules for one backend. A generator with the same seed makes the same
+// schedules.
 type generator struct {
 	backend string
 	random  *rand.Rand
@@ -144,7 +145,7 @@ func pick[T any](random *rand.Rand, of []T) T { return of[random.IntN(len(of))] 
 
 func between(random *rand.Rand, b [2]int) int { return b[0] + random.IntN(b[1]-b[0]+1) }
 
-// group adds a group with a random use of locks.
+// group adds a group of locks that are used in a randomly chosen way.
 func (g *generator) group(s *Schedule) {
 	u := pick(g.random, uses)
 	s.Groups = append(s.Groups, Group{
@@ -202,9 +203,8 @@ func (g *generator) events(s *Schedule, actions []Action) {
 	s.Length += Duration(500*time.Millisecond + g.upTo(time.Second))
 }
 
-// lasts draws a duration on a logarithmic scale. A third of the durations are about
-// a TTL, because leases end at that time. A shorter event costs no lease, and a
-// much longer event shows nothing more.
+// lasts draws a duration on a logarithmic scale. A third of the durations are about as long as a
+// TTL. Leases survive shorter events, and much longer events show no more bugs.
 func (g *generator) lasts(s Span, groups []Group) time.Duration {
 	most := min(s[1], maxEventTime)
 	if most <= s[0] {
@@ -222,15 +222,14 @@ func (g *generator) upTo(d time.Duration) time.Duration {
 	return time.Duration(g.random.Int64N(int64(d))).Round(time.Millisecond)
 }
 
-// resourceKey identifies a resource that no two events use at the same time.
 type resourceKey struct {
 	on     Target
 	target int
 	uses   Resource
 }
 
-// resourceKeyOf returns the resource that an event uses. ok is false if the event
-// uses no resource exclusively.
+// resourceKeyOf returns the resource that an event keeps other events from using. ok is false if
+// there is no such resource.
 func resourceKeyOf(e Event) (t resourceKey, recovers Duration, ok bool) {
 	a := e.action()
 	if a.Uses == "" {
@@ -262,8 +261,8 @@ func (s *Schedule) separate() {
 	}
 }
 
-// check returns an error if a part of the schedule cannot be played. A file written by hand may
-// have such parts.
+// check returns an error if the schedule cannot be played, because a user may have written it by
+// hand.
 func (s *Schedule) check() error {
 	if !kinds.Of(s.Backend).Known() {
 		return errors.New(NoServers(s.Backend))

@@ -64,8 +64,8 @@ func TestEventsDoNotShare(t *testing.T) {
 	}
 }
 
-// TestDeckDealsEverythingSoon checks that half an hour of schedules contains each
-// action, and four fifths of all pairs of actions.
+// TestDeckDealsEverythingSoon checks that the schedules of a search of half an hour have each
+// action alone or with others, and four fifths of all pairs of actions.
 func TestDeckDealsEverythingSoon(t *testing.T) {
 	const halfAnHour = 30 * time.Minute / (6500 * time.Millisecond)
 	for _, backend := range kinds.Names() {
@@ -98,8 +98,8 @@ func TestDeckDealsEverythingSoon(t *testing.T) {
 	}
 }
 
-// TestSmallerSchedulesCanBePlayed checks that every smaller schedule is valid, and
-// that no schedule can be made smaller without end.
+// TestSmallerSchedulesCanBePlayed checks that all schedules made from a schedule by removing parts
+// are valid, and that repeated removing comes to an end.
 func TestSmallerSchedulesCanBePlayed(t *testing.T) {
 	g := newGenerator("etcd", 5, nil, Actions())
 	for range 100 {
@@ -155,8 +155,8 @@ func TestReproducerFile(t *testing.T) {
 	}
 }
 
-// TestReproducerExplains checks that a reproducer explains violations with the same
-// actions or the same text, but no other violations.
+// TestReproducerExplains checks that a reproducer explains a violation with the same actions or the
+// same text, and no other.
 func TestReproducerExplains(t *testing.T) {
 	of := func(actions ...string) (s Schedule) {
 		for _, a := range actions {

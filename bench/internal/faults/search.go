@@ -25,7 +25,8 @@ type Backend struct {
 	// FirstSpan is the FirstSpan of the plugin's Properties.
 	FirstSpan time.Duration
 	Config    driver.Config
-	// Claims are the claims for a backend that package claim does not know, else nil.
+	// Claims are what the user claims for a backend that package claim does not know. Otherwise it is
+	// nil.
 	Claims *claim.Terms
 	NoMTLS bool
 	// HostProgram is another program for the host processes, for example one
@@ -42,24 +43,24 @@ func Described(path string, d plugin.Description) Backend {
 
 // Options are the options of a search.
 type Options struct {
-	// Length is how long the search keeps starting new schedules.
+	// Length is how long the search runs. Schedules that have begun by then are played to the end.
 	Length time.Duration
 	Seed   uint64
 	// Actions are the names of the actions that may happen. None means all.
 	Actions []string
 	// Settings are the settings of the store to use. None means all.
 	Settings []string
-	// Pool, if it is not 0, makes the search a soak. A soak has one environment. Its hosts keep
-	// running from one schedule to the next, unless an action ends them. One host has Pool callers,
-	// which hold their locks for long. A soak does not shrink a schedule that breaks a claim.
+	// Pool, if it is not 0, makes the search a soak. A soak keeps its servers and its hosts from one
+	// schedule to the next, unless an action ends a host. One host has as many callers as Pool says,
+	// which hold their locks for long. A soak does not make a schedule that breaks a claim smaller.
 	Pool int
-	// KeepGoing continues the search after a violation. Otherwise the search
-	// ends with the first reproducer.
+	// KeepGoing continues the search after a violation. If it is not set, the search ends when it has
+	// made one reproducer.
 	KeepGoing bool
-	// Players is how many schedules are played at the same time, each on separate
-	// servers. This saves time, because a schedule is mostly waiting. Default 2.
+	// Players is how many schedules are played at once, each on servers that no other schedule uses.
+	// More than one save time, because a schedule is mostly waiting. The default is 2.
 	Players int
-	// Shrink bounds the time for shrinking a schedule. Default 5 minutes.
+	// Shrink bounds the time for making a schedule that breaks a claim smaller. Default 5 minutes.
 	Shrink time.Duration
 	// Runs is how often a finished reproducer is played, to count how often it
 	// breaks its rule. Default 10.
@@ -86,12 +87,12 @@ type Found struct {
 	Grants    int    `json:"grants"`
 	// Actions is the number of actions that happened.
 	Actions int `json:"actions"`
-	// Unjudged counts schedules in which a claim with a time limit seemed broken, but the machine
-	// was starved (too busy to judge). Starved counts all schedules with a starved machine.
+	// Starved counts the schedules during which the machine was too busy to judge time limits.
+	// Unjudged counts those of them in which a claim with a time limit seemed broken.
 	Unjudged int `json:"unjudged"`
 	Starved  int `json:"starved"`
-	// Exempt counts violations that the documentation allows. Again counts violations that
-	// lead to no reproducer, because another violation has led or leads to one.
+	// Exempt counts violations that the documentation allows. Again counts violations that get no
+	// reproducer, because a reproducer of the same bug exists or is being made.
 	Exempt int `json:"exempt"`
 	Again  int `json:"again"`
 	// Failed counts the schedules that could not be played. Failure is the last reason.
@@ -99,14 +100,13 @@ type Found struct {
 	Failure     string       `json:"failure,omitempty"`
 	Covered     *Coverage    `json:"covered"`
 	Reproducers []Reproducer `json:"reproducers"`
-	// Uses are the resources that each process of a soak used, in the order in which the
-	// processes started. Left lists leftovers at the end, and processes that have grown.
+	// Uses are the resources that each process of a soak used, in the order in which the processes
+	// started. Left lists what hosts left behind, and processes whose use has grown too much.
 	Uses []*Usage `json:"uses,omitempty"`
 	Left []string `json:"left,omitempty"`
 }
 
-// Search plays schedules on one backend. It ends early when ctx ends, which is
-// not an error.
+// Search plays schedules on one backend. If ctx ends, the search ends early and without an error.
 func Search(ctx context.Context, b Backend, o Options) (found Found, err error) {
 	found.Backend, found.Covered = b.Name, &Coverage{}
 	if !kinds.Of(b.Name).Known() {
@@ -152,7 +152,7 @@ func Search(ctx context.Context, b Backend, o Options) (found Found, err error) 
 // ErrUnfit is the error if none of the chosen actions can happen on a backend.
 var ErrUnfit = errors.New("none of these actions can happen there")
 
-// failuresInRow is how many unplayable schedules in a row end a search.
+// failuresInRow is how many schedules in a row must be impossible to play before a search gives up.
 const failuresInRow = 5
 
 // Chosen returns the actions with these names.
@@ -160,7 +160,7 @@ func Chosen(names []string) []Action {
 	return slices.DeleteFunc(Actions(), func(a Action) bool { return !slices.Contains(names, a.Name) })
 }
 
-// searcher searches one backend. The players' mutex guards the fields that they share.
+// searcher searches one backend. The mutex in players guards the fields that several players use.
 type searcher struct {
 	*players
 	opts      Options
@@ -173,8 +173,8 @@ type searcher struct {
 	kept      *sync.Cond          // signals that a reproducer was made
 }
 
-// next returns the next schedule, and whether the search continues. If one
-// reproducer is enough, it waits while a reproducer is being made.
+// next returns the next schedule, and whether there is one. While a reproducer is being made, it
+// waits if a single reproducer is enough to end the search.
 func (x *searcher) next(ctx context.Context) (Schedule, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -187,14 +187,14 @@ func (x *searcher) next(ctx context.Context) (Schedule, bool) {
 	return x.generator.next(), true
 }
 
-// satisfied reports whether the search can end: KeepGoing is off, and a reproducer is
-// being made or has broken its rule when it was played again.
+// satisfied reports whether a search without KeepGoing can end, because a reproducer is being made,
+// or has broken its rule again when it was played again.
 func (x *searcher) satisfied() bool {
 	shown := slices.ContainsFunc(x.found.Reproducers, func(s Reproducer) bool { return s.Shown > 0 })
 	return !x.opts.KeepGoing && (shown || len(x.shrinking) > 0)
 }
 
-// one plays the schedule s, and makes a reproducer if a violation is new.
+// one plays the schedule s and, if that shows a new violation, makes a reproducer.
 func (x *searcher) one(ctx context.Context, s Schedule) {
 	h, err := x.play(ctx, s)
 	if err != nil {
@@ -225,9 +225,9 @@ func (x *searcher) unplayable(err error) {
 	}
 }
 
-// tally adds a schedule to the findings, and reports it. If no reproducer explains
-// a violation, tally returns the violation and sets fresh. The caller must then
-// make a reproducer. No other player makes a reproducer for this rule meanwhile.
+// tally adds the result of a played schedule to the findings, and reports it. If no reproducer
+// explains a violation, tally returns that violation and sets fresh, and the caller must make a
+// reproducer. Until then no other player makes one for the same rule.
 func (x *searcher) tally(h *History, v check.Judgement) (violation check.Violation, fresh bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -270,7 +270,8 @@ func (x *searcher) tally(h *History, v check.Judgement) (violation check.Violati
 	return violation, fresh
 }
 
-// explained reports whether a reproducer explains v, or a reproducer for its rule is being made.
+// explained reports whether v needs no new reproducer, because one in the findings explains v, or
+// one for the same rule is being made.
 func (x *searcher) explained(s Schedule, v check.Violation) bool {
 	return x.shrinking[v.Rule] || slices.ContainsFunc(x.found.Reproducers, func(known Reproducer) bool { return known.explains(s, v) })
 }
@@ -287,7 +288,6 @@ func (x *searcher) keep(reproducer Reproducer) {
 	}
 }
 
-// log may be called from any goroutine.
 func (x *searcher) log(format string, args ...any) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -21,9 +21,9 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// TestPlantedBugsAreFound checks that a search finds each planted bug, and shrinks
-// it to a reproducer with at most two different actions. The short test looks for
-// one bug, with only the actions that can show it.
+// TestPlantedBugsAreFound checks that a search finds each bug of the plugin planted, and makes a
+// reproducer with at most two different actions. With -short it looks for only one bug, and plays
+// only the actions that can show this bug.
 func TestPlantedBugsAreFound(t *testing.T) {
 	t.Parallel()
 	if s, err := redisserver.Start(t.Context(), nil); err != nil {
@@ -61,8 +61,8 @@ func TestPlantedBugsAreFound(t *testing.T) {
 	}
 }
 
-// TestLatePushes delays the messages that tell hosts of their grants. Two hosts
-// hold a lock at once only with the bug that the TTL counts from the late message.
+// TestLatePushes delays the messages by which Redis tells hosts of their grants. Two hosts hold a
+// lock at once only if the plugin has a bug: it counts the TTL from the arrival of the message.
 func TestLatePushes(t *testing.T) {
 	t.Parallel()
 	requireRedis(t)
@@ -97,8 +97,8 @@ func TestLatePushes(t *testing.T) {
 	}
 }
 
-// countsFromThePush builds the plugin of Redis with a bug: the TTL of a grant that the store
-// made counts from the message about it, instead of from the waiter's last sign of life.
+// countsFromThePush builds the plugin of Redis with a bug: it counts the TTL of a grant to a waiter
+// from the message about the grant, and not from the waiter's last sign of life.
 func countsFromThePush(t *testing.T) (path string) {
 	t.Helper()
 	file, err := filepath.Abs("../../../plugins/internal/redisnode/waiting.go")

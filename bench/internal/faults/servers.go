@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// elects bounds the time until a leader is elected, and the time until clients
-	// leave a cluster member that has no leader.
+	// elects bounds two times: until a cluster has a new leader, and until clients leave a member of
+	// the cluster that knows no leader.
 	elects = 3 * time.Second
-	// quarantined is how long a voting server does not vote after a restart. It is
-	// longer than the longest TTL, which is 10 s.
+	// quarantined is a little longer than the 10 s for which a restarted redlock node does not vote
+	// (the longest TTL of a schedule).
 	quarantined = 11 * time.Second
 )
 
@@ -27,9 +27,9 @@ var (
 	downFor   = Span{50 * time.Millisecond, 3 * time.Second}
 )
 
-// serverActions are actions on the servers of any store. Harm to one server and harm to all
-// servers are two actions, because other servers remain in the first. Actions that harm one
-// server never overlap, so that a majority remains.
+// serverActions are actions on the servers of any store. Harm to one server and harm to all servers
+// are different actions, because in the first case other servers still serve. Two actions on single
+// servers never overlap, so a majority is always left.
 var serverActions = slices.Concat(freezes, crashes, []Action{
 	clockAction("clock-forward", "the clock of %s jumps ahead", Span{}, claim.ClockForward),
 	clockAction("clock-back", "the clock of %s jumps back", Span{}, claim.ClockBack),
@@ -43,7 +43,7 @@ var freezes = []Action{
 		Inject: freezeAll, Heal: resumeAll,
 	},
 	{
-		// The cluster's leader is also frozen, perhaps for longer than a TTL.
+		// The cluster's leader is frozen with the others, perhaps for longer than a TTL.
 		Name: "freeze-members", Does: "all members are frozen", On: OnStore, Uses: UsesProcess, Only: electing,
 		Needs: []servers.Capability{servers.CapServers}, Lasts: frozenFor, Stops: StopsAll, Recovers: elects, Makes: []claim.Condition{claim.LeaderPaused},
 		Inject: freezeAll, Heal: resumeAll,
@@ -100,15 +100,15 @@ var crashes = []Action{
 		Name: "wipe-nodes", Does: "all nodes crash, and start again without their data", On: OnStore, Stops: StopsAll, Recovers: quarantined,
 		Only: voting, Makes: []claim.Condition{claim.DataLost, claim.Restarted},
 	}),
-	// The restarted server votes only when every lease that it had voted for is
-	// over, so no lease is lost.
+	// No lease is lost, because the restarted node votes again only when every lease is over for which
+	// it may have voted.
 	crash(false, Action{
 		Name: "wipe-node", Does: "%s crashes, and starts again without its data, while the other nodes vote", On: OnServer, Recovers: quarantined,
 		Only: voting,
 	}),
 }
 
-// crash completes an action that crashes servers and starts them again, with or without their data.
+// crash sets an Inject that crashes servers, and a Heal that restarts them with or without data.
 func crash(keepData bool, a Action) Action {
 	a.Uses, a.Lasts, a.Needs = UsesStore, downFor, []servers.Capability{servers.CapServers}
 	if keepData {
@@ -128,7 +128,7 @@ func crash(keepData bool, a Action) Action {
 func electing(_ *servers.Kind, in servers.Setting) bool { return in.Elects }
 func voting(s *servers.Kind, _ servers.Setting) bool    { return s.Has(servers.CapVotes) }
 
-// each returns an Inject that applies the function do to the running servers in the Share.
+// each returns an Inject that applies do to those running servers that are in the event's Share.
 func each(do func(*servers.Server) error) func(context.Context, *System, Event) error {
 	return func(_ context.Context, w *System, e Event) error {
 		return w.Servers[:e.Share.of(len(w.Servers))].EachRunning(do)
@@ -140,8 +140,8 @@ var (
 	resumeAll = each((*servers.Server).Resume)
 )
 
-// clockAction moves the clock of a server by 0.4 s to one hour. Unless the action corrects
-// the clock, it stays wrong until the end, because a correction would be another jump.
+// clockAction moves the clock of a server by 0.4 s to one hour. An action without Lasts leaves the
+// clock wrong, because setting it right would be a second jump.
 func clockAction(name, does string, lasts Span, makes ...claim.Condition) Action {
 	a := Action{
 		Name: name, Does: does, On: OnServer, Uses: UsesStore, Needs: []servers.Capability{servers.CapClock}, Lasts: lasts, Makes: makes,
@@ -170,7 +170,7 @@ func drawnOperations() []Action {
 	return operations(func(k *servers.Kind) []servers.Operation { return k.Operations })
 }
 
-// operations makes actions of all operations that the function of returns for the stores.
+// operations makes an action of each operation that the function of returns for a store.
 func operations(of func(*servers.Kind) []servers.Operation) []Action {
 	var all []Action
 	for _, backend := range kinds.Names() {
@@ -204,8 +204,8 @@ func operation(backend string, o servers.Operation) Action {
 	return a
 }
 
-// stepOf returns an Inject that does a step of an operation on the server of the event, or on every
-// server.
+// stepOf returns an Inject that does one step of an operation, on the event's server or on all
+// servers.
 func stepOf(step servers.Step) func(context.Context, *System, Event) error {
 	return func(ctx context.Context, w *System, e Event) error {
 		if e.Target == everywhere {

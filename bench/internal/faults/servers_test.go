@@ -15,10 +15,9 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// TestServerActions injects and heals each action on servers, including those of
-// operators, while two hosts work. It checks that the servers then serve both
-// hosts, run as before the action, and keep no data of the hosts' locks.
-// With LOCKBENCH_LONG each setting of a store plays all its actions.
+// TestServerActions injects and heals each action on servers, including operations by the operator,
+// while two hosts work. It checks that afterwards the servers serve both hosts, run as they did
+// before, and keep no data about the hosts' locks.
 func TestServerActions(t *testing.T) {
 	long := os.Getenv("LOCKBENCH_LONG") != ""
 	for _, of := range kinds.All() {

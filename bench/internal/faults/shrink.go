@@ -10,9 +10,9 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
-// shrinker shrinks a schedule that has broken a claim. No two plays of a schedule
-// are the same. A smaller schedule replaces it if two of three plays break the same
-// rule. If it has fewer actions, a smaller share is enough; see [removalThreshold].
+// shrinker makes a schedule that has broken a claim smaller. Chance plays a part in each play of a
+// schedule, so a smaller schedule is taken if two of three plays break the same rule. If it has
+// fewer actions, fewer plays suffice; see [removalThreshold].
 type shrinker struct {
 	*searcher
 	rule claim.Rule // the broken rule
@@ -22,12 +22,12 @@ type shrinker struct {
 	plays int
 }
 
-// wanted is how many actions a person understands at a glance.
+// wanted is how many actions a reproducer may have, because a person understands two at a glance.
 const wanted = 2
 
-// removalThreshold says how many plays, need out of times, must break the rule before an
-// action is removed from a schedule of n actions. It requires few plays, because fewer
-// actions help a reader most, even if the schedule then breaks its rule less often.
+// removalThreshold says when one of n actions is removed from a schedule: without it, the schedule
+// must break the rule in at least need of times plays. That is few plays, because a reader is
+// helped most by fewer actions, even if the schedule then breaks its rule less often.
 func removalThreshold(n int) (need, times int) {
 	if n > burst {
 		return 1, 3
@@ -35,7 +35,7 @@ func removalThreshold(n int) (need, times int) {
 	return 2, 6
 }
 
-// shrink finds a small schedule that shows the violation of s, and makes a reproducer.
+// shrink makes the schedule s smaller as long as it breaks the rule of v, and returns a reproducer.
 func (x *searcher) shrink(ctx context.Context, s Schedule, v check.Violation) Reproducer {
 	k := &shrinker{searcher: x, rule: v.Rule, what: v.What}
 	trail, again := k.trail(ctx, s)
@@ -50,13 +50,12 @@ func (x *searcher) shrink(ctx context.Context, s Schedule, v check.Violation) Re
 	return reproducer
 }
 
-// chances is how often a schedule is played again to see whether it shows the
-// violation at all.
+// chances is how often a schedule may be played again until it breaks its rule a second time.
 const chances = 6
 
-// trail makes s smaller step by step, until nothing can be removed or the time is
-// over. It returns the schedules of all steps, the smallest last. again reports
-// whether s has shown the violation again. If it has not, s cannot be shrunk.
+// trail makes s smaller step by step, until nothing more can be removed or the time is over. It
+// returns the schedule of each step, the smallest last. again is false if s never breaks the rule
+// again. Then s cannot be made smaller.
 func (k *shrinker) trail(ctx context.Context, s Schedule) (trail []Schedule, again bool) {
 	most := k.opts.Shrink
 	if !k.opts.KeepGoing { // the rest of the search's time, or a quarter of Shrink if that is more
@@ -100,7 +99,8 @@ func (k *shrinker) trail(ctx context.Context, s Schedule) (trail []Schedule, aga
 	return trail, true
 }
 
-// anyOf plays all candidates at once, and returns the first that shows the violation.
+// anyOf plays all candidates at once. It returns the first that breaks the rule in need of times
+// plays.
 func (k *shrinker) anyOf(ctx context.Context, candidates []Schedule, need, times int) (one Schedule, shown bool) {
 	ctx, enough := context.WithCancel(ctx)
 	defer enough()
@@ -121,7 +121,7 @@ func (k *shrinker) anyOf(ctx context.Context, candidates []Schedule, need, times
 	return one, false
 }
 
-// reproducerOf plays s opts.Runs times. It returns s as a reproducer, with the result of the plays.
+// reproducerOf plays s as often as opts.Runs says, and returns it with the result as a reproducer.
 func (k *shrinker) reproducerOf(ctx context.Context, s Schedule) Reproducer {
 	shown, plays := k.shows(ctx, s, k.opts.Runs, k.opts.Runs)
 	k.mu.Lock()
@@ -129,10 +129,10 @@ func (k *shrinker) reproducerOf(ctx context.Context, s Schedule) Reproducer {
 	return Reproducer{Schedule: s, Rule: k.rule, What: k.what, Shown: shown, Runs: plays}
 }
 
-// back replaces a reproducer that seldom breaks its rule. It goes back in trail, by
-// longer and longer steps, to a schedule that breaks the rule more often. That schedule may
-// have as many events as the reproducer, or up to [wanted]. One step taken by luck can make
-// all later schedules in trail break the rule seldom.
+// back looks for a better schedule if the smallest one seldom breaks its rule. It goes back in
+// trail, by longer and longer steps, to a schedule that breaks the rule more often but has no more
+// events (or at most as many as [wanted]). This helps because one step taken by luck makes all
+// schedules after it break the rule seldom.
 func (k *shrinker) back(ctx context.Context, seldom Reproducer, trail []Schedule) Reproducer {
 	best := seldom
 	for step := 1; step < len(trail) && 2*best.Shown < best.Runs && ctx.Err() == nil; step *= 2 {
@@ -147,9 +147,9 @@ func (k *shrinker) back(ctx context.Context, seldom Reproducer, trail []Schedule
 	return best
 }
 
-// shows plays s on all idle players, at most as often as times says. It counts the
-// plays, and the plays that break the same rule. It ends as soon as need plays have
-// broken the rule, or the remaining plays cannot reach need.
+// shows plays s on all idle players, as often as times says. It returns how many plays there were,
+// and how many broke the rule. It stops early when need plays have broken the rule, or when too few
+// plays are left for that.
 func (k *shrinker) shows(ctx context.Context, s Schedule, need, times int) (shown, plays int) {
 	ctx, enough := context.WithCancel(ctx)
 	defer enough()
@@ -173,7 +173,7 @@ func (k *shrinker) shows(ctx context.Context, s Schedule, need, times int) (show
 	return shown, plays
 }
 
-// breaks plays s, and reports whether the play breaks the same rule.
+// breaks plays s, and reports whether the play breaks the shrinker's rule.
 func (k *shrinker) breaks(ctx context.Context, s Schedule) bool {
 	h, err := k.play(ctx, s)
 	if err != nil {

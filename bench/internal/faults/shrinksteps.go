@@ -46,7 +46,8 @@ func smallerThan(s Schedule) []Schedule {
 	return out
 }
 
-// hurry moves the first event into the first half second, and ends s soon after the last event.
+// hurry moves all events to earlier times, so that the first is in the first half second, and ends
+// s soon after the last.
 func (s *Schedule) hurry() bool {
 	const soon, after = Duration(500 * time.Millisecond), Duration(1500 * time.Millisecond)
 	first, last := s.Length, Duration(0)
@@ -64,7 +65,7 @@ func (s *Schedule) hurry() bool {
 	return true
 }
 
-// removeBystanders removes all but one of the hosts that no event concerns.
+// removeBystanders removes the hosts that no event concerns, except one.
 func (s *Schedule) removeBystanders() bool {
 	spared, removed := false, false
 	for n := len(s.Hosts) - 1; n >= 0; n-- {
@@ -91,7 +92,6 @@ func (s *Schedule) removeCallers() bool {
 	return removed
 }
 
-// lower reduces *n to the argument to. It reports whether *n was greater.
 func lower(n *int, to int) bool {
 	if *n <= to {
 		return false
@@ -111,7 +111,7 @@ func (s *Schedule) clone() Schedule {
 	return c
 }
 
-// removeHost removes a host that no event concerns.
+// removeHost removes host number n, unless an event concerns it.
 func (s *Schedule) removeHost(n int) bool {
 	if len(s.Hosts) == 1 {
 		return false
@@ -153,7 +153,7 @@ func (s *Schedule) removeNames() bool {
 	return removed
 }
 
-// shorten halves the duration of event n, and shortens the schedule by as much.
+// shorten halves the duration of event n, and makes the schedule shorter by the same time.
 func (s *Schedule) shorten(n int) bool {
 	const least = 20 * time.Millisecond
 	e := &s.Events[n]
@@ -166,7 +166,7 @@ func (s *Schedule) shorten(n int) bool {
 	return true
 }
 
-// alone lists copies of s that each have only one of the events, which happens soon.
+// alone lists copies of s that have only one of its events. The event happens soon.
 func (s Schedule) alone() []Schedule {
 	var out []Schedule
 	for i := range s.Events {
@@ -178,8 +178,8 @@ func (s Schedule) alone() []Schedule {
 	return out
 }
 
-// longer lists copies of s with only one event, which lasts up to three times as long.
-// A long event may break the rule without the other events.
+// longer lists copies of s with only one of its events, which lasts up to three times as long. Such
+// an event may break the rule without the others.
 func (s Schedule) longer() []Schedule {
 	out := s.alone()
 	for i := range out {

@@ -14,11 +14,11 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// A process may use this much more at the end than at the first reading. A plugin's
-// largest heap stays resident for minutes. For example, a plugin with 5 MB in
-// objects went from 35 MB to 70 MB when it released many leases, and another from
-// 41 MB to 106 MB when its servers were restarted. When the store is slow, a plugin
-// opens up to 48 connections.
+// These bound how much more of a resource a process may use at the end of a soak than at the first
+// reading. The system takes memory back from a plugin only after minutes. For example, a plugin
+// with 5 MB in objects went from 35 MB to 70 MB when it released many leases, and another went from
+// 41 MB to 106 MB when its servers restarted. If the store is slow, a plugin opens up to 48
+// connections.
 const (
 	moreGoroutines  = 16
 	moreDescriptors = 56
@@ -31,8 +31,8 @@ func Allowance() string {
 	return fmt.Sprintf("%d goroutines, %d descriptors, %d MB of heap, %d MB resident", moreGoroutines, moreDescriptors, moreHeap>>20, moreResident>>20)
 }
 
-// Usage says which resources a process of a soak used while no lock was held,
-// after its first and after its last schedule.
+// Usage says which resources a process of a soak used after its first schedule and after its last,
+// each time when it held no lock.
 type Usage struct {
 	Who   string   `json:"who"` // "host A", "plugin of host A"
 	Pid   int      `json:"pid"`
@@ -43,11 +43,11 @@ type Usage struct {
 	looked   int
 }
 
-// looks is how many of the last looks at a process count. Garbage stays resident for a minute
-// or two and shows in one or two looks. Memory that a process keeps shows in every look.
+// looks is how many of the last readings of a process count. Garbage stays in memory for a minute
+// or two, so one or two readings show it. Memory that leaks shows in all readings.
 const looks = 5
 
-// Grown names the figures that have grown by more than [Allowance], or returns "" for none.
+// Grown describes the first figure that has grown by more than [Allowance], or returns "".
 func (u Usage) Grown() string {
 	for _, one := range []struct {
 		what        string
@@ -66,8 +66,8 @@ func (u Usage) Grown() string {
 	return ""
 }
 
-// soaked completes a schedule s of a soak. The last host has one caller for each lease of the
-// pool. These callers hold their locks for long.
+// soaked completes a schedule s of a soak. It gives the last host g.pool callers, which hold one
+// lock each for long.
 func (g *generator) soaked(s Schedule, actions []Action) Schedule {
 	s.Hosts = make([]HostPlan, soakHosts)
 	if kinds.Of(g.backend).InHost() {
@@ -92,16 +92,16 @@ func (g *generator) soaked(s Schedule, actions []Action) Schedule {
 // soakHosts is how many hosts a soak has, unless the store allows only one.
 const soakHosts = 3
 
-// soakable returns the actions that do not end a soak. After a jump of their clocks,
-// servers must be started again, which would end the hosts of a soak.
+// soakable returns the actions that a soak can use. It leaves out actions that need wrapper
+// scripts, and changes of clocks, after which servers and so hosts must start again.
 func soakable(actions []Action) []Action {
 	return slices.DeleteFunc(actions, func(a Action) bool {
 		return a.Wrapped || slices.Contains(a.Needs, servers.CapClock)
 	})
 }
 
-// use reads the resources that each host and its plugin use when no lock is held. It
-// reads nothing if the system provides no figures.
+// use reads which resources each host and its plugin use while they hold no lock. It skips a host
+// if the system has no figures about it.
 func (p *player) use(ctx context.Context, w *System) error {
 	for _, h := range w.Hosts {
 		if !h.Alive() {
@@ -137,9 +137,9 @@ func (all *players) used(who string, pid int, u host.Use) {
 	l.Last = u
 }
 
-// finish ends the hosts of a soak. It adds their leftovers and the processes that
-// have grown to the findings. It does not judge growth in a short soak, because
-// uncollected garbage is most of the growth there.
+// finish ends the hosts of a soak. It adds to the findings what the hosts left behind, and the
+// processes whose use of resources has grown. It ignores growth in a short soak, because most of
+// that is garbage that was not collected yet.
 func (x *searcher) finish() {
 	x.found.Uses = x.uses
 	for range cap(x.idle) {
@@ -155,5 +155,5 @@ func (x *searcher) finish() {
 	}
 }
 
-// growthAfter is the shortest length of a soak in which growth is judged.
+// growthAfter is how long a soak must last for growth to be judged.
 const growthAfter = time.Minute

@@ -13,12 +13,12 @@ import (
 // StressDoes says what [Stress] does, for people.
 const StressDoes = "two busy loops for each processor, and 4 MB written and flushed to the disk over and over"
 
-// stressed is how long the load may last, which is longer than any measurement.
+// stressed bounds the time of the load. It is longer than any measurement.
 const stressed = 24 * time.Hour
 
-// Stress loads processors, as the action starve does, and the disk that throwaway
-// servers write to, until end is called. end is never nil. The load also ends
-// when this process ends.
+// Stress loads the processors, as action starve does, and the disk that throwaway servers write to.
+// The load ends when the caller calls the function end, which is never nil, or when this process
+// ends.
 func Stress(ctx context.Context) (end func() error, err error) {
 	w := &System{Environment: &servers.Environment{}}
 	e := Event{Action: "starve", Lasts: Duration(stressed), Amount: 0.25}
@@ -38,9 +38,9 @@ const (
 
 // busyDisk writes blocks of a file in dir, over and over, and flushes each block.
 //
-// Note: this is not an action of the search. A server that flushes its commits would
-// wait for the disk longer than any claim with a time limit allows, and no heartbeat
-// can distinguish that from a server that is slow by itself.
+// Note: searches have no such action. A server that flushes its commits would wait for the busy
+// disk longer than claims allow, and the search could not tell this from a server that is slow by
+// itself.
 func (w *System) busyDisk(e Event, dir string) error {
 	f, err := os.CreateTemp(dir, "busy-")
 	if err != nil {

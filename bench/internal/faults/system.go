@@ -39,8 +39,8 @@ type Host struct {
 	Paths  []*inject.Proxy // one path to each server
 	// Dir is the TMPDIR of the host and its plugin.
 	Dir string
-	// asked is how many locks of groups with Once the host asked for in its last
-	// request. askedAt is the time of that request.
+	// asked is how many locks the host asked for when action ask last happened to it, and askedAt is
+	// when that was.
 	asked, askedAt atomic.Int64
 }
 
@@ -49,15 +49,15 @@ func (h *Host) Name() string { return hostName(h.Number) }
 
 func hostName(n int) string { return check.HostName(n) }
 
-// Inject does an action outside of a schedule. Healing the same event ends the
-// action's background work; see [inject.Background.End].
+// Inject does an action outside of a schedule. To end what the action keeps doing, end the same
+// event; see [inject.Background.End].
 func (w *System) Inject(ctx context.Context, e Event) error { return e.action().Inject(ctx, w, e) }
 
-// end heals an action by ending its background work.
+// end heals an action by ending what it keeps doing in the background.
 func end(_ context.Context, w *System, e Event) error { return w.End(e) }
 
-// hostWrappers are scripts that a host starts instead of its plugin. They start
-// the plugin, whose path is $plugin.
+// hostWrappers are scripts that a host starts in place of its plugin. They start the plugin by the
+// path in $plugin.
 var hostWrappers = map[string]string{
 	"shell":      `"$plugin"; exit $?`,
 	"env":        `exec env LANG=C "$plugin"`,
@@ -66,8 +66,7 @@ var hostWrappers = map[string]string{
 	"session":    `setsid --wait "$plugin"`,
 }
 
-// wrappersThatStay are the [hostWrappers] that remain as a process between a host
-// and its plugin.
+// wrappersThatStay are those [hostWrappers] that go on as a process between host and plugin.
 var wrappersThatStay = []string{"shell", "background", "session"}
 
 // wrap writes the script of a wrapper, and returns its path.
@@ -100,9 +99,9 @@ func (p *player) ready(ctx context.Context, setting string) error {
 	return nil
 }
 
-// well makes sure that the servers are healthy, and reports whether that worked. It
-// returns false for servers whose clock has jumped, because threads of some servers
-// wait until a time of day. The table of faults sets such clocks right instead.
+// well restarts unhealthy servers, and reports whether all are healthy then. It returns false for
+// servers whose clock has jumped, because threads of some servers wait for a time of day. The table
+// of faults sets such clocks right instead.
 func (p *player) well(ctx context.Context) bool {
 	if p.files != "" {
 		return p.environment.Again(ctx) == nil
@@ -113,8 +112,8 @@ func (p *player) well(ctx context.Context) bool {
 // maxTTL is the longest TTL of a schedule.
 const maxTTL = 10 * time.Second
 
-// close ends hosts and servers. The watchers of package servers end the
-// processes that close cannot end.
+// close ends hosts and servers. If it cannot end a process, a watcher process of package servers
+// does.
 func (p *player) close() {
 	p.end()
 	if p.environment != nil {
@@ -123,8 +122,7 @@ func (p *player) close() {
 	}
 }
 
-// spec returns how a host is started. A host program that was built from
-// another version gets the same Spec.
+// spec says how to start a host, also for host programs built from other versions.
 func (p *player) spec(paths []*inject.Proxy, number int, dir, plugin string) host.Spec {
 	cfg := driver.Config{}
 	maps.Copy(cfg, p.backend.Config)
@@ -180,7 +178,7 @@ func (p *player) launch(ctx context.Context, h *Host, dir string, plan HostPlan)
 	return err
 }
 
-// ifThere applies the function do to a process. If the process has ended, this is no error.
+// ifThere applies the function do to a process. It returns no error if the process has ended.
 func ifThere(do func(pid int) error, pid int) error {
 	if pid <= 0 {
 		return nil
@@ -199,13 +197,14 @@ func (w *System) freeze(e Event, pid int) error {
 	if err != nil {
 		return err
 	}
-	// If the process has ended by then, a later process with the same pid would be resumed.
+	// If the process has ended by then and another process has its pid, that other process is resumed.
 	w.Begin(e, func() error { return errors.Join(ifThere(proc.Resume, pid), unmark()) })
 	return ifThere(proc.Freeze, pid)
 }
 
-// mark records that a process may be frozen. A frozen process cannot notice that
-// the search was killed, so the watcher of package servers then ends the process.
+// mark records in a file that a process may be frozen. If the search is killed, a watcher process
+// of package servers ends the processes in such files, because a frozen process cannot end by
+// itself.
 func (w *System) mark(pid int) (unmark func() error, err error) {
 	group, err := syscall.Getpgid(pid)
 	if pid <= 0 || errors.Is(err, syscall.ESRCH) {
@@ -221,9 +220,9 @@ func (w *System) mark(pid int) (unmark func() error, err error) {
 	return func() error { return os.RemoveAll(file) }, nil
 }
 
-// pluginChain returns the process ids from the process that the host has started
-// down to the plugin. A wrapper between the two is included. On systems without
-// /proc it returns only the first id. It returns 0 without a plugin.
+// pluginChain returns the id of the process that the host has started, and the ids of the processes
+// below it down to the plugin. That is one id if the host started the plugin without a wrapper, or
+// if the system has no /proc. Without a plugin the id is 0.
 func (h *Host) pluginChain() []int {
 	first := h.PluginPid()
 	chain := []int{first}

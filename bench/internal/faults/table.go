@@ -14,49 +14,49 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// Fault is a named schedule of the table. One host, the holder, has half of its locks when the
-// fault is prepared and all locks when the fault happens. Another host, the rival, wants the locks.
+// Fault is a named schedule of the table. One host, the holder, gets half of its locks before
+// Prepare and half before Events. Another host, the rival, wants all of these locks.
 type Fault struct {
 	Name string
 	Does string // one line
-	// Prepare and Events are the events of the fault. In the name of an action, a
-	// leading star stands for the backend's name. An action that the servers do
-	// not have is left out. A prepared event without Lasts lasts until the end.
+	// Prepare and Events are what happens to the holder and the servers. In an action's name, a
+	// leading star stands for the name of the backend. Actions that the servers lack are left out. An
+	// event in Prepare without Lasts goes on until the fault ends.
 	Prepare, Events []Event
-	// Needs are the capabilities that the servers must have. Without them the fault is not run.
+	// Needs are capabilities that the servers must have, or else the fault is not run.
 	Needs []servers.Capability
-	// OnlyFor is the capability of the stores that the fault concerns, or "" for all stores.
+	// OnlyFor is set if the fault concerns only stores with this capability.
 	OnlyFor servers.Capability
-	// Config is further configuration for the backend.
+	// Config is added to the configuration of the backend.
 	Config map[string]string
-	// Control reports whether Config turns a safeguard off.
+	// Control reports whether Config turns a safeguard off, so that the fault should break a claim.
 	Control bool
 	// TTL is the TTL of the leases. Zero means the table's [TTL].
 	TTL time.Duration
 	// KeepsLeases reports whether all leases should survive the fault.
 	KeepsLeases bool
-	// Restores is the moment at which the outage ends. It is set if a free lock must be granted
-	// promptly after the outage (claim Woken). The holder releases half of its locks meanwhile.
+	// Restores is the moment when the store serves again, if a free lock must then be granted promptly
+	// (claim Woken). The holder releases half of its locks in the outage, so that some are free.
 	Restores Moment
-	// SeveralServers reports whether the fault runs on several servers if the
-	// backend can have one server or several.
+	// SeveralServers reports whether the fault needs several servers, if the backend can run on one
+	// server or on several.
 	SeveralServers bool
-	// Produces are the conditions, in the sense of package claim, that the fault makes.
+	// Produces are the conditions that the fault makes, and under which documented exceptions apply.
 	Produces []claim.Condition
-	// RivalAsksLate reports whether the rival asks only after the injection.
+	// RivalAsksLate reports whether the rival asks for the locks only after the fault was injected.
 	RivalAsksLate bool
-	// OnWaiter reports whether the fault happens to a third host. That host waits,
-	// ahead of the rival, for locks with AtLeast and for elections with a long value.
-	// The holder releases all locks meanwhile, and the rival must get them promptly.
+	// OnWaiter reports whether the fault happens to a third host, which waits for the same locks ahead
+	// of the rival. When the holder releases them, the rival must get them promptly. Half of the locks
+	// have AtLeast, and half are elections with a long value.
 	OnWaiter bool
-	// ActsTTLs or Acts says how long the fault lasts, in TTLs or as a time. If
-	// both are zero, it lasts until the rival has been granted every lock.
+	// ActsTTLs or Acts says how long the fault lasts, as a multiple of the TTL or as a time. If both
+	// are zero, the fault lasts until the rival has got every lock.
 	ActsTTLs float64
 	Acts     time.Duration
 }
 
-// Concerns reports whether the fault concerns a store. A fault made for stores with
-// a capability does not concern other stores.
+// Concerns reports whether the fault concerns a store: always, unless the store lacks the
+// capability in OnlyFor.
 func (f Fault) Concerns(k *servers.Kind) bool { return f.OnlyFor == "" || k.Has(f.OnlyFor) }
 
 // Fits says why the fault cannot be run on a store, or returns "" when it can.
@@ -81,7 +81,7 @@ func (f Fault) Fits(k *servers.Kind) string {
 	return ""
 }
 
-// DoesAction reports whether the fault uses an action on any store.
+// DoesAction reports whether the fault uses the action called name on at least one store.
 func (f Fault) DoesAction(name string) bool {
 	return slices.ContainsFunc(slices.Concat(f.Prepare, f.Events), func(e Event) bool {
 		of, everyStore := strings.CutPrefix(e.Action, "*")
@@ -103,7 +103,7 @@ func (f Fault) setting(k *servers.Kind) string {
 	return k.Settings[slices.IndexFunc(k.Settings, is)].Name
 }
 
-// known returns the events whose actions exist in a setting of a store.
+// known returns those events whose actions exist in a setting of a store.
 func known(k *servers.Kind, setting string, events []Event) []Event {
 	var all []Event
 	for _, e := range events {
@@ -118,9 +118,9 @@ func known(k *servers.Kind, setting string, events []Event) []Event {
 }
 
 const (
-	// longTTL is the TTL in faults that need leases with a longer TTL than the table's [TTL].
+	// longTTL is the TTL in faults in which leases with the table's [TTL] would end too early.
 	longTTL = 10 * time.Second
-	// untilRenewed is long enough for each lease of longTTL to be renewed.
+	// untilRenewed is a time in which each lease with TTL longTTL is renewed at least once.
 	untilRenewed = longTTL / 2
 )
 
@@ -132,8 +132,8 @@ var (
 	aReplica    = []servers.Capability{servers.CapReplica}
 )
 
-// These are events of several faults. After reachMajority, the holder reaches only
-// the smallest majority of the voting servers, and the first server is among them.
+// These are events of several faults. After reachMajority, the holder reaches only a majority of
+// the redlock nodes, as small as possible, which includes the first node.
 var (
 	reachMajority = []Event{{Action: "black-hole", Share: Minority}}
 	wipe          = []Event{{Action: "wipe-servers", AtOnce: true}, {Action: "wipe-node", AtOnce: true}}
@@ -173,8 +173,8 @@ func All() []Fault {
 			Produces: []claim.Condition{claim.PluginDied},
 			Events:   []Event{{Action: "kill-both"}}, Needs: sharedStore,
 		},
-		// A frozen server also represents a server that is cut off from every
-		// host: its connections stay open, but it answers nothing.
+		// A server that no host can reach looks to hosts like a frozen server: its connections stay open,
+		// but no answer comes. So the faults with frozen servers cover this case.
 		{
 			Name: "partition-holder", Does: "nothing passes between the holder and any server, and no connection ends",
 			Events: []Event{{Action: "black-hole"}}, Needs: ourServers,
@@ -231,8 +231,8 @@ func All() []Fault {
 			OnlyFor: servers.CapVotes, Config: map[string]string{"quarantine": "off"}, Control: true,
 			Prepare: reachMajority, Events: wipe, Needs: ourServers,
 		},
-		// The replica has not received the last writes: only the first half of the
-		// locks is replicated.
+		// The replica that takes over has not received the last writes, which are the second half of the
+		// grants.
 		{
 			Name: "failover", Does: "the master dies; a replica that did not receive half of the grants takes over, and the holder learns of it 500 ms after its rival",
 			Produces: []claim.Condition{claim.ReplicaPromoted}, RivalAsksLate: true, ActsTTLs: 1.5,
@@ -271,7 +271,7 @@ func All() []Fault {
 			Prepare: reachMajority, Events: anHourAhead, Needs: theClock,
 		},
 		{
-			// The clock stays wrong, because a correction would be the fault clock-forward.
+			// The clock stays wrong, because to set it right would also be the fault clock-forward.
 			Name: "clock-back", Does: "the server's clock jumps an hour back and stays there; of several nodes, that of one of the three that the holder had reached",
 			Produces: []claim.Condition{claim.ClockBack}, RivalAsksLate: true, ActsTTLs: 1.5,
 			Prepare: reachMajority, Events: []Event{{Action: "clock-back", Amount: 1}}, Needs: theClock,
@@ -303,7 +303,7 @@ func All() []Fault {
 	}
 }
 
-// These actions are for schedules written by hand. They do no harm.
+// These actions do no harm. They make the schedules of faults and schedules written by hand.
 const (
 	Ask      = "ask"
 	GiveBack = "give-back"
@@ -317,8 +317,8 @@ var tableActions = []Action{
 	{Name: Wait, Does: "time passes", On: OnStore, Inject: func(context.Context, *System, Event) error { return nil }},
 }
 
-// allTableActions are the [tableActions] and the steps of operations on servers.
-// Steps of different operations may overlap.
+// allTableActions are the [tableActions] and the single steps of operators' operations. Steps of
+// different operations may overlap in time.
 var allTableActions = sync.OnceValue(func() []Action {
 	all := operations(func(k *servers.Kind) []servers.Operation { return k.Staged })
 	for i := range all {
@@ -327,7 +327,7 @@ var allTableActions = sync.OnceValue(func() []Action {
 	return append(all, tableActions...)
 })
 
-// ask makes a host ask for every lock of the groups whose Once is set.
+// ask makes a host ask for every lock of the event's group or, without one, of all groups.
 func (w *System) ask(h *Host, e Event) error {
 	_, count := w.history.once(e.Group)
 	h.askedAt.Store(proc.Now())

@@ -20,7 +20,6 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// played plays the plan p and returns its rounds.
 func played(t *testing.T, p Plan) (rounds []results.Round) {
 	t.Helper()
 	err := Run(t.Context(), p, func(string) {}, func(r results.Round) error {
@@ -33,8 +32,8 @@ func played(t *testing.T, p Plan) (rounds []results.Round) {
 	return rounds
 }
 
-// verdictsOn runs one round of each fault and returns the judged cells. starved is
-// how long the machine kept hosts from running, over all hosts and rounds.
+// verdictsOn plays each fault once and returns the verdicts. starved is the sum of the times for
+// which the machine gave hosts no processor.
 func verdictsOn(t *testing.T, b Backend, faults ...string) (cells []check.Cell, starved time.Duration) {
 	t.Helper()
 	p := Plan{Backends: []Backend{b}, Rounds: 1}
@@ -56,8 +55,8 @@ func verdictsOn(t *testing.T, b Backend, faults ...string) (cells []check.Cell, 
 	return check.Cells(rounds), starved
 }
 
-// starvation is how long hosts of a round could not run. It leaves out hosts that
-// the fault froze, because a host also reports the time for which it was frozen.
+// starvation is the sum of the times for which hosts of a round got no processor. It leaves out
+// hosts that the fault froze, because they report the time in which they were frozen, too.
 func starvation(r results.Round) (sum time.Duration) {
 	for _, h := range r.Halts {
 		frozen := slices.ContainsFunc(r.Halts, func(f results.Halt) bool {
@@ -70,10 +69,10 @@ func starvation(r results.Round) (sum time.Duration) {
 	return sum
 }
 
-// busyFor is a quarter of the shortest time by which a planted bug is early.
+// busyFor is a quarter of 80 ms, the shortest time by which a planted bug grants too early.
 const busyFor = 20 * time.Millisecond
 
-// requireRedis skips the test without a server, or fails if a server is required.
+// requireRedis skips the test if there is no Redis, or fails it if LOCKBENCH_REQUIRE names redis.
 func requireRedis(t *testing.T) {
 	t.Helper()
 	s, err := redisserver.Start(t.Context(), nil)
@@ -85,11 +84,10 @@ func requireRedis(t *testing.T) {
 	}
 }
 
-// TestTableFindsPlantedBugs checks that one round finds each planted bug. In a backend without a
-// bug it must find only the loss by eviction, which that backend does not handle. A busy machine
-// can hide a bug, for example if it delays the holder or the rival past the fault. A round is
-// therefore repeated, up to four times, if hosts reported that they did not run, or if a thread
-// waited for a processor for busyFor.
+// TestTableFindsPlantedBugs checks that a fault, played once, shows each bug of the plugin planted.
+// Without a bug that plugin must break claims only under fault evict, for which it is not made. A
+// busy machine can hide a bug, for example if the holder is late. So the fault is played again, up
+// to four times, if a host got no processor, or if a thread waited for a processor for busyFor.
 func TestTableFindsPlantedBugs(t *testing.T) {
 	requireRedis(t)
 	path := plugintest.Build(t, module+"bench/internal/faults/planted")
@@ -136,7 +134,7 @@ func TestTableFindsPlantedBugs(t *testing.T) {
 	}
 }
 
-// TestNoOperationsIsNoVerdict checks that a plugin that cannot be opened is not called safe.
+// TestNoOperationsIsNoVerdict checks that a plugin that cannot be opened is not judged to be safe.
 func TestNoOperationsIsNoVerdict(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "lockplugin-memory")
 	if err := os.WriteFile(missing, []byte("#!/bin/sh\nexit 1\n"), 0o755); err != nil {
@@ -149,9 +147,9 @@ func TestNoOperationsIsNoVerdict(t *testing.T) {
 	}
 }
 
-// TestRoundsAreSchedules checks each fault on each store that it fits. The fault
-// must be one event of its round, After must name an earlier event, and the rival
-// must ask late if RivalAsksLate is set.
+// TestRoundsAreSchedules checks the schedule of each fault on each store that it fits. The fault
+// must be one of its events, and After must name an earlier event. With RivalAsksLate the rival
+// must ask after the fault.
 func TestRoundsAreSchedules(t *testing.T) {
 	for _, f := range All() {
 		for _, k := range kinds.All() {
@@ -181,9 +179,8 @@ func TestRoundsAreSchedules(t *testing.T) {
 	}
 }
 
-// TestFaultsAreWellFormed checks that each fault has a unique name, a description, and
-// only conditions that claims know. A fault with KeepsLeases must end by itself, and a
-// fault with Restores must have KeepsLeases.
+// TestFaultsAreWellFormed checks that each fault has a unique name and a description. A fault with
+// KeepsLeases must end by itself, and a fault with Restores must have KeepsLeases.
 func TestFaultsAreWellFormed(t *testing.T) {
 	seen := map[string]bool{}
 	for _, f := range All() {
@@ -200,8 +197,8 @@ func TestFaultsAreWellFormed(t *testing.T) {
 	}
 }
 
-// TestFaultsFindTheirStores checks that each fault fits some store, and that
-// evict says on etcd which stores it is made for.
+// TestFaultsFindTheirStores checks that each fault fits some store, and that the reason why fault
+// evict does not fit etcd names the stores that it is made for.
 func TestFaultsFindTheirStores(t *testing.T) {
 	for _, f := range All() {
 		if !slices.ContainsFunc(kinds.All(), func(k *servers.Kind) bool { return f.Fits(k) == "" }) {

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// lockCount is how many locks a fault concerns.
+	// lockCount is how many locks the holder has and the rival wants.
 	lockCount = 20
 	// TTL is the TTL of the leases, unless a fault has another TTL.
 	TTL = 2 * time.Second
@@ -30,7 +30,7 @@ type Plan struct {
 	Backends []Backend
 	Faults   []Fault
 	Rounds   int
-	// Seed determines at which time between two renewals each fault is injected.
+	// Seed determines how long after a renewal each fault is injected.
 	Seed uint64
 }
 
@@ -39,8 +39,8 @@ var Quick = []string{
 	"freeze-host", "kill-host", "kill-plugin", "partition-holder", "restart-wiped", "failover", "clock-forward", "lost-reply",
 }
 
-// Cells counts all combinations of a backend and a fault that concerns it, and the
-// combinations that can be run on this machine.
+// Cells counts the pairs of a backend and a fault that concerns it. runnable is how many of them
+// this machine can run.
 func (p Plan) Cells() (all, runnable int) {
 	for _, f := range p.Faults {
 		for _, b := range p.Backends {
@@ -68,17 +68,17 @@ func missing(b Backend, f Fault) string {
 	return f.Fits(kinds.Of(b.Name))
 }
 
-// concerns reports whether a fault concerns a backend. A fault that concerns no backend
-// of the plan counts for all backends, so that each result says why it was not run.
+// concerns reports whether a fault concerns a backend. If it concerns no backend of the plan, it
+// counts for all of them, so that each result says why the fault was not run.
 func (p Plan) concerns(f Fault, b Backend) bool {
 	does := func(b Backend) bool { return f.Concerns(kinds.Of(b.Name)) }
 	return does(b) || !slices.ContainsFunc(p.Backends, does)
 }
 
-// Run carries out a plan. It calls the function begin before each cell and the
-// function took with each round, all from one goroutine. A cell that cannot be run
-// has one round, which says what is missing. A round that fails says why, and the
-// run continues. Run ends early only if ctx ends or took fails.
+// Run carries out a plan. It calls the function begin before each pair of a backend and a fault,
+// and the function took with each round (the pair played once), all from one goroutine. A pair that
+// cannot be run has one round, which says what is missing. If a round fails, its result says why,
+// and Run goes on with the next pair. Run ends early only if ctx ends or took fails.
 func Run(ctx context.Context, p Plan, begin func(label string), took func(results.Round) error) (err error) {
 	scratch, err := servers.NewScratch()
 	if err != nil {
@@ -112,11 +112,11 @@ type runner struct {
 	random *rand.Rand
 }
 
-// roundOf returns a round of a fault on a backend, before it is played.
+// roundOf returns the record of a fault that is played once on a backend, before it is played.
 func roundOf(b Backend, f Fault) results.Round {
 	return results.Round{
 		Backend: b.Name, Claims: b.Claims, Kind: results.KindPlugin, Fencing: b.Fencing, FirstSpanNs: int64(b.FirstSpan), Fault: f.Name, Conditions: f.Produces, Control: f.Control,
-		// A store that lives in the plugin loses its leases when the plugin dies.
+		// If the store lives in the plugin, the leases are lost when the plugin dies.
 		Keeps: f.KeepsLeases && !kinds.Of(b.Name).InHost(),
 	}
 }
@@ -129,26 +129,26 @@ const (
 )
 
 const (
-	// openTimeout bounds the first grants of the holder.
+	// openTimeout bounds the time in which the holder gets its first locks.
 	openTimeout = 30 * time.Second
-	// tryFor is how long the holder tries to get the second half of its locks after
-	// a fault was prepared. The prepared fault may make the grants impossible.
+	// tryFor is how long the holder tries to get the second half of its locks after Prepare events.
+	// These events may make all grants impossible.
 	tryFor = time.Second
-	// queueing is the time for the rival to enter the queues of its locks.
+	// queueing is the time that the rival gets to enter the queues of its locks.
 	queueing = 200 * time.Millisecond
-	// recovery is how long, in addition to a TTL, a fault waits until the rival has got every
-	// lock. A fault with Acts or ActsTTLs waits at most for that time.
+	// recovery plus a TTL is how long a fault waits for the rival to get every lock. If Acts or
+	// ActsTTLs is set, the fault waits at most for that time instead.
 	recovery = 20 * time.Second
-	// givingBack is the time between the begin of an outage and the holder's releases in it.
+	// givingBack is how long after the begin of an outage the holder releases locks; see Restores.
 	givingBack = 300 * time.Millisecond
-	// aftermath is how long the two hosts continue after the rival has got every
-	// lock, so that late writes arrive.
+	// aftermath is how long holder and rival go on after the rival has got every lock, so that late
+	// writes arrive.
 	aftermath = 400 * time.Millisecond
-	// lateness is the time for a resumed holder to finish what it was doing.
+	// lateness is the time that a holder gets, after it was resumed, to finish its late writes.
 	lateness = 100 * time.Millisecond
 )
 
-// cell is one fault on one backend. It holds what all its rounds have in common.
+// cell is one fault on one backend, with what is the same each time that it is played.
 type cell struct {
 	*runner
 	backend Backend
@@ -156,7 +156,7 @@ type cell struct {
 	ttl     time.Duration
 }
 
-// rounds plays all rounds of the cell, on servers that have what the fault needs.
+// rounds plays the cell's fault as often as planned, on servers with the needed capabilities.
 func (c *cell) rounds(ctx context.Context) (err error) {
 	template := roundOf(c.backend, c.fault)
 	if template.Missing = missing(c.backend, c.fault); template.Missing != "" {
@@ -194,20 +194,20 @@ func (c *cell) rounds(ctx context.Context) (err error) {
 			return err
 		}
 		if round.Failure != "" {
-			// The leftovers of a fault must not affect the next round.
+			// Play no further round, because what this one left on the servers could affect it.
 			return nil
 		}
 	}
 	return nil
 }
 
-// alone reports whether one process is both holder and rival, because the store lives in its host.
+// alone reports whether the holder is its own rival, because the store lives in the host.
 func (c *cell) alone() bool { return kinds.Of(c.backend.Name).InHost() }
 
-// schedule returns the schedule of one round. The holder gets half of the locks,
-// then the fault is prepared, then the holder gets the other half. The rival asks
-// for all locks, and the fault happens, as event number hit, from 1. When the rival
-// has every lock, the holder asks again, which shows whether a lock is broken.
+// schedule returns the schedule for playing the fault once. The holder gets half of the locks, the
+// fault is prepared, and the holder gets the other half. Then the rival asks for all locks, and the
+// fault happens, as event number hit, counted from 1. When the rival has every lock, the holder
+// asks again, which shows locks that no host can get any more.
 func (c *cell) schedule(phase time.Duration) (s Schedule, hit int) {
 	f, rival, of := c.fault, rivalHost, kinds.Of(c.backend.Name)
 	if f.OnWaiter {
@@ -260,7 +260,7 @@ func (c *cell) schedule(phase time.Duration) (s Schedule, hit int) {
 	return s, hit
 }
 
-// onWaiter returns the schedule of one round of a fault that happens to a waiting host.
+// onWaiter returns the schedule for playing a fault with OnWaiter once.
 func (c *cell) onWaiter(phase time.Duration) (s Schedule, hit int) {
 	of := kinds.Of(c.backend.Name)
 	s.Backend, s.Setting, s.Hosts = of.Name, c.fault.setting(of), slices.Repeat([]HostPlan{{Callers: make([]int, 2)}}, 3)
@@ -281,22 +281,22 @@ func (c *cell) onWaiter(phase time.Duration) (s Schedule, hit int) {
 	return s, 3
 }
 
-// lasting makes an event end soon after the rival has every lock, or when the event's time is
-// over. ended is the time from the end of the event until the holder releases its locks.
+// lasting makes an event end soon after the rival has every lock, or when the fault's time is over.
+// ended is how long after the end of the event the holder releases its locks.
 func (c *cell) lasting(e Event, rival int) (_ Event, ended time.Duration) {
 	e.Until = rival + 1
 	if acts := max(c.fault.Acts, time.Duration(c.fault.ActsTTLs*float64(c.ttl))); acts > 0 {
-		// The holder may believe that it still has the locks, and renews them meanwhile.
+		// Go on for half a TTL, in which a holder that believes that it has the locks renews them.
 		e.Lasts, e.Linger = Duration(acts), Duration(c.ttl/2)
 		return e, aftermath
 	}
-	// The rival writes with its tokens before the holder resumes, because the
-	// holder soon renews and then learns of a lost lock.
+	// Let the rival write with its tokens before the holder resumes, because the holder's next renewal
+	// tells it that it has lost the locks.
 	e.Lasts, e.Linger = Duration(c.ttl+recovery), Duration(aftermath)
 	return e, lateness
 }
 
-// collect copies the history of a round and its failures into r.
+// collect copies what happened while the fault was played, and what failed, into r.
 func (c *cell) collect(r *results.Round, h *History, hit int) {
 	m := h.Marks[hit-1]
 	r.InjectedNs, r.HealedNs = m.From, m.To
@@ -329,7 +329,7 @@ func (c *cell) collect(r *results.Round, h *History, hit int) {
 	slices.SortStableFunc(r.Holds, func(a, b results.Hold) int { return int(a.GrantedNs - b.GrantedNs) })
 }
 
-// hits counts the locks that a host held, or had failed to get, at the time at.
+// hits counts the locks that a host held at the time at, or had tried in vain to get by then.
 func hits(seen results.Seen, at int64) int {
 	n := 0
 	for _, l := range seen.Holds {

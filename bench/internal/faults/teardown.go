@@ -16,8 +16,7 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// teardown ends the callers and the hosts, and looks for leftovers. It does not end
-// the hosts of a soak.
+// teardown ends the callers and the hosts, except the hosts of a soak, and looks for leftovers.
 func (p *player) teardown(ctx context.Context, w *System, h *History) error {
 	h.Stopped = proc.Now()
 	releasing, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
@@ -52,7 +51,7 @@ func (p *player) teardown(ctx context.Context, w *System, h *History) error {
 	return p.use(ctx, w)
 }
 
-// leave ends hosts, and returns their leftovers on the machine.
+// leave ends hosts, and returns the processes and files that they leave on the machine.
 func leave(hosts []*Host) []string {
 	plugins := make([]int, len(hosts))
 	for i, h := range hosts {
@@ -65,8 +64,8 @@ func leave(hosts []*Host) []string {
 	return left
 }
 
-// inStore finds leftovers in the store. It waits for the leases and queue entries
-// of dead hosts to expire first.
+// inStore finds data that hosts left in the store. First it waits until the leases and queue
+// entries of dead hosts have expired.
 func (p *player) inStore(ctx context.Context, h *History) error {
 	var left []string
 	for deadline := time.Now().Add(maxTTL); ; {
@@ -84,7 +83,7 @@ func (p *player) inStore(ctx context.Context, h *History) error {
 	return nil
 }
 
-// leftOf returns what a host that has ended left on the machine: its last plugin, and files.
+// leftOf returns what an ended host left on the machine: its last plugin process, and files.
 func leftOf(h *Host, plugin int) []string {
 	var left []string
 	for deadline := time.Now().Add(claim.ProcessGone); plugin > 0 && syscall.Kill(plugin, 0) == nil; time.Sleep(20 * time.Millisecond) {
@@ -103,7 +102,7 @@ func leftOf(h *Host, plugin int) []string {
 	return left
 }
 
-// look makes a new host acquire every name, which shows locks that were left.
+// look lets a new host acquire every lock, to find locks that were not released.
 func (p *player) look(ctx context.Context, w *System, h *History) error {
 	probe, err := host.Start(ctx, p.spec(nil, len(w.Hosts), w.Dir, p.backend.Path))
 	if err != nil {

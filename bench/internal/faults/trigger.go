@@ -11,11 +11,12 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// Trigger is a point of the protocol at which a schedule can make an action happen.
+// Trigger is a moment in a host's traffic with the servers, or in the life of its plugin, at which
+// a schedule can make an action happen.
 type Trigger string
 
-// These are the triggers of a host. The host's network data and reports show when a
-// trigger comes.
+// These are the triggers. A watcher detects them from the data that pass a host's proxies, and from
+// what the host reports.
 const (
 	TriggerSent      Trigger = "request sent"      // a request has passed, but its reply has not
 	TriggerAnswered  Trigger = "answer under way"  // a reply passes to the host
@@ -24,8 +25,8 @@ const (
 	TriggerRestarted Trigger = "plugin restarting" // the host's plugin process has ended
 )
 
-// TriggerServed comes when a host has got, or failed to get, all locks of its last
-// request. It is for schedules written by hand.
+// TriggerServed comes when all locks of the host's last request were granted or have failed.
+// Searches do not draw it. The table of faults and schedules written by hand use it.
 const TriggerServed Trigger = "all locks granted"
 
 // Triggers returns all triggers except TriggerServed.
@@ -33,8 +34,7 @@ func Triggers() []Trigger {
 	return []Trigger{TriggerSent, TriggerAnswered, TriggerRenewal, TriggerRelease, TriggerRestarted}
 }
 
-// triggerTimeout is how long an action waits for its trigger. After that it
-// happens without the trigger.
+// triggerTimeout is how long an event waits for its trigger. Then it happens without the trigger.
 const triggerTimeout = 2 * time.Second
 
 // watcher detects the triggers of the hosts of one schedule.
@@ -46,8 +46,8 @@ type watcher struct {
 	waiting map[*awaited]bool
 }
 
-// awaited is a trigger that an event waits for. The data that cause the trigger are
-// held back until the event has happened.
+// awaited is a trigger that an event waits for. Data that match the trigger are held back until the
+// event has happened.
 type awaited struct {
 	host     int
 	trigger  Trigger
@@ -55,10 +55,10 @@ type awaited struct {
 	happened chan struct{}
 }
 
-// holdsFor is the longest time for which data are held back for an event.
+// holdsFor bounds the time for which data are held back until an event has happened.
 const holdsFor = 500 * time.Millisecond
 
-// releaseFollows is the longest time from the end of a hold until its release request passes.
+// releaseFollows is how soon after the end of a hold a request counts as the release of its lock.
 const releaseFollows = 20 * time.Millisecond
 
 func watchTriggers(w *System) *watcher {
@@ -77,7 +77,7 @@ func (w *watcher) close() {
 	}
 }
 
-// pass is called for all data that pass between a host and a server.
+// pass is called for all data that pass between a host and a server, before they go on.
 func (w *watcher) pass(host int, way inject.Direction) {
 	for _, a := range w.match(host, way) {
 		close(a.come)
@@ -88,7 +88,7 @@ func (w *watcher) pass(host int, way inject.Direction) {
 	}
 }
 
-// match returns the awaited triggers that have come, and stops awaiting them.
+// match returns the awaited triggers that these data match, and stops awaiting them.
 func (w *watcher) match(host int, way inject.Direction) []*awaited {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -113,8 +113,8 @@ func (w *watcher) match(host int, way inject.Direction) []*awaited {
 	return come
 }
 
-// await waits for a trigger, up to triggerTimeout, and reports whether it came.
-// The caller must call happened after the event.
+// await waits for a trigger, up to triggerTimeout, and reports whether it came. The caller must
+// call the function happened when the event has happened.
 func (w *watcher) await(ctx context.Context, host int, m Trigger) (met bool, happened func()) {
 	longer := ctx
 	ctx, cancel := context.WithTimeout(ctx, triggerTimeout)

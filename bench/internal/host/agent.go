@@ -28,7 +28,7 @@ const (
 	closeTimeout = 5 * time.Second
 )
 
-// agent is the side of a host that runs in the host process.
+// agent is the part of a host that runs in the host's process and carries out orders.
 type agent struct {
 	parent *proc.Parent
 	spec   Spec
@@ -69,7 +69,7 @@ func openAgent(parent *proc.Parent, s Spec) (_ proc.Agent[order], err error) {
 	return a, nil
 }
 
-// connect opens a client, or a library. It replaces the previous client or library.
+// connect opens a client of the plugin or, for a baseline, a library. Callers use it from then on.
 func (a *agent) connect() error {
 	var locker load.Locker
 	var backend driver.Backend
@@ -101,19 +101,20 @@ func (a *agent) connect() error {
 	return nil
 }
 
-// present returns the locker that callers use now.
+// present returns the client or library that callers use now.
 func (a *agent) present() load.Locker {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.locker
 }
 
-// client returns the core client that callers use now. A library has no such client.
+// client returns the core client that callers use now. It panics if they use a library.
 func (a *agent) client() *core.Client {
 	return a.present().(interface{ Client() *core.Client }).Client()
 }
 
-// Do implements [proc.Agent]. An order that needs an answer continues after Do has returned.
+// Do implements [proc.Agent]. If the order needs an answer, another goroutine carries it out after
+// Do has returned.
 func (a *agent) Do(ctx context.Context, o order) {
 	switch o.Op {
 	case opWork:
@@ -146,7 +147,7 @@ func (a *agent) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	if a.spec.measured() {
-		// All holds were reported. An error about an expired session is to be expected.
+		// Drop the error, because all holds were reported, and sessions of a library may have expired.
 		_ = a.present().Close(ctx)
 		return nil
 	}
@@ -173,14 +174,14 @@ func (a *agent) sendPlugin() {
 	}
 }
 
-// leaseID distinguishes leases, because a lease that was handed over inside this host
-// has the same owner as the lease before it.
+// leaseID identifies a lease. The owner is not enough, because a lease that one caller of this host
+// hands over to another keeps its owner.
 type leaseID struct {
 	owner string
 	token uint64
 }
 
-// event is the OnEvent function of a host. Core calls it shortly after an event of a lease.
+// event is the OnEvent function of a host's client. Core may call it a little after the event.
 func (a *agent) event(e core.Event) {
 	a.log.pass()
 	switch e.Kind {
@@ -201,7 +202,8 @@ func (a *agent) event(e core.Event) {
 	}
 }
 
-// noteHeartbeat reports a new plugin process, and a period in which this process did not run.
+// noteHeartbeat is called at each beat. It reports a new plugin process, and a period in which this
+// process did not run.
 func (a *agent) noteHeartbeat(stall *proc.Stall) {
 	a.sendPlugin()
 	if stall != nil {
@@ -209,25 +211,24 @@ func (a *agent) noteHeartbeat(stall *proc.Stall) {
 	}
 }
 
-// Surrounding is something that an application may do in its process without harm to locks.
+// Surrounding is something unusual that an application does in its process without harm to locks.
 type Surrounding string
 
 // These are the surroundings.
 const (
 	// BlockedLog blocks the logger and OnEvent, as a pipe without a reader does.
 	BlockedLog Surrounding = "blocked-log"
-	// Reaper waits for every child of the process, as an init process does.
+	// Reaper makes the process wait for all its children, also the plugin, as an init process does.
 	Reaper Surrounding = "reaper"
-	// IgnoredChildren ignores SIGCHLD, so the kernel reaps the children.
+	// IgnoredChildren makes the process ignore SIGCHLD, so that the kernel reaps its children.
 	IgnoredChildren Surrounding = "ignored-children"
 )
 
-// Surround begins a surrounding, or ends it if on is false. It returns at once.
+// Surround tells the host to begin a surrounding or, if on is false, to end it. It does not wait.
 func (p *Process) Surround(s Surrounding, on bool) error {
 	return p.Send(order{Op: string(s), On: on})
 }
 
-// surround carries out [Process.Surround] in the host's process.
 func (a *agent) surround(s Surrounding, on bool) {
 	switch s {
 	case BlockedLog:
@@ -246,7 +247,6 @@ func (a *agent) surround(s Surrounding, on bool) {
 	}
 }
 
-// reap waits for all children, until the surrounding ends.
 func (a *agent) reap() {
 	for a.reaping.Load() {
 		var status syscall.WaitStatus
@@ -256,7 +256,7 @@ func (a *agent) reap() {
 	}
 }
 
-// blocker can be blocked. It is the writer of a logger, and OnEvent waits in it.
+// blocker is the writer of the host's logger. While it is blocked, writers and OnEvent wait.
 type blocker struct {
 	gate    sync.RWMutex // locked while the blocker is blocked
 	blocked bool

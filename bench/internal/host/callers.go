@@ -10,9 +10,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// Lock implements [load.Locker]. The host process carries out the calls. It also
-// measures the times of leases, so the times exclude the communication with this
-// process.
+// Lock implements [load.Locker]. The host's process carries out the calls of the lock, and measures
+// their times there, so the times do not include the way between the processes.
 func (p *Process) Lock(name string, ttl time.Duration) (load.Lock, error) {
 	return &calledLock{p, name, ttl}, nil
 }
@@ -39,7 +38,7 @@ type calledLease struct {
 
 func (l *calledLease) Token() uint64 { return l.grant.Token }
 
-// Renew fails, because a host process cannot renew on request.
+// Renew always fails, because there is no order to a host to renew a lease.
 func (l *calledLease) Renew(context.Context) error { return errors.ErrUnsupported }
 
 func (l *calledLease) Release(context.Context) (err error) {
@@ -53,20 +52,20 @@ func (l *calledLease) Granted() (asked, answered int64) { return l.grant.From, l
 // Released implements [load.Timed], with times measured in the host process.
 func (l *calledLease) Released() (ended, done int64) { return l.release.From, l.release.To }
 
-// Cycle makes callers cycle in the host process, without communication meanwhile.
-// It returns when all callers are done, or when they have stopped because ctx
-// ended. The error is the first error of any caller. The attempts stay in the
-// process until [Process.Attempts] is called.
+// Cycle makes callers in the host's process acquire and release in a loop, without messages to this
+// process. It returns when all callers are done, or when they have stopped because ctx ended. It
+// returns the first error of any caller. The records of the attempts stay in the host's process
+// until [Process.Attempts] fetches them.
 //
-// Note: attempts are not sent at once or when this host's loop ends, because that
-// would take processor time from other hosts that are still measuring.
+// Note: a host must not send its attempts earlier, because that takes processor time from other
+// hosts that still measure.
 func (p *Process) Cycle(ctx context.Context, c load.Cycles) error {
 	_, err := p.ask(ctx, order{Op: opCycle, Cycles: &c})
 	return err
 }
 
-// Attempts returns the attempts of the last [Process.Cycle]. An error means that the
-// attempts are lost.
+// Attempts returns the attempts of the last [Process.Cycle]. If it returns an error, the attempts
+// are lost.
 func (p *Process) Attempts() ([]results.Attempt, error) {
 	n, err := p.ask(context.Background(), order{Op: opAttempts})
 	if err != nil {

@@ -19,17 +19,18 @@ import (
 )
 
 const (
-	// lookEvery is how often a holder asks its lease whether it is valid.
+	// lookEvery is how often a holder checks whether its lease is valid.
 	lookEvery = 10 * time.Millisecond
-	// prepare is how long a holder prepares each write after it has last checked
-	// the lease.
+	// prepare is the time from the last check of the lease to a write under the lock. In this time the
+	// holder prepares the write.
 	prepare = 250 * time.Millisecond
-	// retryEvery is the pause after a failed acquire. The caller pauses and tries again
-	// even after an error that looks permanent, because the store may be healed later.
+	// retryEvery is the pause before a caller asks again after an error. It asks again even after an
+	// error that looks permanent, because the store may be healed later.
 	retryEvery = 100 * time.Millisecond
-	// eventsBy is how long the host waits for the events of a lease after its end.
+	// eventsBy is how long the host waits, after a lease has ended, for the client's last events about
+	// it.
 	eventsBy = time.Second
-	// finishes is how long the work under a lock continues after it was told to end.
+	// finishes is how long a holder goes on after its lease has begun to end, as a function would.
 	finishes = 100 * time.Millisecond
 )
 
@@ -40,7 +41,6 @@ type group struct {
 	work  sync.WaitGroup
 }
 
-// begin adds a group to the agent, and returns it with the context of its work.
 func (a *agent) begin(ctx context.Context, first int) (*group, context.Context) {
 	ctx, stop := context.WithCancel(ctx)
 	g := &group{first: first, stop: stop}
@@ -48,7 +48,7 @@ func (a *agent) begin(ctx context.Context, first int) (*group, context.Context) 
 	return g, ctx
 }
 
-// release ends the groups whose first lock has the number in from or a higher number.
+// release ends each group whose first lock has the number from or a higher one.
 func (a *agent) release(from int) {
 	var stay, end []*group
 	for _, g := range a.groups {
@@ -65,9 +65,9 @@ func (a *agent) release(from int) {
 	}
 }
 
-// write writes under the lock, first at once and then again and again until stop is
-// closed. Before each further write it checks the lease and prepares the write. A pause
-// of the process during the preparation makes the write late, as in any program.
+// write writes under the lock at once, and then again and again until stop is closed. Each time it
+// checks the lease first and then prepares the write. If the process is stopped in between, the
+// write is late, as it would be in any program.
 func (h *holding) write(name string, stop <-chan struct{}) {
 	for {
 		h.writeOnce(name)
@@ -102,7 +102,7 @@ type holding struct {
 	record results.Hold
 }
 
-// granted reports a grant that call asked for. The TTL of the grant counts from sent.
+// granted reports that call has got the grant t. The TTL of the grant counts from the time sent.
 func (a *agent) granted(t tenure, done <-chan struct{}, call *results.Call, sent int64) *holding {
 	now := a.clock.Now()
 	h := &holding{tenure: t, agent: a, done: done, over: make(chan struct{}), record: results.Hold{
@@ -112,14 +112,14 @@ func (a *agent) granted(t tenure, done <-chan struct{}, call *results.Call, sent
 	return h
 }
 
-// hold checks again and again whether the lease is valid. It returns when the lease is invalid,
-// or after a signal on end or stop, and the caller must then release the lease. When told that
-// the lease is ending, it continues for the time finishes, as a function does.
+// hold checks again and again whether the lease is valid. It returns when the lease is not, or
+// after a signal on end or stop. The caller must then release the lease. When h.done says that the
+// lease ends, hold goes on for the time finishes, as a real function would.
 func (a *agent) hold(stop <-chan struct{}, h *holding, every time.Duration, end <-chan time.Time) {
 	look := time.NewTicker(every)
 	defer look.Stop()
 	told, over := h.done, false
-	// Check the lease before the channel told, so that Valid is the first call after a pause.
+	// Check the lease before the channels, so that after a pause of the process Valid is called first.
 	for h.valid(over) {
 		if over {
 			h.tell()
@@ -168,8 +168,8 @@ func (h *holding) renewed(sent, done int64) {
 	})
 }
 
-// valid reports whether the lease is valid. If the lease is valid, it records the
-// time before the check. last means that the caller will now release the lease.
+// valid reports whether the lease is valid. If it is, valid records the time before the check. The
+// argument last says that the caller is about to release the lease.
 func (h *holding) valid(last bool) bool {
 	before := h.agent.clock.Now()
 	if !h.Valid() {
@@ -187,8 +187,8 @@ func (h *holding) valid(last bool) bool {
 	return true
 }
 
-// release releases the lease, even a lost lease, as a program with a deferred
-// release does. Releasing a lost lease must not free the next holder's lock.
+// release releases the lease, even if it was lost, as a deferred release in a program does. Such a
+// late release must not free the lock of the next holder.
 func (h *holding) release(l keptLease) error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
@@ -202,7 +202,7 @@ func (h *holding) release(l keptLease) error {
 	return err
 }
 
-// keptLease is a lease that is renewed automatically and knows whether it is held.
+// keptLease is a lease that something renews in the background, and that knows whether it is held.
 type keptLease interface {
 	tenure
 	Done() <-chan struct{}
@@ -216,8 +216,9 @@ type coreLease interface {
 	Deadline() time.Time
 }
 
-// sentOf returns when the request was sent from which the TTL of a lease counts, or 0 if it is
-// unknown. A lease that the store granted to a queue entry is shorter, but is renewed at once.
+// sentOf returns when the request was sent from which the lease's TTL counts, or 0 if that is not
+// known. It ignores that a grant to a waiter in the store's queue is shorter, because core renews
+// such a lease at once.
 func (a *agent) sentOf(lease any, call *results.Call, ttl time.Duration) int64 {
 	switch l := lease.(type) {
 	case coreLease:
@@ -228,9 +229,9 @@ func (a *agent) sentOf(lease any, call *results.Call, ttl time.Duration) int64 {
 	return call.SentNs
 }
 
-// follow reports each confirmed renewal of a lease, until the function leave is
-// called. A library that contains our core passes on no events, so a later deadline
-// shows a renewal. follow also renews the leases of other libraries.
+// follow reports each confirmed renewal of a lease until the function leave is called. A baseline
+// that is our core in process reports no events, so follow sees its renewals by the later deadline.
+// The leases of other libraries are renewed by follow itself.
 func (a *agent) follow(h *holding, of keptLease, ttl time.Duration) (leave func()) {
 	lease, ok := of.(coreLease)
 	switch {
@@ -258,8 +259,7 @@ func (a *agent) follow(h *holding, of keptLease, ttl time.Duration) (leave func(
 	}
 }
 
-// kept makes a keptLease of the lease of a library that neither renews leases nor
-// knows whether they are held.
+// kept renews the lease of a library that does not, and knows whether the lease is held.
 type kept struct {
 	load.Lease
 	done chan struct{}
@@ -272,8 +272,8 @@ func newKept(lease load.Lease) *kept {
 	return &kept{Lease: lease, done: make(chan struct{}), stop: func() {}}
 }
 
-// renewing starts to renew a lease at every third of the TTL until the lease is
-// released or lost. It reports the renewals.
+// renewing starts a goroutine that renews a lease every third of the TTL until it is released or
+// lost, and reports the renewals.
 func (a *agent) renewing(k *kept, ttl time.Duration, h *holding) {
 	var ctx context.Context
 	ctx, k.stop = context.WithCancel(context.Background())
@@ -285,9 +285,9 @@ func (a *agent) renewing(k *kept, ttl time.Duration, h *holding) {
 	})
 }
 
-// renew renews a lease until ctx ends, and then returns nil. If the lease is
-// lost, it returns the reason. It repeats a failed renewal until the TTL is
-// over, unless the error says that the lease is lost.
+// renew renews a lease until ctx ends, and then returns nil. If the lease is lost, it returns the
+// reason. It repeats a failed renewal until the TTL is over, unless the error says that the lease
+// is lost.
 func (a *agent) renew(ctx context.Context, lease load.Lease, ttl time.Duration, renewed func(sent, done int64)) error {
 	confirmed, wait := a.clock.Now(), ttl/3
 	for proc.Sleep(ctx, wait) {
@@ -341,14 +341,14 @@ func (k *kept) Release(ctx context.Context) error {
 	return k.Lease.Release(ctx)
 }
 
-// Resources are the files that holders write to. Each lock has a file of the lock's name,
-// which a guard (a check of the token) protects, and a second file without a guard.
+// Resources is the directory of the files that holders write to. Each lock has two: one with a
+// guard, which refuses writes with a lower token, and one without.
 type Resources struct {
 	Dir string `json:"dir"`
 }
 
-// writeOnce writes to the guarded file of a lock and to its file without a guard. It does not
-// report a write that fails for another reason than the guard, because such a write has no effect.
+// writeOnce writes to the file with a guard and to the file without. It reports a write that has
+// succeeded or that the guard has refused. Other failed writes have no effect.
 func (h *holding) writeOnce(name string) {
 	a, l := h.agent, &h.record // the fields that this function reads do not change
 	path, text := filepath.Join(a.spec.Resources.Dir, name), strconv.AppendUint(nil, l.Token, 10)

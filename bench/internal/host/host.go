@@ -1,16 +1,15 @@
-// Package host runs hosts as operating system processes, which can be killed and
-// frozen from outside. Each host takes locks through its own plugin or library. It
-// reports each hold: the grant, renewals, the last time that the lease was valid, its
-// loss, its release, and writes to guarded resources.
+// Package host runs hosts as operating system processes, which can be killed and frozen from
+// outside. Each host takes locks through its own plugin or library. It reports each hold: the
+// grant, the renewals, the last check that found the lease valid, its loss or release, and the
+// writes to files under the lock.
 //
-// [Process.Work] starts callers that acquire, hold and release locks over and
-// over. [Process.Acquire] starts callers that hold their locks until they are told
-// to release them. Measured calls use the Process as a [load.Locker], or run in
-// loops by [Process.Cycle].
+// [Process.Work] starts callers that acquire, hold and release locks over and over.
+// [Process.Acquire] starts callers that hold their locks until they are told to release them. For
+// measurements, a [Process] serves as a [load.Locker], or its callers run in loops by
+// [Process.Cycle].
 //
-// A host process runs the current binary again, so main (or TestMain) must call
-// [Main] first. The process reports its observations immediately, so that little is
-// lost when it is killed.
+// A host process runs the current binary again, so main (or TestMain) must call [Main] first. The
+// process reports what it sees at once, so that little is lost when it is killed.
 package host
 
 import (
@@ -30,12 +29,12 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// role makes a binary that calls Main a host. It must not change, because
-// Spec.Program may be a build of another version.
+// role is the environment variable that makes a process a host in Main. Its name must not change,
+// because Spec.Program may have been built from another version.
 const role = "LOCKBENCH_RECORDER"
 
-// Main runs a host and then ends the process, if the process was started as a
-// host. Otherwise it does nothing. Call it first in main or TestMain.
+// Main runs a host and then ends this process, if the process was started as a host. Otherwise Main
+// does nothing. Call it first in main or TestMain.
 func Main() { proc.Become(role, "host", openAgent) }
 
 // Spec says through which plugin or library a host takes its locks, and which files
@@ -48,11 +47,11 @@ type Spec struct {
 	// Baseline names a library that is used instead of the plugin, or is "" for none.
 	Baseline string `json:"baseline,omitempty"`
 	Host     int    `json:"host"` // the host's number in its reports
-	// Zero is the time on the machine's clock that counts as zero in the host's
-	// reports. Reported times then need no conversion.
+	// Zero is the moment, on the machine's clock, from which the host counts the times that it
+	// reports, so that no process must convert them.
 	Zero int64 `json:"zero_ns,omitempty"`
-	// Resources are the files that the host writes. A host without Resources is a measured
-	// host, which writes nothing, logs nothing, and has no heartbeat.
+	// Resources are the files that the host writes to. Without them the host is a measured host. To
+	// disturb no measurement, it writes nothing, logs nothing and has no heartbeat.
 	Resources Resources `json:"resources"`
 	// TempDir is where the host and its plugin make their temporary files. ""
 	// means the system's directory.
@@ -61,17 +60,15 @@ type Spec struct {
 	Program string `json:"-"`
 }
 
-// measured reports whether the spec is for a measured host.
 func (s Spec) measured() bool { return s.Resources.Dir == "" }
 
-// These are the orders to a host. The first three have the same names in older
-// builds.
+// These are the orders to a host. Older builds know the first three by the same names.
 const (
 	opWork    = "work"
 	opRelease = "release" // releases the locks of workloads
 	opReopen  = "reopen"
 
-	// The host answers the orders from here on.
+	// The host sends an answer to each of the following orders.
 	opAcquireOne = "acquire-one"
 	opReleaseOne = "release-one"
 	opCycle      = "cycle"
@@ -115,14 +112,13 @@ type note struct {
 	Idle   bool           `json:"idle,omitempty"`   // the order to release is done
 }
 
-// fail sets Failed if the order had an error.
 func (n *note) fail(err error) {
 	if err != nil {
 		n.Failed = err.Error()
 	}
 }
 
-// err returns the error of an order, or the error of ctx when ctx has ended.
+// err returns the error in the answer to an order. It wraps the error of ctx if that has ended.
 func (n note) err(ctx context.Context) error {
 	switch {
 	case n.Failed == "":
@@ -133,7 +129,7 @@ func (n note) err(ctx context.Context) error {
 	return errors.New(n.Failed)
 }
 
-// Process is a host. Its methods may be called from any goroutine.
+// Process is a host process as its parent sees it. Any goroutine may call its methods.
 type Process struct {
 	*proc.Child
 
@@ -165,7 +161,7 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 	return p, nil
 }
 
-// take passes an answer to the caller that waits for it, and keeps every report.
+// take gives the answer to an order to the waiting caller, and keeps a report.
 func (p *Process) take(n note) {
 	p.mu.Lock()
 	if n.ID != 0 {
@@ -187,8 +183,8 @@ func (p *Process) take(n note) {
 	}
 }
 
-// ask sends one order and waits for the answer. When ctx ends, it cancels the order
-// but still waits for the answer, because a lock may have been granted meanwhile.
+// ask sends an order and waits for the answer. When ctx ends, it cancels the order but still waits,
+// because the answer may say that a lock was granted.
 func (p *Process) ask(ctx context.Context, o order) (note, error) {
 	answer := make(chan note, 1)
 	p.mu.Lock()
@@ -216,7 +212,6 @@ func (p *Process) ask(ctx context.Context, o order) (note, error) {
 	}
 }
 
-// see keeps a report of the host. The caller must hold mu.
 func (p *Process) see(n note) {
 	switch {
 	case n.Lease != nil:
@@ -251,17 +246,17 @@ func (p *Process) lease(l results.Hold) {
 	p.seen.Holds = append(p.seen.Holds, l)
 }
 
-// Follow calls the function on with each reported state of a hold and each call
-// that returned. The other argument of on is nil. Follow must be called before the
-// first report. Only one goroutine calls on.
+// Follow calls the function on for each report about a hold, with a nil second argument, and for
+// each call that has returned, with a nil first argument. Call Follow before the first report. Only
+// one goroutine calls on.
 func (p *Process) Follow(on func(*results.Hold, *results.Call)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.follow = on
 }
 
-// Await waits until the function until returns true for the reports so far. It
-// returns an error if ctx or the process ends first.
+// Await waits until the function called until returns true for the reports so far. It returns an
+// error if ctx or the host's process ends first.
 func (p *Process) Await(ctx context.Context, until func(results.Seen) bool) error {
 	for over := false; ; {
 		p.mu.Lock()
@@ -292,7 +287,7 @@ func (p *Process) Seen() results.Seen {
 	return s
 }
 
-// Forget drops all reports except the holds without an end. It is for the end of a round.
+// Forget drops all reports except those of holds that go on. It is called between two schedules.
 func (p *Process) Forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -307,16 +302,16 @@ func (p *Process) PluginPid() int {
 	return p.plugin
 }
 
-// Asking reports whether a caller of a workload asks for a lock, and when the
-// last release of a lock began, by [proc.Now].
+// Asking reports whether a caller of a workload is asking for a lock now, and when a caller last
+// began to release a lock, by [proc.Now].
 func (p *Process) Asking() (asking bool, releaseNs int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.asking, p.releaseNs
 }
 
-// Acquire makes the host wait for every lock of w, up to timeout, and hold each until the lock is
-// lost or must be released. The host writes under the locks that it holds. Acquire returns at once.
+// Acquire makes the host ask for every lock of w, for up to timeout, and write under each. The host
+// holds a lock until it is lost, or until Release is called. Acquire returns at once.
 func (p *Process) Acquire(w Workload, timeout time.Duration) error {
 	end := w.First + w.Names
 	w.Names, w.Callers, w.Limit, w.Hold, w.Once = 1, 1, Range{timeout, timeout}, Forever, true
@@ -328,16 +323,16 @@ func (p *Process) Acquire(w Workload, timeout time.Duration) error {
 	return nil
 }
 
-// Locks returns a workload with count locks, whose names are prefix followed by a number.
+// Locks returns a workload with as many locks as count says. Each is named prefix plus a number.
 func Locks(prefix string, count int, ttl time.Duration) Workload {
 	return Workload{Kind: results.OpLock, Prefix: prefix, Names: count, TTL: ttl}
 }
 
-// Release makes all callers stop waiting and holding, and returns when every
-// release has returned.
+// Release makes all callers of the host stop waiting and holding. It returns when all their
+// releases have returned.
 func (p *Process) Release(ctx context.Context) error { return p.ReleaseFrom(ctx, 0) }
 
-// ReleaseFrom is like Release, but ends only workloads whose First is at least first.
+// ReleaseFrom is like Release, but ends only workloads whose First is not below the argument first.
 func (p *Process) ReleaseFrom(ctx context.Context, first int) error {
 	p.mu.Lock()
 	before := p.idle
@@ -348,8 +343,8 @@ func (p *Process) ReleaseFrom(ctx context.Context, first int) error {
 	return p.Await(ctx, func(results.Seen) bool { return p.idle > before })
 }
 
-// Use holds the resources that a process uses at some time. Goroutines and Heap
-// are known only for hosts, not for plugins.
+// Use says how much of each resource a process used at one moment. Goroutines and Heap are known
+// for hosts only, not for plugins.
 type Use struct {
 	Goroutines  int    `json:"goroutines,omitempty"`
 	Heap        uint64 `json:"heap_bytes,omitempty"`     // live objects after a garbage collection
@@ -382,9 +377,9 @@ func (p *Process) Use(ctx context.Context) (host, plugin Use, err error) {
 	return host, plugin, err
 }
 
-// ownUse returns, after a garbage collection, the figures of this process that other processes
-// cannot read. Heap does not include stacks, because the runtime keeps the memory of a stack for a
-// while after its goroutine has ended. The field Goroutines says how many goroutines are left.
+// ownUse collects garbage and returns the figures that only this process can read. Heap leaves out
+// stacks, because the runtime keeps the memory of a stack for a while after its goroutine has
+// ended. Goroutines that leak show in the field Goroutines.
 func ownUse() *Use {
 	runtime.GC()
 	debug.FreeOSMemory() // also collects memory that finalizers have freed
@@ -393,7 +388,7 @@ func ownUse() *Use {
 	return &Use{Goroutines: runtime.NumGoroutine(), Heap: m.HeapAlloc}
 }
 
-// useOf reads the kernel's figures for a process.
+// useOf asks the kernel which resources a process uses.
 func useOf(pid int) (u Use, err error) {
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {

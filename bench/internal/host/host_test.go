@@ -93,8 +93,8 @@ func await(t *testing.T, p *Process, what string, until func(results.Seen) bool)
 	}
 }
 
-// TestFrozenHolder checks the reports about a lease that a host lost while it was
-// frozen, about the lease that another host got, and about the writes of these hosts.
+// TestFrozenHolder freezes a host until it has lost its lease and another host has the lock. It
+// checks what both hosts report about their leases and writes.
 func TestFrozenHolder(t *testing.T) {
 	s := redisServer(t)
 	dir := t.TempDir()
@@ -110,9 +110,8 @@ func TestFrozenHolder(t *testing.T) {
 	t.Fatalf("in none of %d rounds was the holder frozen while it prepared a write", tries)
 }
 
-// frozen freezes host a while it prepares a write under the lock, and checks the
-// reports of hosts a and b. It returns false if a was not preparing a write when it
-// was frozen, because then no write comes late.
+// frozen freezes host a while it prepares a write under the lock, and checks the reports of hosts a
+// and b. It returns false if host a was not preparing a write, because then no write is late.
 func frozen(t *testing.T, a, b *Process, prefix string) bool {
 	t.Helper()
 	must := func(err error) {
@@ -162,8 +161,8 @@ func frozen(t *testing.T, a, b *Process, prefix string) bool {
 	return lates > 0
 }
 
-// TestReleaseFrom releases a part of the locks first, and the rest later. The
-// method Forget must keep only the locks that are still held.
+// TestReleaseFrom releases the locks from number 1 on, and then the others. After each step, Forget
+// must keep only the reports about locks that are still held.
 func TestReleaseFrom(t *testing.T) {
 	s := redisServer(t)
 	p := start(t, s, 0, t.TempDir())

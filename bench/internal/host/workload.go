@@ -20,29 +20,29 @@ import (
 // each caller asks for one of the locks, holds it and releases it, again and again.
 type Workload struct {
 	Kind results.Op `json:"kind"`
-	// Prefix, followed by a number from First to First+Names-1, is the name of a
-	// lock. If Name is not "", it is the only lock's name.
+	// Prefix and a number from First to First+Names-1 make the name of a lock. If Name is set, there
+	// is only one lock, called Name.
 	Prefix  string        `json:"prefix"`
 	Name    string        `json:"name,omitempty"`
 	First   int           `json:"first"`
 	Names   int           `json:"names"`
 	Callers int           `json:"callers"`
 	TTL     time.Duration `json:"ttl_ns"`
-	// Limit is how long a call may take, Hold is how long a lock is held, and
-	// Pause is how long a caller then rests.
+	// Limit is how long a call may take, Hold is how long a lock is held, and Pause is how long the
+	// caller rests after the release.
 	Limit Range `json:"limit_ns"`
-	// AtLeast is the shortest time that an acquired lock stays taken. Value is the
-	// size in bytes of the value that a leader publishes. A library supports neither.
+	// AtLeast is the shortest time that an acquired lock stays taken. Value is the size in bytes of
+	// the value that a leader publishes. A host with a baseline supports neither.
 	AtLeast time.Duration `json:"at_least_ns,omitempty"`
 	Value   int           `json:"value,omitempty"`
 	Hold    Range         `json:"hold_ns"`
 	Pause   Range         `json:"pause_ns"`
 	// Look is how often a holder checks whether its lease is valid. Default 10 ms.
 	Look time.Duration `json:"look_ns,omitempty"`
-	// Once makes a caller hold only one lock and write prepared data under it. After
-	// a failure the caller asks again until its limit is over.
+	// Once makes a caller hold one lock only once, and write prepared data under it. If an attempt
+	// fails, the caller asks again until its limit is over.
 	Once bool `json:"once,omitempty"`
-	// Tick is how often a waiting caller asks the store. 0 means that the store wakes it.
+	// Tick is how often a waiting caller asks the store. If it is 0, the store wakes the caller.
 	Tick time.Duration `json:"tick_ns,omitempty"`
 	Seed uint64        `json:"seed"`
 }
@@ -50,7 +50,7 @@ type Workload struct {
 // Range is a duration between the first and the second value, both included.
 type Range [2]time.Duration
 
-// Forever is longer than any run.
+// Forever is a time that is longer than any run.
 var Forever = Range{1000 * time.Hour, 1000 * time.Hour}
 
 func (r Range) draw(random *rand.Rand) time.Duration {
@@ -60,7 +60,7 @@ func (r Range) draw(random *rand.Rand) time.Duration {
 	return r[0] + time.Duration(random.Int64N(int64(r[1]-r[0]+1)))
 }
 
-// outcomeOf classifies the error of a call.
+// outcomeOf returns the kind of outcome that the error of a call stands for.
 func outcomeOf(err error) string {
 	over := []error{core.ErrNotHeld, core.ErrHeld, context.DeadlineExceeded, context.Canceled}
 	switch {
@@ -85,8 +85,8 @@ func (a *agent) start(ctx context.Context, w Workload) {
 	}
 }
 
-// asks changes the number of callers that ask for a lock. It reports when the first
-// caller begins to ask, and when no caller asks any more.
+// asks adds change to the number of callers that are asking for a lock. It reports when the number
+// becomes positive, and when it becomes zero.
 func (a *agent) asks(change int64) {
 	now := a.asking.Add(change)
 	if asking := now > 0; asking != (now-change > 0) {
@@ -94,14 +94,14 @@ func (a *agent) asks(change int64) {
 	}
 }
 
-// Reopen makes the host close its client, within timeout, and open another
-// client, while its callers continue. It returns at once.
+// Reopen makes the host close its client, within timeout, and open another, while the callers go
+// on. It returns at once.
 func (p *Process) Reopen(timeout time.Duration) error {
 	return p.Send(order{Op: "reopen", Timeout: timeout})
 }
 
-// reopen imitates the deployment of a new version within one process. It tells
-// holders to end, and later calls use the new client.
+// reopen imitates an application that replaces its client while it runs. It tells holders to end,
+// and later calls use the new client.
 func (a *agent) reopen(timeout time.Duration) {
 	call := results.Call{Op: results.OpClose, SentNs: a.clock.Now(), Served: true}
 	call.LimitNs = call.SentNs + int64(timeout)
@@ -157,7 +157,7 @@ func (c *caller) run(ctx context.Context) {
 	}
 }
 
-// ask asks for one lock, holds it and releases it. If it returns nil, the grant was reported.
+// ask asks for one lock, holds it and releases it. It returns nil once it has reported a grant.
 func (c *caller) ask(ctx context.Context, call *results.Call) error {
 	name := cmp.Or(c.w.Name, fmt.Sprint(c.w.Prefix, call.Name))
 	switch c.w.Kind {
@@ -200,7 +200,7 @@ func (c *caller) ask(ctx context.Context, call *results.Call) error {
 	return c.take(lease, name, call)
 }
 
-// lock returns the lock name with the options of the workload.
+// lock returns the lock called name, with the workload's options.
 func (c *caller) lock(name string) (load.Lock, error) {
 	if c.w.AtLeast == 0 {
 		return c.present().Lock(name, c.w.TTL)
@@ -218,7 +218,7 @@ type ledTerm struct {
 	owner      string
 }
 
-// campaign waits for a term. If the term's lease cannot be read, its owner stays unknown.
+// campaign waits for a term. The term's owner stays unknown if the store cannot be asked for it.
 func campaign(ctx context.Context, e *core.Elector) (*ledTerm, error) {
 	term, err := e.Campaign(ctx)
 	if err != nil {
@@ -233,7 +233,7 @@ func (t *ledTerm) Owner() string                     { return t.owner }
 func (t *ledTerm) Done() <-chan struct{}             { return t.Context().Done() }
 func (t *ledTerm) Release(ctx context.Context) error { return t.Resign(ctx) }
 
-// acquire waits for a grant, or asks once, or asks at every tick.
+// acquire waits for a grant, asks only once, or asks at every tick, as the workload says.
 func (c *caller) acquire(ctx context.Context, lock load.Lock, call *results.Call) (load.Lease, error) {
 	if c.w.Kind != results.OpTry && c.w.Tick == 0 {
 		return lock.Acquire(ctx)
@@ -286,8 +286,8 @@ func (c *caller) use(h *holding) {
 	c.hold(c.stop, h, cmp.Or(c.w.Look, lookEvery), time.After(c.w.Hold.draw(c.random)))
 }
 
-// over reports a call that has returned. If the end of the workload interrupted the
-// call, over clears the call's time limit.
+// over reports a call that has returned. If the end of the workload has interrupted the call, over
+// removes its time limit, so that the call does not seem to have given up early.
 func (c *caller) over(call results.Call, err error) {
 	select {
 	case <-c.stop:

@@ -21,13 +21,14 @@ type Caller struct {
 	Clock        proc.Clock
 	Lock         Lock
 
-	// Attempts are the attempts so far. A current lease is from the last attempt.
+	// Attempts are the records of all attempts so far. If the caller holds a lease, it is from the
+	// last.
 	Attempts []results.Attempt
-	// Err is the first error of a call whose ctx was alive.
+	// Err is the first error of a call whose ctx had not ended.
 	Err error
 }
 
-// Acquire waits for the lock. The second result is false if there was an error.
+// Acquire waits for the lock. It returns false if there was an error.
 func (c *Caller) Acquire(ctx context.Context) (Lease, bool) {
 	a := results.Attempt{Client: c.Client, Name: c.Name, Asked: c.Clock.Now()}
 	lease, err := c.Lock.Acquire(ctx)
@@ -47,8 +48,8 @@ func (c *Caller) Acquire(ctx context.Context) (Lease, bool) {
 	return lease, err == nil
 }
 
-// Release releases the lease that Acquire has just returned, and reports whether
-// the store confirmed the release.
+// Release releases the lease that the last Acquire returned, and reports whether the store
+// confirmed the release.
 func (c *Caller) Release(ctx context.Context, lease Lease) bool {
 	a := &c.Attempts[len(c.Attempts)-1]
 	a.Ended = c.Clock.Now()
@@ -80,10 +81,11 @@ func (c *Caller) note(ctx context.Context, err error) {
 	}
 }
 
-// Cycle acquires and releases until the time in until, or until ctx ends. Unless ctx ends, at least
-// one cycle begins after the time in from. Cycle waits for the end of its last cycle, however
-// long that takes, so that stalls are seen. It releases an acquired lock even if ctx has ended.
-// The function choose, if not nil, picks the lock before each cycle. Its error ends Cycle.
+// Cycle acquires and releases in a loop until the time called until, or until ctx ends. Unless ctx
+// ends, it begins at least one cycle after the time called from. It waits for the end of its last
+// cycle however long that takes, so that stalls show. It releases an acquired lock even if ctx has
+// ended. Before each cycle it calls the function choose, if not nil, which picks the lock. An error
+// of choose ends the loop.
 func (c *Caller) Cycle(ctx context.Context, from, until int64, hold time.Duration, choose func() error) {
 	uncancelled := context.WithoutCancel(ctx)
 	for counts := false; ctx.Err() == nil; {
@@ -109,9 +111,9 @@ func (c *Caller) Cycle(ctx context.Context, from, until int64, hold time.Duratio
 	}
 }
 
-// Cycles is a closed loop of the callers of one host. Each caller acquires and releases random
-// locks, one after the other, until the time Until. Each caller begins at least one cycle after
-// the time From (see [Caller.Cycle]). Both times are nanoseconds on the run's clock.
+// Cycles is a loop of the callers of one host. Each caller acquires and releases random locks, one
+// after the other, until the time Until, and begins at least one cycle after the time From (see
+// [Caller.Cycle]). Both times are nanoseconds on the run's clock.
 type Cycles struct {
 	Names       []string
 	TTL, Hold   time.Duration
@@ -121,8 +123,8 @@ type Cycles struct {
 	From, Until int64
 }
 
-// Run makes the callers cycle with the locks of locker. It returns what [Collect]
-// returns. The callers stop when ctx ends.
+// Run makes the callers acquire and release locks of locker, until ctx ends or the cycles are done.
+// It returns what [Collect] returns.
 func (c Cycles) Run(ctx context.Context, locker Locker, clock proc.Clock) (attempts []results.Attempt, first error) {
 	callers := make([]*Caller, c.Callers)
 	Workers(c.Callers, func(i int) {
@@ -180,22 +182,20 @@ func Workers(n int, body func(worker int)) {
 	done.Wait()
 }
 
-// pauseAfterError keeps a closed loop from spinning when the store is down.
+// pauseAfterError keeps callers from asking without a pause while the store is down.
 const pauseAfterError = 5 * time.Millisecond
 
 // Pause waits for a short time after an error, or until ctx ends.
 func Pause(ctx context.Context) { proc.Sleep(ctx, pauseAfterError) }
 
-// Arrival is an operation with a fixed start time, which does not depend on the
-// end of earlier operations.
+// Arrival is an operation that has a fixed start time, however long earlier operations take.
 type Arrival struct {
 	Due    int64 // on the run's clock
 	Caller int
 }
 
-// Poisson returns arrivals at random times between the times from and until, each
-// for a random caller. rate is the mean number of arrivals per second. The same
-// state of r gives the same arrivals.
+// Poisson returns arrivals at random times between from and until, each for a random caller. rate
+// is the mean number of arrivals per second. A source r in the same state gives the same arrivals.
 func Poisson(r *rand.Rand, rate float64, callers int, from, until int64) []Arrival {
 	var out []Arrival
 	for at := float64(from); ; {
@@ -207,9 +207,9 @@ func Poisson(r *rand.Rand, rate float64, callers int, from, until int64) []Arriv
 	}
 }
 
-// Pace calls the function send for each arrival when the arrival is due, or at once
-// if it is overdue. It returns early when ctx ends and an arrival is not due yet. The
-// arrivals must be in the order of their times, and send must not block.
+// Pace calls the function send for each arrival at its time, or at once if that has passed. If ctx
+// ends, Pace returns before the next arrival whose time has not come. The arrivals must be in the
+// order of their times, and send must not block.
 func Pace(ctx context.Context, clock proc.Clock, arrivals []Arrival, send func(Arrival)) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -228,13 +228,13 @@ func Pace(ctx context.Context, clock proc.Clock, arrivals []Arrival, send func(A
 	}
 }
 
-// longestSleep bounds one sleep of Pace, which checks ctx before each sleep.
+// longestSleep bounds one sleep of Pace, so that Pace notices the end of ctx.
 const longestSleep = 20 * time.Millisecond
 
 // sleep blocks in the kernel for the time d.
 //
-// Note: timers of the Go runtime fire up to a millisecond late on an idle Linux
-// machine. That is ten times as long as an acquire.
+// Note: a timer of the Go runtime fires up to a millisecond late on an idle Linux machine, and an
+// acquire takes only a tenth of that.
 func sleep(d time.Duration) {
 	tv := unix.NsecToTimeval(int64(d + time.Microsecond - 1))
 	_, _ = unix.Select(0, nil, nil, nil, &tv) // the caller sleeps again after an early return

@@ -1,5 +1,5 @@
-// Package load drives clients that grant locks: our own client, or a library that
-// is measured beside it. Scenarios use only the interfaces of this package.
+// Package load acquires, renews and releases locks for measurements, by our client or by a library
+// that is measured beside it. Scenarios (measurements) use only the interfaces of this package.
 package load
 
 import (
@@ -15,7 +15,7 @@ import (
 // Locker grants locks of one backend or library to the callers of one host. Any
 // number of goroutines may use it.
 type Locker interface {
-	// Lock prepares the lock name for one caller. It sends nothing.
+	// Lock prepares the lock called name for one caller, and sends nothing.
 	Lock(name string, ttl time.Duration) (Lock, error)
 	// Close releases held locks and ends connections.
 	Close(ctx context.Context) error
@@ -33,21 +33,22 @@ type Trier interface {
 	TryAcquire(ctx context.Context) (Lease, error)
 }
 
-// Untimed is a Lease whose end in the store cannot be computed, because its library
-// renews it at unknown times, or because it has no TTL.
+// Untimed is a Lease of which the caller cannot compute the end in the store, because the library
+// renews the lease at unknown times, or because it has no TTL.
 type Untimed interface{ Untimed() }
 
 // Lease is a held lock.
 type Lease interface {
 	// Token is the fencing token, or zero if there is none.
 	Token() uint64
-	// Renew extends the lease to one TTL from now, in one round trip.
+	// Renew makes the lease last for one TTL from now, in one round trip.
 	Renew(ctx context.Context) error
 	// Release releases the lock.
 	Release(ctx context.Context) error
 }
 
-// Timed is a Lease of another process. That process measured the times, on the run's clock.
+// Timed is a Lease that another process holds. It says when calls began and returned there, on the
+// run's clock.
 type Timed interface {
 	// Granted returns when the acquire was called and when it returned.
 	Granted() (asked, answered int64)
@@ -55,7 +56,7 @@ type Timed interface {
 	Released() (ended, done int64)
 }
 
-// OutcomeOf classifies the error of an Acquire.
+// OutcomeOf returns the outcome of an attempt for the error of its Acquire.
 func OutcomeOf(err error) results.Outcome {
 	switch {
 	case err == nil:
@@ -68,8 +69,8 @@ func OutcomeOf(err error) results.Outcome {
 	return results.Failed
 }
 
-// NewCore returns a Locker that drives a backend through core.Client, as an
-// application does. Closing the Locker closes b.
+// NewCore returns a Locker that uses a backend through core.Client, as applications do. Closing the
+// Locker closes b.
 func NewCore(b driver.Backend, opts *core.Options) Locker {
 	return &coreLocker{client: core.New(b, opts), backend: b}
 }
@@ -83,7 +84,7 @@ func (l *coreLocker) Lock(name string, ttl time.Duration) (Lock, error) {
 	return l.LockWith(name, &core.LockOptions{TTL: ttl})
 }
 
-// LockWith is like Lock, but takes options that the method of the interface [Locker] cannot take.
+// LockWith is like Lock, but with all options of package core.
 func (l *coreLocker) LockWith(name string, o *core.LockOptions) (Lock, error) {
 	lock, err := l.client.Lock(name, o)
 	if err != nil {
@@ -92,7 +93,7 @@ func (l *coreLocker) LockWith(name string, o *core.LockOptions) (Lock, error) {
 	return &coreLock{locker: l, lock: lock, ttl: o.TTL}, nil
 }
 
-// Client returns the underlying client, for elections.
+// Client returns the core client, because elections need it.
 func (l *coreLocker) Client() *core.Client { return l.client }
 
 func (l *coreLocker) Close(ctx context.Context) error { return l.client.Close(ctx) }
@@ -124,8 +125,7 @@ type coreLease struct {
 	lock *coreLock
 }
 
-// Renew calls the backend directly, because the client renews leases by a timer and
-// has no method to renew.
+// Renew asks the backend directly, because core renews leases by a timer and not on request.
 func (l *coreLease) Renew(ctx context.Context) error {
 	return l.lock.locker.backend.Renew(ctx, driver.Request{
 		Name: l.Name(), Owner: l.Owner(), Token: core.GrantNumber(l.Token()), TTL: l.lock.ttl,

@@ -20,8 +20,8 @@ var acquire = Scenario{
 	Run:       runAcquire,
 }
 
-// renewShare sets how long leases are renewed again and again, after the cycles of
-// acquire and release: for 1/renewShare of the measured time.
+// renewShare sets how long callers only renew their leases, after the cycles of acquire and
+// release: for 1/renewShare of the measured time.
 const renewShare = 4
 
 func acquireWorkloads(a Overrides) []Workload {
@@ -73,8 +73,8 @@ func runAcquire(ctx context.Context, in Input) (results.Cell, error) {
 	return cell, nil
 }
 
-// renew makes every caller hold a lease and renew it again and again for the time
-// d. It returns the begin and end of each renewal.
+// renew makes every caller hold a lease and renew it again and again for the duration d. It returns
+// the begin and end of each renewal.
 func renew(ctx context.Context, cs []*load.Caller, d time.Duration) []span {
 	renewals := make([][]span, len(cs))
 	until := cs[0].Clock.Now() + int64(d)
@@ -100,8 +100,8 @@ func renew(ctx context.Context, cs []*load.Caller, d time.Duration) []span {
 	return slices.Concat(renewals...)
 }
 
-// measured returns the acquires and releases of the cycles that began at or after
-// from. last is the end of the last cycle.
+// measured returns the acquires and releases of the cycles that began at the time from or later.
+// last is when the last cycle ended.
 func measured(attempts []results.Attempt, from int64) (acquires, releases []span, last int64) {
 	for _, a := range attempts {
 		if a.Asked < from || a.Outcome != results.Granted || a.End != results.EndReleased {
@@ -121,8 +121,8 @@ func orStalled(err error) error {
 	return err
 }
 
-// longest adds the longest time of each operation that occurred, because no other
-// figure shows a stall of the server.
+// longest adds to the figures the longest time of each operation that took place, because medians
+// and other quantiles do not show a stall of the server.
 func longest(cell *results.Cell, ops ...string) {
 	for _, op := range ops {
 		if took := cell.Latencies[op]; len(took) > 0 {
@@ -132,22 +132,22 @@ func longest(cell *results.Cell, ops ...string) {
 }
 
 const (
-	// openShare sets how long the open loop runs: for 1/openShare of the measured time.
+	// openShare sets how long cycles start at fixed times: for 1/openShare of the measured time.
 	openShare = 2
-	// openLoad is the open loop's rate, as a fraction of the closed loop's rate, when
-	// the user names no rate. All subjects are then equally far from their limits.
+	// openLoad is the default rate of these cycles, as a fraction of the rate that the callers reached
+	// without fixed times. So each backend and library runs equally far from its limit.
 	openLoad = 0.5
 )
 
-// openFor is the time in which cycles of the open loop become due. Late cycles may
-// still start for as long after it, and for openGrace at least.
+// openFor is the time in which cycles of the open loop are due to start. Late cycles may start for
+// as long after this time, or for openGrace if that is longer.
 func openFor(in Input) time.Duration { return in.Measure / openShare }
 
-// runOpen runs an open loop at the given rate, in cycles per second over all callers,
-// and adds its figures to cell. It does the same cycles as the closed loop, but each
-// start time is fixed in advance. A stalled store therefore gets as many requests as
-// before, and the time of a delayed cycle counts from when the cycle was due. A closed
-// loop would stop asking, and so have few samples of the stall (coordinated omission).
+// runOpen does the cycles of the scenario again, but as an open loop: each cycle has a fixed start
+// time. rate is the number of cycles per second over all callers. A store that stalls gets as many
+// requests as before, and the time of a delayed cycle counts from when it was due. In a closed
+// loop, callers would stop asking during a stall, so few samples would show it (coordinated
+// omission).
 func runOpen(ctx context.Context, in Input, cs []*load.Caller, rate float64, cell *results.Cell) {
 	from := in.Clock.Now()
 	until := from + int64(openFor(in))
@@ -183,10 +183,10 @@ func runOpen(ctx context.Context, in Input, cs []*load.Caller, rate float64, cel
 	longest(cell, "open-acquire")
 }
 
-// openGrace is the shortest time in which late cycles may still start after the last one was due.
+// openGrace is the shortest time after the last due cycle in which late cycles may still start.
 const openGrace = 500 * time.Millisecond
 
-// openCaller does each of its cycles when the cycle becomes due.
+// openCaller starts each cycle when it is due, or as soon as the cycle before has ended.
 type openCaller struct {
 	*load.Caller
 	due      chan int64
@@ -205,7 +205,7 @@ func (c *openCaller) work(ctx context.Context) {
 			c.drops++
 			continue
 		}
-		// This is the lateness of the load generator, because the caller was free but started late.
+		// The caller was free but started late, so this delay is the load generator's.
 		c.lags = append(c.lags, max(0, sent-max(due, free)))
 		lease, ok := c.Acquire(ctx)
 		if ok {
@@ -219,9 +219,9 @@ func (c *openCaller) work(ctx context.Context) {
 	}
 }
 
-// keptUp reports whether the latencies of an open loop describe the backend. Every
-// cycle must have started, and the load generator's lateness must be at most half
-// of the latency, at the median and at the 99th percentile.
+// keptUp reports whether the latencies of an open loop are the backend's and not the load
+// generator's. Every cycle must have started. The generator's own delay must be at most half of the
+// latency, at the median and at the 99th percentile.
 func keptUp(acquires, lags []int64, drops int) bool {
 	if drops > 0 || len(acquires) == 0 {
 		return false
@@ -236,11 +236,11 @@ func keptUp(acquires, lags []int64, drops int) bool {
 	return true
 }
 
-// ErrFloor is the error when the call of a floor failed.
+// ErrFloor is the error when the function of a [Floor] failed.
 var ErrFloor = errors.New("the call failed")
 
-// Floor returns a scenario that calls a function without useful work in a closed loop. It
-// measures the least possible cost of an operation, with the workloads of scenario acquire.
+// Floor returns a scenario in which callers call a function that does no work, in a loop. It shows
+// the least that any operation can cost. Its workloads are those of scenario acquire.
 func Floor(call func(context.Context) error) Scenario {
 	return Scenario{
 		Name:      "floor",

@@ -27,13 +27,13 @@ var contend = Scenario{
 const (
 	// holdFor is how long a caller holds the lock unless the user sets another time.
 	holdFor = 5 * time.Millisecond
-	// contendFor is the shortest length of the scenario, as a multiple of Measure.
-	// Libraries that poll need this time for a few grants.
+	// contendFor times Measure is the shortest length of the scenario. In less time, libraries that
+	// poll get too few grants.
 	contendFor = 2
-	// hostsFor is the shortest length of the scenario with several processes.
+	// hostsFor is the shortest length of the scenario if hosts are separate processes.
 	hostsFor = time.Second
-	// turnsEach is how many turns each caller can have in a fair run. With fewer
-	// turns, the fairness would depend on where the measured time begins and ends.
+	// turnsEach is how often each caller can get the lock if the run is fair. If callers get it less
+	// often, the fairness depends on where the measured time begins and ends.
 	turnsEach = 3
 )
 
@@ -45,8 +45,8 @@ func contendWorkloads(a Overrides) []Workload {
 	return out
 }
 
-// contendClients are the numbers of callers for each host. With a single host,
-// numbers that are too small for contention are left out.
+// contendClients are the numbers of callers for each host. If there is one host, numbers below
+// contendLeast are left out, because so few callers do not contend.
 func contendClients(a Overrides, hosts int) []int {
 	switch {
 	case len(a.Clients) > 0 && hosts == 0:
@@ -61,7 +61,6 @@ func contendClients(a Overrides, hosts int) []int {
 	return []int{1, 8}
 }
 
-// contendLeast is the smallest number of callers of one host that can contend.
 const contendLeast = 2
 
 // contenders is the number of callers in all hosts together.
@@ -121,7 +120,7 @@ func runContend(ctx context.Context, in Input) (cell results.Cell, err error) {
 		cell.Values["sent-commands/grant"] = c.Sent / float64(n)
 		cell.Values["server-ns/grant"] = c.Busy / float64(n)
 	}
-	// If the servers do not answer in time, only this figure is left out.
+	// If idle fails, only this figure is left out, because the other figures are known by now.
 	if perSecond, err := idle(bounded, in, cs); err == nil {
 		cell.Values["idle-commands/s"] = perSecond
 	}
@@ -129,7 +128,7 @@ func runContend(ctx context.Context, in Input) (cell results.Cell, err error) {
 	return cell, ctx.Err()
 }
 
-// contending makes the callers, in this process or in host processes.
+// contending makes the callers. Their locks are taken by in.Hosts processes, or here if that is 0.
 func contending(ctx context.Context, in Input) (cs []*load.Caller, end func() error, err error) {
 	hosts, end, err := startHosts(ctx, in)
 	if err != nil {
@@ -154,11 +153,12 @@ func contending(ctx context.Context, in Input) (cs []*load.Caller, end func() er
 	return cs, end, nil
 }
 
-// take acquires, holds and releases until the context asking ends. After a release, a caller
-// asks again only after another caller's grant, so that every hand-over goes to another caller.
+// take acquires, holds and releases until the context asking ends. After a release, a caller asks
+// again only when another caller has been granted the lock, so that every hand-over is from one
+// caller to another.
 //
-// Note: if the old holder asked again at once, it would usually get the lock from a library
-// that polls, and the waiters would starve. No hand-over would then be measured.
+// Note: do not let the old holder ask again at once. A library that polls would usually grant it
+// the lock, so that waiters starve and no hand-over is measured.
 func take(ctx, asking context.Context, c *load.Caller, t *turns, s Workload) {
 	uncancelled := context.WithoutCancel(ctx)
 	for asking.Err() == nil {
@@ -177,7 +177,7 @@ func take(ctx, asking context.Context, c *load.Caller, t *turns, s Workload) {
 	}
 }
 
-// turns lets a caller wait for the grant that follows its own grant.
+// turns tells a caller when the next grant after its own has come.
 type turns struct {
 	mu   sync.Mutex
 	next chan struct{} // closed at the next grant
@@ -192,8 +192,8 @@ func (t *turns) granted() (next <-chan struct{}) {
 	return t.next
 }
 
-// grantsIn returns the attempts that were granted and released between from and
-// until, in the order of their grants.
+// grantsIn returns the attempts that were granted at the time from or later and released at the
+// time until or earlier, in the order of their grants.
 func grantsIn(attempts []results.Attempt, from, until int64) []results.Attempt {
 	var out []results.Attempt
 	for _, a := range attempts {
@@ -205,7 +205,7 @@ func grantsIn(attempts []results.Attempt, from, until int64) []results.Attempt {
 	return out
 }
 
-// handoffs returns the spans from the sending of each release to the return of the next grant.
+// handoffs returns the spans from the sending of a release until the next acquire returned.
 func handoffs(grants []results.Attempt) []span {
 	var out []span
 	for i := 1; i < len(grants); i++ {
@@ -238,10 +238,10 @@ func jain(grants []results.Attempt, clients int) float64 {
 	return sum * sum / (float64(clients) * squares)
 }
 
-// queued is the time for waiters to enter the queue.
+// queued is the time that waiters get to enter the store's queue.
 const queued = 50 * time.Millisecond
 
-// idleFor is how long waiters wait without a grant, or 0 when commands are not counted.
+// idleFor is how long callers wait for a lock that stays held, or 0 if nothing counts commands.
 func idleFor(in Input) time.Duration {
 	if in.Commands == nil {
 		return 0
@@ -249,8 +249,8 @@ func idleFor(in Input) time.Duration {
 	return queued + in.Measure/2
 }
 
-// idle makes all callers but one wait for a lock that stays held. It returns how
-// many commands per second each server gets during the wait.
+// idle makes one caller keep a lock and all others wait for it. It returns how many commands per
+// second each server gets meanwhile.
 func idle(ctx context.Context, in Input, cs []*load.Caller) (float64, error) {
 	lease, ok := cs[0].Acquire(ctx)
 	if !ok {
@@ -275,15 +275,15 @@ func idle(ctx context.Context, in Input, cs []*load.Caller) (float64, error) {
 	return c.Run / time.Duration(c.until-c.from).Seconds(), c.err
 }
 
-// counted is the average work of a server between two times.
+// counted is the work that servers have done between two times.
 type counted struct {
 	from, until int64
 	servers.Served
 	err error
 }
 
-// count reads the servers' counter at the times from and until. The channel gets
-// one element, and gets it at once if there is no counter.
+// count reads the servers' counters at the times from and until, and sends the difference on the
+// channel. If there are no counters, it sends zeros at once.
 func (in Input) count(ctx context.Context, from, until int64) <-chan counted {
 	out := make(chan counted, 1)
 	if in.Commands == nil {
@@ -302,7 +302,7 @@ func (in Input) count(ctx context.Context, from, until int64) <-chan counted {
 	return out
 }
 
-// grants counts the grants between the two times of c.
+// grants counts the grants between the two times at which the counters were read.
 func (c counted) grants(attempts []results.Attempt) (n int) {
 	for _, a := range attempts {
 		if a.Outcome == results.Granted && a.Answered >= c.from && a.Answered < c.until {

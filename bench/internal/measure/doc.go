@@ -1,4 +1,4 @@
-// Package measure holds the scenarios, which are the measurements of lockbench.
+// Package measure has the scenarios. Each is a way to load a backend and measure it.
 //
 // # Where is what
 //

@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// election is the state of the candidates of one cell.
+// election is the state of the candidates in one measurement of takeovers.
 type election struct {
 	in   Input
 	mode mode
@@ -49,8 +49,8 @@ func newElection(in Input, m mode) *election {
 	return s
 }
 
-// join starts one more candidate. If the mode breaks connections, the candidate
-// reaches the store through proxies.
+// join starts one more candidate. If the mode (the way to harm a leader) breaks connections, the
+// candidate reaches the store through proxies.
 func (s *election) join(ctx context.Context) (err error) {
 	c := &faults.Host{Number: len(s.system.Hosts), Dir: filepath.Join(s.system.Dir, fmt.Sprint(len(s.system.Hosts)))}
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
@@ -80,7 +80,7 @@ func (s *election) join(ctx context.Context) (err error) {
 }
 
 const (
-	// workEvery is how often a leader does work for which it must be the leader.
+	// workEvery is how often a leader checks that it leads, as an application does before work.
 	workEvery = 5 * time.Millisecond
 	// between is how long a candidate pauses after an error, or after a term, so
 	// that another candidate can lead.
@@ -102,7 +102,8 @@ func (s *election) campaign(c *faults.Host) error {
 	return nil
 }
 
-// harm does the mode's actions to the victim of h. If it is killed, harm records its terms' ends.
+// harm does the mode's actions to the victim. If they kill it, harm records that its terms have
+// ended, because the victim cannot report it.
 func (s *election) harm(ctx context.Context, h *incident) error {
 	if s.mode.inject != nil {
 		return s.mode.inject(ctx, s, h)
@@ -127,7 +128,6 @@ func (s *election) harm(ctx context.Context, h *incident) error {
 	return nil
 }
 
-// heal ends the harm that the method harm has begun.
 func (s *election) heal(h *incident) error {
 	return inject.Each(s.mode.actions, func(a string) error { return s.system.End(event(a, h)) })
 }
@@ -136,7 +136,7 @@ func event(action string, h *incident) faults.Event {
 	return faults.Event{Action: action, Target: h.victim.Number}
 }
 
-// hear records a candidate's report of a term, or of a failed acquire.
+// hear keeps what a candidate has reported: a term that has changed, or an acquire that failed.
 func (s *election) hear(c *faults.Host, t *results.Hold, failed *results.Call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,7 +155,7 @@ func (s *election) hear(c *faults.Host, t *results.Hold, failed *results.Call) {
 	s.changed = make(chan struct{})
 }
 
-// term stores the newest state of a term.
+// term keeps the newest state of a term. If the term is new, its name has this leader from now on.
 func (s *election) term(c *faults.Host, t results.Hold) {
 	t.Host = c.Number
 	i := slices.IndexFunc(s.terms, func(o results.Hold) bool {
@@ -169,7 +169,7 @@ func (s *election) term(c *faults.Host, t results.Hold) {
 	s.terms[i] = t
 }
 
-// await waits until the function done returns true. It calls done while it holds mu.
+// await waits until done returns true, at most for the time limit. It holds mu when it calls done.
 func (s *election) await(ctx context.Context, limit time.Duration, what string, done func() bool) error {
 	late := time.NewTimer(limit)
 	defer late.Stop()
@@ -193,14 +193,14 @@ func (s *election) await(ctx context.Context, limit time.Duration, what string, 
 	}
 }
 
-// led returns a function that reports whether each of names has a leader whose term
-// was granted later than the time in after.
+// led returns a function that reports whether each name has a leader that was granted its term
+// later than the time after.
 func (s *election) led(names []int32, after int64) func() bool {
 	return s.all(names, func(t results.Hold) bool { return t.GrantedNs > after })
 }
 
-// confirmed returns a function that reports whether each of names has a leader whose
-// grant returned, or whose last renewal was sent, later than the time in after.
+// confirmed returns a function that reports whether each name has a leader whose grant returned, or
+// whose last renewal was sent, later than the time after.
 func (s *election) confirmed(names []int32, after int64) func() bool {
 	return s.all(names, func(t results.Hold) bool {
 		renewed := t.GrantedNs
@@ -211,8 +211,8 @@ func (s *election) confirmed(names []int32, after int64) func() bool {
 	})
 }
 
-// all returns a function that reports whether each name has a leader, for whose term
-// the function like returns true.
+// all returns a function that reports whether each name has a leader, and the function like returns
+// true for the leader's term.
 func (s *election) all(names []int32, like func(results.Hold) bool) func() bool {
 	return func() bool {
 		return !slices.ContainsFunc(names, func(n int32) bool {
@@ -222,8 +222,8 @@ func (s *election) all(names []int32, like func(results.Hold) bool) func() bool 
 	}
 }
 
-// end closes the hosts, even if ctx has ended. It first ends a harm that an
-// interrupted cell has left.
+// end closes the hosts, even if ctx has ended. If the measurement was interrupted during a harm,
+// end first ends the harm.
 func (s *election) end(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()

@@ -27,7 +27,8 @@ var footprint = Scenario{
 }
 
 const (
-	// starts is how many plugins are started in one run. The last plugin keeps running.
+	// starts is how many plugins are started in one run. The last of them is used for the other
+	// figures.
 	starts = 5
 	// startTime is about how long one start takes.
 	startTime = 150 * time.Millisecond
@@ -76,7 +77,7 @@ func runFootprint(ctx context.Context, in Input) (cell results.Cell, err error) 
 	return cell, ctx.Err()
 }
 
-// fresh is a plugin that only one cell uses.
+// fresh is a plugin that is started for one measurement only.
 type fresh struct {
 	in       Input
 	hear     func(core.Event) // nil: events are ignored
@@ -119,7 +120,7 @@ func (f *fresh) start(ctx context.Context) (int64, error) {
 	return took, nil
 }
 
-// memory acquires a lease for each name, and reads how much memory the leases cost.
+// memory acquires a lease for each name, and reads how much more memory plugin and host then use.
 func (f *fresh) memory(ctx context.Context, cell *results.Cell) error {
 	pid, ok := plugin.ProcessOf(f.backend)
 	if !ok {
@@ -168,8 +169,8 @@ func (f *fresh) memory(ctx context.Context, cell *results.Cell) error {
 	return nil
 }
 
-// renewals holds the leases. It records the processor time of host and plugin, as
-// a share of one core, and the number of lost leases.
+// renewals keeps the leases for the time Hold. It records how much processor time host and plugin
+// used meanwhile, as a share of one core, and how many leases were lost.
 func (f *fresh) renewals(ctx context.Context, plugin int, leases []load.Lease, cell *results.Cell) error {
 	if f.in.Hold < f.in.TTL {
 		return nil
@@ -196,8 +197,7 @@ func (f *fresh) renewals(ctx context.Context, plugin int, leases []load.Lease, c
 	return nil
 }
 
-// processorTime is the total run time of all threads of this process and of the
-// process other.
+// processorTime is how long this process and the process called other have run, over all threads.
 func processorTime(other int) (sum time.Duration, err error) {
 	for _, pid := range []int{os.Getpid(), other} {
 		s, ok := proc.Of(pid)

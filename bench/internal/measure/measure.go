@@ -20,8 +20,8 @@ import (
 type Scenario struct {
 	Name string
 	Doc  string // one line
-	// Processes reports whether hosts are separate processes in all workloads. Backends
-	// whose locks hold only in one host are then excluded.
+	// Processes reports whether each host is a process in all workloads. Then backends whose locks
+	// hold only within one process cannot be measured.
 	Processes bool
 	// PluginsOnly reports whether the scenario measures plugins, but no baselines.
 	PluginsOnly bool
@@ -34,7 +34,7 @@ type Scenario struct {
 	Run   func(ctx context.Context, in Input) (results.Cell, error)
 }
 
-// Workload is the load of one measurement: the values of all that varies besides the backend.
+// Workload is the load of one measurement. Its fields are all that varies besides the backend.
 type Workload struct {
 	Mode    string        // the mode, for a scenario with several modes
 	Hosts   int           // number of host processes; 0: the callers are in this process
@@ -44,8 +44,8 @@ type Workload struct {
 	RTT     time.Duration // added to each round trip between hosts and store
 }
 
-// Overrides are the user's settings for the workloads. An empty field means the
-// scenario's default.
+// Overrides are the user's settings for the workloads. If a field is empty, the scenario's default
+// is used.
 type Overrides struct {
 	Clients, Hosts, Keys []int
 	Hold                 []time.Duration
@@ -75,17 +75,17 @@ func ByName(name string) (Scenario, bool) {
 	return Scenario{}, false
 }
 
-// Input is what a scenario gets to measure one cell in one run.
+// Input is what a scenario gets for one measurement of one backend or baseline.
 type Input struct {
 	Workload
 	Locker load.Locker // nil if the scenario starts host processes
 	Host   host.Spec   // how host processes are started
 	Clock  proc.Clock
 	TTL    time.Duration
-	// Seed determines everything random in this cell and run.
+	// Seed determines everything that is random in the measurement.
 	Seed uint64
-	// Rate is how many cycles per second the open loop of scenario acquire starts.
-	// 0 means half the rate of the closed loop.
+	// Rate is how many cycles per second scenario acquire starts at fixed times (its open loop). 0
+	// means half the rate that the callers reach without fixed times.
 	Rate float64
 	// Tick is how often candidates ask the store. 0 means that the store wakes them.
 	Tick time.Duration
@@ -93,17 +93,17 @@ type Input struct {
 	For time.Duration
 	// Harms is how many leaders are harmed. 0 means three.
 	Harms int
-	// Server is the server that may be harmed. It is nil if lockbench did not start the servers, or
-	// runs them in containers.
+	// Server is the server that a scenario may harm. It is nil if lockbench has not started the
+	// server, or runs it in a container.
 	Server *servers.Server
-	// Commands reads how much work the servers have done. It is nil if the servers have no
-	// counters.
+	// Commands reads how much work the servers have done. It is nil if the servers have no counters.
 	Commands func(ctx context.Context) (servers.Served, error)
-	// Relays are the proxies between the hosts and the store that add RTT.
+	// Relays are the proxies that add RTT between the hosts and the store.
 	Relays []*inject.Proxy
 	// Names are the names of the locks. Caller i uses Names[i%len(Names)].
 	Names []string
-	// WarmUp is the time before Measure. Operations during WarmUp are checked, but not measured.
+	// WarmUp is the time before the measured time, called Measure. Operations in WarmUp are checked
+	// for violations, but not measured.
 	WarmUp, Measure time.Duration
 }
 
@@ -115,21 +115,21 @@ func (in Input) client() *core.Client {
 	return nil
 }
 
-// ErrNothingDone means that no cycle of a cell succeeded. Errors that wrap it also
-// wrap the first error that occurred.
+// ErrNothingDone means that no operation of a measurement succeeded. An error that wraps it also
+// wraps the first error that occurred.
 var ErrNothingDone = errors.New("no operation succeeded")
 
-// grace is how long a cell may continue after its planned end, before its operations
-// are cancelled. A store that stops answering must not block the run for ever.
+// grace is how long a measurement may go on after its planned end. Then its operations are
+// cancelled, so that a store that no longer answers does not block the run for ever.
 const grace = 10 * time.Second
 
-// graceOf is how long a cell with the measured time measure may continue after its end. It
-// is short in a quick run, which would take long otherwise if a library waits for ever.
+// graceOf is the grace of a measurement with the given measured time. It is shorter in a quick run,
+// which would otherwise take long if a library waits for ever.
 func graceOf(measure time.Duration) time.Duration {
 	return min(grace, max(grace/5, 10*measure))
 }
 
-// callers prepares one caller for each client.
+// callers prepares in.Clients callers, each with one lock.
 func callers(in Input) ([]*load.Caller, error) {
 	out := make([]*load.Caller, in.Clients)
 	for i := range out {
@@ -143,8 +143,8 @@ func callers(in Input) ([]*load.Caller, error) {
 	return out, nil
 }
 
-// hostsOf returns the numbers of host processes of a scenario. It turns the number
-// 1 into 0, because workloads use 0 for callers in this process.
+// hostsOf returns the numbers of host processes that a scenario is run with. It turns 1 into 0:
+// then the callers are in this process.
 func hostsOf(a Overrides, usual ...int) []int {
 	var out []int
 	for _, n := range orUsual(a.Hosts, usual...) {
@@ -156,8 +156,8 @@ func hostsOf(a Overrides, usual ...int) []int {
 	return out
 }
 
-// startHosts starts the host processes of a cell, or none if its callers are in
-// this process. If err is nil, the caller must call end to end them.
+// startHosts starts the host processes of a measurement, or none if its callers are in this
+// process. If err is nil, the caller must end the hosts by calling the function end.
 func startHosts(ctx context.Context, in Input) (hosts []*host.Process, end func() error, err error) {
 	hosts = make([]*host.Process, in.Hosts)
 	err = inject.AtOnce(in.Hosts, func(i int) (err error) {
@@ -182,9 +182,9 @@ func startHost(ctx context.Context, s host.Spec, clock proc.Clock) (*host.Proces
 	return host.Start(ctx, s)
 }
 
-// cycleIn makes the callers cycle in each of hosts, or in this process if hosts is
-// empty. It returns the callers' attempts, and the first error of any caller. The
-// error err means that the attempts of a host are lost.
+// cycleIn makes callers acquire and release in a loop, in each of hosts or, if there are none, in
+// this process. It returns the attempts of all callers, and the first error of a caller. If err is
+// not nil, the attempts of a host are lost.
 func cycleIn(ctx context.Context, in Input, hosts []*host.Process, c load.Cycles) (attempts []results.Attempt, first, err error) {
 	if len(hosts) == 0 {
 		attempts, first = c.Run(ctx, in.Locker, in.Clock)

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 
 var errDown = errors.New("the store is down")
 
-// fake grants locks in memory. Its fields can make it misbehave.
+// fake grants locks in memory. If a test sets its fields, it misbehaves.
 type fake struct {
 	mu     sync.Mutex
 	held   map[string]bool
@@ -109,7 +109,7 @@ func (l fakeLease) Release(context.Context) error {
 	return nil
 }
 
-// measure is long enough for a few cycles of all callers on a busy machine.
+// measure is the measured time of the tests: enough for a few cycles on a busy machine.
 const measure = 200 * time.Millisecond
 
 func input(f *fake, clients int) Input {
@@ -123,7 +123,7 @@ func input(f *fake, clients int) Input {
 	return in
 }
 
-// judge runs the checker on the attempts of a cell.
+// judge looks for violations in the attempts of a measurement.
 func judge(c results.Cell, in Input) check.Subject {
 	k := check.New()
 	k.Add(results.Section{CellName: results.CellName{Backend: "fake"}, Kind: results.KindPlugin, Fencing: "strict", Names: in.Names}, c.Attempts)
@@ -151,8 +151,8 @@ func TestAcquire(t *testing.T) {
 	}
 }
 
-// TestStallsAreMeasured checks that a cell has slow figures, and not none, if the
-// store stalls for longer than the measured time.
+// TestStallsAreMeasured checks that a store that stalls for longer than the measured time gets slow
+// figures, and not none.
 func TestStallsAreMeasured(t *testing.T) {
 	const stall = 2 * measure
 	f := newFake()
@@ -172,7 +172,7 @@ func TestStallsAreMeasured(t *testing.T) {
 	}
 }
 
-// TestBrokenLockersAreCaught checks that the attempts that scenarios record show violations.
+// TestBrokenLockersAreCaught checks that the attempts show double grants and repeated tokens.
 func TestBrokenLockersAreCaught(t *testing.T) {
 	twice := newFake()
 	twice.twice = true
@@ -238,8 +238,8 @@ func TestContend(t *testing.T) {
 	}
 }
 
-// TestDoneIn checks that a cycle that crosses the begin or end of the measured time counts
-// once. A store in which no cycle ends during that time must look slow, not idle.
+// TestDoneIn checks that a cycle counts once if the measured time begins or ends during it. If no
+// cycle ends in that time, the store must look slow, not idle.
 func TestDoneIn(t *testing.T) {
 	cycle := func(asked, done int64) results.Attempt {
 		return results.Attempt{Asked: asked, Done: done, Outcome: results.Granted, End: results.EndReleased}
@@ -300,8 +300,8 @@ func TestHandoffsAndFairness(t *testing.T) {
 	}
 }
 
-// TestOverloadIsRefused starts more cycles than the store can do. Late cycles must
-// wait and then be dropped, and the figures must be refused.
+// TestOverloadIsRefused starts more cycles than the store can do. Cycles must then start late,
+// later ones must be dropped, and the figures must be marked as refused.
 func TestOverloadIsRefused(t *testing.T) {
 	f := newFake()
 	f.granted = func(uint64) { time.Sleep(20 * time.Millisecond) } // the time that each grant takes

@@ -29,17 +29,18 @@ var takeover = Scenario{
 const (
 	// campaigners is the default number of candidates.
 	campaigners = 2
-	// names is how many names the candidates campaign for. Each harm affects all names of a leader.
+	// names is how many names the candidates campaign for. Harm to a leader affects all names that it
+	// leads.
 	names = 8
-	// harms is the default for how many leaders are harmed in one run of a cell. A
-	// full plan has ten runs, and so 30 harms.
+	// harms is how many leaders are harmed in one run, unless the user sets another number. A full
+	// plan has ten runs, so it harms 30.
 	harms = 3
-	// queueing is the shortest time that candidates have to enter the store's
-	// queues before the leader is harmed.
+	// queueing is the least time that candidates get to enter the store's queues before a leader is
+	// harmed.
 	queueing = 100 * time.Millisecond
-	// quickPhases bounds the random time until the harm, as a multiple of
-	// Measure, for modes that do not wait for the TTL. A full run covers the
-	// whole renewal interval, a quick run only a part.
+	// quickPhases times Measure bounds the random time until the harm, in modes that do not wait for
+	// the TTL. In a full run the harm can come at any time between two renewals, in a quick run only
+	// in the first part of that time.
 	quickPhases = 4
 	// startUp is about how long a host process takes to start.
 	startUp = 150 * time.Millisecond
@@ -65,8 +66,8 @@ func takeoverTakes(in Input) time.Duration {
 	return time.Duration(in.Hosts)*startUp + time.Duration(cmp.Or(in.Harms, harms))*each
 }
 
-// phaseSpan is the length of the interval from which the time of the harm is
-// drawn.
+// phaseSpan bounds the random time before a harm: the time between two renewals, or quickPhases
+// times Measure if that is less and the mode does not wait for the TTL.
 func phaseSpan(in Input, m mode) time.Duration {
 	if m.waits == nil {
 		return min(in.TTL/3, quickPhases*in.Measure)
@@ -126,8 +127,8 @@ func (s *election) run(ctx context.Context) error {
 	return nil
 }
 
-// succeed harms the host that leads most names, and waits until other hosts
-// lead these names.
+// succeed harms the host that leads most names. It waits until other hosts lead these names, and
+// ends the harm.
 func (s *election) succeed(ctx context.Context) error {
 	var h incident
 	elected := func() bool {
@@ -170,17 +171,17 @@ func (s *election) repair(ctx context.Context, h *incident) error {
 	return nil
 }
 
-// incident is one leader that was harmed.
+// incident is one harm to a leader, the victim.
 type incident struct {
 	victim *faults.Host
 	names  []int32 // names that the victim led
 	before []int   // indexes of the victim's terms for these names
-	// from is a time just before the harm, and until is a time just after it.
+	// from is a time just before the harm was done, and until is a time just after it.
 	from, until int64
 }
 
-// aim chooses the candidate that leads most names. There may be none, because all
-// candidates can lose their leases on a busy machine. The caller must hold mu.
+// aim chooses the candidate that leads most names. It finds none if all candidates have lost their
+// leases, as can happen on a busy machine. The caller must hold mu.
 func (s *election) aim() incident {
 	led := map[int][]int32{} // by candidate
 	var h incident
@@ -200,7 +201,7 @@ func (s *election) aim() incident {
 	return h
 }
 
-// Modes lists the modes of takeover.
+// Modes lists the modes of scenario takeover: the ways in which a leader is harmed.
 func Modes() []string {
 	var names []string
 	for _, m := range modes {
@@ -223,21 +224,20 @@ func modeByName(name string) (mode, bool) {
 	return modes[i], true
 }
 
-// mode is one way in which a leader stops being the leader.
+// mode is one way to make a leader stop leading.
 type mode struct {
 	name string
 	doc  string // one line
-	// actions are the actions on the leader's host, in this order.
+	// actions are what is done to the leader's host, in this order.
 	actions []string
 	// kills reports whether the mode ends the leader's host.
 	kills bool
-	// server reports whether the mode harms the server instead of the leader. The leader may then
-	// keep its term.
+	// server reports whether the mode harms a server and not the leader, which may then stay leader.
 	server bool
-	// expires reports whether the lease ends by its TTL. A new leader before that time is a
-	// finding. In other modes the host or its plugin releases the lease, or the server fails.
+	// expires reports whether the leader's lease ends only by its TTL, so that a new leader before
+	// that time is a finding. In other modes the host or plugin releases the lease, or a server fails.
 	expires bool
-	// waits estimates how long a takeover takes. Nil means that the time is negligible.
+	// waits estimates how long a takeover takes. It is nil if the time does not matter.
 	waits func(ttl time.Duration) time.Duration
 	// inject does harm that is not an action on a host. It is nil if the mode has no such harm.
 	inject func(ctx context.Context, s *election, h *incident) error
@@ -253,8 +253,8 @@ var killHost = mode{
 	actions: []string{"kill-host"}, kills: true,
 }
 
-// ttlLeft is how long a lease lasts on average after a harm to its holder at a
-// random time between two renewals.
+// ttlLeft is how long a lease lasts on average after harm to its holder. The harm comes at a random
+// time between two renewals, which are a third of the TTL apart.
 func ttlLeft(ttl time.Duration) time.Duration { return ttl * 5 / 6 }
 
 var modes = []mode{

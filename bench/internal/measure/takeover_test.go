@@ -16,7 +16,7 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// redisServer starts a durable server, so that it may be restarted.
+// redisServer starts a server that loses no data when a test restarts it.
 func redisServer(t *testing.T) *servers.Server {
 	t.Helper()
 	s, err := redisserver.Start(t.Context(), &redisserver.Options{AppendFsync: redisserver.FsyncAlways})
@@ -56,7 +56,7 @@ func TestTakeoverModes(t *testing.T) {
 			if !mode.server && len(took) != c.Cycles {
 				t.Errorf("%d times of %d takeovers", len(took), c.Cycles)
 			}
-			// Not the band, which assumes punctual renewals: what was left of each lease's TTL is exact.
+			// What each TTL had left is exact. The band, a fixed range, assumes punctual renewals.
 			if mode.expires && (len(c.Latencies["overdue"]) != len(took) || c.Values["early"] != 0 || c.Values["band-low-ns/takeover"] == 0) {
 				t.Errorf("took %v, of which %v are judged: %v", took, c.Latencies["overdue"], c.Values)
 			}
@@ -72,7 +72,7 @@ func TestTakeoverModes(t *testing.T) {
 	}
 }
 
-// TestJudge checks how takeovers are compared with the time that a lease had left.
+// TestJudge checks which takeovers count as early or late, by the time that the lease had left.
 func TestJudge(t *testing.T) {
 	const ms = int64(time.Millisecond)
 	in := Input{TTL: 900 * time.Millisecond, Names: []string{"jobs"}}

@@ -12,11 +12,9 @@ import (
 )
 
 const (
-	// rounding is the time by which a store that counts in milliseconds may end a
-	// lease too early.
+	// rounding is how much too early a lease may end in a store that counts in milliseconds.
 	rounding = 2 * time.Millisecond
-	// margin is how long a takeover may take in addition to the TTL and one round
-	// trip.
+	// margin is how long a takeover may take beyond the TTL and one round trip.
 	margin = 50 * time.Millisecond
 )
 
@@ -27,8 +25,8 @@ const (
 	notice   = "notice"   // from when a frozen leader was resumed until it knew of its loss
 )
 
-// begin prepares the cell. If the lease ends by its TTL, the cell gets a band with
-// the shortest and the longest allowed takeover.
+// begin prepares the figures. If the lease ends by its TTL, they include the shortest and the
+// longest time that a takeover may take (the band).
 func (s *election) begin() {
 	s.cell = results.Cell{Latencies: map[string][]int64{}, Values: map[string]float64{}}
 	s.slack = margin + kinds.Of(s.in.Host.Backend).ExpiryStep + s.in.Tick + roundTrip(s.in)
@@ -44,8 +42,7 @@ func (s *election) took(what string, ns int64) {
 	s.cell.Latencies[what] = append(s.cell.Latencies[what], ns)
 }
 
-// roundTrip is about the time of one round trip to the store, or 0 without a client
-// or a name.
+// roundTrip is about how long one request to the store takes, or 0 if no core client can tell.
 func roundTrip(in Input) time.Duration {
 	client := in.client()
 	if client == nil || len(in.Names) == 0 {
@@ -67,7 +64,7 @@ func roundTrip(in Input) time.Duration {
 	return took[len(took)/2]
 }
 
-// sample records the takeovers after one harm.
+// sample records the takeovers that one harm to a leader has caused.
 func (s *election) sample(h *incident) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,8 +83,8 @@ func (s *election) sample(h *incident) {
 	}
 }
 
-// judge compares the time of a takeover with the rest of the TTL. A renewal that was due at
-// about the time of the harm may have reached the store although its host did not report it.
+// judge compares the time of a takeover with the time that the old lease had left. If a renewal was
+// due at about the time of the harm, the store may have got it although the host did not report it.
 func (s *election) judge(h *incident, old results.Hold, since int64) {
 	if old.SentNs == 0 {
 		return // the end of the lease is unknown
@@ -111,8 +108,8 @@ func (s *election) judge(h *incident, old results.Hold, since int64) {
 	}
 }
 
-// noticed waits until the victim knows that it has lost every name. If resumed is not 0, it
-// counts the names for which the victim still acted as the leader after that time.
+// noticed waits until the victim knows that it leads none of its names any more. If resumed is not
+// 0, it counts the names for which the victim acted as leader after that time.
 func (s *election) noticed(ctx context.Context, h *incident, resumed int64) error {
 	all := func() bool {
 		return !slices.ContainsFunc(h.before, func(i int) bool { return s.terms[i].DoneNs == 0 })
@@ -134,7 +131,7 @@ func (s *election) noticed(ctx context.Context, h *incident, resumed int64) erro
 	return nil
 }
 
-// measured returns the cell with its figures.
+// measured returns the result of the measurement, with its figures.
 func (s *election) measured(elapsed time.Duration) results.Cell {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,7 +16,7 @@ type span [2]int64
 // tripsOf is the unit for the number of round trips that an operation waits for.
 func tripsOf(op string) string { return "trips/" + op }
 
-// trips records the data that pass between the hosts of a cell and its store.
+// trips records when data pass between the hosts of a measurement and the store.
 type trips struct {
 	clock proc.Clock
 	half  int64 // half of a round trip, in nanoseconds
@@ -26,13 +26,13 @@ type trips struct {
 	passed []passage // in the order of their times
 }
 
-// passage is a piece of data that has arrived at a relay.
+// passage is a piece of data that has arrived at a relay (a proxy that adds latency).
 type passage struct {
 	at  int64
 	way inject.Direction
 }
 
-// watch starts to record the data that arrive at the relays of the cell, if it has relays.
+// watch starts to record the data that arrive at the relays. Without relays it records nothing.
 func (in Input) watch() *trips {
 	t := &trips{clock: in.Clock, half: int64(in.RTT / 2)}
 	for _, relay := range in.Relays {
@@ -51,11 +51,11 @@ func (t *trips) end() {
 	}
 }
 
-// in counts the round trips that an operation has waited for. Over all connections, it follows
-// a request, a reply, a later request, and so on. A piece of data is delivered half a round
-// trip after it arrived at its relay. Data that arrived at a relay before the delivery cannot
-// depend on it, so requests to several nodes at once count as one round trip. Unrelated data
-// add a round trip only if the operation takes that long for another reason.
+// in counts the round trips that an operation has waited for. It follows a request, a reply, a
+// later request and so on, over all connections together. Data reach their receiver half a round
+// trip after they reached a relay. What reached a relay before that cannot be an answer to them, so
+// requests to several nodes at once count as one round trip. Data of other operations add a round
+// trip only if this operation is slow for another reason.
 func (t *trips) in(s span) (n int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -76,8 +76,8 @@ func (t *trips) in(s span) (n int64) {
 	return n
 }
 
-// note adds to a cell the latencies of an operation, and how many round trips most
-// of these operations waited for.
+// note adds to a result the latencies of an operation, and the median of the round trips that it
+// waited for.
 func (t *trips) note(cell *results.Cell, op string, all []span) {
 	var took, turns []int64
 	for _, s := range all {

@@ -28,16 +28,15 @@ var shortTTL = Scenario{
 }
 
 const (
-	// leasesOfTTL is the default number of leases for each TTL from manyFrom on. A
-	// shorter TTL has fewer leases (at least fewLeases), so that the number of
-	// renewals per second stays the same.
+	// leasesOfTTL is the default number of leases for each TTL of at least manyFrom. A shorter TTL has
+	// fewer leases, but at least fewLeases, so that the number of renewals per second stays the same.
 	leasesOfTTL = 100
 	manyFrom    = time.Second
 	fewLeases   = 4
 )
 
-// ttlsOf returns the TTLs to try: the backend's smallest TTL, and above it the TTLs of the
-// series 1, 2, 5, 10 and so on that the backend allows, up to longest.
+// ttlsOf returns the TTLs to try, up to longest: the smallest TTL of the backend, and the larger
+// TTLs of the series 1, 2, 5, 10 and so on that the backend allows.
 func ttlsOf(p driver.Properties, longest time.Duration) []time.Duration {
 	var out []time.Duration
 	add := func(d time.Duration) {
@@ -54,8 +53,8 @@ func ttlsOf(p driver.Properties, longest time.Duration) []time.Duration {
 	return out
 }
 
-// tried is one TTL of the scenario. It has a lease for each caller, and the names
-// for the takeover.
+// tried is one TTL that the scenario tries. Each of its callers has a lease with this TTL, and
+// candidates campaign for its other names.
 type tried struct {
 	ttl     time.Duration
 	names   []string
@@ -66,8 +65,8 @@ type tried struct {
 	lost    []int64 // the times of lost leases
 }
 
-// ttlCell holds leases of several TTLs at the same time, so that the same stalls
-// affect all of them.
+// ttlCell holds leases with all TTLs at the same time, so that each stall of the machine affects
+// all of them.
 type ttlCell struct {
 	in     Input
 	plugin *fresh
@@ -152,8 +151,8 @@ func (t *ttlCell) prepare(d time.Duration) error {
 	return nil
 }
 
-// hold keeps every lease for the measured time, and returns the longest stall of
-// this process.
+// hold keeps all leases for the measured time. It returns the longest time for which this process
+// got no processor.
 func (t *ttlCell) hold(ctx context.Context) (stalled time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, t.in.For)
 	defer cancel()
@@ -207,8 +206,8 @@ func (t *ttlCell) keep(ctx context.Context, of *tried, c *load.Caller, lease loa
 	}
 }
 
-// lose records a lost lease. The holder acted as the holder until now, or until the
-// deadline if the deadline is earlier.
+// lose records a lost lease. The caller believed that it held the lease until now, or until the
+// deadline if that was earlier.
 func (t *ttlCell) lose(of *tried, c *load.Caller, deadline time.Time) {
 	a := &c.Attempts[len(c.Attempts)-1]
 	a.Done, a.End = t.in.Clock.Now(), results.EndLost
@@ -220,8 +219,8 @@ func (t *ttlCell) lose(of *tried, c *load.Caller, deadline time.Time) {
 	}
 }
 
-// hear records how much of the TTL was used up at a renewal. It ignores events without Slack,
-// such as the first renewal of a lease that the store granted while the client waited.
+// hear records how much of the TTL had passed when a renewal was confirmed. It ignores events
+// without Slack, such as the first renewal of a lease that the store granted to a waiter.
 func (t *ttlCell) hear(e core.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -234,8 +233,8 @@ func (t *ttlCell) hear(e core.Event) {
 	}
 }
 
-// replace measures one takeover with this TTL, after the loss of a whole machine.
-// It does nothing for a TTL that has lost leases.
+// replace measures one takeover with this TTL, after the leader's whole machine was lost. It does
+// nothing if leases with this TTL were lost.
 func (t *ttlCell) replace(ctx context.Context, of *tried) error {
 	in := t.in
 	in.Workload = Workload{Mode: "kill-machine", Hosts: campaigners, Clients: names}
@@ -251,7 +250,7 @@ func (t *ttlCell) replace(ctx context.Context, of *tried) error {
 	return err
 }
 
-// measured returns the cell of one TTL, with its figures.
+// measured returns the result for one TTL, with its figures.
 func (t *ttlCell) measured(of *tried, stalled time.Duration) results.Cell {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -277,8 +276,8 @@ func (t *ttlCell) measured(of *tried, stalled time.Duration) results.Cell {
 	return c
 }
 
-// stalls counts the stalls that caused the losses at the given times. A loss within
-// one TTL after the previous loss belongs to the same stall.
+// stalls counts the stalls that caused the losses at the given times. If a loss comes within one
+// TTL after another loss, the same stall has caused it.
 func stalls(lost []int64, ttl time.Duration) int {
 	slices.Sort(lost)
 	n := 0

@@ -1,6 +1,6 @@
-// Command planted is a plugin that keeps locks in Redis and has one bug, which its
-// configuration chooses. The tests of the checkers run it, and must find each bug.
-// Named lockplugin-stranger, it is the plugin of a store that lockbench does not know.
+// Command planted is a plugin that keeps locks in Redis and has one bug, which its configuration
+// chooses. The tests of the checkers run it, and must find each bug. If its file is called
+// lockplugin-stranger, it acts as the plugin of a store that lockbench does not know.
 package main
 
 import (
@@ -45,13 +45,12 @@ type backend struct {
 	bug string
 }
 
-// KEYS are the lock's key, its counter and the tombstone (mark) of an owner that
-// withdrew. ARGV are the bug, the owner, the token and the TTL in milliseconds.
+// KEYS are the keys of the lock, the token counter and the tombstone of an owner that withdrew.
+// ARGV are the bug, the owner, the token and the TTL in milliseconds.
 var (
-	// acquire grants too early with bug pause (after a missed renewal) and with bug
-	// early (80 ms before the lease is over, although its holder stops only 22 ms
-	// before). With bug token it takes tokens from a counter that a loss of data
-	// resets.
+	// acquire with bug pause grants a lock after a missed renewal, although the lease still runs. With
+	// bug early it grants 80 ms before a lease is over, while the holder still counts on the lock.
+	// With bug token it takes tokens from a counter that starts again when data are lost.
 	acquire = redis.NewScript(`
 		if redis.call('EXISTS', KEYS[3]) == 1 then return {-2, 0} end
 		local left, ttl = redis.call('PTTL', KEYS[1]), tonumber(ARGV[4])
@@ -67,9 +66,9 @@ var (
 		redis.call('HSET', KEYS[1], 'owner', ARGV[2], 'token', string.format('%.0f', token))
 		redis.call('PEXPIRE', KEYS[1], ARGV[4])
 		return {1, token}`)
-	// renew, with bug resurrect, restores a lost lease even if another owner has
-	// the lock. With bug release it always succeeds. Otherwise, on a busy machine,
-	// an owner could learn of its deleted key before the next grant.
+	// renew with bug resurrect restores a lost lease, even if another owner has the lock. With bug
+	// release it always succeeds, because a refused renewal could tell the owner in time that another
+	// owner has deleted its key.
 	renew = redis.NewScript(`
 		local own = redis.call('HGET', KEYS[1], 'owner') == ARGV[2]
 		if not own and ARGV[1] == 'release' then return 1 end
@@ -77,7 +76,7 @@ var (
 		redis.call('HSET', KEYS[1], 'owner', ARGV[2], 'token', ARGV[3])
 		redis.call('PEXPIRE', KEYS[1], ARGV[4])
 		return 1`)
-	// release, with bug release, deletes the key of any owner.
+	// release with bug release deletes the key even if it belongs to another owner.
 	release = redis.NewScript(`
 		if ARGV[3] == '0' then redis.call('SET', KEYS[3], 1, 'EX', 60) end
 		local own = redis.call('HGET', KEYS[1], 'owner') == ARGV[2]
@@ -91,7 +90,7 @@ func (b *backend) run(ctx context.Context, s *redis.Script, r driver.Request) *r
 		b.bug, r.Owner, r.Token, r.TTL.Milliseconds())
 }
 
-// unknown wraps an error of the server after which the outcome of the request is unknown.
+// unknown is a server error after which the store may or may not have carried out the request.
 type unknown struct{ error }
 
 func (unknown) Unwrap() error { return driver.ErrUnavailable }
