@@ -23,12 +23,12 @@ var (
 	ErrClosed      = driver.ErrClosed      // the Client was closed
 )
 
-// ErrReentrant means that the caller holds the lock already: ctx ends with a lease of that
-// very lock. Such a ctx comes from Do, TryDo, Run, [Lease.Context] or [Term.Context]. Locks
+// ErrReentrant means that the caller holds the lock already, because ctx ends with a lease of
+// that lock. Such a ctx comes from Do, TryDo, Run, [Lease.Context] or [Term.Context]. Locks
 // are not reentrant, so the caller would wait for itself. The error also wraps ErrHeld.
 //
-// A ctx made from one of these by context.WithoutCancel and then by context.WithTimeout,
-// for example, looks the same, and is also refused while the lease lives. Work that goes
+// A ctx made from such a ctx by context.WithoutCancel and then by context.WithTimeout looks
+// as if it ended with the lease, so it is also refused while the lease lives. Work that goes
 // on after the lease needs a ctx that was not made from the lease's ctx.
 var ErrReentrant = errors.New("lock is held by its caller")
 
@@ -72,8 +72,8 @@ var (
 	ErrMaxHold = errors.New("lease was held for its longest time")
 )
 
-// causeNames lists the causes in the order in which CauseName tests them. A cause may wrap an error
-// of the backend, which must therefore stand after that cause.
+// causeNames lists the causes in the order in which CauseName tests them. A cause
+// may wrap ErrPluginDied, which a backend returns, so ErrPluginDied stands last.
 var causeNames = []struct {
 	cause error
 	name  string
@@ -118,7 +118,7 @@ func (e *Error) Error() string {
 
 // cause returns the text of Err without the parts that e itself prints. A backend's error names
 // the backend, the operation and the lock ("redis: acquire \"jobs\": ..."), because a backend
-// may be used without this package. This package may have put other words before them.
+// may be used without this package. This package may have put other words before that text.
 func (e *Error) cause() string {
 	said, rest := "", once(e.Err.Error())
 	for {
@@ -143,8 +143,8 @@ func (e *Error) cause() string {
 	}
 }
 
-// once returns text, in which the words of ErrUnavailable and of ErrDenied may be repeated,
-// with each of them only once. It omits the text of ErrNotSent, which only programs need.
+// once returns text, but with only the first of several repetitions of the words of
+// ErrUnavailable or ErrDenied. It also omits the text of ErrNotSent, which only programs need.
 func once(text string) string {
 	text = strings.ReplaceAll(text, driver.ErrNotSent.Error()+": ", "")
 	for _, kind := range []error{ErrUnavailable, ErrDenied} {
@@ -202,7 +202,7 @@ func (c *Client) noteServed(err error) {
 // refused reports whether err means that the store or the plugin refuses this client.
 func refused(err error) bool { return errors.Is(err, ErrDenied) || errors.Is(err, ErrConfig) }
 
-// final reports whether err will stay the same, whatever happens to the store.
+// final reports whether err will come again, even if the store recovers.
 func final(err error) bool {
 	return errors.Is(err, ErrInvalid) || errors.Is(err, ErrUnsupported) || errors.Is(err, ErrClosed)
 }

@@ -118,8 +118,8 @@ func TestPluginDeathInAStreak(t *testing.T) {
 	})
 }
 
-// TestRenewalUnderWayAtAHandOver checks that the answer to a renewal applies
-// to the lease that has the lock when the answer arrives.
+// TestRenewalUnderWayAtAHandOver checks that the answer to a renewal counts
+// for the lease that has the lock when the answer arrives.
 func TestRenewalUnderWayAtAHandOver(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		t.Run(fmt.Sprint("lost ", lost), func(t *testing.T) {
@@ -157,8 +157,8 @@ func TestRenewalUnderWayAtAHandOver(t *testing.T) {
 	}
 }
 
-// TestHealthAtAHandOver checks that the health of the previous holder does
-// not affect the next holder.
+// TestHealthAtAHandOver checks that an error of Healthy of the previous
+// holder does not end the next holder's lease.
 func TestHealthAtAHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(waiting...)

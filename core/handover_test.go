@@ -21,7 +21,7 @@ func next(t *testing.T, l *Lock) <-chan *Lease {
 	return out
 }
 
-// handOn releases lease, and returns the lease handed over to waiter, a channel from next.
+// handOn releases lease, and returns the next lease, from waiter, a channel that next returned.
 func handOn(t *testing.T, lease *Lease, waiter <-chan *Lease) *Lease {
 	t.Helper()
 	if err := lease.Release(t.Context()); err != nil {
@@ -166,7 +166,7 @@ func heldBy(err error) Holder {
 }
 
 // TestHandOverThroughTheStore checks that a lock is released in the store instead of handed
-// over if the store or the plugin must know of the new holder, or if the lease is in doubt.
+// over if the store or the plugin must know of the new holder, or if the lease may be lost.
 func TestHandOverThroughTheStore(t *testing.T) {
 	stuck := func(_ context.Context, op string, _ driver.Request) error {
 		if op == "renew" {

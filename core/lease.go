@@ -74,15 +74,15 @@ type leaseCtx struct {
 	cancel context.CancelCauseFunc
 }
 
-// end cancels the context. After that, context.CancelCauseFunc calls methods
-// of the parent, which may block because the parent may be a type of the
-// application. So end waits only until the context is over.
+// end cancels the context, and returns as soon as the context is over. The
+// cancel function then calls methods of the parent, which may be a type of the
+// application and may block. So end does not wait for the cancel function.
 func (e *leaseCtx) end(cause error) {
 	go e.cancel(cause)
 	<-e.ctx.Done()
 }
 
-// newLease makes a lease for contender a. It sets no deadline and does not tell the scheduler.
+// newLease makes a lease for contender a. It sets no deadline and no time for the first renewal.
 func newLease(a *contender, owner string, g grant) *Lease {
 	o := &a.lock.opts
 	l := &Lease{
@@ -96,7 +96,7 @@ func newLease(a *contender, owner string, g grant) *Lease {
 	return l
 }
 
-// extend sets the lease's times. The store keeps it for span, from an instant between sent and got.
+// extend sets the lease's times: the store keeps it for span from a time between sent and got.
 func (l *Lease) extend(span time.Duration, sent, got instant) {
 	l.span = span
 	l.deadline.Store(int64(sent.add(span - driftOf(span))))
@@ -104,8 +104,8 @@ func (l *Lease) extend(span time.Duration, sent, got instant) {
 	l.expiresBy = max(l.expiresBy, got.add(span))
 }
 
-// short reports whether the store granted the lock for less than the TTL, as it does
-// without a request while the owner waits, and no renewal has been confirmed yet.
+// short reports whether the lease is still a short grant, which the store made to a waiter
+// without a request (see driver.Grant). A confirmed renewal gives the lease its TTL.
 func (l *Lease) short() bool { return l.span < l.lock.opts.TTL }
 
 // Name returns the name of the lock.
@@ -121,8 +121,8 @@ func (l *Lease) Owner() string {
 	return l.owner
 }
 
-// Token returns the fencing token. It is higher than the token of every earlier grant of
-// this lock; Properties().Fencing says how far the backend guarantees that. Send the token
+// Token returns the fencing token. It is higher than the token of every earlier grant of this
+// lock, unless the store fails in a way that Properties().Fencing excludes. Send the token
 // with every write, and let the resource refuse a token lower than one that it has seen.
 func (l *Lease) Token() uint64 {
 	l.c.expireDue()

@@ -109,7 +109,7 @@ func (o *observer) put(ch Change) {
 	o.out <- ch
 }
 
-// kindAfter returns the kind of the change from before to leader h, or 0 if they are the same.
+// kindAfter returns the kind of the change from before to the leader h, or 0 if nothing changed.
 func kindAfter(before Change, h Holder) ChangeKind {
 	was := before.Leader
 	same := was.Held() && was.Owner == h.Owner && was.Token == h.Token

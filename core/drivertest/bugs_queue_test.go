@@ -204,8 +204,8 @@ func queueBugs() []bug {
 	}
 }
 
-// slowly makes every second grant slow: it takes longer than core waits for
-// the answer to an acquire that was given up.
+// slowly delays the answer to every second grant by 200 ms, which is longer
+// than core waits for an answer after the caller has given up.
 func slowly(c *calls) {
 	inner := c.acquire
 	var (
@@ -251,7 +251,7 @@ func grantsTwice(c *calls) {
 	}
 }
 
-// grantsForTTL makes grants without a TryAcquire live for a whole TTL.
+// grantsForTTL is a bug: a grant that the store makes to a waiter lives for a whole TTL.
 func grantsForTTL(c *calls) {
 	inner := *c
 	c.release = func(ctx context.Context, r driver.Request) error {

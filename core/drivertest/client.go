@@ -25,8 +25,8 @@ type held interface {
 	Release(context.Context) error
 }
 
-// hook modifies a lease that core returns to the cases. The tests of the suite use a hook
-// to plant bugs in core, and to check that each case can fail. In other runs it is nil.
+// hook modifies a lease that core returns to the cases. The tests of the suite use a hook to
+// plant bugs in core, and to check that each case can fail. In other runs the hook is nil.
 type hook func(held) held
 
 func (k hook) apply(l held, err error) (held, error) {
@@ -104,7 +104,7 @@ func (c *client) logEvents(t T) {
 	}
 }
 
-// saw counts the events of one kind for name.
+// saw counts the events of one kind for the lock called name.
 func (c *client) saw(kind core.EventKind, name string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// T is the part of a test that a case needs. *testing.T satisfies it, and so
-// does the T of "lockbench conform".
+// T has the methods of a test that a case uses. *testing.T satisfies it, and
+// so does the T of "lockbench conform".
 type T interface {
 	Helper()
 	Logf(format string, args ...any)
@@ -18,9 +18,9 @@ type T interface {
 	Context() context.Context // ends just before the clean-ups run
 }
 
-// Harness is a fresh environment for one case: a store, or a namespace of a store,
-// that no other case uses. Open is required. Without Store, Plugin or Host the
-// cases that need it are "not run" or n/a, and the result names it; without Other or Denied, n/a.
+// Harness is a fresh environment for one case: a store, or a namespace of a store, that no
+// other case uses. Only Open is required. A case that needs Store, Plugin or Host is "not run"
+// or n/a if that field is nil, and the result names it. A case for Other or Denied is then n/a.
 type Harness struct {
 	// Open connects a new host to the harness's store, so two calls make two hosts. In scope "host"
 	// two calls share one store if the backend runs in process, but in a plugin harness each call

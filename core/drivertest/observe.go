@@ -196,7 +196,7 @@ func (c *client) observe(t T, name string, o core.ElectorOptions) (<-chan core.C
 }
 
 // reigns makes c win the election, proclaim a value and resign, and returns
-// the term's token. Each step must appear in changes.
+// the term's token. Each of the three must come from changes.
 func (c *client) reigns(t T, h *Harness, changes <-chan core.Change) uint64 {
 	t.Helper()
 	term := c.campaign(t, "jobs", 5*time.Second, h.lastingTerm("one"))

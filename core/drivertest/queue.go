@@ -53,13 +53,13 @@ func fifo(p driver.Properties) string {
 	return needsCapability(driver.CapWaiter)(p)
 }
 
-// settles is how long a case waits for a waiter that is in the queue to begin to sleep there.
+// settles is how long a case gives a waiter to sleep in the queue after it has entered the queue.
 const settles = 300 * time.Millisecond
 
-// queue starts a Wait of each of attempts in the background, one after another. woken returns the
-// indexes of the attempts whose Wait has returned since all of them slept. A waiter may be in the
-// queue before it sleeps, for example while its host connects. Until then, its Wait may return at
-// once; such a return is only a hint and does not count.
+// queue starts a Wait of each of attempts in the background, one after another. woken returns
+// the indexes of the attempts whose Wait has returned since all the attempts slept in the
+// queue. A waiter may be in the queue before it sleeps, for example while its host connects.
+// Until then, its Wait may return at once; such a return is only a hint and does not count.
 func queue(t T, attempts []*attempt) (woken func() []int) {
 	t.Helper()
 	var (
@@ -137,8 +137,8 @@ func wakesOne(t T, h *Harness) {
 	})
 }
 
-// wantWoken waits until exactly the waiters in want are woken, in that order. If another waiter
-// is woken, the case fails, unless this process stalled until the FirstSpan of a waiter was over.
+// wantWoken waits until exactly the waiters in want are woken, in that order. If another waiter is
+// woken, the case fails, unless this process stalled for so long that a waiter's FirstSpan ended.
 func (h *Harness) wantWoken(t T, woken func() []int, when string, want ...int) {
 	t.Helper()
 	const limit = 2 * time.Second
@@ -231,9 +231,9 @@ in the store, and a host that waits there gets it, as the backend claims FIFO.`,
 	}
 }
 
-// othersTurn counts the grants to one host, whose goroutines always want the lock, while
-// a second host waits. It allows two turns of the first host, because on a busy machine
-// the second host may miss a turn. A test of package core checks the length of a turn.
+// othersTurn counts the grants to one host, whose goroutines always want the lock, while a second
+// host waits. After 9 grants, core lets the next host have the lock. othersTurn allows 18, because
+// on a busy machine the second host may miss a chance. A test of package core checks the 9.
 func othersTurn(t T, h *Harness) {
 	const held = 5 * time.Millisecond
 	cs := h.clients(t, 2)

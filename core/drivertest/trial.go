@@ -70,7 +70,7 @@ func (t *trial) run(limit time.Duration, f func()) (passed bool, undecided, log 
 }
 
 // within runs f in a goroutine. It returns "" if f ended in time, and otherwise the stacks
-// that show where f hangs. It leaves an f that hangs behind, because nothing can end it.
+// that show where f hangs. If f hangs, its goroutine goes on, because nothing can end it.
 func (t *trial) within(limit time.Duration, f func()) (stacks string) {
 	done := make(chan struct{})
 	go func() {
@@ -151,7 +151,7 @@ func (t *trial) after() string {
 	return "; the last step was: " + t.step
 }
 
-// watch records the case's actions on h's server and plugins, and keeps the plugins for stacks.
+// watch records the case's actions on h's server and plugins, and keeps the plugins for t.stacks.
 func (t *trial) watch(h *Harness) {
 	if store := h.Store; store != nil {
 		h.Store = noted{store}
@@ -188,7 +188,7 @@ func (p harmed) Kill(t T)   { p.Process.Kill(t); step(t, "the plugin was killed"
 func (p harmed) Freeze(t T) { p.Process.Freeze(t); step(t, "the plugin was frozen") }
 func (p harmed) Resume(t T) { p.Process.Resume(t); step(t, "the plugin was resumed") }
 
-// leaveOpen records why the case cannot be judged, and ends the case's goroutine.
+// leaveOpen records that a stall may have spoiled this run, and ends the case's goroutine.
 func (t *trial) leaveOpen(format string, args ...any) {
 	t.mu.Lock()
 	t.open = t.caller() + ": " + fmt.Sprintf(format, args...)

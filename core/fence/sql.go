@@ -13,7 +13,7 @@ type Execer interface {
 
 // Set returns the assignment that an UPDATE of a guarded row must make:
 // "column = ?". The token must be passed for the "?". For a database with
-// numbered placeholders, write such texts instead of calling Set and [Where].
+// numbered placeholders ("$1"), write the texts of Set and [Where] yourself.
 func Set(column string) string { return column + " = ?" }
 
 // Where returns the condition that an UPDATE of a guarded row must have: "(column

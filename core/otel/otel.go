@@ -97,7 +97,7 @@ type Recorder struct {
 // lease identifies a grant of the store among the grants of all clients.
 type lease struct{ backend, name, owner string }
 
-// open is what a Recorder keeps of a lease that has not ended.
+// open is what a Recorder remembers of a lease that has not ended.
 type open struct {
 	since time.Time
 	span  trace.Span
@@ -167,7 +167,7 @@ func (r *Recorder) OnEvent(ev core.Event) {
 	}
 }
 
-// typed returns attrs with an error.type of that value added, as an option of a measurement.
+// typed returns attrs with error.type set to value, as an option of a measurement.
 func typed(attrs []attribute.KeyValue, value string) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(append(slices.Clip(attrs), ErrorTypeKey.String(value))...))
 }
@@ -259,8 +259,8 @@ func (r *Recorder) fail(ctx context.Context, ev core.Event) {
 	acquire.End(trace.WithTimestamp(ev.Time))
 }
 
-// errorTypes are in the order in which typeOf tests them. The errors of a ctx come last:
-// an acquire that gave up returns one, joined with the error because of which it waited.
+// errorTypes are in the order in which typeOf tests them. The errors of a ctx come last: an
+// acquire that gave up returns its ctx's error, joined with the error that made it wait.
 var errorTypes = []struct {
 	err  error
 	name string

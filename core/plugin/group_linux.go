@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wait waits for the process, which leads a process group, and kills the rest of the group. It
-// reaps the process after that, because no other group can get the number of an unreaped process.
+// wait waits for the process, which leads a process group, and kills the rest of the group. Only
+// then does it reap the process: until the process is reaped, no other group can get its number.
 func (p *osProcess) wait() {
 	// waitid fails if other code in this process has already waited for the process.
 	_ = waitid(p.id, unix.WEXITED|unix.WNOWAIT)
@@ -31,8 +31,8 @@ func killGroup(p *os.Process) {
 	if err == 0 || err == unix.ESRCH {
 		return
 	}
-	// Linux before 6.9 cannot signal a group by pidfd. The number is safe to use as long as
-	// the process was not reaped, as waitid shows.
+	// Linux before 6.9 cannot signal a group by pidfd. waitid succeeds only if
+	// the process was not reaped; until then no other group has its number.
 	if waitid(p.Pid, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG) == nil {
 		_ = unix.Kill(-p.Pid, unix.SIGKILL)
 		return

@@ -119,7 +119,7 @@ func TestHostDeathAbandon(t *testing.T) {
 	}
 }
 
-// The end of the lifeline pipe does not prove the death of the host.
+// The plugin must not take the end of the lifeline, a pipe from the host, for the host's death.
 func TestLifelineAloneIsNoDeath(t *testing.T) {
 	s := newStore(t)
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config()})
@@ -130,7 +130,7 @@ func TestLifelineAloneIsNoDeath(t *testing.T) {
 	if err := plugin.CloseLifeline(b); err != nil {
 		t.Fatal(err)
 	}
-	// This is longer than the plugin polls for the death. Nothing may happen in this time.
+	// Meanwhile the plugin checks several times whether its host lives, and must find that it does.
 	<-time.After(2500 * time.Millisecond)
 	if now, _ := plugin.ProcessOf(b); now != before || !s.holder(t, "jobs").Held() {
 		t.Errorf("process %d became %d, the lock is %+v", before, now, s.holder(t, "jobs"))
@@ -153,7 +153,7 @@ func TestStaleDirectoriesAreSwept(t *testing.T) {
 	// before the container was restarted.
 	former := filepath.Join(temp, fmt.Sprintf("lockplugin-%d-123", os.Getpid()))
 	other := filepath.Join(temp, "lockplugin-x-123")
-	// This directory belongs to a host in another PID namespace, whose id means nothing here.
+	// This directory belongs to a host in another PID namespace; its process id means nothing here.
 	claimed := filepath.Join(temp, fmt.Sprintf("lockplugin-%d-456", ended.Process.Pid))
 	young := filepath.Join(temp, fmt.Sprintf("lockplugin-%d-789", ended.Process.Pid))
 	long := time.Now().Add(-time.Hour)

@@ -7,8 +7,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// refusals maps texts of TLS errors, of this process and of the server, to
-// advice. The first entry whose text occurs in an error applies.
+// refusals maps texts of TLS errors, which this process or the server
+// reports, to advice. The first entry whose text occurs in an error applies.
 var refusals = []struct{ text, advice string }{
 	{"remote error: tls: certificate required", "the server asks for a client certificate: set tls_cert_file and tls_key_file"},
 	{"remote error: tls: expired certificate", "the server says that the certificate in tls_cert_file has expired"},

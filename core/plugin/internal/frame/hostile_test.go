@@ -257,7 +257,7 @@ func FuzzLink(f *testing.F) {
 	})
 }
 
-// callKinds are the kinds of the functions that calls returns, in their order.
+// callKinds are the kinds of the calls that the functions from calls make, in the same order.
 var callKinds = []kind{kindAcquire, kindRenew, kindInspect, kindWait, kindBatch}
 
 // callID returns the id that a new link gives to its i-th call while all

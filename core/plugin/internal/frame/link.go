@@ -19,15 +19,15 @@ import (
 // must not wait for thousands of acquires and withdrawals that wait for locked rows.
 const maxUnderWay = 16 << 10
 
-// slotBits is how many bits of a call's id are the index of its slot in Link.slots. All
-// kinds of requests together need fewer slots than these bits can count. The other bits
-// count calls, so that the reply to a call that was given up does not match a later call.
+// slotBits is how many bits of a call's id are the index of its slot in Link.slots. All kinds
+// of requests together need fewer slots than these bits can count. The other bits count calls,
+// so that the reply to a call that was given up does not match a later call in the same slot.
 const (
 	slotBits = 18
 	slotMask = 1<<slotBits - 1
 )
 
-// Link is the host's end of the data path. Operations without a frame use protocol version 1.
+// Link is the host's end of the data path. Operations that have no frame use protocol version 1.
 type Link struct {
 	wire.Link
 	conn   *net.UnixConn // the connection of the replies
@@ -50,8 +50,8 @@ type Link struct {
 	role  role
 }
 
-// grace is how long the link waits for the answer to a Wait that was given up. The answer may bring
-// a grant. And after the answer, the withdrawal cannot overtake requests of that Wait to the store.
+// grace is how long the link waits for the answer to a Wait that was given up. The answer may
+// bring a grant. A withdrawal sent after it cannot overtake a request of that Wait to the store.
 const grace = 50 * time.Millisecond
 
 // call is one request under way.
@@ -223,7 +223,7 @@ func (l *Link) send(ctx context.Context, m *message) (c *call, reads bool, err e
 	return c, reads, nil
 }
 
-// noRoom returns nil if a request of kind k may be queued, else a channel to wait for.
+// noRoom returns nil if a request of kind k may be queued, else a channel that room will close.
 func (l *Link) noRoom(k kind) <-chan struct{} {
 	if l.under.of[k] >= maxUnderWay {
 		return l.out.wait()
@@ -283,8 +283,8 @@ func (l *Link) answersYet(c *call) bool {
 	}
 }
 
-// tell queues a message that c is given up. The caller must hold out.mu, and flush if write is
-// true.
+// tell queues a message that c is given up. The caller must hold out.mu, and
+// must call flush if write is true.
 func (l *Link) tell(c *call) (write bool) {
 	m := message{kind: kindCancel}
 	return l.out.queue(func(b []byte) []byte { return m.append(b, c.id) })

@@ -52,7 +52,7 @@ func FromHolder(h driver.Holder) *lockpb.Holder {
 }
 
 // ToHolder returns the holder in a message, or the zero Holder for nil. It
-// shortens long texts in it, because they become part of error texts.
+// shortens the holder's long texts, because they become part of error texts.
 func ToHolder(h *lockpb.Holder) driver.Holder {
 	return driver.Holder{
 		Name:    Bound(string(h.GetName())),
