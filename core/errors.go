@@ -162,10 +162,10 @@ func (e *Error) Unwrap() error { return e.Err }
 // not be found out. Such an error is an [*IndeterminateError].
 var ErrIndeterminate = errors.New("outcome is unknown")
 
-// IndeterminateError says that an acquire or release has failed, that the
-// lock may be taken because of that, and until when.
+// IndeterminateError says that an acquire or release has failed, and until
+// when the lock may be taken because of that.
 type IndeterminateError struct {
-	// FreeAt is the latest time at which the possible grant has expired, by
+	// FreeAt is the time by which the grant, if there is one, has expired, by
 	// the clock of this process. Compare it with time.Now.
 	FreeAt time.Time
 	Err    error // why the outcome could not be found out
@@ -191,8 +191,8 @@ func (c *Client) permanent(err error) bool {
 	return final(err) || errors.Is(err, errGrantNumber) || refused(err) && !c.served.Load()
 }
 
-// noteServed takes the answer to an acquire or a check. It records that the store has served this
-// client, if err shows that.
+// noteServed records that the store has served this client, if err, the
+// result of an acquire or a check, shows that.
 func (c *Client) noteServed(err error) {
 	if (err == nil || errors.Is(err, ErrHeld)) && !c.served.Load() {
 		c.served.Store(true)

@@ -47,9 +47,9 @@ type Request struct {
 // retry.
 type Lock interface {
 	// TryAcquire grants Name to Owner for TTL if no live grant exists, and returns the
-	// grant's token. The token is minted in the same atomic step, is below 2^53, and
-	// is higher than every earlier token of that name to the extent that [Properties]
-	// Fencing claims (L6). Unless it is ended before, a grant expires by the store's own clock.
+	// grant's token. The token is minted in the same atomic step, is below 2^53, and is
+	// higher than every earlier token of that name except in the failures that [Properties]
+	// Fencing excludes (L6). A grant that is not ended earlier expires by the store's clock.
 	//
 	// TryAcquire returns a [*HeldError] if another owner holds Name, or if the store
 	// reserves it for the next waiter in its queue. A call by the owner that holds Name
@@ -120,19 +120,19 @@ type Waiter interface {
 	// that follows the caller's refused TryAcquire. A release wakes one waiter, not all (K5). The
 	// place in the queue outlives the call. The place ends with a grant, with a withdrawal, or
 	// when Owner has called neither Wait nor TryAcquire for some time: at least two seconds, and
-	// about two seconds if the lock is free. If the store grants to waiters (see [Grant]) and
-	// other hosts had the lock recently, core calls Wait before any TryAcquire. Wait then returns
-	// when the lease that it found is over. Wait returns ctx.Err() when ctx ends.
+	// little more than that if the lock is free. If the store grants to waiters (see [Grant]) and
+	// other hosts had the lock recently, core calls Wait before any TryAcquire. Such a Wait also
+	// returns when the lease that it found is over. Wait returns ctx.Err() when ctx ends.
 	Wait(ctx context.Context, r Request, max time.Duration) (Grant, error)
 }
 
-// Notifier is an optional capability of a store that can report a release but has no queue.
-// If a backend is no [Waiter], core asks for a lock whenever Notify reports a release, and
-// without a Notifier core polls. All waiters ask at the same time, in no order.
+// Notifier is an optional capability of a store that can report a release but has no queue. If
+// a backend is no [Waiter], core calls TryAcquire whenever Notify reports a release. Without a
+// Notifier core polls. After a report, all waiters ask at the same time, in no order.
 type Notifier interface {
 	// Notify calls emit as soon as it is subscribed to name, and again soon after each end of a
 	// lease of name by a release, a withdrawal or a Break. Notify must not miss an end that
-	// comes after the first call, but one call may report several ends. An expiry needs no call.
+	// comes after the first emit, but one emit may report several ends. An expiry needs no emit.
 	// A needless emit costs core one request. Notify calls emit once at a time; emit does not
 	// block. Notify returns ctx.Err() when ctx ends, and an error as soon as it may miss an end.
 	Notify(ctx context.Context, name string, emit func()) error
@@ -172,28 +172,28 @@ type Observer interface {
 
 // Watcher is an optional capability: the backend reports lost leases and outages.
 type Watcher interface {
-	// Watch calls emit for each notice, once at a time, until ctx ends; emit does not block. It
-	// returns ctx.Err(), or an error if it cannot go on; core then calls Watch again.
+	// Watch calls emit for each notice, once at a time, until ctx ends; emit does not block. Watch
+	// then returns ctx.Err(). If it returns earlier, with another error, core calls Watch again.
 	Watch(ctx context.Context, emit func(Notice)) error
 }
 
 // Batcher is an optional capability: many operations in one call.
 type Batcher interface {
 	// Batch does every operation as if it were called alone, in any order, and returns
-	// one Result for each, at the same index. Operations on the same lock in one call
-	// are done in their order. An operation that must wait inside the store, for example
-	// for a row that another client has locked, must not delay other operations.
+	// one Result for each, at the same index. But operations on the same lock in one
+	// call are done in their order. An operation that must wait inside the store, for
+	// example for a row that another client has locked, must not delay other operations.
 	Batch(ctx context.Context, ops []Op) []Result
 }
 
 // Starter is an optional capability of a backend that sends several requests in one
-// round trip, so that an operation under way needs no goroutine. Only the plugin process
+// round trip. An operation under way then needs no goroutine. Only the plugin process
 // uses a Starter; the plugin client in the host does not declare the capability.
 type Starter interface {
 	// Start does op as TryAcquire, Renew, Release or Withdraw would. It returns
-	// without waiting, and calls the function done once, from any goroutine; done
-	// does not block. If ctx ends before op is sent, op is not sent. If op was
-	// sent before ctx ends, done may be called later, but within a fixed time.
+	// without waiting, and calls the function done once, from any goroutine; done does
+	// not block. If ctx ends before op is sent, op is not sent. If op was sent before
+	// ctx ends, done may be called after the end of ctx, but only for a fixed time.
 	Start(ctx context.Context, op Op, done func(Result))
 }
 

@@ -16,7 +16,7 @@ type attempt struct {
 	driver.Request
 }
 
-// attempt makes an owner on b for the lock called name. It sends nothing.
+// attempt makes an owner that uses backend b and the lock called name. It sends nothing.
 func (h *Harness) attempt(b driver.Backend, name string, ttl time.Duration) *attempt {
 	return &attempt{b: b, Request: driver.Request{Name: name, Owner: rand.Text(), Label: "conformance attempt", TTL: ttl}}
 }
@@ -157,7 +157,7 @@ func (a *attempt) waitAcquire(t T, limit time.Duration) (own time.Time, err erro
 	return g.Sent.Add(g.For), nil
 }
 
-// mustWaitAcquire calls waitAcquire for a lock that is released meanwhile. It must be granted.
+// mustWaitAcquire calls waitAcquire, which must succeed, for a lock that is released meanwhile.
 func (a *attempt) mustWaitAcquire(t T) (own time.Time) {
 	t.Helper()
 	const limit = 9 * time.Second // less than a call may take

@@ -149,7 +149,7 @@ func (v *valve) set(down, frozen bool) {
 }
 
 // stream runs f until it returns, or until the process behind v is frozen or
-// down. A backend with heartbeats ends a stream then, too.
+// down. In a real backend, heartbeats end a stream then.
 func (v *valve) stream(ctx context.Context, f func(context.Context) error) error {
 	v.mu.Lock()
 	still := v.still

@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// held is the part of a [core.Lease] that cases use.
+// held has the methods of a [core.Lease] that cases use.
 type held interface {
 	Owner() string
 	Token() uint64
@@ -238,7 +238,7 @@ func (a *acquiring) granted(t T, limit time.Duration) held {
 	return a.lease
 }
 
-// holding describes the holder of name for a failure message.
+// holding describes the holder of the lock called name for a failure message.
 func (c *client) holding(t T, name string) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Second)
 	defer cancel()
@@ -256,8 +256,8 @@ func describe(h driver.Holder) string {
 	return fmt.Sprintf("held by owner %q, label %q, token %d, for another %v, %d waiting", h.Owner, h.Label, h.Token, h.TTL, h.Waiters)
 }
 
-// injector stands between core and a backend. A case uses it to lose requests and
-// replies. It declares no capabilities, so that every call goes through its methods.
+// injector stands between core and a backend. A case uses it to lose requests and replies.
+// It declares no capabilities, so that core uses only the methods that can lose them.
 type injector struct {
 	driver.Backend
 

@@ -39,8 +39,8 @@ func (h *Harness) brief() core.LockOptions {
 	return core.LockOptions{TTL: h.ttl(600 * time.Millisecond)}
 }
 
-// late returns how much longer than its TTL a lease may live. A store that
-// counts TTLs in steps of TTLStep removes expired leases in such steps.
+// late returns how much longer than its TTL a lease may live. A store that counts
+// time in steps of TTLStep removes an expired lease only at the next steps.
 func (h *Harness) late() time.Duration {
 	return 300*time.Millisecond + 2*h.props.TTLStep
 }

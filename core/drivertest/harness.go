@@ -53,7 +53,7 @@ type Harness struct {
 	// The cases that kill processes are then n/a; only a run with the
 	// plugin's binary can check them.
 	InProcess bool
-	// Cancels is how many acquires the case about random cancels makes. Zero means 300.
+	// Cancels is how many acquires a case cancels at random moments. Zero means 300.
 	Cancels int
 
 	props driver.Properties // as the backend returned them when the run began
@@ -95,6 +95,6 @@ type Host interface {
 	// State returns, without waiting, the state of the host's lease: Valid(), whether
 	// Done is closed, and the name of the cause, or "" while the lease is held.
 	State(t T, name string) (valid, done bool, cause string)
-	// Release releases the host's lease of name.
+	// Release releases the host's lease of the lock called name.
 	Release(t T, name string) error
 }

@@ -113,7 +113,8 @@ func serverFrozen(t T, h *Harness) {
 	wantReturns(t, h, a, 300*time.Millisecond)
 }
 
-// wantReturns fails the case unless each call, with a ctx that ends after d, fails soon after d.
+// wantReturns fails the case unless each call, with a ctx of length d,
+// returns an error soon after d.
 func wantReturns(t T, h *Harness, a *attempt, d time.Duration) {
 	t.Helper()
 	other := h.attempt(a.b, "other", a.TTL)

@@ -17,9 +17,9 @@ import (
 // catch it. A zero field stands for correct behaviour.
 type bug struct {
 	name string
-	// plant returns, for one fixture, the function that spoils each connection to the server.
+	// plant returns, for one fixture, a function that plants the bug in a connection.
 	plant func(*fixture) func(*calls)
-	// hook spoils the leases that core returns to the cases.
+	// hook plants the bug in the leases that core returns to the cases.
 	hook hook
 
 	// The following four fields are not bugs, but properties of a correct backend.

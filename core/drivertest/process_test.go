@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// process replaces a plugin process, the process's supervisor, and the host's connection to it.
+// process simulates a plugin process, its supervisor, and the host's connection to the plugin.
 type process struct {
 	*calls
 	w       *fixture

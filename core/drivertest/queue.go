@@ -53,7 +53,7 @@ func fifo(p driver.Properties) string {
 	return needsCapability(driver.CapWaiter)(p)
 }
 
-// settles is how long a case gives a waiter to sleep in the queue after it has entered the queue.
+// settles is how long a case waits until a waiter that is in the queue surely sleeps there.
 const settles = 300 * time.Millisecond
 
 // queue starts a Wait of each of attempts in the background, one after another. woken returns
@@ -233,7 +233,7 @@ in the store, and a host that waits there gets it, as the backend claims FIFO.`,
 
 // othersTurn counts the grants to one host, whose goroutines always want the lock, while a second
 // host waits. After 9 grants, core lets the next host have the lock. othersTurn allows 18, because
-// on a busy machine the second host may miss a chance. A test of package core checks the 9.
+// on a busy machine the second host may miss a chance. A test of package core checks that number.
 func othersTurn(t T, h *Harness) {
 	const held = 5 * time.Millisecond
 	cs := h.clients(t, 2)
@@ -244,7 +244,8 @@ func othersTurn(t T, h *Harness) {
 	var wg sync.WaitGroup
 	for range 6 {
 		wg.Go(func() {
-			// On a backend that grants the lock to every host, only the limit ends this loop.
+			// On a faulty backend, which grants the lock to every host, only the limit
+			// ends this loop.
 			for ctx.Err() == nil && grants.Load() < 1000 {
 				mine, err := cs[0].acquire(ctx, t, "jobs", h.lasting())
 				if err != nil {
@@ -257,7 +258,7 @@ func othersTurn(t T, h *Harness) {
 		})
 	}
 	eventually(t, 5*time.Second, "another goroutine of the host waits", func() bool { return cs[0].saw(core.EventWaiting, "jobs") > 0 })
-	// An Acquire reports that it waits before it is in the store's queue.
+	// EventWaiting comes before the waiter is in the store's queue, so ask the store too.
 	eventually(t, 5*time.Second, "the other host stands in the store's queue", func() bool {
 		return inspect(t, cs[0].b, "jobs").Waiters != 0
 	})

@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// parallel is how many cases run at the same time; most of them only wait most of the time.
+// parallel is how many cases run at the same time. Cases mostly wait, so they need few CPUs.
 const parallel = 4
 
 // tries is how often a case runs at most, if stalls of this process spoil each run.

@@ -77,9 +77,9 @@ func (h *Harness) wantHigher(t T, token, before uint64) {
 	}
 }
 
-// rising returns a case in which two hosts are granted the lock in turn, as often as times says.
-// It checks that tokens rise. The function end must end each grant; next is the backend of the
-// host that acquires next.
+// rising returns a case in which two hosts are granted the lock in turn; times
+// is the number of grants. The case checks that tokens rise. The function end
+// must end each grant; next is the backend of the host that acquires next.
 func rising(times int, ttl time.Duration, end func(t T, h *Harness, a *attempt, next driver.Backend)) func(T, *Harness) {
 	return func(t T, h *Harness) {
 		bs := h.backends(t, 2)

@@ -181,7 +181,7 @@ func (s noted) Start(t T, keepData bool) {
 	step(t, "the server was started, with its data: %t", keepData)
 }
 
-// harmed is the Process of a plugin that records each action as a step.
+// harmed is the Process of a plugin. It records each action on the plugin as a step.
 type harmed struct{ Process }
 
 func (p harmed) Kill(t T)   { p.Process.Kill(t); step(t, "the plugin was killed") }
@@ -206,7 +206,7 @@ func (t *trial) write(failed bool, format string, args []any) {
 	fmt.Fprintf(&t.log, "%s: %s\n", t.caller(), strings.TrimRight(fmt.Sprintf(format, args...), "\n"))
 }
 
-// caller returns the file and line of the call in the case, without helpers.
+// caller returns the file and line in the case at which a helper was called.
 func (t *trial) caller() string {
 	pcs := make([]uintptr, 16)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(4, pcs)])

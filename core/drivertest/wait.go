@@ -216,8 +216,8 @@ func waitReturns(t T, h *Harness) {
 }
 
 // hinted calls TryAcquire for a held lock and then the function wait, until wait reports
-// that its time was over, but at most three times. A store may wake a waiter without a
-// release, for example when one of its members leaves or joins, but not every waiter.
+// that its time was over, but at most three times. A store may end a wait without a release,
+// for example when one of its members leaves or joins, but not three waits in a row.
 func hinted(t T, a *attempt, wait func() (over bool)) {
 	t.Helper()
 	const most = 3

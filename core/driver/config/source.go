@@ -102,7 +102,7 @@ func (s *Source) LastingTLSConfig(hosts []string) *tls.Config {
 	return cfg
 }
 
-// verify checks that roots signed the first certificate of chain, which has one of names.
+// verify checks that the first certificate of chain is signed by roots and has one of names.
 func verify(chain []*x509.Certificate, roots *x509.CertPool, names []string) error {
 	err := errors.New("x509: no certificate, or no name to compare it with")
 	for _, name := range names {
@@ -120,7 +120,7 @@ func verify(chain []*x509.Certificate, roots *x509.CertPool, names []string) err
 	return &tls.CertificateVerificationError{UnverifiedCertificates: chain, Err: err}
 }
 
-// Stale returns the reason why the present contents of a file are not in use, or nil if they are.
+// Stale returns why the present contents of some file are not in use, or nil if all are in use.
 func (s *Source) Stale() error {
 	return errors.Join(s.password.failed(), s.pair.failed(), s.roots.failed())
 }
