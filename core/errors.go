@@ -202,7 +202,7 @@ func (c *Client) noteServed(err error) {
 // refused reports whether err means that the store or the plugin refuses this client.
 func refused(err error) bool { return errors.Is(err, ErrDenied) || errors.Is(err, ErrConfig) }
 
-// final reports whether err will come again, even if the store recovers.
+// final reports whether a repeated call would return err again, even if the store recovers.
 func final(err error) bool {
 	return errors.Is(err, ErrInvalid) || errors.Is(err, ErrUnsupported) || errors.Is(err, ErrClosed)
 }
@@ -213,7 +213,7 @@ func definite(err error) bool {
 		errors.Is(err, driver.ErrWithdrawn) || refused(err) || final(err)
 }
 
-// joinErrors joins two errors. If one is nil, it returns the other as it is.
+// joinErrors joins two errors. If one is nil, it returns the other unchanged.
 func joinErrors(a, b error) error {
 	switch {
 	case a == nil:

@@ -336,14 +336,14 @@ func (f *fake) expire(name string, at time.Time) {
 	f.held[name].expires = at
 }
 
-// owner returns the owner of name in the store, or "" if there is none.
+// owner returns the owner of the lock called name in the store, or "" if there is none.
 func (f *fake) owner(name string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.live(name).holder().Owner
 }
 
-// steal replaces the grant of name by a grant to another owner, "stranger".
+// steal replaces the grant of the lock called name by a grant to "stranger".
 func (f *fake) steal(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -16,7 +16,7 @@ const (
 	ownAge  = 100 * time.Millisecond // age of the waiter's last sign of life at the grant
 )
 
-// untilFirst is the time from the store's grant to a waiter to the lease's first renewal.
+// untilFirst is how long after the store's grant the waiter sends its first renewal.
 var untilFirst = (lifeOf(ownSpan) - ownAge) / 3
 
 // granted makes the store grant a lock, which another owner has released,
@@ -119,8 +119,8 @@ func TestOwnGrantIsLost(t *testing.T) {
 }
 
 // TestOwnGrantReleased checks that an early release needs no renewal. A release that
-// starts during the first renewal must wait for its answer. Otherwise the renewal
-// might arrive last, and lengthen a lease that a release with Keep has shortened.
+// starts during the first renewal must wait for that renewal's answer. Otherwise the
+// renewal might arrive last, and lengthen a lease that a release with Keep has shortened.
 func TestOwnGrantReleased(t *testing.T) {
 	withOwn(t, func(t *testing.T, f *fake, c *Client) {
 		l := granted(t, f, c, nil)

@@ -36,9 +36,10 @@ type LockOptions struct {
 	// MaxHold ends a lease after this time, with cause ErrMaxHold. It is a safeguard
 	// against a holder that hangs while its lease is renewed. Default 0, no limit.
 	MaxHold time.Duration
-	// Healthy is asked before each renewal, except the first after a grant without a request,
-	// from a goroutine of the client. If it returns an error, the lease is lost with cause
-	// ErrUnhealthy. It should return soon after its ctx ends. Default nil: always healthy.
+	// Healthy is called before each renewal, but not before the first renewal
+	// after a grant without a request. It is called in a goroutine of the
+	// client. If it returns an error, the lease is lost with cause ErrUnhealthy.
+	// It should return soon after its ctx ends. Default nil: always healthy.
 	Healthy func(context.Context) error
 	// ReleaseInBackground makes Do and TryDo return when the release has begun,
 	// one round trip before the store has confirmed it. The lease is then over.
@@ -173,9 +174,9 @@ func checkValue(value []byte) error {
 func (l *Lock) Name() string { return l.name }
 
 // Acquire waits until the lock is granted, ctx ends, or an error shows that waiting
-// cannot help (K1). Acquire also waits for a backend that is down, and for a
-// backend that refuses this client but has served the client before: servers are
-// read-only in a failover, and passwords are rotated (K8). [Client.Check] says why.
+// cannot help (K1). Acquire also waits for a backend that is down, and for a backend
+// that refuses this client but has served the client before: servers are read-only
+// in a failover, and passwords are rotated (K8). [Client.Check] returns the reason.
 //
 // Locks are not reentrant: a goroutine that acquires a lock that it holds waits for
 // itself. Acquire returns [ErrReentrant] instead if ctx shows that the caller holds the
@@ -293,7 +294,7 @@ func afterWork(work, release error) error {
 // leases show that an acquire would wait for its own caller, so that core can refuse that acquire.
 type leasesOf struct{ c *Client }
 
-// holding is a lease in a context; outer is the previous such lease in the parents, or nil.
+// holding is a lease that ends a context; outer is the next such lease of the context, or nil.
 type holding struct {
 	lease *Lease
 	outer *holding
@@ -306,8 +307,8 @@ func (l *Lease) holding(ctx context.Context) context.Context {
 	return context.WithValue(ctx, key, &holding{l, outer})
 }
 
-// refuseReentry returns an error if ctx ends with a lease of the lock called name. A ctx that
-// never ends is not refused: it outlives the lease, although it may have the lease's values.
+// refuseReentry returns an error if ctx ends with a lease of the lock called name. A ctx that never
+// ends is not refused: it outlives the lease, although it may have the values of the lease's ctx.
 //
 // Note: a ctx from context.WithoutCancel that was later given another end may outlive the
 // lease too. It is refused all the same, because it looks like a ctx that ends with the lease.

@@ -14,7 +14,7 @@ type ear struct {
 	err   error
 }
 
-// listen starts a call of Notify, which lasts until ctx ends. If the client closes, it returns nil.
+// listen starts a call of Notify, which lasts until ctx ends. It returns nil if the client closes.
 func (a *contender) listen(ctx context.Context) *ear {
 	e := &ear{woken: make(chan struct{}, 1), over: make(chan struct{})}
 	c, name := a.lock.c, a.lock.name

@@ -46,10 +46,10 @@ type Request struct {
 // Lock has the operations on a lock. Each method makes one attempt: it does not wait and does not
 // retry.
 type Lock interface {
-	// TryAcquire grants Name to Owner for TTL if no live grant exists, and returns the
-	// grant's token. The token is minted in the same atomic step, is below 2^53, and is
-	// higher than every earlier token of that name except in the failures that [Properties]
-	// Fencing excludes (L6). A grant that is not ended earlier expires by the store's clock.
+	// TryAcquire grants Name to Owner for TTL if no live grant exists, and returns the grant's
+	// token. The token is minted in the same atomic step, is below 2^53, and is higher than
+	// every earlier token of that name except after failures that [Properties] Fencing does
+	// not cover (L6). A grant that is not ended earlier expires by the store's clock.
 	//
 	// TryAcquire returns a [*HeldError] if another owner holds Name, or if the store
 	// reserves it for the next waiter in its queue. A call by the owner that holds Name

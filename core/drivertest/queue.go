@@ -244,8 +244,7 @@ func othersTurn(t T, h *Harness) {
 	var wg sync.WaitGroup
 	for range 6 {
 		wg.Go(func() {
-			// On a faulty backend, which grants the lock to every host, only the limit
-			// ends this loop.
+			// If a faulty backend grants the lock to every host, only the limit ends this loop.
 			for ctx.Err() == nil && grants.Load() < 1000 {
 				mine, err := cs[0].acquire(ctx, t, "jobs", h.lasting())
 				if err != nil {

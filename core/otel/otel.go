@@ -29,9 +29,9 @@
 // canceled if its ctx ended before the store answered; and _OTHER otherwise. If an
 // acquire waited until its ctx ended, error.type says why it waited.
 //
-// Every counter starts at 0, for every value of error.type. A series exists as soon
-// as a client is made or, if it has a lock.name, as soon as there is an event of
-// that lock. So the first lost lease increases a series that exists.
+// Every counter starts at 0, for every value of error.type. A series exists
+// as soon as a client is made or, if it has a lock.name, as soon as there is
+// an event of that lock. So the first lost lease raises a series from 0 to 1.
 //
 // There are two kinds of spans. "lock acquire" lasts from the call to the grant, and is a
 // child of the caller's span if the ctx has one. "lock hold" is a child of "lock
@@ -200,7 +200,7 @@ var causes = []error{
 	core.ErrReleased, // Close did not wait for the lease
 }
 
-// zero creates the counters with attrs, the attributes of ev, unless they exist.
+// zero sets the counters with attrs, the attributes of ev, to 0, unless it has done so before.
 func (r *Recorder) zero(ctx context.Context, ev core.Event, attrs []attribute.KeyValue, all attribute.Set) {
 	r.mu.Lock()
 	known := r.zeroed[all.Equivalent()]

@@ -42,7 +42,7 @@ func TestStacksOfPlugin(t *testing.T) {
 	}
 }
 
-// told is the memory backend without its queue, with reports of releases instead.
+// told is the memory backend without its queue, but with Notify.
 type told struct{ driver.Backend }
 
 func (b told) Properties() driver.Properties {

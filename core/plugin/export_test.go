@@ -7,5 +7,5 @@ func CloseLifeline(b driver.Backend) error {
 	return b.(*backend).process().run.lifeline.Close()
 }
 
-// Framed reports whether operations go over the data socket.
+// Framed reports whether b's plugin uses the data socket of protocol version 2.
 func Framed(b driver.Backend) bool { return b.(*backend).process().data != nil }

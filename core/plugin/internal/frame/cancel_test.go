@@ -59,8 +59,8 @@ func (c *stuckValues) Value(any) any {
 	return nil
 }
 
-// TestStuckValuesHoldUpNoReply covers a caller that reads the replies, its own and those
-// to other calls, while a method of its context blocks. No reply must be delayed by that.
+// TestStuckValuesHoldUpNoReply covers a caller that reads the replies, its own and
+// those to other calls, while a method of its context blocks. This must delay no reply.
 func TestStuckValuesHoldUpNoReply(t *testing.T) {
 	var slow atomic.Int64
 	p := open(t, blocking(nil, &slow))

@@ -147,8 +147,8 @@ func (l *Link) Close() {
 	l.out.drains.Wait()
 }
 
-// call sends m and waits for its answer or the end of ctx. The caller must recycle the call that it
-// returns. The returned error is a transport failure; an error of the plugin is in the answer.
+// call sends m and waits for its answer or the end of ctx. The caller must recycle the returned
+// call. The returned error is a transport failure; an error of the plugin is in the answer.
 func (l *Link) call(ctx context.Context, m *message) (*call, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, unsent(err)
@@ -223,7 +223,7 @@ func (l *Link) send(ctx context.Context, m *message) (c *call, reads bool, err e
 	return c, reads, nil
 }
 
-// noRoom returns nil if a request of kind k may be queued, else a channel that room will close.
+// noRoom returns nil if a request of kind k may be queued, else a channel that out.freed closes.
 func (l *Link) noRoom(k kind) <-chan struct{} {
 	if l.under.of[k] >= maxUnderWay {
 		return l.out.wait()
