@@ -36,10 +36,9 @@ type LockOptions struct {
 	// MaxHold ends a lease after this time, with cause ErrMaxHold. It is a safeguard
 	// against a holder that hangs while its lease is renewed. Default 0, no limit.
 	MaxHold time.Duration
-	// Healthy is called before each renewal, but not before the first renewal
-	// after a grant without a request. It is called in a goroutine of the
-	// client. If it returns an error, the lease is lost with cause ErrUnhealthy.
-	// It should return soon after its ctx ends. Default nil: always healthy.
+	// Healthy is called before each renewal, but not before the first renewal after a grant without
+	// a request, in a goroutine of the client. If it returns an error, the lease is lost with cause
+	// ErrUnhealthy. It should return soon after its ctx ends. Default nil: always healthy.
 	Healthy func(context.Context) error
 	// ReleaseInBackground makes Do and TryDo return when the release has begun,
 	// one round trip before the store has confirmed it. The lease is then over.

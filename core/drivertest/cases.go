@@ -199,7 +199,6 @@ func (r RuleResult) reason() string {
 	return ""
 }
 
-// judge returns the result of a rule from the results of its cases.
 func judge(rule Rule, cases []CaseResult) RuleResult {
 	badness := map[Outcome]int{NA: 0, Pass: 1, NotRun: 2, Fail: 3}
 	sum := RuleResult{Rule: rule, Outcome: NA, Cases: cases}

@@ -266,7 +266,6 @@ type injector struct {
 	cut  []string                    // operations that are not sent
 }
 
-// The names of operations in injector.cut.
 const (
 	opRenew   = "renew"
 	opRelease = "release"

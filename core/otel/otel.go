@@ -194,7 +194,6 @@ func causeOf(err error) string {
 	return strings.ReplaceAll(name, " ", "_")
 }
 
-// causes are the causes for which a lease is lost.
 var causes = []error{
 	core.ErrExpired, core.ErrTaken, core.ErrRevoked, core.ErrUnreachable, core.ErrPluginDied, core.ErrUnhealthy, core.ErrMaxHold,
 	core.ErrReleased, // Close did not wait for the lease

@@ -18,7 +18,7 @@ import (
 type outbox struct {
 	end writeEnd
 	raw syscall.RawConn
-	// failed is called once, without mu, when the outbox stops.
+	// failed is called once, while mu is not held, when the outbox stops.
 	failed func(error)
 
 	mu    sync.Mutex // guards the fields below, and fields of the owner under "Guarded by out.mu"

@@ -83,7 +83,6 @@ func (l *Link) interrupt(id uint64) {
 	}
 }
 
-// readInBackground runs in the background reader's goroutine.
 func (l *Link) readInBackground() {
 	for {
 		select {
