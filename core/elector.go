@@ -161,7 +161,7 @@ func newTerm(ctx context.Context, lease *Lease) *Term {
 	return t
 }
 
-// Context returns the context under which to lead. That context ends when the term is
+// Context returns the context for the leader's work. That context ends when the term is
 // lost or resigned. In Elector.Run it also ends when the ctx of Run ends or the client
 // closes. The context has the values of the ctx that was passed to Campaign or Run.
 func (t *Term) Context() context.Context {

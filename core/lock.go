@@ -93,8 +93,8 @@ func (c *Client) lock(op, name string, opts *LockOptions) (*Lock, error) {
 	return l, nil
 }
 
-// inherits reports whether a lease acquired through from may be handed over to a caller of l.
-// A hand-over does not tell the store or the plugin, so TTL and AtLeast stay those of from.
+// inherits reports whether a lease acquired through from may be handed over to a caller of l. A
+// hand-over does not tell the store or the plugin, so the lease keeps the TTL and AtLeast of from.
 func (l *Lock) inherits(from *Lock) bool {
 	return l.opts.TTL == from.opts.TTL && l.opts.AtLeast == 0 && l.plain() && from.plain()
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // Request holds the arguments of the operations of a [Lock]. The comment of each method
-// names the fields that it reads. A backend must not keep or change the Value slice.
+// names the fields that the method reads. A backend must not keep or change the Value slice.
 type Request struct {
 	// Name of the lock: valid UTF-8 of 1 to 512 bytes, any character allowed,
 	// case-sensitive. core has checked it. The backend must encode it so that
@@ -35,8 +35,8 @@ type Request struct {
 	Token uint64
 	// TTL is how long the store keeps the lease after this request. core has
 	// checked it against the minimum, step and maximum in [Properties]. The
-	// store counts the TTL from the moment at which it handles the request.
-	// It never uses a client's clock, and only durations cross the wire.
+	// store counts the TTL from the moment at which it handles the request. The
+	// store never uses a client's clock, and core sends only durations.
 	TTL time.Duration
 	// Keep is how long the lock must stay taken from now on, even if it is released: what
 	// is left of the user's AtLeast (see core.LockOptions). Keep is zero in most requests.
@@ -68,10 +68,10 @@ type Lock interface {
 	Renew(ctx context.Context, r Request) error
 
 	// Release ends the lease of Name, Owner and Token, and wakes the next waiter. Release must
-	// compare owner and token in the same atomic step. With Keep > 0 it shortens the lease to
-	// Keep instead of deleting it, and never lengthens it. It returns a [*NotHeldError] if the
-	// lease does not exist. A repeated call is harmless (L7). No lease has Token zero, so Release
-	// must return an error for it: before it sends anything, or the error for a wrong token.
+	// compare owner and token in the same atomic step. With Keep > 0 Release does not delete the
+	// lease but shortens it to Keep, and never lengthens it. It returns a [*NotHeldError] if the
+	// lease does not exist. A repeated call is harmless (L7). No lease has Token zero, so for
+	// Token zero Release must return an error: without a request, or as for a wrong token.
 	Release(ctx context.Context, r Request) error
 
 	// Withdraw undoes everything that owner's TryAcquire or Wait on name did, or may still
@@ -105,24 +105,24 @@ type Backend interface {
 	Check(ctx context.Context) error
 	// Properties returns the properties without asking the store.
 	Properties() Properties
-	// Close closes connections and ends goroutines, and returns after the last of
-	// them. Close does not release leases. Calls after Close return [ErrClosed].
+	// Close closes connections and ends goroutines, and returns after the last goroutine
+	// has ended. Close does not release leases. Calls after Close return [ErrClosed].
 	Close(ctx context.Context) error
 }
 
 // Waiter is an optional capability: the store wakes waiters, so that core need not poll.
 type Waiter interface {
-	// Wait puts Owner into the queue of Name, if it is not there yet, and returns as soon as
-	// Owner is woken, or at once if Name is free. Wait also returns after max, which is the rest
-	// of the holder's TTL, but at most a second: an expiry wakes no waiter, so core then calls
-	// TryAcquire. A backend may check the lock inside a Wait, for example once a second. The zero
-	// Grant is only a hint: the caller then calls TryAcquire (K4). Wait must not miss a release
-	// that follows the caller's refused TryAcquire. A release wakes one waiter, not all (K5). The
-	// place in the queue outlives the call. The place ends with a grant, with a withdrawal, or
-	// when Owner has called neither Wait nor TryAcquire for some time: at least two seconds, and
-	// little more than that if the lock is free. If the store grants to waiters (see [Grant]) and
-	// other hosts had the lock recently, core calls Wait before any TryAcquire. Such a Wait also
-	// returns when the lease that it found is over. Wait returns ctx.Err() when ctx ends.
+	// Wait puts Owner into the queue of Name, if it is not there yet, and returns as soon as Owner
+	// is woken, or at once if Name is free. Wait also returns after max, which is the rest of the
+	// holder's TTL, but at most a second: an expiry wakes no waiter, so core then calls TryAcquire.
+	// A backend may check the lock during a Wait. The zero Grant is only a hint that Name may be
+	// free: core then calls TryAcquire (K4). Wait must not miss a release that follows the caller's
+	// refused TryAcquire. A release wakes one waiter, not all (K5). The owner's place in the queue
+	// outlives the call of Wait. The place ends with a grant, with a withdrawal, or when Owner has
+	// called neither Wait nor TryAcquire for some time: at least two seconds, and little more than
+	// that if the lock is free. If the store grants to waiters (see [Grant]) and other hosts had
+	// the lock recently, core calls Wait before any TryAcquire. Such a Wait also returns when the
+	// lease that it found at the call is over. Wait returns ctx.Err() when ctx ends.
 	Wait(ctx context.Context, r Request, max time.Duration) (Grant, error)
 }
 
@@ -131,10 +131,10 @@ type Waiter interface {
 // Notifier core polls. After a report, all waiters ask at the same time, in no order.
 type Notifier interface {
 	// Notify calls emit as soon as it is subscribed to name, and again soon after each end of a
-	// lease of name by a release, a withdrawal or a Break. Notify must not miss an end that
-	// comes after the first emit, but one emit may report several ends. An expiry needs no emit.
-	// A needless emit costs core one request. Notify calls emit once at a time; emit does not
-	// block. Notify returns ctx.Err() when ctx ends, and an error as soon as it may miss an end.
+	// lease of name by a release, a withdrawal or a Break. Notify must not miss an end that comes
+	// after the first emit, but one emit may report several ends. An expiry needs no emit. A
+	// needless emit costs core one request. Notify calls emit once at a time; emit does not block.
+	// Notify returns ctx.Err() when ctx ends, and another error as soon as it may miss an end.
 	Notify(ctx context.Context, name string, emit func()) error
 }
 

@@ -9,10 +9,10 @@ import (
 // Sentinel errors, one for every case that callers treat differently. A backend wraps the
 // native cause together with the sentinel. errors.Is finds the sentinel in the host, too.
 var (
-	// ErrHeld: another owner holds the lock. Such an error is a [*HeldError].
+	// ErrHeld: another owner holds the lock. An error that wraps ErrHeld is a [*HeldError].
 	ErrHeld = errors.New("lock is held")
 	// ErrNotHeld: the lock is not held with the owner and token of the request.
-	// Such an error is a [*NotHeldError].
+	// An error that wraps ErrNotHeld is a [*NotHeldError].
 	ErrNotHeld = errors.New("lock is not held by this owner")
 	// ErrWithdrawn: the owner was withdrawn, and the store refuses all its requests.
 	ErrWithdrawn = errors.New("owner was withdrawn")

@@ -143,7 +143,7 @@ func tokenBugs() []bug {
 	}
 }
 
-// beginsAgain is a bug: after a restart with data (keepData) or without, tokens begin at 1 again.
+// beginsAgain is a bug: tokens begin at 1 after a restart that keeps or loses the data (keepData).
 func beginsAgain(keepData bool) func(*fixture) func(*calls) {
 	return func(w *fixture) func(*calls) {
 		n := uint64(0)

@@ -12,7 +12,7 @@ import (
 // Need is an ability of the [Harness] that a case requires.
 type Need string
 
-// The abilities. A result names a missing ability by this text.
+// The abilities, with the texts that name them in results.
 const (
 	NeedStore  Need = "a server that may be stopped (Harness.Store)"
 	NeedPlugin Need = "a plugin process that may be killed (Harness.Plugin)"

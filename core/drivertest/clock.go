@@ -34,13 +34,13 @@ const lastingTTL = 30 * time.Second
 // lasting returns the options for a lease that must not expire during its case.
 func (h *Harness) lasting() core.LockOptions { return core.LockOptions{TTL: h.ttl(lastingTTL)} }
 
-// brief returns the options for a lease that expires soon, because a case waits for that.
+// brief returns the options for a lease that expires soon, because a case waits for the expiry.
 func (h *Harness) brief() core.LockOptions {
 	return core.LockOptions{TTL: h.ttl(600 * time.Millisecond)}
 }
 
-// late returns how much longer than its TTL a lease may live. A store that counts
-// time in steps of TTLStep removes an expired lease only at the next steps.
+// late returns how much longer than its TTL a lease may live. A store that
+// counts time in steps of TTLStep removes an expired lease only at a step.
 func (h *Harness) late() time.Duration {
 	return 300*time.Millisecond + 2*h.props.TTLStep
 }
@@ -86,7 +86,7 @@ func awaitDone(t T, l held, limit time.Duration) {
 	awaitDoneOr(t, l, limit, func() bool { return false })
 }
 
-// awaitDoneOr is like awaitDone, but also returns when l is valid and saved returns true.
+// awaitDoneOr is like awaitDone, but also returns when saved() is true while l is valid.
 func awaitDoneOr(t T, l held, limit time.Duration, saved func() bool) {
 	t.Helper()
 	deadline := l.Deadline()

@@ -136,8 +136,8 @@ func renewsUntilReturn(t T, h *Harness) {
 	h.attempt(cs[1].b, "jobs", o.TTL).must(t)
 }
 
-// staysHeld fails the case if another owner is granted the lock while a callback still
-// runs. It watches for longer than the TTL, so that only renewals can keep the lock taken.
+// staysHeld fails the case if another owner is granted the lock while the leader's callback
+// still runs. It watches for longer than the TTL, so that only renewals can keep the lock taken.
 func (h *Harness) staysHeld(t T, b driver.Backend, ttl time.Duration) {
 	t.Helper()
 	throughout(t, ttl*3/2, func() string {

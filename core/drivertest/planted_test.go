@@ -41,7 +41,7 @@ type bug struct {
 	caught []string // names of the cases that must catch the bug
 }
 
-// each returns a field plant that plants the bug in each connection separately.
+// each returns a value for bug.plant that plants the bug in each connection separately.
 func each(plant func(*calls)) func(*fixture) func(*calls) {
 	return func(*fixture) func(*calls) { return plant }
 }

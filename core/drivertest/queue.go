@@ -138,7 +138,7 @@ func wakesOne(t T, h *Harness) {
 }
 
 // wantWoken waits until exactly the waiters in want are woken, in that order. If another waiter is
-// woken, the case fails, unless this process stalled for so long that a waiter's FirstSpan ended.
+// woken, the case fails, unless a stall of this process let a waiter's time (FirstSpan) run out.
 func (h *Harness) wantWoken(t T, woken func() []int, when string, want ...int) {
 	t.Helper()
 	const limit = 2 * time.Second

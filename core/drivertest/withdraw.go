@@ -137,7 +137,7 @@ func unclear(t T, h *Harness) {
 	if !errors.As(err, &unclear) || !errors.Is(err, core.ErrIndeterminate) {
 		t.Fatalf("want an IndeterminateError, got %v", err)
 	}
-	// The store counts the TTL from the moment at which it handles the request, before its answer.
+	// The store counts the TTL from the moment at which it handles the request, before it answers.
 	if left := ran(t, <-answered, unclear.FreeAt); left > ttl+tolerance {
 		t.Errorf("FreeAt is %v after the answer, with a TTL of %v", left, ttl)
 	}

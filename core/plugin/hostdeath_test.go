@@ -19,7 +19,7 @@ import (
 const longTTL = 4 * timeout
 
 // deadHost starts a host that holds locks and waits for another lock, and kills the host.
-// It returns when it killed the host, and the process ids of the host and of the plugin.
+// It returns the time of the kill, and the process ids of the host and of the plugin.
 func deadHost(t *testing.T, s *store, policy plugin.Policy, locks int) (killed time.Time, host, pluginPid int) {
 	t.Helper()
 	h, err := plugintest.StartHost(t.Context(), plugintest.HostSpec{

@@ -16,7 +16,7 @@ import (
 	"github.com/lockbench/lockbench/internal/configtest"
 )
 
-// secured returns options with a password and TLS, and puts their files into a directory.
+// secured returns options with a password and TLS, whose files it writes into a directory.
 func secured(t *testing.T) (config.Connect, *configtest.Authority) {
 	dir, a := t.TempDir(), configtest.NewAuthority(t)
 	ca, password := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "password")

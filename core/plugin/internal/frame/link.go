@@ -51,7 +51,7 @@ type Link struct {
 }
 
 // grace is how long the link waits for the answer to a Wait that was given up. The answer may
-// bring a grant. A withdrawal sent after it cannot overtake a request of that Wait to the store.
+// bring a grant. A withdrawal after the answer cannot overtake requests of that Wait to the store.
 const grace = 50 * time.Millisecond
 
 // call is one request under way.
@@ -261,8 +261,8 @@ func (l *Link) leave(id uint64) *call {
 	return c
 }
 
-// answersYet tells the plugin that c is given up. It reports whether the
-// answer to c has come or comes within grace.
+// answersYet tells the plugin that the caller gives up c. It reports whether
+// the answer to c has come or comes within grace.
 func (l *Link) answersYet(c *call) bool {
 	l.out.mu.Lock()
 	write := false
