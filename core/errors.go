@@ -49,7 +49,7 @@ type Properties = driver.Properties
 var ErrUnreleased = errors.New("work is done, but its lock may still be taken")
 
 // Causes say why a lease or term ended. Lease.Err, Term.Err and context.Cause
-// return them. Test with errors.Is; [CauseName] names them.
+// return them. Test with errors.Is; [CauseName] returns their names.
 var (
 	// ErrReleased: this process has released the lease or has begun to do so.
 	ErrReleased = errors.New("lease was released")
@@ -116,9 +116,9 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s %q on %s: %s", e.Op, e.Name, e.Backend, e.cause())
 }
 
-// cause returns the text of Err without the parts that e itself prints. A backend's error names
-// the backend, the operation and the lock ("redis: acquire \"jobs\": ..."), because a backend
-// may be used without this package. This package may have put other words before that text.
+// cause returns the text of Err without the parts that e.Error adds to it. A backend's error names
+// the backend, the operation and the lock ("redis: acquire \"jobs\": ..."), because a backend may
+// be used without this package. This package may have put other words before that text.
 func (e *Error) cause() string {
 	said, rest := "", once(e.Err.Error())
 	for {
@@ -143,8 +143,8 @@ func (e *Error) cause() string {
 	}
 }
 
-// once returns text, but with only the first of several repetitions of the words of
-// ErrUnavailable or ErrDenied. It also omits the text of ErrNotSent, which only programs need.
+// once returns text with the words of ErrUnavailable, and those of ErrDenied,
+// at most once. It omits the text of ErrNotSent, which only programs need.
 func once(text string) string {
 	text = strings.ReplaceAll(text, driver.ErrNotSent.Error()+": ", "")
 	for _, kind := range []error{ErrUnavailable, ErrDenied} {
@@ -158,8 +158,8 @@ func once(text string) string {
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// ErrIndeterminate means that the outcome of a request is unknown and could
-// not be found out. Such an error is an [*IndeterminateError].
+// ErrIndeterminate means that the outcome of a request is unknown and could not
+// be found out. An error that wraps ErrIndeterminate is an [*IndeterminateError].
 var ErrIndeterminate = errors.New("outcome is unknown")
 
 // IndeterminateError says that an acquire or release has failed, and until
@@ -184,9 +184,9 @@ func (e *IndeterminateError) Is(target error) bool { return target == ErrIndeter
 // Unwrap returns Err.
 func (e *IndeterminateError) Unwrap() error { return e.Err }
 
-// permanent reports whether asking again cannot help (K1). A store that has served this client
-// once is expected to serve it again: failovers make servers read-only for a while, and passwords
-// are rotated. So a refusal is permanent only if the store has never served this client.
+// permanent reports whether it is useless to ask again after err (K1). A store that has served this
+// client once is expected to serve it again: failovers make servers read-only for a while, and
+// passwords are rotated. So a refusal is permanent only if the store has never served this client.
 func (c *Client) permanent(err error) bool {
 	return final(err) || errors.Is(err, errGrantNumber) || refused(err) && !c.served.Load()
 }

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// handoverBugs are bugs of a hand-over, or of a grant without an acquire. In each, wrong replaces
-// right: a condition or, if does is set, a statement. The test named in caught must then fail.
+// handoverBugs are bugs of a hand-over or of a grant without an acquire. The code wrong replaces
+// the code right, a condition or (with does) a statement. The test named in caught must then fail.
 var handoverBugs = []struct {
 	name, file, right, wrong string
 	does                     bool

@@ -25,7 +25,7 @@ type LockOptions struct {
 	// If the store granted the lock while this client waited in its queue, the deadline
 	// counts from the client's next request, which gives the lease its TTL. If AtLeast
 	// equals TTL, the lock stays taken for that time whatever happens to this process.
-	// Only [Client.Break] with the lease's token, on any host, can end it sooner.
+	// Only [Client.Break] with the lease's token, on any host, can free the lock sooner.
 	// RenewEvery and Healthy must not be set together with NoRenew. Default false.
 	NoRenew bool
 	// AtLeast keeps the lock taken for this long after its grant, even if it is
@@ -36,9 +36,9 @@ type LockOptions struct {
 	// MaxHold ends a lease after this time, with cause ErrMaxHold. It is a safeguard
 	// against a holder that hangs while its lease is renewed. Default 0, no limit.
 	MaxHold time.Duration
-	// Healthy is called before each renewal, but not before the first renewal after a grant without
-	// a request, in a goroutine of the client. If it returns an error, the lease is lost with cause
-	// ErrUnhealthy. It should return soon after its ctx ends. Default nil: always healthy.
+	// Healthy is called by a goroutine of the client before each renewal, except the first renewal
+	// after a grant without a request. If Healthy returns an error, the lease is lost with cause
+	// ErrUnhealthy. Healthy should return soon after its ctx ends. Default nil: always healthy.
 	Healthy func(context.Context) error
 	// ReleaseInBackground makes Do and TryDo return when the release has begun,
 	// one round trip before the store has confirmed it. The lease is then over.
@@ -175,7 +175,7 @@ func (l *Lock) Name() string { return l.name }
 // Acquire waits until the lock is granted, ctx ends, or an error shows that waiting
 // cannot help (K1). Acquire also waits for a backend that is down, and for a backend
 // that refuses this client but has served the client before: servers are read-only
-// in a failover, and passwords are rotated (K8). [Client.Check] returns the reason.
+// in a failover, and passwords are rotated (K8). Call [Client.Check] for the reason.
 //
 // Locks are not reentrant: a goroutine that acquires a lock that it holds waits for
 // itself. Acquire returns [ErrReentrant] instead if ctx shows that the caller holds the
@@ -293,7 +293,7 @@ func afterWork(work, release error) error {
 // leases show that an acquire would wait for its own caller, so that core can refuse that acquire.
 type leasesOf struct{ c *Client }
 
-// holding is a lease that ends a context; outer is the next such lease of the context, or nil.
+// holding is a lease whose end also ends a context; outer is another such lease, or nil.
 type holding struct {
 	lease *Lease
 	outer *holding

@@ -61,7 +61,7 @@ func (e *Elector) Observe(ctx context.Context) <-chan Change {
 	return o.out
 }
 
-// observer is one call of Observe. The mutex of its stream guards its fields.
+// observer is one call of Observe. The mutex of the observer's stream guards these fields.
 type observer struct {
 	out  chan Change
 	from uint64 // number of the first run of the stream that begins after this observer has joined

@@ -24,7 +24,7 @@ import (
 )
 
 // ErrStale means that a token is lower than a token that the resource has
-// already seen. Such an error is a [*StaleError].
+// already seen. An error that wraps ErrStale is a [*StaleError].
 var ErrStale = errors.New("stale fencing token")
 
 // ErrNoToken means that a token is zero.

@@ -229,7 +229,7 @@ func (b *backend) setProperties(p driver.Properties) {
 	b.props.Store(&p)
 }
 
-// Close implements driver.Backend. Close makes the goroutine of supervise end and waits
+// Close implements driver.Backend. Close ends the goroutine that runs supervise, and waits
 // for it. If ctx ends first, Close kills the process, so that the goroutine ends soon.
 func (b *backend) Close(ctx context.Context) error {
 	b.closeOnce.Do(func() {

@@ -2,7 +2,7 @@ package plugin
 
 import "github.com/lockbench/lockbench/core/driver"
 
-// CloseLifeline closes the host's end of the pipe whose end tells b's plugin that the host died.
+// CloseLifeline closes the host's side of the pipe by which b's plugin notices the host's death.
 func CloseLifeline(b driver.Backend) error {
 	return b.(*backend).process().run.lifeline.Close()
 }

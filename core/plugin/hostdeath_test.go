@@ -87,7 +87,8 @@ func TestHostDeathDelay(t *testing.T) {
 	eventually(t, timeout, "the plugin has ended", func() bool { return !plugintest.Running(pid) })
 }
 
-// A delay may be longer than the TTL, because the plugin renews the leases during the delay.
+// The plugin may release a dead host's locks after more than a TTL: it
+// renews the leases until then.
 func TestHostDeathDelayBeyondTTL(t *testing.T) {
 	s := newStore(t)
 	const ttl, delay = 300 * time.Millisecond, 2 * time.Second
