@@ -87,8 +87,7 @@ func TestHostDeathDelay(t *testing.T) {
 	eventually(t, timeout, "the plugin has ended", func() bool { return !plugintest.Running(pid) })
 }
 
-// The plugin may release a dead host's locks after more than a TTL: it
-// renews the leases until then.
+// A plugin may release a dead host's locks later than a TTL, because it renews their leases.
 func TestHostDeathDelayBeyondTTL(t *testing.T) {
 	s := newStore(t)
 	const ttl, delay = 300 * time.Millisecond, 2 * time.Second

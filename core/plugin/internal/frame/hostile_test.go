@@ -264,7 +264,7 @@ var callKinds = []kind{kindAcquire, kindRenew, kindInspect, kindWait, kindBatch}
 // earlier calls are under way.
 func callID(i int) uint64 { return uint64(i+1)<<slotBits | uint64(i) }
 
-// calls returns one function for each kind of call.
+// calls returns functions, each of which makes one kind of call.
 func calls(t *testing.T, l *Link) []func() {
 	ctx, r := t.Context(), driver.Request{Name: "n", Owner: "o", TTL: time.Second}
 	either := func(token uint64, err error) {

@@ -27,7 +27,7 @@ const (
 	slotMask = 1<<slotBits - 1
 )
 
-// Link is the host's end of the data path. Operations that have no frame use protocol version 1.
+// Link is the host's end of the data path. Rare operations, such as Check, use protocol version 1.
 type Link struct {
 	wire.Link
 	conn   *net.UnixConn // the connection of the replies
@@ -73,9 +73,9 @@ func (c *call) recycle() {
 
 var errLinkClosed = errors.New("the data connection was closed")
 
-// Dial connects to the data socket at path. It returns [ErrPeer] unless the process
-// pid, of this user, listens there. control is used for operations that have no
-// frame. The function failed is called once, from any goroutine, when the connection
+// Dial connects to the data socket at path. It returns [ErrPeer] unless the process pid,
+// of this user, listens there. control is used for operations that the data path does
+// not carry. The function failed is called once, from any goroutine, when the connection
 // ends for another reason than Close. It must not wait for calls of the link.
 func Dial(ctx context.Context, path string, pid int, control wire.Link, failed func(error)) (*Link, error) {
 	requests, err := dial(ctx, path, pid, prefaceRequests)

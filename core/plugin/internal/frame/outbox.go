@@ -26,7 +26,7 @@ type outbox struct {
 	spare []byte
 	busy  bool   // a goroutine is the writer now
 	taken uint64 // number of bytes that the writer has taken from buf
-	// room is closed when there is room in the queue again; nil while no goroutine waits.
+	// room is closed when there is room in the queue again; room is nil while no goroutine waits.
 	room    chan struct{}
 	stopped bool
 

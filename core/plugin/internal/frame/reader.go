@@ -73,7 +73,7 @@ func afterFunc(ctx context.Context, f func()) (stop func() bool) {
 	return context.AfterFunc(ctx, f)
 }
 
-// interrupt makes the goroutine that made the call with that id stop reading.
+// interrupt stops the goroutine that made the call with that id from reading on.
 func (l *Link) interrupt(id uint64) {
 	l.out.mu.Lock()
 	defer l.out.mu.Unlock()

@@ -117,7 +117,7 @@ func fromNotice(n driver.Notice, redact *Redactor) *lockpb.Notice {
 	}
 }
 
-// toNotice returns the notice in a message, without Plugin, which only the host knows.
+// toNotice returns the notice in a message, without its field Plugin, which only the host knows.
 func toNotice(n *lockpb.Notice) driver.Notice {
 	return driver.Notice{
 		Kind: driver.NoticeKind(n.GetKind()),

@@ -16,8 +16,8 @@ type Host interface {
 	// Configure opens the backend. Calls of Configure do not overlap. After a
 	// call that succeeded, Configure is not called again.
 	Configure(ctx context.Context, s Setup) (Opened, error)
-	// SessionBegan is called when a heartbeat stream has begun, and the function ended
-	// that it returns when that stream has ended. A live host keeps one stream open.
+	// SessionBegan is called when a heartbeat stream begins. The returned function
+	// is called when that stream ends. A live host keeps one stream open.
 	SessionBegan() (ended func())
 	// Close closes the backend and lets the process end after the reply.
 	Close(ctx context.Context) error
