@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// handoverBugs are bugs of a hand-over or of a grant without an acquire. The code wrong replaces
-// the code right, a condition or (with does) a statement. The test named in caught must then fail.
+// handoverBugs are bugs of a hand-over inside a host or of a grant without
+// an acquire. In each, wrong replaces the condition right or, with does, the
+// statement right. The test caught must then fail.
 var handoverBugs = []struct {
 	name, file, right, wrong string
 	does                     bool

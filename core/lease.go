@@ -82,7 +82,7 @@ func (e *leaseCtx) end(cause error) {
 	<-e.ctx.Done()
 }
 
-// newLease makes a lease for contender a. It sets no deadline and no time for the first renewal.
+// newLease makes a lease for a, which contended for the lock. It sets no deadline or renewal time.
 func newLease(a *contender, owner string, g grant) *Lease {
 	o := &a.lock.opts
 	l := &Lease{

@@ -21,8 +21,8 @@ func (h *Harness) attempt(b driver.Backend, name string, ttl time.Duration) *att
 	return &attempt{b: b, Request: driver.Request{Name: name, Owner: rand.Text(), Label: "conformance attempt", TTL: ttl}}
 }
 
-// backends opens n hosts that share the harness's store. In scope "host" it opens one
-// host and returns it n times, because another plugin would have a separate store.
+// backends opens n backends on the harness's store, one for each of n hosts. In scope "host"
+// it opens one and returns it n times, because another plugin would have a separate store.
 func (h *Harness) backends(t T, n int) []driver.Backend {
 	all := []driver.Backend{h.open(t)}
 	for len(all) < n {
@@ -35,7 +35,7 @@ func (h *Harness) backends(t T, n int) []driver.Backend {
 	return all
 }
 
-// open opens a host and makes it connect, so that no case measures the time to connect.
+// open opens a backend and makes it connect, so that no case measures the time to connect.
 func (h *Harness) open(t T) driver.Backend {
 	b := h.Open(t)
 	_ = call(t, b.Check) // the error is not needed: if Check fails, the case will fail too

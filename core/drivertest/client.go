@@ -39,7 +39,7 @@ func (k hook) apply(l held, err error) (held, error) {
 	return l, nil
 }
 
-// client is a host that uses the backend through core, as an application does.
+// client stands for a host. It uses the backend through core, as an application does.
 type client struct {
 	*core.Client
 	b    driver.Backend
@@ -49,10 +49,10 @@ type client struct {
 	events []core.Event
 }
 
-// client opens a host. If the case fails, the host's events are logged.
+// client opens a backend and a client of core. If the case fails, the client's events are logged.
 func (h *Harness) client(t T) *client { return h.clientOn(t, h.open(t)) }
 
-// clients opens n hosts that share the harness's store.
+// clients opens n clients, which stand for n hosts that share the harness's store.
 func (h *Harness) clients(t T, n int) []*client {
 	var all []*client
 	for _, b := range h.backends(t, n) {

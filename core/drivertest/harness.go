@@ -22,9 +22,10 @@ type T interface {
 // other case uses. Only Open is required. A case that needs Store, Plugin or Host is "not run"
 // or n/a if that field is nil, and the result names it. A case for Other or Denied is then n/a.
 type Harness struct {
-	// Open connects a new host to the harness's store, so two calls make two hosts. In scope "host"
-	// two calls share one store if the backend runs in process, but in a plugin harness each call
-	// opens a separate store. When the case ends, the harness closes the backends of Open.
+	// Open opens a backend on the harness's store, as a new host would: two calls
+	// stand for two hosts. In scope "host", two calls share one store if the
+	// backend runs in process, but each call opens a separate store in a plugin
+	// harness. When the case ends, the harness closes the backends of Open.
 	Open func(t T) driver.Backend
 	// Other is like Open, for another namespace of the same store: the same name in both namespaces
 	// stands for two different locks. Nil if the backend has no namespaces.

@@ -170,7 +170,7 @@ func (t *trial) watch(h *Harness) {
 	}
 }
 
-// noted is a Store that records each action as a step.
+// noted is a Store that records each action, so that a failure names the last one.
 type noted struct{ Store }
 
 func (s noted) Stop(t T)   { s.Store.Stop(t); step(t, "the server was stopped") }
@@ -181,7 +181,7 @@ func (s noted) Start(t T, keepData bool) {
 	step(t, "the server was started, with its data: %t", keepData)
 }
 
-// harmed is the Process of a plugin. It records each action on the plugin as a step.
+// harmed is a plugin's Process that records each action, so that a failure names the last one.
 type harmed struct{ Process }
 
 func (p harmed) Kill(t T)   { p.Process.Kill(t); step(t, "the plugin was killed") }

@@ -24,7 +24,7 @@ func (p *osProcess) wait() {
 // of p may belong to a foreign process or group.
 func killGroup(p *os.Process) {
 	err := unix.ENOSYS
-	// If WithHandle fails, there is no pidfd, and err is still ENOSYS.
+	// If WithHandle fails, the system has no pidfd, and err is still ENOSYS.
 	_ = p.WithHandle(func(handle uintptr) {
 		err, _ = unix.PidfdSendSignal(int(handle), unix.SIGKILL, nil, unix.PIDFD_SIGNAL_PROCESS_GROUP).(syscall.Errno)
 	})
