@@ -24,8 +24,8 @@ type T interface {
 type Harness struct {
 	// Open opens a backend on the harness's store, as a new host would: two calls
 	// stand for two hosts. In scope "host", two calls share one store if the
-	// backend runs in process, but each call opens a separate store in a plugin
-	// harness. When the case ends, the harness closes the backends of Open.
+	// backend runs in process; in a plugin harness each call opens a separate
+	// store. When the case ends, the harness closes the backends of Open.
 	Open func(t T) driver.Backend
 	// Other is like Open, for another namespace of the same store: the same name in both namespaces
 	// stands for two different locks. Nil if the backend has no namespaces.
