@@ -115,14 +115,14 @@ type Waiter interface {
 	// Wait puts Owner into the queue of Name, if it is not there yet, and returns as soon as Owner
 	// is woken, or at once if Name is free. Wait also returns after max, which is the rest of the
 	// holder's TTL, but at most a second: an expiry wakes no waiter, so core then calls TryAcquire.
-	// A backend may check the lock during a Wait. The zero Grant is only a hint that Name may be
-	// free: core then calls TryAcquire (K4). Wait must not miss a release that follows the caller's
-	// refused TryAcquire. A release wakes one waiter, not all (K5). The owner's place in the queue
-	// outlives the call of Wait. The place ends with a grant, with a withdrawal, or when Owner has
-	// called neither Wait nor TryAcquire for some time: at least two seconds, and little more than
-	// that if the lock is free. If the store grants to waiters (see [Grant]) and other hosts had
-	// the lock recently, core calls Wait before any TryAcquire. Such a Wait also returns when the
-	// lease that it found at the call is over. Wait returns ctx.Err() when ctx ends.
+	// During a Wait, a backend may check whether Name is free. The zero Grant is only a hint that
+	// Name may be free: core then calls TryAcquire (K4). Wait must not miss a release that follows
+	// the caller's refused TryAcquire. A release wakes one waiter, not all (K5). Owner's place in
+	// the queue outlives the call of Wait. It ends with a grant, with a withdrawal, or when Owner
+	// has called neither Wait nor TryAcquire for some time: at least two seconds, and little more
+	// than that if the lock is free. If the store grants to waiters (see [Grant]) and other hosts
+	// had the lock recently, core calls Wait before any TryAcquire. Such a Wait also returns when
+	// the lease that it found at the call is over. Wait returns ctx.Err() when ctx ends.
 	Wait(ctx context.Context, r Request, max time.Duration) (Grant, error)
 }
 
@@ -144,10 +144,10 @@ type Notifier interface {
 //
 // The store makes such a grant only for a short time, because the waiter may be dead, and
 // only to an owner whose process has recently sent a sign of life. The waiter knows only
-// that the grant was made after Sent, when its process sent the last sign of life that the
-// store saw before it. The waiter must renew within For after Sent; the lease then lives
-// for the TTL. A Grant that arrives later is only a hint to call TryAcquire. A backend may
-// always return the zero Grant instead: TryAcquire then returns the grant's token.
+// that the grant was made after Sent, when its process sent the last sign of life that
+// the store saw before it. The waiter renews within For after Sent; the lease then lives
+// for the TTL. A Grant that arrives later is only a hint to call TryAcquire. A backend
+// may always return the zero Grant instead: TryAcquire then returns the grant's token.
 type Grant struct {
 	// Token of the grant; zero for none.
 	Token uint64

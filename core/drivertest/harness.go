@@ -22,10 +22,9 @@ type T interface {
 // other case uses. Only Open is required. A case that needs Store, Plugin or Host is "not run"
 // or n/a if that field is nil, and the result names it. A case for Other or Denied is then n/a.
 type Harness struct {
-	// Open opens a backend on the harness's store, as a new host would: two calls
-	// stand for two hosts. In scope "host", two calls share one store if the
-	// backend runs in process; in a plugin harness each call opens a separate
-	// store. When the case ends, the harness closes the backends of Open.
+	// Open opens a backend on the harness's store, for a new host. In scope "host", two
+	// calls share one store if the backend runs in process; in a plugin harness each call
+	// opens a separate store. When the case ends, the harness closes the backends of Open.
 	Open func(t T) driver.Backend
 	// Other is like Open, for another namespace of the same store: the same name in both namespaces
 	// stands for two different locks. Nil if the backend has no namespaces.

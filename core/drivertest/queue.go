@@ -233,7 +233,7 @@ in the store, and a host that waits there gets it, as the backend claims FIFO.`,
 
 // othersTurn counts the grants to one host, whose goroutines always want the lock, while a second
 // host waits. After 9 grants, core lets the next host have the lock. othersTurn allows 18, because
-// on a busy machine the second host may miss a chance. A test of package core checks that number.
+// on a busy machine the second host may miss a chance. A test of package core checks the number 9.
 func othersTurn(t T, h *Harness) {
 	const held = 5 * time.Millisecond
 	cs := h.clients(t, 2)
