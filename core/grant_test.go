@@ -307,9 +307,8 @@ func TestOwnGrantFarAway(t *testing.T) {
 	}
 }
 
-// TestOwnGrantReleasedInDoubt leaves the first renewal and the release
-// unanswered. That renewal may have given the lease its whole TTL, so FreeAt
-// of the error must be at least a TTL after that renewal.
+// TestOwnGrantReleasedInDoubt leaves the first renewal and the release unanswered. The renewal
+// may have given the lease its whole TTL, so FreeAt of the error must be at least a TTL after it.
 func TestOwnGrantReleasedInDoubt(t *testing.T) {
 	withOwn(t, func(t *testing.T, f *fake, c *Client) {
 		silent := make(chan struct{})

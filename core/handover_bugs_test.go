@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// handoverBugs are bugs of a hand-over inside a host, or of a grant without an acquire. In each,
-// wrong replaces the condition or (with does) the statement right. The test caught must then fail.
+// handoverBugs are bugs of a hand-over inside a host, or of a grant without an acquire. The code
+// in wrong replaces the condition or statement in right. The test named in caught must then fail.
 var handoverBugs = []struct {
 	name, file, right, wrong string
 	does                     bool

@@ -59,7 +59,7 @@ const settles = 300 * time.Millisecond
 // queue starts a Wait of each of attempts in the background, one after another. woken returns
 // the indexes of the attempts whose Wait has returned since all the attempts slept in the
 // queue. A waiter may be in the queue before it sleeps, for example while its host connects.
-// Until then, its Wait may return at once; such a return is only a hint and does not count.
+// Until then, its Wait may return at once; such a return is no wake-up and does not count.
 func queue(t T, attempts []*attempt) (woken func() []int) {
 	t.Helper()
 	var (

@@ -49,7 +49,7 @@ func newTrial(ctx context.Context) *trial {
 }
 
 // run calls f and then the clean-ups. passed reports whether the case passed. undecided
-// says why the case could not be judged, or is "". log is the output of the case.
+// says which stall may have spoiled the run, or is "". log is the output of the case.
 func (t *trial) run(limit time.Duration, f func()) (passed bool, undecided, log string) {
 	t.heartbeat = proc.StartHeartbeat(nil)
 	defer t.heartbeat.Stop()

@@ -19,9 +19,9 @@ func (p *osProcess) wait() {
 	p.reaped = true
 }
 
-// killGroup kills p and the process group that p leads. The caller has not
-// waited for p. If other code in this process has waited for it, the number
-// of p may belong to a foreign process or group.
+// killGroup kills p and the process group that p leads. The caller must not
+// have waited for p. If other code in this process has waited for p, the
+// number of p may belong to a foreign process or group.
 func killGroup(p *os.Process) {
 	err := unix.ENOSYS
 	// If WithHandle fails, the system has no pidfd, and err is still ENOSYS.

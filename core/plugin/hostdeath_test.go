@@ -149,7 +149,7 @@ func TestStaleDirectoriesAreSwept(t *testing.T) {
 		t.Fatal(err)
 	}
 	stale := filepath.Join(temp, fmt.Sprintf("lockplugin-%d-123", ended.Process.Pid))
-	// This directory belongs to a host that had the id of this process
+	// This directory belongs to a host that had the process id of this test
 	// before the container was restarted.
 	former := filepath.Join(temp, fmt.Sprintf("lockplugin-%d-123", os.Getpid()))
 	other := filepath.Join(temp, "lockplugin-x-123")

@@ -257,7 +257,7 @@ func FuzzLink(f *testing.F) {
 	})
 }
 
-// callKinds are the kinds of the calls that the functions from calls make, in the same order.
+// callKinds has the kind of the call that each function returned by calls makes.
 var callKinds = []kind{kindAcquire, kindRenew, kindInspect, kindWait, kindBatch}
 
 // callID returns the id that a new link gives to its i-th call while all
