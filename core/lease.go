@@ -96,7 +96,7 @@ func newLease(a *contender, owner string, g grant) *Lease {
 	return l
 }
 
-// extend sets the lease's times. The store keeps the lease for span after a time from sent to got.
+// extend sets the lease's times. From a time between sent and got on, the store keeps it for span.
 func (l *Lease) extend(span time.Duration, sent, got instant) {
 	l.span = span
 	l.deadline.Store(int64(sent.add(span - driftOf(span))))

@@ -8,8 +8,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// asHolder returns r with the owner and token of the lock's present holder, if the bug takes r
-// for its request. The bug ignores the owner if owner is true, and the token if token is true.
+// asHolder puts the owner and token of the lock's holder into r, if the bug takes r for a request
+// of that holder. The bug ignores the owner if owner is true, and the token if token is true.
 func asHolder(ctx context.Context, c *calls, r driver.Request, owner, token bool) driver.Request {
 	h, err := c.inspect(ctx, r.Name)
 	if err != nil || !h.Held() {

@@ -19,8 +19,8 @@ type T interface {
 }
 
 // Harness is a fresh environment for one case: a store, or a namespace of a store, that no
-// other case uses. Only Open is required. A case that needs Store, Plugin or Host is "not run"
-// or n/a if that field is nil, and the result names it. A case for Other or Denied is then n/a.
+// other case uses. Only Open is required. A case that needs a field that is nil is n/a, or, for
+// Store, Plugin and Host, it may be "not run" instead; the result then names the missing field.
 type Harness struct {
 	// Open opens a backend on the harness's store, for a new host. In scope "host", two
 	// calls share one store if the backend runs in process; in a plugin harness each call

@@ -131,7 +131,7 @@ func (c *coder) value(v *[]byte, most int) {
 }
 
 // list writes or reads the number of elements of l, and returns the slice whose elements the caller
-// must then write or read. Reading fails unless there are least to most elements.
+// must then write or read. Reading fails if there are fewer elements than least or more than most.
 func list[E any](c *coder, l *[]E, least, most int) []E {
 	n := len(*l)
 	if uvarint(c, &n); c.reads {
