@@ -185,8 +185,8 @@ func (e *IndeterminateError) Is(target error) bool { return target == ErrIndeter
 func (e *IndeterminateError) Unwrap() error { return e.Err }
 
 // permanent reports whether it is useless to ask again after err (K1). A store that has served this
-// client once is expected to serve it again: failovers make servers read-only for a while, and
-// passwords are rotated. So a refusal is permanent only if the store has never served this client.
+// client once is expected to serve it again, because refusals in a failover, or while passwords are
+// changed, end. So a refusal is permanent only if the store has never served this client.
 func (c *Client) permanent(err error) bool {
 	return final(err) || errors.Is(err, errGrantNumber) || refused(err) && !c.served.Load()
 }

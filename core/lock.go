@@ -173,9 +173,9 @@ func checkValue(value []byte) error {
 func (l *Lock) Name() string { return l.name }
 
 // Acquire waits until the lock is granted, ctx ends, or an error shows that waiting
-// cannot help (K1). Acquire also waits for a backend that is down, and for a backend
-// that refuses this client but has served the client before: servers are read-only
-// in a failover, and passwords are rotated (K8). Call [Client.Check] for the reason.
+// cannot help (K1). Acquire also waits for a backend that is down, and for a backend that
+// refuses this client but has served the client before, because servers are read-only in
+// a failover and passwords are rotated (K8). Call [Client.Check] for the reason.
 //
 // Locks are not reentrant: a goroutine that acquires a lock that it holds waits for
 // itself. Acquire returns [ErrReentrant] instead if ctx shows that the caller holds the

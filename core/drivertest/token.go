@@ -62,7 +62,7 @@ func tokensAsClaimed(t T, h *Harness) {
 	if a.Token == 0 || a.Token >= 1<<53 {
 		t.Errorf("the token is %d: not above 0 and below 2^53", a.Token)
 	}
-	// A token that is a time differs from now by less than a day: no clock is that wrong.
+	// A token that is a time is within a day of now, because no clock is wrong by more.
 	if off := time.Since(time.UnixMicro(int64(a.Token))).Abs(); h.props.TimedTokens && off > 24*time.Hour {
 		t.Errorf("tokens claim to be times, and %d is %v off", a.Token, off)
 	}

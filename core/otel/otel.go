@@ -29,9 +29,9 @@
 // canceled if its ctx ended before the store answered; and _OTHER otherwise. If an
 // acquire waited until its ctx ended, error.type says why it waited.
 //
-// Every counter starts at 0, for every value of error.type. A series exists as soon
-// as a client is made or, if it has a lock.name, as soon as there is an event of that
-// lock. So the first lost lease raises a series from 0 to 1, which no query misses.
+// Every counter starts at 0, for every value of error.type. A series exists as
+// soon as a client is made or, if it has a lock.name, as soon as there is an event
+// of that lock. So when the first lease is lost, its series goes from 0 to 1.
 //
 // There are two kinds of spans. "lock acquire" lasts from the call to the grant, and is a
 // child of the caller's span if the ctx has one. "lock hold" is a child of "lock

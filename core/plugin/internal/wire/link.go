@@ -180,7 +180,7 @@ func unsent(ctx context.Context, name string) error {
 }
 
 // outcome returns the error of a call: the error in the plugin's answer, or a failure of transport.
-// A failure of transport never wraps ErrNotSent: gRPC does not prove that a call was not sent.
+// That failure never wraps ErrNotSent, because gRPC does not prove that a call was not sent.
 func outcome(ctx context.Context, answer *lockpb.Error, transport error) error {
 	if transport == nil {
 		err := DecodeError(answer)
