@@ -81,8 +81,8 @@ func (e *Elector) campaign(ctx context.Context) (*Term, error) {
 //
 // A term ends voluntarily when ctx ends, when Resign is called, or when fn returns.
 // The term's context is then cancelled, renewal goes on until fn has returned, and
-// only then is the term resigned, so that no successor leads while fn still runs. A
-// lost term, and one that reached MaxHold, is left to expire (E2).
+// only then is the term resigned, so that no successor leads while fn still runs. Run
+// does not resign a term that was lost or reached MaxHold: that term expires (E2).
 //
 // When ctx has ended, Run returns an error for which errors.Is(err, ctx.Err()) is
 // true. Before that, Run returns only for an error that makes campaigning pointless,
@@ -131,8 +131,8 @@ func (e *Elector) serve(ctx context.Context, term *Term, fn func(*Term)) {
 		stop()
 		term.stop(ErrReleased)
 		if term.lease.Err() == nil {
-			// EventReleased reports a failed release. Close reports it too, unless the
-			// lock has expired or was released in the background by then.
+			// The error is also in the event EventReleased. Client.Close reports it too,
+			// unless by then the lock has expired, or was released in the background.
 			_ = term.lease.Release(ctx)
 		}
 		s.served(term.lease)
@@ -161,7 +161,7 @@ func newTerm(ctx context.Context, lease *Lease) *Term {
 	return t
 }
 
-// Context returns the context under which to lead. That context ends when the term is
+// Context returns the context for the leader's work. That context ends when the term is
 // lost or resigned. In Elector.Run it also ends when the ctx of Run ends or the client
 // closes. The context has the values of the ctx that was passed to Campaign or Run.
 func (t *Term) Context() context.Context {

@@ -55,7 +55,7 @@ func TestE1RunCampaignsAgain(t *testing.T) {
 		if owner := f.owner("jobs"); owner != "" {
 			t.Errorf("still held by %q", owner)
 		}
-		// E4: exactly one call of fn for each term.
+		// E4: fn is called exactly once for each term.
 		rec.want(t, "jobs", EventAcquired, EventLost, EventAcquired, EventReleased,
 			EventAcquired, EventReleased, EventAcquired, EventReleased)
 	})

@@ -23,12 +23,12 @@ var (
 	ErrClosed      = driver.ErrClosed      // the Client was closed
 )
 
-// ErrReentrant means that the caller holds the lock already: ctx ends with a lease of that
-// very lock. Such a ctx comes from Do, TryDo, Run, [Lease.Context] or [Term.Context]. Locks
+// ErrReentrant means that the caller holds the lock already, because ctx ends with a lease of
+// that lock. Such a ctx comes from Do, TryDo, Run, [Lease.Context] or [Term.Context]. Locks
 // are not reentrant, so the caller would wait for itself. The error also wraps ErrHeld.
 //
-// A ctx made from one of these by context.WithoutCancel and then by context.WithTimeout,
-// for example, looks the same, and is also refused while the lease lives. Work that goes
+// A ctx made from such a ctx by context.WithoutCancel and then by context.WithTimeout looks
+// as if it ended with the lease, so it is also refused while the lease lives. Work that goes
 // on after the lease needs a ctx that was not made from the lease's ctx.
 var ErrReentrant = errors.New("lock is held by its caller")
 
@@ -49,7 +49,7 @@ type Properties = driver.Properties
 var ErrUnreleased = errors.New("work is done, but its lock may still be taken")
 
 // Causes say why a lease or term ended. Lease.Err, Term.Err and context.Cause
-// return them. Test with errors.Is; [CauseName] names them.
+// return them. Test with errors.Is; [CauseName] returns their names.
 var (
 	// ErrReleased: this process has released the lease or has begun to do so.
 	ErrReleased = errors.New("lease was released")
@@ -72,8 +72,8 @@ var (
 	ErrMaxHold = errors.New("lease was held for its longest time")
 )
 
-// causeNames lists the causes in the order in which CauseName tests them. A cause may wrap an error
-// of the backend, which must therefore stand after that cause.
+// causeNames lists the causes in the order in which CauseName tests them. A cause
+// may wrap ErrPluginDied, which a backend returns, so ErrPluginDied stands last.
 var causeNames = []struct {
 	cause error
 	name  string
@@ -116,9 +116,9 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s %q on %s: %s", e.Op, e.Name, e.Backend, e.cause())
 }
 
-// cause returns the text of Err without the parts that e itself prints. A backend's error names
-// the backend, the operation and the lock ("redis: acquire \"jobs\": ..."), because a backend
-// may be used without this package. This package may have put other words before them.
+// cause returns the text of Err without the parts that e.Error adds to it. A backend's error names
+// the backend, the operation and the lock ("redis: acquire \"jobs\": ..."), because a backend may
+// be used without this package. This package may have put other words before that text.
 func (e *Error) cause() string {
 	said, rest := "", once(e.Err.Error())
 	for {
@@ -143,8 +143,8 @@ func (e *Error) cause() string {
 	}
 }
 
-// once returns text, in which the words of ErrUnavailable and of ErrDenied may be repeated,
-// with each of them only once. It omits the text of ErrNotSent, which only programs need.
+// once returns text with the words of ErrUnavailable, and those of ErrDenied,
+// at most once. It omits the text of ErrNotSent, which only programs need.
 func once(text string) string {
 	text = strings.ReplaceAll(text, driver.ErrNotSent.Error()+": ", "")
 	for _, kind := range []error{ErrUnavailable, ErrDenied} {
@@ -158,14 +158,14 @@ func once(text string) string {
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// ErrIndeterminate means that the outcome of a request is unknown and could
-// not be found out. Such an error is an [*IndeterminateError].
+// ErrIndeterminate means that the outcome of a request is unknown and could not
+// be found out. An error that wraps ErrIndeterminate is an [*IndeterminateError].
 var ErrIndeterminate = errors.New("outcome is unknown")
 
-// IndeterminateError says that an acquire or release has failed, that the
-// lock may be taken because of that, and until when.
+// IndeterminateError says that an acquire or release has failed, and until
+// when the lock may be taken because of that.
 type IndeterminateError struct {
-	// FreeAt is the latest time at which the possible grant has expired, by
+	// FreeAt is the time by which the grant, if there is one, has expired, by
 	// the clock of this process. Compare it with time.Now.
 	FreeAt time.Time
 	Err    error // why the outcome could not be found out
@@ -184,15 +184,15 @@ func (e *IndeterminateError) Is(target error) bool { return target == ErrIndeter
 // Unwrap returns Err.
 func (e *IndeterminateError) Unwrap() error { return e.Err }
 
-// permanent reports whether asking again cannot help (K1). A store that has served this client
-// once is expected to serve it again: failovers make servers read-only for a while, and passwords
-// are rotated. So a refusal is permanent only if the store has never served this client.
+// permanent reports whether it is useless to ask again after err (K1). A store that has served this
+// client once is expected to serve it again, because refusals in a failover, or while passwords are
+// changed, end. So a refusal is permanent only if the store has never served this client.
 func (c *Client) permanent(err error) bool {
 	return final(err) || errors.Is(err, errGrantNumber) || refused(err) && !c.served.Load()
 }
 
-// noteServed takes the answer to an acquire or a check. It records that the store has served this
-// client, if err shows that.
+// noteServed records that the store has served this client, if err, the
+// result of an acquire or a check, shows that.
 func (c *Client) noteServed(err error) {
 	if (err == nil || errors.Is(err, ErrHeld)) && !c.served.Load() {
 		c.served.Store(true)
@@ -202,7 +202,7 @@ func (c *Client) noteServed(err error) {
 // refused reports whether err means that the store or the plugin refuses this client.
 func refused(err error) bool { return errors.Is(err, ErrDenied) || errors.Is(err, ErrConfig) }
 
-// final reports whether err will stay the same, whatever happens to the store.
+// final reports whether a repeated call would return err again, even if the store recovers.
 func final(err error) bool {
 	return errors.Is(err, ErrInvalid) || errors.Is(err, ErrUnsupported) || errors.Is(err, ErrClosed)
 }
@@ -213,7 +213,7 @@ func definite(err error) bool {
 		errors.Is(err, driver.ErrWithdrawn) || refused(err) || final(err)
 }
 
-// joinErrors joins two errors. If one is nil, it returns the other as it is.
+// joinErrors joins two errors. If one is nil, it returns the other unchanged.
 func joinErrors(a, b error) error {
 	switch {
 	case a == nil:

@@ -14,8 +14,8 @@ import (
 type EventKind int
 
 // The kinds of events. Each lease has exactly one EventAcquired, and one EventReleased or
-// EventLost. An attempt on an open client that returns no lease has one EventAcquireFailed. The
-// event of a lease's end is dropped only if its EventAcquired was dropped too.
+// EventLost. A call that acquires no lease has one EventAcquireFailed, unless the client is
+// closed. The event of a lease's end is dropped only if its EventAcquired was dropped too.
 const (
 	EventAcquired      EventKind = iota + 1 // a lock was granted; Took is the time since Acquire was called
 	EventWaiting                            // an Acquire began to wait, or a store that has served the client now refuses it; Err says why
@@ -69,8 +69,8 @@ type Event struct {
 	Token                       uint64
 	Took                        time.Duration
 	// Slack is how much of the lease was left when the renewal was confirmed, for
-	// EventRenewed. A lease whose Slack shrinks towards zero will soon be lost. Slack
-	// is zero for the first renewal after a short grant that the store made by itself.
+	// EventRenewed. A lease whose Slack shrinks towards zero will soon be lost.
+	// Slack is zero for the first renewal after a short grant (see driver.Grant).
 	Slack time.Duration
 	Err   error
 	// Dropped is how many events were dropped between the previous event and
@@ -87,7 +87,7 @@ const maxEvents = 16 << 10
 const levelEvery = time.Second
 
 // emitter delivers events to the logger and to OnEvent, in order, from a
-// goroutine. Only Close, at its end, waits for that goroutine.
+// goroutine. Only Close waits for that goroutine, as its last step.
 type emitter struct {
 	c     *Client
 	log   *slog.Logger
@@ -131,9 +131,9 @@ func (e *emitter) add(ev Event) bool {
 	return e.wants(ev.Kind) && e.queue.Add(e.complete(ev), 1)
 }
 
-// addEnd queues the event of a lease's end. known says that the event of the grant was queued.
-// The event of the end is then never dropped, because a reader that counts grants and ends must
-// not count an ended lease as held.
+// addEnd queues the event of a lease's end. known says that the event of the
+// grant was queued. If known, the event of the end is never dropped, because
+// a reader that counts grants and ends must not count an ended lease as held.
 func (e *emitter) addEnd(ev Event, known bool) {
 	if known && e.wants(ev.Kind) {
 		e.queue.Force(e.complete(ev), 1)
@@ -152,8 +152,8 @@ func (e *emitter) complete(ev Event) Event {
 
 func (e *emitter) deliver(ev Event, dropped uint64) {
 	if own := (callbackOf{e.c}); ev.Context.Value(own) != nil {
-		// OnEvent may call Close, because Close does not wait for OnEvent as for a
-		// callback.
+		// own marks the ctx of a callback, which Close refuses because Close waits for
+		// callbacks. Close does not wait for OnEvent, so ev.Context must not have own.
 		ev.Context = context.WithValue(ev.Context, own, nil)
 	}
 	ev.Dropped = dropped

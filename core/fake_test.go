@@ -18,8 +18,8 @@ type fake struct {
 	// after runs when the store has executed a call. Its error, if any, replaces the answer.
 	after   func(ctx context.Context, op string, r driver.Request) error
 	notices chan driver.Notice
-	// own is how long a grant to a waiter without an acquire lives; age is the age of the waiter's
-	// last sign of life at that grant. If own is zero, the store only wakes waiters.
+	// own is how long the store keeps a grant to a waiter that sent no acquire; age is the age of
+	// the waiter's last sign of life at the grant. If own is zero, the store only wakes waiters.
 	own, age time.Duration
 
 	mu        sync.Mutex
@@ -53,7 +53,7 @@ func newFake(capabilities ...driver.Capability) *fake {
 	}
 }
 
-// do runs one call: f.before, then the function store, which is the store's part, then f.after.
+// do runs one call: f.before, then the function store, which does the store's work, then f.after.
 func (f *fake) do(ctx context.Context, op string, r driver.Request, store func() error) error {
 	f.mu.Lock()
 	f.calls = append(f.calls, asked{op, r.Name, time.Now()})
@@ -336,14 +336,14 @@ func (f *fake) expire(name string, at time.Time) {
 	f.held[name].expires = at
 }
 
-// owner returns the owner of name in the store, or "" if there is none.
+// owner returns the owner of the lock called name in the store, or "" if there is none.
 func (f *fake) owner(name string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.live(name).holder().Owner
 }
 
-// steal replaces the grant of name by a grant to another owner, "stranger".
+// steal replaces the grant of the lock called name by a grant to "stranger".
 func (f *fake) steal(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -111,8 +111,8 @@ func TestK3IndeterminateNamesATimeThatHolds(t *testing.T) {
 		if in.FreeAt.Before(f.held["a"].expires) || in.FreeAt.After(began.Add(6*time.Second)) {
 			t.Errorf("free at %v after the start, expires at %v", in.FreeAt.Sub(began), f.held["a"].expires.Sub(began))
 		}
-		// The client goes on trying to withdraw, so the lock is free soon after the store answers
-		// again.
+		// The client goes on trying to withdraw the owner, so the lock is free soon
+		// after the store answers again.
 		f.hook(nil, nil)
 		time.Sleep(janitorPause)
 		synctest.Wait()
@@ -146,8 +146,8 @@ func TestK3JanitorEnds(t *testing.T) {
 	})
 }
 
-// A store that needs seconds for each request is slow, not broken. A waiter keeps its place in the
-// queue, and its first acquire after the end of the holder's lease is granted.
+// If a store needs seconds for each request, a waiter must keep its place in the
+// queue, and its first acquire after the end of the holder's lease must be granted.
 func TestK4SlowStoreServesWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(driver.CapWaiter)

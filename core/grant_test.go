@@ -16,7 +16,7 @@ const (
 	ownAge  = 100 * time.Millisecond // age of the waiter's last sign of life at the grant
 )
 
-// untilFirst is the time from a grant by the store to the first renewal.
+// untilFirst is how long after the store's grant the waiter sends its first renewal.
 var untilFirst = (lifeOf(ownSpan) - ownAge) / 3
 
 // granted makes the store grant a lock, which another owner has released,
@@ -44,7 +44,7 @@ func granted(t *testing.T, f *fake, c *Client, o *LockOptions) *Lease {
 }
 
 // withOwn runs a test with a store that grants to waiters without an
-// acquire. Its renewals take 10 ms.
+// acquire. Renewals in that store take 10 ms.
 func withOwn(t *testing.T, test func(t *testing.T, f *fake, c *Client)) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(waiting...)
@@ -61,8 +61,8 @@ func withOwn(t *testing.T, test func(t *testing.T, f *fake, c *Client)) {
 }
 
 // TestOwnGrant checks that the waiter sends no acquire. Until a renewal is
-// confirmed, the lease's deadline is the end of the first span, counted from the
-// sign of life. The renewal is sent when a third of the time left has passed.
+// confirmed, the lease's deadline is counted from the waiter's last sign of life
+// before the grant. The renewal is sent when a third of the time left has passed.
 func TestOwnGrant(t *testing.T) {
 	withOwn(t, func(t *testing.T, f *fake, c *Client) {
 		l := granted(t, f, c, nil)
@@ -118,9 +118,9 @@ func TestOwnGrantIsLost(t *testing.T) {
 	}
 }
 
-// TestOwnGrantReleased checks that an early release needs no renewal. A
-// later release must not overtake the first renewal: that renewal, arriving
-// later, would lengthen a lease that a release with Keep has shortened.
+// TestOwnGrantReleased checks that an early release needs no renewal. A release that
+// starts during the first renewal must wait for that renewal's answer. Otherwise the
+// renewal might arrive last, and lengthen a lease that a release with Keep has shortened.
 func TestOwnGrantReleased(t *testing.T) {
 	withOwn(t, func(t *testing.T, f *fake, c *Client) {
 		l := granted(t, f, c, nil)
@@ -167,8 +167,8 @@ func TestOwnGrantThatIsAskedFor(t *testing.T) {
 	}
 }
 
-// TestOwnGrantIsHandedOver checks that the next lease takes over the short deadline and the
-// renewal under way, and that the lock is not handed over when half of the span has passed.
+// TestOwnGrantIsHandedOver checks that the next lease of this host takes over the short deadline
+// and the renewal under way. After half of the short grant's time, the lock is not handed over.
 func TestOwnGrantIsHandedOver(t *testing.T) {
 	withOwn(t, func(t *testing.T, f *fake, c *Client) {
 		l := granted(t, f, c, nil)
@@ -208,7 +208,7 @@ func TestOwnGrantIsHandedOver(t *testing.T) {
 	})
 }
 
-// TestOwnGrantOfFixedLength checks that a lease with NoRenew is renewed once, to get its TTL.
+// TestOwnGrantOfFixedLength checks that one renewal gives a lease with NoRenew its TTL.
 func TestOwnGrantOfFixedLength(t *testing.T) {
 	withOwn(t, func(t *testing.T, f *fake, c *Client) {
 		began := time.Now()
@@ -260,9 +260,9 @@ func TestOwnGrantAtTheEndOfCtx(t *testing.T) {
 	})
 }
 
-// TestOwnGrantOverASuspend covers a sign of life that was sent before the
-// machine was suspended, and a Wait that began after the suspend. By its age,
-// which does not count the suspend, the sign of life would seem too recent.
+// TestOwnGrantOverASuspend covers a waiter whose last sign of life was sent before
+// its machine was suspended. Its Wait began after the suspend. The age of that
+// sign does not count the suspend, so by its age alone it would seem too recent.
 func TestOwnGrantOverASuspend(t *testing.T) {
 	f := newFake(waiting...)
 	f.own, f.age = ownSpan, 100*time.Millisecond
@@ -283,8 +283,8 @@ func TestOwnGrantOverASuspend(t *testing.T) {
 	}
 }
 
-// TestOwnGrantFarAway checks that the first renewal may take all the time left, if that is at
-// least twice the duration of the last acquire. If less time is left, core sends an acquire.
+// TestOwnGrantFarAway checks that the first renewal may take all the time left, if the time
+// left is at least twice the duration of the last acquire. Otherwise core sends an acquire.
 func TestOwnGrantFarAway(t *testing.T) {
 	for _, tc := range []struct {
 		rtt, renewal time.Duration
@@ -307,8 +307,8 @@ func TestOwnGrantFarAway(t *testing.T) {
 	}
 }
 
-// TestOwnGrantReleasedInDoubt leaves both the first renewal and the release unanswered. The
-// renewal may have given the lease its TTL, so the release must be tried for that long.
+// TestOwnGrantReleasedInDoubt leaves the first renewal and the release unanswered. The renewal
+// may have given the lease its whole TTL, so FreeAt of the error must be at least a TTL after it.
 func TestOwnGrantReleasedInDoubt(t *testing.T) {
 	withOwn(t, func(t *testing.T, f *fake, c *Client) {
 		silent := make(chan struct{})

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// handoverBugs are bugs of a hand-over, or of a grant without an acquire. Each bug replaces one
-// condition of this package or, if does is set, one statement. The test caught must fail.
+// handoverBugs are bugs of a hand-over inside a host, or of a grant without an acquire. The code
+// in wrong replaces the condition or statement in right. The test named in caught must then fail.
 var handoverBugs = []struct {
 	name, file, right, wrong string
 	does                     bool

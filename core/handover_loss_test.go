@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// TestSuspendInAStreak checks that a lease that expired while the machine
-// was suspended is not handed over, although no timer has noticed its end.
+// TestSuspendInAStreak checks that a lease that expired while the machine was suspended is
+// not handed over to the host's next waiter, although no timer has noticed the lease's end.
 func TestSuspendInAStreak(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(waiting...)
@@ -34,8 +34,8 @@ func TestSuspendInAStreak(t *testing.T) {
 	})
 }
 
-// TestLossInAStreak checks that the loss of the host's grant ends the present
-// lease under that grant, in whichever way this host learns of the loss.
+// TestLossInAStreak covers a grant that is lost after the lock was handed over inside
+// the host. The present lease must end, in whichever way the host learns of the loss.
 func TestLossInAStreak(t *testing.T) {
 	for name, tc := range map[string]struct {
 		lose  func(t *testing.T, f *fake, l *Lease)
@@ -89,8 +89,8 @@ func TestLossInAStreak(t *testing.T) {
 	}
 }
 
-// TestPluginDeathInAStreak checks that a lock is not handed over while the plugin
-// is down, and that the new plugin learns of the lease that then has the lock.
+// TestPluginDeathInAStreak checks that a lock is not handed over inside the host while
+// the plugin is down, and that the new plugin learns of the lease that then has the lock.
 func TestPluginDeathInAStreak(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(driver.CapWaiter, driver.CapWatcher)
@@ -118,8 +118,8 @@ func TestPluginDeathInAStreak(t *testing.T) {
 	})
 }
 
-// TestRenewalUnderWayAtAHandOver checks that the answer to a renewal applies
-// to the lease that has the lock when the answer arrives.
+// TestRenewalUnderWayAtAHandOver checks that the answer to a renewal counts
+// for the lease that has the lock when the answer arrives.
 func TestRenewalUnderWayAtAHandOver(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		t.Run(fmt.Sprint("lost ", lost), func(t *testing.T) {
@@ -157,8 +157,8 @@ func TestRenewalUnderWayAtAHandOver(t *testing.T) {
 	}
 }
 
-// TestHealthAtAHandOver checks that the health of the previous holder does
-// not affect the next holder.
+// TestHealthAtAHandOver checks that an error of Healthy of the previous
+// holder does not end the next holder's lease.
 func TestHealthAtAHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(waiting...)

@@ -21,7 +21,7 @@ func next(t *testing.T, l *Lock) <-chan *Lease {
 	return out
 }
 
-// handOn releases lease, and returns the lease handed over to waiter, a channel from next.
+// handOn releases lease, and returns the lease that waiter, a channel from next, then yields.
 func handOn(t *testing.T, lease *Lease, waiter <-chan *Lease) *Lease {
 	t.Helper()
 	if err := lease.Release(t.Context()); err != nil {
@@ -165,8 +165,8 @@ func heldBy(err error) Holder {
 	return Holder{}
 }
 
-// TestHandOverThroughTheStore checks that a lock is released in the store instead of handed
-// over if the store or the plugin must know of the new holder, or if the lease is in doubt.
+// TestHandOverThroughTheStore checks that a lock is released in the store, not handed over inside
+// the host, if the store or the plugin must know of the new holder, or if the lease may be lost.
 func TestHandOverThroughTheStore(t *testing.T) {
 	stuck := func(_ context.Context, op string, _ driver.Request) error {
 		if op == "renew" {

@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// TestWaiterThatGivesUpPassesOn hands the lock over to a waiter whose ctx ends at that moment.
+// TestWaiterThatGivesUpPassesOn checks that a waiter passes on a lock that it gets as its ctx ends.
 func TestWaiterThatGivesUpPassesOn(t *testing.T) {
 	const rounds = 50
 	synctest.Test(t, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestWaiterThatGivesUpPassesOn(t *testing.T) {
 }
 
 // TestGivenUpHandOverOfADownStore hands the lock over to a waiter whose ctx ends at that moment,
-// while the store accepts no release. The grant then still exists, and the error must say so.
+// while the store accepts no release. The grant then remains, and the waiter's error must say so.
 func TestGivenUpHandOverOfADownStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(waiting...)

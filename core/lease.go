@@ -74,15 +74,15 @@ type leaseCtx struct {
 	cancel context.CancelCauseFunc
 }
 
-// end cancels the context. After that, context.CancelCauseFunc calls methods
-// of the parent, which may block because the parent may be a type of the
-// application. So end waits only until the context is over.
+// end cancels the context, and returns as soon as the context is over. The
+// cancel function then calls methods of the parent, which may be a type of the
+// application and may block. So end does not wait for the cancel function.
 func (e *leaseCtx) end(cause error) {
 	go e.cancel(cause)
 	<-e.ctx.Done()
 }
 
-// newLease makes a lease for contender a. It sets no deadline and does not tell the scheduler.
+// newLease makes a lease for a, which contended for the lock. It sets no deadline or renewal time.
 func newLease(a *contender, owner string, g grant) *Lease {
 	o := &a.lock.opts
 	l := &Lease{
@@ -96,7 +96,7 @@ func newLease(a *contender, owner string, g grant) *Lease {
 	return l
 }
 
-// extend sets the lease's times. The store keeps it for span, from an instant between sent and got.
+// extend sets the lease's times. From a time between sent and got on, the store keeps it for span.
 func (l *Lease) extend(span time.Duration, sent, got instant) {
 	l.span = span
 	l.deadline.Store(int64(sent.add(span - driftOf(span))))
@@ -104,8 +104,8 @@ func (l *Lease) extend(span time.Duration, sent, got instant) {
 	l.expiresBy = max(l.expiresBy, got.add(span))
 }
 
-// short reports whether the store granted the lock for less than the TTL, as it does
-// without a request while the owner waits, and no renewal has been confirmed yet.
+// short reports whether the lease is still a short grant, which the store made to a waiter
+// without a request (see driver.Grant). A confirmed renewal gives the lease its TTL.
 func (l *Lease) short() bool { return l.span < l.lock.opts.TTL }
 
 // Name returns the name of the lock.
@@ -122,18 +122,18 @@ func (l *Lease) Owner() string {
 }
 
 // Token returns the fencing token. It is higher than the token of every earlier grant of
-// this lock; Properties().Fencing says how far the backend guarantees that. Send the token
+// this lock, except after a failure that Properties().Fencing does not cover. Send the token
 // with every write, and let the resource refuse a token lower than one that it has seen.
 func (l *Lease) Token() uint64 {
 	l.c.expireDue()
 	return l.token
 }
 
-// Deadline returns when the lease ends unless it is renewed. The deadline is the instant
+// Deadline returns when the lease ends unless it is renewed. The deadline is the time just
 // before the last confirmed request was sent, plus the TTL, minus an allowance for clock
 // drift. The allowance is a hundredth of the TTL plus 2 ms, and at most a tenth of the
 // TTL. A store may grant a lock to a waiter without a request, at first only for about
-// Properties().FirstSpan. The lease then gets its TTL when a renewal is confirmed. Compare
+// Properties().FirstSpan. Such a lease gets its TTL when a renewal is confirmed. Compare
 // Deadline with time.Now. After the lease has ended, Deadline returns the last deadline.
 func (l *Lease) Deadline() time.Time {
 	l.c.expireDue()
@@ -149,8 +149,8 @@ func (l *Lease) Valid() bool {
 
 // Done returns a channel that is closed when the lease ends: when it is lost, which is
 // at its deadline at the latest (L3), or when Release is called. Timers stand still
-// while the machine is suspended. So after a suspend, a lease that is over ends with
-// the next call of this package, and without any call within a second.
+// while the machine is suspended. So after a suspend, a lease whose deadline has
+// passed ends with the next call of this package, or, without a call, within a second.
 func (l *Lease) Done() <-chan struct{} {
 	l.c.expireDue()
 	return l.done
@@ -166,8 +166,8 @@ func (l *Lease) Err() error {
 	return l.err
 }
 
-// State returns the state (L4). A lease whose release failed stays Held or Suspect, although it
-// is no longer valid, until a Release succeeds. At its deadline, State returns Lost instead.
+// State returns the state (L4). A lease whose release failed is no longer valid, but stays
+// Held or Suspect until a Release succeeds, or until its deadline, from which on it is Lost.
 func (l *Lease) State() State {
 	now := l.c.expireDue()
 	l.c.sched.mu.Lock()
@@ -178,9 +178,9 @@ func (l *Lease) State() State {
 	return l.state
 }
 
-// Context returns a child of parent that also ends with the lease, before another
-// owner can be granted the lock. context.Cause then returns what ended the context:
-// the cause that Err returns, or parent's cause. Call cancel when the work is done.
+// Context returns a child of parent that also ends with the lease, before another owner
+// can be granted the lock. context.Cause then returns what ended the context: the cause
+// that Err returns, or parent's cause. Call the function cancel when the work is done.
 func (l *Lease) Context(parent context.Context) (ctx context.Context, cancel context.CancelFunc) {
 	ctx, stop := l.context(parent)
 	return ctx, func() { stop(context.Canceled) }

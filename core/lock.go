@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// LockOptions of a Lock. Nil and zero fields mean the defaults.
+// LockOptions are the options of a Lock. Nil and zero fields mean the defaults.
 type LockOptions struct {
 	// TTL is how long the store keeps the lock after the last renewal. TTL is also how
 	// long other hosts wait when this host has vanished together with its plugin. TTL must
@@ -20,12 +20,12 @@ type LockOptions struct {
 	// RenewEvery is the interval between renewals. RenewEvery must be less than TTL/2. Default
 	// TTL/3.
 	RenewEvery time.Duration
-	// NoRenew makes leases of a fixed length. Such leases are not renewed, and are
-	// lost at their deadline. The deadline counts from the sending of the request for
-	// the grant. If the store granted the lock while this client waited in its queue,
-	// the deadline counts from the client's next request. If AtLeast equals TTL, the lock
-	// stays taken for that time whatever happens to this process. Only
-	// [Client.Break] with the lease's token, on any host, can end it sooner.
+	// NoRenew makes leases of a fixed length. Such leases are not renewed, and are lost at
+	// their deadline. The deadline counts from the sending of the request for the grant.
+	// If the store granted the lock while this client waited in its queue, the deadline
+	// counts from the client's next request, which gives the lease its TTL. If AtLeast
+	// equals TTL, the lock stays taken for that time whatever happens to this process.
+	// Only [Client.Break] with the lease's token, on any host, can free the lock sooner.
 	// RenewEvery and Healthy must not be set together with NoRenew. Default false.
 	NoRenew bool
 	// AtLeast keeps the lock taken for this long after its grant, even if it is
@@ -36,13 +36,13 @@ type LockOptions struct {
 	// MaxHold ends a lease after this time, with cause ErrMaxHold. It is a safeguard
 	// against a holder that hangs while its lease is renewed. Default 0, no limit.
 	MaxHold time.Duration
-	// Healthy is asked before each renewal, except the first after a grant without a request,
-	// from a goroutine of the client. If it returns an error, the lease is lost with cause
-	// ErrUnhealthy. It should return soon after its ctx ends. Default nil: always healthy.
+	// Healthy is called by a goroutine of the client before each renewal, except the first renewal
+	// after a grant without a request. If Healthy returns an error, the lease is lost with cause
+	// ErrUnhealthy. Healthy should return soon after its ctx ends. Default nil: always healthy.
 	Healthy func(context.Context) error
 	// ReleaseInBackground makes Do and TryDo return when the release has begun,
-	// one round trip before the store has confirmed it. The lease is over by
-	// then. Close waits for the release. If the process ends before that, the
+	// one round trip before the store has confirmed it. The lease is then over.
+	// Close waits for the release. If the process ends before the release, the
 	// plugin releases the lock. Only EventReleased reports that the release
 	// failed. Default false.
 	ReleaseInBackground bool
@@ -93,8 +93,8 @@ func (c *Client) lock(op, name string, opts *LockOptions) (*Lock, error) {
 	return l, nil
 }
 
-// inherits reports whether a lease acquired through from may be handed over to a caller of l.
-// The store and the plugin keep the TTL, value and AtLeast of from.
+// inherits reports whether a lease acquired through from may be handed over to a caller of l. A
+// hand-over does not tell the store or the plugin, so the lease keeps the TTL and AtLeast of from.
 func (l *Lock) inherits(from *Lock) bool {
 	return l.opts.TTL == from.opts.TTL && l.opts.AtLeast == 0 && l.plain() && from.plain()
 }
@@ -173,9 +173,9 @@ func checkValue(value []byte) error {
 func (l *Lock) Name() string { return l.name }
 
 // Acquire waits until the lock is granted, ctx ends, or an error shows that waiting
-// cannot help (K1). Acquire also waits for a backend that is down, and for a
-// backend that refuses this client but has served the client before: servers are
-// read-only in a failover, and passwords are rotated (K8). [Client.Check] says why.
+// cannot help (K1). Acquire also waits for a backend that is down, and for a backend that
+// refuses this client but has served the client before, because servers are read-only in
+// a failover and passwords are rotated (K8). Call [Client.Check] for the reason.
 //
 // Locks are not reentrant: a goroutine that acquires a lock that it holds waits for
 // itself. Acquire returns [ErrReentrant] instead if ctx shows that the caller holds the
@@ -196,13 +196,13 @@ func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
 
 // TryAcquire asks the store once and never waits for the lock (K2). If another owner holds the
 // lock, even in this host, the error satisfies errors.Is(err, ErrHeld), and errors.As finds a
-// [*HeldError]. If the store does not answer, TryAcquire undoes the attempt and the error wraps
-// ErrUnavailable; if it cannot undo the attempt, the error is an [*IndeterminateError]. If the
-// store refuses this client, which may also happen for a while in a failover, the error wraps
-// ErrDenied. While the store is silent, TryAcquire takes at most 3 s; less if the TTL is shorter
-// or ctx ends. Undoing the attempt then takes at most Options.CleanupBudget (1 s by default). A
-// lower bound would make TryAcquire fail whenever a lost connection has to be replaced. A job that
-// runs every second should pass a ctx that ends after a second.
+// [*HeldError]. If the store does not answer, TryAcquire undoes the attempt and the error
+// wraps ErrUnavailable; if it cannot undo the attempt, the error is an [*IndeterminateError].
+// If the store refuses this client, which may also happen for a while in a failover, the error
+// wraps ErrDenied. While the store is silent, TryAcquire takes at most 3 s; less if the TTL is
+// shorter or ctx ends. Undoing the attempt then takes at most Options.CleanupBudget (1 s by
+// default). With a limit below 3 s, TryAcquire would fail whenever a lost connection must be
+// replaced. A job that runs every second should pass a ctx that ends after a second.
 func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 	if err := l.c.begin("acquire", l.name); err != nil {
 		return nil, err
@@ -290,10 +290,10 @@ func afterWork(work, release error) error {
 }
 
 // leasesOf is the context key of the leases of client c whose end also ends the context. These
-// leases show that an acquire would wait for its own caller, so that it can be refused.
+// leases show that an acquire would wait for its own caller, so that core can refuse that acquire.
 type leasesOf struct{ c *Client }
 
-// holding is a lease in a context; outer is the lease in the context that it was made from.
+// holding is a lease whose end also ends a context; outer is another such lease, or nil.
 type holding struct {
 	lease *Lease
 	outer *holding
@@ -306,8 +306,8 @@ func (l *Lease) holding(ctx context.Context) context.Context {
 	return context.WithValue(ctx, key, &holding{l, outer})
 }
 
-// refuseReentry returns an error if ctx ends with a lease of the lock called name. A ctx that
-// never ends is not refused: it may carry the values of such a context but outlive the lease.
+// refuseReentry returns an error if ctx ends with a lease of the lock called name. A ctx that never
+// ends is not refused: it outlives the lease, although it may have the values of the lease's ctx.
 //
 // Note: a ctx from context.WithoutCancel that was later given another end may outlive the
 // lease too. It is refused all the same, because it looks like a ctx that ends with the lease.

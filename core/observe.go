@@ -42,8 +42,8 @@ type Change struct {
 // Observers of one name in a client share one stream, so together they cost
 // the store as much as one observer.
 //
-// The channel is closed when ctx ends or the client closes. If the client is closed or its
-// options are invalid, the channel yields one Change of kind Stale with the error, and is closed.
+// The channel is closed when ctx ends or the client closes. If the client is closed or the options
+// of e are invalid, the channel yields one Change of kind Stale with the error, and is closed.
 func (e *Elector) Observe(ctx context.Context) <-chan Change {
 	o := &observer{out: make(chan Change, 1)}
 	if err := e.c.begin("observe", e.lock.name); err != nil {
@@ -61,7 +61,7 @@ func (e *Elector) Observe(ctx context.Context) <-chan Change {
 	return o.out
 }
 
-// observer is one call of Observe. The mutex of its stream guards its fields.
+// observer is one call of Observe. The mutex of the observer's stream guards these fields.
 type observer struct {
 	out  chan Change
 	from uint64 // number of the first run of the stream that begins after this observer has joined
@@ -109,7 +109,7 @@ func (o *observer) put(ch Change) {
 	o.out <- ch
 }
 
-// kindAfter returns the kind of the change from before to leader h, or 0 if they are the same.
+// kindAfter returns the kind of the change from before to the leader h, or 0 if nothing changed.
 func kindAfter(before Change, h Holder) ChangeKind {
 	was := before.Leader
 	same := was.Held() && was.Owner == h.Owner && was.Token == h.Token
@@ -249,7 +249,7 @@ func (s *stream) begin(end context.CancelFunc) {
 	s.seen, s.end = false, end
 }
 
-// see passes a holder that the driver reports to the observers.
+// see passes a holder, which the driver has reported, to the observers.
 func (s *stream) see(h driver.Holder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -278,7 +278,7 @@ func (s *stream) lose(err error) {
 	}
 }
 
-// pause waits before the next run, unless an observer has joined.
+// pause waits before the driver's Observe is called again, unless an observer has joined.
 func (s *stream) pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

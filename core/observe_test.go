@@ -124,7 +124,7 @@ func TestE3LostQuestion(t *testing.T) {
 }
 
 // TestE3FirstIsPresent checks that the first change of an observer that joins a stream is
-// the state after its call of Observe, however long ago earlier observers got a change.
+// the state after its call of Observe, and not the last change that earlier observers got.
 func TestE3FirstIsPresent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

@@ -12,8 +12,8 @@ import (
 // MaxConfigFile is the largest size of a configuration file that [ReadConfig] accepts, in bytes.
 const MaxConfigFile = 1 << 20
 
-// keyForm matches the text before the first "=" of a line "key = value". In a URL,
-// a DSN or "password: a=b" the text before the first "=" has other characters.
+// keyForm matches the text before the first "=" of a line "key = value". In a URL, a
+// DSN or "password: a=b" that text has other characters, so keyForm does not match it.
 var keyForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]*$`)
 
 // ReadConfig reads a configuration file: a JSON object, or lines of the form "key =
@@ -46,8 +46,8 @@ func ReadConfig(r io.Reader) (Config, error) {
 	return cfg, nil
 }
 
-// ReadTarget reads a file that describes a target, a store to connect to. It is a file for
-// [ReadConfig], or contains only an address, which becomes the value of the key "address".
+// ReadTarget reads a file that describes a target, a store to connect to: a configuration file (see
+// [ReadConfig]), or a file with only an address, which becomes the value of the key "address".
 func ReadTarget(r io.Reader) (Config, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxConfigFile+1))
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The file of a target is a configuration file of the application, or has only an address.
+// TestReadTarget reads both forms of a target's file: a configuration, and only an address.
 func TestReadTarget(t *testing.T) {
 	for text, want := range map[string]Config{
 		"db:1\n":                            {"address": "db:1"},

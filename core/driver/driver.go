@@ -17,7 +17,7 @@ import (
 )
 
 // Request holds the arguments of the operations of a [Lock]. The comment of each method
-// names the fields that it reads. A backend must not keep or change the Value slice.
+// names the fields that the method reads. A backend must not keep or change the Value slice.
 type Request struct {
 	// Name of the lock: valid UTF-8 of 1 to 512 bytes, any character allowed,
 	// case-sensitive. core has checked it. The backend must encode it so that
@@ -30,35 +30,35 @@ type Request struct {
 	Label string
 	// Value is what a leader publishes, at most 64 KiB; nil for a plain lock.
 	Value []byte
-	// Token is the number of the store's grant, and zero before it. Users see a different
-	// number: core adds low bits that count the hand-overs of the grant inside a host.
+	// Token is the number of the store's grant, and zero before the grant. Users see a different
+	// number: core appends bits that count how often callers of one host passed the grant on.
 	Token uint64
 	// TTL is how long the store keeps the lease after this request. core has
 	// checked it against the minimum, step and maximum in [Properties]. The
-	// store counts the TTL from the moment at which it handles the request.
-	// It never uses a client's clock, and only durations cross the wire.
+	// store counts the TTL from the moment at which it handles the request. The
+	// store never uses a client's clock, and core sends only durations.
 	TTL time.Duration
-	// Keep is how much longer the lock must stay taken at least: the rest of
-	// core's AtLeast. Keep is zero in most requests.
+	// Keep is how long the lock must stay taken from now on, even if it is released: what
+	// is left of the user's AtLeast (see core.LockOptions). Keep is zero in most requests.
 	Keep time.Duration
 }
 
 // Lock has the operations on a lock. Each method makes one attempt: it does not wait and does not
 // retry.
 type Lock interface {
-	// TryAcquire grants Name to Owner for TTL if no live grant exists, and returns the
-	// grant's token. The token is minted in the same atomic step, is below 2^53, and
-	// is higher than every earlier token of that name to the extent that [Properties]
-	// Fencing claims (L6). Unless it is ended before, a grant expires by the store's own clock.
+	// TryAcquire grants Name to Owner for TTL if no live grant exists, and returns the grant's
+	// token. The token is minted in the same atomic step, is below 2^53, and is higher than
+	// every earlier token of that name except after failures that [Properties] Fencing does
+	// not cover (L6). A grant that is not ended earlier expires by the store's clock.
 	//
-	// TryAcquire returns a [*HeldError] if another owner holds Name, or if the store reserves it
-	// for a waiter whose turn it is. A call by the owner that holds Name is not a renewal and
-	// returns a HeldError too, with one exception. If the store made the grant without a request
-	// (see [Grant]), and no TryAcquire or Renew has confirmed the grant yet, this call confirms
-	// it. TryAcquire then returns the grant's token, and the lease lives for TTL from now.
-	// TryAcquire returns [ErrWithdrawn] for an owner that was withdrawn. An error that wraps
-	// [ErrUnavailable] means that the outcome is unknown, and the caller must withdraw the owner
-	// before it asks again.
+	// TryAcquire returns a [*HeldError] if another owner holds Name, or if the store
+	// reserves it for the next waiter in its queue. A call by the owner that holds Name
+	// is not a renewal and returns a HeldError too, with one exception. If the store made
+	// the grant without a request (see [Grant]), and no TryAcquire or Renew has confirmed
+	// the grant yet, this call confirms it. TryAcquire then returns the grant's token,
+	// and the lease lives for TTL from now. TryAcquire returns [ErrWithdrawn] for an
+	// owner that was withdrawn. An error that wraps [ErrUnavailable] means that the
+	// outcome is unknown, and the caller must withdraw the owner before it asks again.
 	TryAcquire(ctx context.Context, r Request) (token uint64, err error)
 
 	// Renew lets the lease of Name, Owner and Token live for TTL from now. Renew must compare
@@ -68,21 +68,21 @@ type Lock interface {
 	Renew(ctx context.Context, r Request) error
 
 	// Release ends the lease of Name, Owner and Token, and wakes the next waiter. Release must
-	// compare owner and token in the same atomic step. With Keep > 0 it shortens the lease to
-	// Keep instead of deleting it, and never lengthens it. It returns a [*NotHeldError] if the
-	// lease does not exist. A repeated call is harmless (L7). No lease has Token zero, so Release
-	// must return an error for it: before it sends anything, or the error for a wrong token.
+	// compare owner and token in the same atomic step. With Keep > 0 Release does not delete the
+	// lease but shortens it to Keep, and never lengthens it. It returns a [*NotHeldError] if the
+	// lease does not exist. A repeated call is harmless (L7). No lease has Token zero, so for
+	// Token zero Release must return an error: without a request, or as for a wrong token.
 	Release(ctx context.Context, r Request) error
 
 	// Withdraw undoes everything that owner's TryAcquire or Wait on name did, or may still
 	// do. Withdraw deletes the owner's grant whatever its token, removes the owner from
-	// the queue, and passes a wake-up that the owner got to the next waiter. Once it has
+	// the queue, and wakes the next waiter if this owner had been woken. Once Withdraw has
 	// returned nil, no grant of that owner exists or can come: a TryAcquire that arrives
 	// later is refused with ErrWithdrawn (K3). It is not enough that the store has no
-	// grant, because the owner's request may still be on its way. So refuse the owner in
-	// the store for at least a minute, or send the withdrawal after the request on the
-	// same ordered connection, or kill the connection of the request and wait until the
-	// connection is gone. Withdraw returns nil for an owner unknown to the store.
+	// grant, because the owner's request may still be on its way. So a backend refuses the
+	// owner in the store for at least a minute, or sends the withdrawal after the request
+	// on the same ordered connection, or kills the request's connection and waits until it
+	// is gone. Withdraw returns nil for an owner unknown to the store.
 	Withdraw(ctx context.Context, name, owner string) error
 
 	// Inspect returns the holder of name. For a free lock it returns the zero Holder and no error.
@@ -105,8 +105,8 @@ type Backend interface {
 	Check(ctx context.Context) error
 	// Properties returns the properties without asking the store.
 	Properties() Properties
-	// Close closes connections and ends goroutines, and returns after the last of
-	// them. Close does not release leases. Calls after Close return [ErrClosed].
+	// Close closes connections and ends goroutines, and returns after the last goroutine
+	// has ended. Close does not release leases. Calls after Close return [ErrClosed].
 	Close(ctx context.Context) error
 }
 
@@ -114,40 +114,40 @@ type Backend interface {
 type Waiter interface {
 	// Wait puts Owner into the queue of Name, if it is not there yet, and returns as soon as Owner
 	// is woken, or at once if Name is free. Wait also returns after max, which is the rest of the
-	// holder's TTL, but at most a second: an expiry wakes no waiter, so core then asks. A backend
-	// may check the lock inside a Wait, for example once a second. The zero Grant is only a hint:
-	// the caller then calls TryAcquire (K4). Wait must not miss a release that follows the caller's
-	// refused TryAcquire. A release wakes one waiter, not all (K5). The place in the queue outlives
-	// the call. It ends with a grant, with a withdrawal, or when Owner has called neither Wait nor
-	// TryAcquire for some time: at least two seconds, and about two seconds if the lock is free. If
-	// the store grants to waiters (see [Grant]) and other hosts had the lock recently, core calls
-	// Wait before any TryAcquire. Wait then returns when the lease that it found is over. Wait
-	// returns ctx.Err() when ctx ends.
+	// holder's TTL, but at most a second: an expiry wakes no waiter, so core then calls TryAcquire.
+	// During a Wait, a backend may check whether Name is free. The zero Grant is only a hint that
+	// Name may be free: core then calls TryAcquire (K4). Wait must not miss a release that follows
+	// the caller's refused TryAcquire. A release wakes one waiter, not all (K5). Owner's place in
+	// the queue outlives the call of Wait. It ends with a grant, with a withdrawal, or when Owner
+	// has called neither Wait nor TryAcquire for some time: at least two seconds, and little more
+	// than that if the lock is free. If the store grants to waiters (see [Grant]) and other hosts
+	// had the lock recently, core calls Wait before any TryAcquire. Such a Wait also returns when
+	// the lease that it found at the call is over. Wait returns ctx.Err() when ctx ends.
 	Wait(ctx context.Context, r Request, max time.Duration) (Grant, error)
 }
 
-// Notifier is an optional capability of a store that can report a release but has no queue.
-// If a backend is no [Waiter], core asks for a lock whenever Notify reports a release, and
-// without a Notifier core polls. All waiters ask at the same time, in no order.
+// Notifier is an optional capability of a store that can report a release but has no queue. If
+// a backend is no [Waiter], core calls TryAcquire whenever Notify reports a release. Without a
+// Notifier core polls. After a report, all waiters ask at the same time, in no order.
 type Notifier interface {
 	// Notify calls emit as soon as it is subscribed to name, and again soon after each end of a
 	// lease of name by a release, a withdrawal or a Break. Notify must not miss an end that comes
-	// after the first call, but one call may report several ends. An expiry needs no call. A
-	// needless call costs the caller one request. Notify calls emit once at a time; emit does not
-	// block. Notify returns ctx.Err() when ctx ends, and an error as soon as it may miss an end.
+	// after the first emit, but one emit may report several ends. An expiry needs no emit. A
+	// needless emit costs core one request. Notify calls emit once at a time; emit does not block.
+	// Notify returns ctx.Err() when ctx ends, and another error as soon as it may miss an end.
 	Notify(ctx context.Context, name string, emit func()) error
 }
 
-// Grant is a grant that the store made to a waiter without a TryAcquire, in the atomic
-// step that freed the lock or found it free: a release, a withdrawal, a Break, or the
-// request of another owner. So the waiter need not ask, which saves a round trip (K4).
+// Grant is a grant that the store made to a waiter without a TryAcquire, in the atomic step
+// that freed the lock or found it free: a release, a withdrawal, a Break, or the request of
+// another owner. So the waiter need not call TryAcquire, which saves a round trip (K4).
 //
-// The store makes such a grant only for a short time, because the waiter may be dead, and only to
-// an owner whose process has recently sent a sign of life. The waiter does not know when the
-// grant was made, but it was made after Sent: then its process sent the last sign of life that
-// the store had seen before. The waiter renews in time, while it works, and the lease then lives
-// for the TTL. A Grant that arrives late is only a hint to the waiter. A backend may always
-// return the zero Grant instead: TryAcquire then returns the grant's token.
+// The store makes such a grant only for a short time, because the waiter may be dead, and
+// only to an owner whose process has recently sent a sign of life. The waiter knows only
+// that the grant was made after Sent, when its process sent the last sign of life that
+// the store saw before it. The waiter renews within For after Sent; the lease then lives
+// for the TTL. A Grant that arrives later is only a hint to call TryAcquire. A backend
+// may always return the zero Grant instead: TryAcquire then returns the grant's token.
 type Grant struct {
 	// Token of the grant; zero for none.
 	Token uint64
@@ -172,28 +172,28 @@ type Observer interface {
 
 // Watcher is an optional capability: the backend reports lost leases and outages.
 type Watcher interface {
-	// Watch calls emit for each notice, once at a time, until ctx ends; emit does not block. It
-	// returns ctx.Err(), or an error if it cannot go on; core then calls Watch again.
+	// Watch calls emit for each notice, once at a time, until ctx ends; emit does not block. Watch
+	// then returns ctx.Err(). If it returns earlier, with another error, core calls Watch again.
 	Watch(ctx context.Context, emit func(Notice)) error
 }
 
 // Batcher is an optional capability: many operations in one call.
 type Batcher interface {
 	// Batch does every operation as if it were called alone, in any order, and returns
-	// one Result for each, at the same index. Operations on the same lock in one call
-	// are done in their order. An operation that must wait inside the store, for example
-	// for a row that another client has locked, must not delay other operations.
+	// one Result for each, at the same index. But operations on the same lock in one
+	// call are done in their order. An operation that must wait inside the store, for
+	// example for a row that another client has locked, must not delay other operations.
 	Batch(ctx context.Context, ops []Op) []Result
 }
 
 // Starter is an optional capability of a backend that sends several requests in one
-// round trip: an operation that is under way needs no goroutine. Only the plugin process
+// round trip. An operation under way then needs no goroutine. Only the plugin process
 // uses a Starter; the plugin client in the host does not declare the capability.
 type Starter interface {
 	// Start does op as TryAcquire, Renew, Release or Withdraw would. It returns
-	// without waiting, and calls the function done once, from any goroutine; done
-	// does not block. If ctx ends before op is sent, op is not sent. If op was
-	// sent before ctx ends, done may be called later, but within a fixed time.
+	// without waiting, and calls the function done once, from any goroutine; done does
+	// not block. If ctx ends before op is sent, op is not sent. If op was sent before
+	// ctx ends, done may be called after the end of ctx, but only for a fixed time.
 	Start(ctx context.Context, op Op, done func(Result))
 }
 

@@ -7,14 +7,14 @@ import (
 )
 
 // Sentinel errors, one for every case that callers treat differently. A backend wraps the
-// native cause together with the sentinel. Sentinels keep their identity over the wire.
+// native cause together with the sentinel. errors.Is finds the sentinel in the host, too.
 var (
-	// ErrHeld: another owner holds the lock. Such an error is a [*HeldError].
+	// ErrHeld: another owner holds the lock. An error that wraps ErrHeld is a [*HeldError].
 	ErrHeld = errors.New("lock is held")
 	// ErrNotHeld: the lock is not held with the owner and token of the request.
-	// Such an error is a [*NotHeldError].
+	// An error that wraps ErrNotHeld is a [*NotHeldError].
 	ErrNotHeld = errors.New("lock is not held by this owner")
-	// ErrWithdrawn: the owner was withdrawn, and every request of it is refused.
+	// ErrWithdrawn: the owner was withdrawn, and the store refuses all its requests.
 	ErrWithdrawn = errors.New("owner was withdrawn")
 	// ErrUnavailable: the store or the plugin did not answer. The outcome of the request is
 	// unknown unless the error also wraps ErrNotSent. A later request may succeed.
@@ -41,8 +41,8 @@ var (
 	ErrPluginDied = errors.New("plugin died")
 )
 
-// HeldError is a refusal. Holder describes the present holder as far as the
-// store knows it. Holder.TTL says when it makes sense to ask again.
+// HeldError is the refusal of an acquire. Holder describes the present holder as far
+// as the store knows it. Holder.TTL says after what time it makes sense to ask again.
 type HeldError struct{ Holder Holder }
 
 func (e *HeldError) Error() string {

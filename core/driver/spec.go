@@ -31,7 +31,7 @@ type Key struct {
 // Config maps configuration keys to values, which [Spec.CheckConfig] has checked.
 type Config map[string]string
 
-// Command is a command of one backend only. It is run as "lockplugin-NAME
+// Command is a command that only one backend has. It is run as "lockplugin-NAME
 // COMMAND", with the configuration from --config FILE or standard input.
 type Command struct {
 	Name string                                                        `json:"name"`

@@ -51,7 +51,7 @@ type Notice struct {
 	Owner string
 	Token uint64
 	Err   error // the cause, for Down and Lost
-	// Plugin says that the plugin process went down or came up. Otherwise the store behind it did.
+	// Plugin says that the plugin process went down or came up, and not the store behind it.
 	Plugin bool
 }
 
@@ -81,7 +81,7 @@ type Result struct {
 // Fencing says which failures a backend survives without giving out lower tokens.
 type Fencing string
 
-// The classes of fencing, strongest first. Tokens rise in these cases:
+// The classes of fencing, strongest first, each with the case in which tokens never fall.
 const (
 	FencingStrict  Fencing = "strict"  // despite crash, failover and loss of data, by consensus or durable commits
 	FencingDurable Fencing = "durable" // while the store keeps its data or, with TimedTokens, its clock
@@ -128,9 +128,9 @@ type Properties struct {
 	// of their arrival. Two things still change that order: core may first hand the lock to
 	// waiters of the same host, and a waiter whose plugin dies goes to the end of the queue.
 	FIFO bool
-	// FirstSpan is the longest time for which the store grants a lock to a waiter without
-	// a TryAcquire ([Grant] For), if the waiter is near. For a distant waiter that time is longer by
-	// some round trips, but at most 2 s. FirstSpan is zero if the store only wakes waiters.
+	// FirstSpan is the longest time for which the store grants a lock to a waiter without a
+	// TryAcquire ([Grant] For), if the waiter is near the store. For a distant waiter that time is
+	// some round trips longer, but at most 2 s. FirstSpan is zero if the store only wakes waiters.
 	FirstSpan time.Duration
 	// TimedTokens reports whether a token is the store's time at the grant in
 	// microseconds since 1970, or the previous token plus one if that is

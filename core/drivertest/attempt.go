@@ -9,20 +9,20 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// attempt is one owner. It calls a driver.Backend directly, so that core
-// does not renew, retry or clean up for it.
+// attempt makes the requests of one owner. It calls a driver.Backend
+// directly, so that core does not renew, retry or clean up for that owner.
 type attempt struct {
 	b driver.Backend
 	driver.Request
 }
 
-// attempt makes an owner on b for the lock called name. It sends nothing.
+// attempt makes an owner that uses backend b and the lock called name. It sends nothing.
 func (h *Harness) attempt(b driver.Backend, name string, ttl time.Duration) *attempt {
 	return &attempt{b: b, Request: driver.Request{Name: name, Owner: rand.Text(), Label: "conformance attempt", TTL: ttl}}
 }
 
-// backends opens n hosts that share the harness's store. In scope "host" it opens one
-// host and returns it n times, because another plugin would have a separate store.
+// backends opens n backends on the harness's store, one for each of n hosts. In scope "host"
+// it opens one and returns it n times, because another plugin would have a separate store.
 func (h *Harness) backends(t T, n int) []driver.Backend {
 	all := []driver.Backend{h.open(t)}
 	for len(all) < n {
@@ -35,7 +35,7 @@ func (h *Harness) backends(t T, n int) []driver.Backend {
 	return all
 }
 
-// open opens a host and makes it connect, so that no case measures the time to connect.
+// open opens a backend and makes it connect, so that no case measures the time to connect.
 func (h *Harness) open(t T) driver.Backend {
 	b := h.Open(t)
 	_ = call(t, b.Check) // the error is not needed: if Check fails, the case will fail too
@@ -106,7 +106,7 @@ func (a *attempt) mustRelease(t T) {
 }
 
 // failed ends the case because op failed with err. If the lease is gone and
-// this process has stalled, the case is not judged.
+// this process has stalled, the case runs again instead of failing.
 func (a *attempt) failed(t T, op string, err error) {
 	t.Helper()
 	const text = "owner %s: %s of %q with token %d and TTL %v: %v"
@@ -136,7 +136,7 @@ func (a *attempt) wait(t T, limit time.Duration) error {
 }
 
 // waitAcquire calls Wait for at most limit. It then calls TryAcquire, unless Wait
-// returned a grant of which at least half is left. If the store made the grant
+// returned a grant with at least half of its time left. If the store made the grant
 // without a TryAcquire, own is the earliest end of that grant; otherwise own is zero.
 func (a *attempt) waitAcquire(t T, limit time.Duration) (own time.Time, err error) {
 	var g driver.Grant
@@ -157,7 +157,7 @@ func (a *attempt) waitAcquire(t T, limit time.Duration) (own time.Time, err erro
 	return g.Sent.Add(g.For), nil
 }
 
-// mustWaitAcquire calls waitAcquire for a lock that is released during the wait. It must succeed.
+// mustWaitAcquire calls waitAcquire, which must succeed, for a lock that is released meanwhile.
 func (a *attempt) mustWaitAcquire(t T) (own time.Time) {
 	t.Helper()
 	const limit = 9 * time.Second // less than a call may take
@@ -184,7 +184,7 @@ func inspect(t T, b driver.Backend, name string) driver.Holder {
 	return h
 }
 
-// wantHeldBy fails the case unless the store says that a holds the lock.
+// wantHeldBy fails the case unless the store says that owner a holds the lock.
 func (a *attempt) wantHeldBy(t T, when string) {
 	t.Helper()
 	if h := inspect(t, a.b, a.Name); h.Owner != a.Owner || h.Token != a.Token {
@@ -192,7 +192,7 @@ func (a *attempt) wantHeldBy(t T, when string) {
 	}
 }
 
-// wantFree fails the case if an owner holds name.
+// wantFree fails the case if an owner holds the lock called name.
 func wantFree(t T, b driver.Backend, name, when string) {
 	t.Helper()
 	if h := inspect(t, b, name); h.Held() {

@@ -8,8 +8,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// asHolder returns r as a request of the present holder, if r differs from that
-// only in the parts that the bug does not compare: the owner, the token, or both.
+// asHolder puts the owner and token of the lock's holder into r, if the bug takes r for a request
+// of that holder. The bug ignores the owner if owner is true, and the token if token is true.
 func asHolder(ctx context.Context, c *calls, r driver.Request, owner, token bool) driver.Request {
 	h, err := c.inspect(ctx, r.Name)
 	if err != nil || !h.Held() {
@@ -23,8 +23,8 @@ func asHolder(ctx context.Context, c *calls, r driver.Request, owner, token bool
 
 type request = func(context.Context, driver.Request) error
 
-// forgets returns f changed so that it does not compare the owner if owner is
-// true, and not the token if token is true.
+// forgets returns f with the bug that it does not compare the owner if owner
+// is true, and does not compare the token if token is true.
 func forgets(c *calls, f request, owner, token bool) request {
 	inner := *c
 	return func(ctx context.Context, r driver.Request) error {

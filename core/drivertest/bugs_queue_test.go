@@ -204,8 +204,8 @@ func queueBugs() []bug {
 	}
 }
 
-// slowly makes every second grant slow: it takes longer than core waits for
-// the answer to an acquire that was given up.
+// slowly delays the answer to every second grant by 200 ms, which is longer
+// than core waits for an answer after the caller has given up.
 func slowly(c *calls) {
 	inner := c.acquire
 	var (
@@ -239,7 +239,7 @@ func hintsOnly(c *calls) {
 	}
 }
 
-// grantsTwice makes TryAcquire grant the lock again to the owner that holds it.
+// grantsTwice is a bug: TryAcquire grants the lock again to the owner that holds it.
 func grantsTwice(c *calls) {
 	inner := *c
 	c.acquire = func(ctx context.Context, r driver.Request) (uint64, error) {
@@ -251,7 +251,7 @@ func grantsTwice(c *calls) {
 	}
 }
 
-// grantsForTTL makes grants without a TryAcquire live for a whole TTL.
+// grantsForTTL is a bug: a grant that the store makes to a waiter lives for a whole TTL.
 func grantsForTTL(c *calls) {
 	inner := *c
 	c.release = func(ctx context.Context, r driver.Request) error {
@@ -263,7 +263,7 @@ func grantsForTTL(c *calls) {
 	}
 }
 
-// lostWakeUp makes Wait check the lock first and enter the queue later, without a second check.
+// lostWakeUp is a bug: Wait checks the lock before it enters the queue, but not again after that.
 func lostWakeUp(*fixture) func(*calls) {
 	var (
 		mu     sync.Mutex
@@ -302,7 +302,7 @@ func lostWakeUp(*fixture) func(*calls) {
 	}
 }
 
-// lastFirst wakes the newest waiter first, and reserves the free lock for no waiter.
+// lastFirst makes the store wake the newest waiter first and reserve the free lock for no waiter.
 func lastFirst(*fixture) func(*calls) {
 	type sleeper struct {
 		owner string
@@ -376,7 +376,7 @@ func wakesEverybody(c *calls) {
 	onInspect(c, func(h driver.Holder) driver.Holder { h.Waiters = -1; return h })
 }
 
-// keepsTurn reserves a free lock for the first waiter, even if that waiter never comes.
+// keepsTurn is a bug: a free lock is reserved for the first waiter, even if that never comes.
 func keepsTurn(*fixture) func(*calls) {
 	var (
 		mu    sync.Mutex
@@ -407,7 +407,7 @@ func keepsTurn(*fixture) func(*calls) {
 	}
 }
 
-// favours grants the lock only to the first host during the first 300 ms.
+// favours is a bug: during the first 300 ms, only the first host is granted the lock.
 func favours(w *fixture) func(*calls) {
 	start := time.Now()
 	return func(c *calls) {

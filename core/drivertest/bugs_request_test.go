@@ -130,7 +130,7 @@ func requestBugs() []bug {
 	}
 }
 
-// rename makes the store get f(name) instead of each name.
+// rename is a bug: the store gets f(name) instead of the name in each request.
 func rename(c *calls, f func(string) string) {
 	inner := *c
 	to := func(r driver.Request) driver.Request { r.Name = f(r.Name); return r }
@@ -146,7 +146,7 @@ func rename(c *calls, f func(string) string) {
 	}
 }
 
-// hang makes calls wait until over is closed, even after their ctx has ended.
+// hang is a bug: calls wait until over is closed, even after their ctx has ended.
 func hang(c *calls, over <-chan struct{}) {
 	inner := *c
 	acquired := false
@@ -175,7 +175,7 @@ func onObserve(c *calls, change func(h driver.Holder, emit func(driver.Holder)))
 	}
 }
 
-// showsOldNews makes Observe emit an older holder once more after each change.
+// showsOldNews is a bug: Observe emits an older holder once more after each change.
 func showsOldNews(c *calls) {
 	var old driver.Holder
 	onObserve(c, func(h driver.Holder, emit func(driver.Holder)) {
@@ -190,7 +190,7 @@ func showsOldNews(c *calls) {
 	})
 }
 
-// backlog makes Observe emit every proclaimed value, one after another, and not only the newest.
+// backlog is a bug: Observe emits every proclaimed value one after another, not only the newest.
 func backlog(*fixture) func(*calls) {
 	var (
 		mu  sync.Mutex

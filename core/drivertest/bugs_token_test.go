@@ -143,7 +143,7 @@ func tokenBugs() []bug {
 	}
 }
 
-// beginsAgain makes tokens begin at 1 at a start of the store with its data kept as keepData says.
+// beginsAgain is a bug: tokens begin at 1 after a restart that keeps or loses the data (keepData).
 func beginsAgain(keepData bool) func(*fixture) func(*calls) {
 	return func(w *fixture) func(*calls) {
 		n := uint64(0)
@@ -156,7 +156,7 @@ func beginsAgain(keepData bool) func(*fixture) func(*calls) {
 	}
 }
 
-// mintedApart takes a token from a counter and then acquires the lock, in two steps.
+// mintedApart is a bug: it takes a token and acquires the lock in two steps, not in one.
 func mintedApart(*fixture) func(*calls) {
 	var (
 		mu     sync.Mutex

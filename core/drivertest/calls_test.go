@@ -20,7 +20,7 @@ type whole interface {
 }
 
 // calls is a backend with every capability whose methods can be replaced one by
-// one. Bugs replace methods, and so do the parts between a host and a store.
+// one. A planted bug replaces methods, and so does a valve, which can block them.
 type calls struct {
 	props    func() driver.Properties
 	check    func(context.Context) error
@@ -112,8 +112,8 @@ func (c *calls) Break(ctx context.Context, name string, token uint64) error {
 	return c.breaks(ctx, name, token)
 }
 
-// valve lets calls through. While the part behind it is down, calls fail,
-// and while that part is frozen, calls wait.
+// valve passes calls on to a server, a plugin or a host. While that process
+// is down, calls fail; while it is frozen, they wait.
 type valve struct {
 	mu           sync.Mutex
 	down, frozen bool
@@ -148,8 +148,8 @@ func (v *valve) set(down, frozen bool) {
 	v.changed = make(chan struct{})
 }
 
-// stream runs f, and ends it when the part behind v is frozen or down, as a
-// backend with heartbeats does.
+// stream runs f until it returns, or until the process behind v is frozen or
+// down. In a real backend, heartbeats end a stream then.
 func (v *valve) stream(ctx context.Context, f func(context.Context) error) error {
 	v.mu.Lock()
 	still := v.still

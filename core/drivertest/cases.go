@@ -12,7 +12,7 @@ import (
 // Need is an ability of the [Harness] that a case requires.
 type Need string
 
-// The abilities. A result names a missing ability by this text.
+// The abilities, with the texts that name them in results.
 const (
 	NeedStore  Need = "a server that may be stopped (Harness.Store)"
 	NeedPlugin Need = "a plugin process that may be killed (Harness.Plugin)"
@@ -99,7 +99,7 @@ func ruleIndex(id string) int {
 
 func ruleOf(id string) Rule { return Rules()[ruleIndex(id)] }
 
-// lacks returns the outcome and the reason for the first of needs that h lacks, or no reason.
+// lacks returns the outcome and reason for the first ability in needs that h lacks, or no reason.
 func (h *Harness) lacks(needs []Need) (Outcome, string) {
 	has := map[Need]bool{NeedStore: h.Store != nil, NeedPlugin: h.Plugin != nil, NeedHost: h.Host != nil, NeedOther: h.Other != nil, NeedDenied: h.Denied != nil}
 	for _, n := range needs {
@@ -199,7 +199,6 @@ func (r RuleResult) reason() string {
 	return ""
 }
 
-// judge returns the result of a rule from the results of its cases.
 func judge(rule Rule, cases []CaseResult) RuleResult {
 	badness := map[Outcome]int{NA: 0, Pass: 1, NotRun: 2, Fail: 3}
 	sum := RuleResult{Rule: rule, Outcome: NA, Cases: cases}

@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// held is the part of a [core.Lease] that cases use.
+// held has the methods of a [core.Lease] that cases use.
 type held interface {
 	Owner() string
 	Token() uint64
@@ -25,8 +25,8 @@ type held interface {
 	Release(context.Context) error
 }
 
-// hook modifies a lease that core returns to the cases. The tests of the suite use a hook
-// to plant bugs in core, and to check that each case can fail. In other runs it is nil.
+// hook modifies a lease that core returns to the cases. The tests of the suite use a hook to
+// plant bugs in core, and to check that each case can fail. In other runs the hook is nil.
 type hook func(held) held
 
 func (k hook) apply(l held, err error) (held, error) {
@@ -39,7 +39,7 @@ func (k hook) apply(l held, err error) (held, error) {
 	return l, nil
 }
 
-// client is a host that uses the backend through core, as an application does.
+// client stands for a host. It uses the backend through core, as an application does.
 type client struct {
 	*core.Client
 	b    driver.Backend
@@ -49,10 +49,10 @@ type client struct {
 	events []core.Event
 }
 
-// client opens a host. If the case fails, the host's events are logged.
+// client opens a backend and a client of core. If the case fails, the client's events are logged.
 func (h *Harness) client(t T) *client { return h.clientOn(t, h.open(t)) }
 
-// clients opens n hosts that share the harness's store.
+// clients opens n clients, which stand for n hosts that share the harness's store.
 func (h *Harness) clients(t T, n int) []*client {
 	var all []*client
 	for _, b := range h.backends(t, n) {
@@ -104,7 +104,7 @@ func (c *client) logEvents(t T) {
 	}
 }
 
-// saw counts the events of one kind for name.
+// saw counts the events of one kind for the lock called name.
 func (c *client) saw(kind core.EventKind, name string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -238,7 +238,7 @@ func (a *acquiring) granted(t T, limit time.Duration) held {
 	return a.lease
 }
 
-// holding describes the holder of name for a failure message.
+// holding describes the holder of the lock called name for a failure message.
 func (c *client) holding(t T, name string) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Second)
 	defer cancel()
@@ -256,8 +256,8 @@ func describe(h driver.Holder) string {
 	return fmt.Sprintf("held by owner %q, label %q, token %d, for another %v, %d waiting", h.Owner, h.Label, h.Token, h.TTL, h.Waiters)
 }
 
-// injector stands between core and a backend. A case uses it to lose requests and
-// replies. It declares no capabilities, so that every call goes through its methods.
+// injector stands between core and a backend. A case uses it to lose requests and replies.
+// It declares no capabilities, so that core uses only the methods that can lose them.
 type injector struct {
 	driver.Backend
 
@@ -266,7 +266,6 @@ type injector struct {
 	cut  []string                    // operations that are not sent
 }
 
-// The names of operations in injector.cut.
 const (
 	opRenew   = "renew"
 	opRelease = "release"

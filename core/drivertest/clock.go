@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// tolerance is the delay that the scheduling of a busy machine may add.
+	// tolerance is the delay that the scheduling of a busy machine may add to a measured time.
 	tolerance = 150 * time.Millisecond
-	// pollEvery is the pause between two looks for an expected change.
-	// lookEvery is the pause between two looks that check that a state lasts.
+	// pollEvery is the pause between two checks whether an expected change has
+	// come. lookEvery is the pause between two checks that a state still lasts.
 	pollEvery = 3 * time.Millisecond
 	lookEvery = 10 * time.Millisecond
-	// breath is the pause between two tries of a contender.
+	// breath is the pause between two attempts of a caller that contends for a lock.
 	breath = 50 * time.Microsecond
 )
 
@@ -34,19 +34,19 @@ const lastingTTL = 30 * time.Second
 // lasting returns the options for a lease that must not expire during its case.
 func (h *Harness) lasting() core.LockOptions { return core.LockOptions{TTL: h.ttl(lastingTTL)} }
 
-// brief returns the options for a lease that expires soon, because a case waits for that.
+// brief returns the options for a lease that expires soon, because a case waits for the expiry.
 func (h *Harness) brief() core.LockOptions {
 	return core.LockOptions{TTL: h.ttl(600 * time.Millisecond)}
 }
 
 // late returns how much longer than its TTL a lease may live. A store that
-// counts in coarse steps removes expired leases in such steps too.
+// counts time in steps of TTLStep removes an expired lease only at a step.
 func (h *Harness) late() time.Duration {
 	return 300*time.Millisecond + 2*h.props.TTLStep
 }
 
-// eventually polls until ok returns true. It calls mistimed when this process
-// has run for limit without that; stalls of the process do not count.
+// eventually polls until ok returns true. It calls mistimed if ok returned false
+// until this process had run for limit; stalls of the process do not count.
 func eventually(t T, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	for start := time.Now(); !ok(); {
@@ -79,14 +79,14 @@ func pause(t T, d time.Duration) {
 	}
 }
 
-// awaitDone waits until lease l ends, for at most limit. It fails the case if Done closes more
-// than tolerance after l's last deadline, if l is valid after it, or if Err is then nil.
+// awaitDone waits until lease l ends, for at most limit. It fails the case if Done closes
+// more than tolerance after l's last deadline, or if l is then still valid or its Err is nil.
 func awaitDone(t T, l held, limit time.Duration) {
 	t.Helper()
 	awaitDoneOr(t, l, limit, func() bool { return false })
 }
 
-// awaitDoneOr is like awaitDone, but also returns when l is valid and saved returns true.
+// awaitDoneOr is like awaitDone, but also returns when saved() is true while l is valid.
 func awaitDoneOr(t T, l held, limit time.Duration, saved func() bool) {
 	t.Helper()
 	deadline := l.Deadline()
@@ -117,8 +117,8 @@ func awaitDoneOr(t T, l held, limit time.Duration, saved func() bool) {
 	}
 }
 
-// stallShare says when a stall excuses a missed limit: the process must have stalled for
-// more than 1/stallShare of the time, and for more than tolerance.
+// stallShare says when a stall excuses a missed limit: this process must have
+// stalled for more than 1/stallShare of the time, and for more than tolerance.
 const stallShare = 10
 
 // heartbeat measures when the process that runs a case stalled. A time that
@@ -150,8 +150,8 @@ func wantWithin(t T, from, to time.Time, limit time.Duration, what string) {
 }
 
 // mistimed ends the case because, within the past d, an event did not come or a
-// state did not last. If a stall of this process may be the reason, see stallShare,
-// this run is not judged, and the case runs again with a new harness; see tries.
+// state did not last. If a stall of this process may be the reason (see stallShare),
+// the case does not fail, but runs again with a new harness (see tries).
 func mistimed(t T, d time.Duration, format string, args ...any) {
 	t.Helper()
 	now, what := time.Now(), fmt.Sprintf(format, args...)

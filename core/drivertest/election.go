@@ -136,8 +136,8 @@ func renewsUntilReturn(t T, h *Harness) {
 	h.attempt(cs[1].b, "jobs", o.TTL).must(t)
 }
 
-// staysHeld fails the case if another owner is granted the lock before a callback has
-// returned. It watches for longer than the TTL, so that only renewals can keep the lock taken.
+// staysHeld fails the case if another owner is granted the lock while the leader's callback
+// still runs. It watches for longer than the TTL, so that only renewals can keep the lock taken.
 func (h *Harness) staysHeld(t T, b driver.Backend, ttl time.Duration) {
 	t.Helper()
 	throughout(t, ttl*3/2, func() string {
@@ -283,7 +283,7 @@ func (r *runner) end(t T, limit time.Duration) {
 	}
 }
 
-// depose ends the present lease of name in the store, by the Release that its owner would send.
+// depose ends the present lease of name in the store by the Release that the owner would send.
 func depose(t T, h *Harness, b driver.Backend, name string) {
 	t.Helper()
 	at := inspect(t, b, name)

@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// fixture replaces a server, plugin processes and hosts by the memory backend behind valves that
-// open and close. With it every case can run, and fail, inside one process and one synctest bubble.
+// fixture replaces a server, plugin processes and hosts by the memory backend behind valves, which
+// can block calls. So every case can run, and fail, inside one process and one synctest bubble.
 type fixture struct {
 	bug   bug
 	plant func(*calls) // spoils a connection, see bug.plant; all links share the state of the bug

@@ -162,8 +162,8 @@ func frozenCosts(t T, h *Harness) {
 	})
 }
 
-// costsFirstSpan calls harm, which makes a waiter vanish, lets holder release the lock, and checks
-// that an owner on b gets it at most FirstSpan later: the store may grant it to that waiter first.
+// costsFirstSpan calls harm, which makes a waiter vanish, and lets holder release the lock. An
+// owner on b must get it at most FirstSpan later, as the store may first grant it to that waiter.
 func costsFirstSpan(t T, h *Harness, holder *attempt, b driver.Backend, harm func()) {
 	t.Helper()
 	next := h.attempt(b, "jobs", h.lasting().TTL)

@@ -7,8 +7,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// T is the part of a test that a case needs. *testing.T satisfies it, and so
-// does the T of "lockbench conform".
+// T has the methods of a test that a case uses. *testing.T satisfies it, and
+// so does the T of "lockbench conform".
 type T interface {
 	Helper()
 	Logf(format string, args ...any)
@@ -18,12 +18,12 @@ type T interface {
 	Context() context.Context // ends just before the clean-ups run
 }
 
-// Harness is a fresh environment for one case: a store, or a namespace of a store,
-// that no other case uses. Open is required. Without Store, Plugin or Host the
-// cases that need it are "not run" or n/a, and the result names it; without Other or Denied, n/a.
+// Harness is a fresh environment for one case: a store, or a namespace of a store, that no
+// other case uses. Only Open is required. A case that needs a field that is nil is n/a, or, for
+// Store, Plugin and Host, it may be "not run" instead; the result then names the missing field.
 type Harness struct {
-	// Open connects a new host to the harness's store, so two calls make two hosts. In scope "host"
-	// two calls share one store if the backend runs in process, but in a plugin harness each call
+	// Open opens a backend on the harness's store, for a new host. In scope "host", two
+	// calls share one store if the backend runs in process; in a plugin harness each call
 	// opens a separate store. When the case ends, the harness closes the backends of Open.
 	Open func(t T) driver.Backend
 	// Other is like Open, for another namespace of the same store: the same name in both namespaces
@@ -53,7 +53,7 @@ type Harness struct {
 	// The cases that kill processes are then n/a; only a run with the
 	// plugin's binary can check them.
 	InProcess bool
-	// Cancels is how many acquires the case about random cancels makes. Zero means 300.
+	// Cancels is how many acquires a case cancels at random moments. Zero means 300.
 	Cancels int
 
 	props driver.Properties // as the backend returned them when the run began
@@ -95,6 +95,6 @@ type Host interface {
 	// State returns, without waiting, the state of the host's lease: Valid(), whether
 	// Done is closed, and the name of the cause, or "" while the lease is held.
 	State(t T, name string) (valid, done bool, cause string)
-	// Release releases the host's lease of name.
+	// Release releases the host's lease of the lock called name.
 	Release(t T, name string) error
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// machine stands for another host process.
+// machine simulates another host process.
 type machine struct {
 	w      *fixture
 	p      *process

@@ -94,7 +94,7 @@ func (s *seen) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// sees waits until the last holder emitted has that owner and value. Owner "" means no holder.
+// sees waits until the last holder emitted has the given owner and value. Owner "" means no holder.
 func (s *seen) sees(t T, limit time.Duration, owner, value string) {
 	t.Helper()
 	for start := time.Now(); ; pause(t, pollEvery) {
@@ -195,8 +195,8 @@ func (c *client) observe(t T, name string, o core.ElectorOptions) (<-chan core.C
 	return changes, cancel
 }
 
-// reigns makes c win the election, proclaim a value and resign, and returns
-// the term's token. Each step must appear in changes.
+// reigns makes c win the election, proclaim a value and resign, and returns the
+// term's token. The channel changes must yield a Change for each of the three.
 func (c *client) reigns(t T, h *Harness, changes <-chan core.Change) uint64 {
 	t.Helper()
 	term := c.campaign(t, "jobs", 5*time.Second, h.lastingTerm("one"))

@@ -113,7 +113,7 @@ func serverFrozen(t T, h *Harness) {
 	wantReturns(t, h, a, 300*time.Millisecond)
 }
 
-// wantReturns fails the case unless each call, with a ctx that ends after d, fails soon after d.
+// wantReturns fails the case unless each call, whose ctx ends after d, returns an error soon.
 func wantReturns(t T, h *Harness, a *attempt, d time.Duration) {
 	t.Helper()
 	other := h.attempt(a.b, "other", a.TTL)
@@ -151,7 +151,7 @@ func wantReturns(t T, h *Harness, a *attempt, d time.Duration) {
 	}
 	for range calls {
 		got := <-answers
-		// Renew and Proclaim may return ErrNotHeld, because a Release is under way too.
+		// Renew and Proclaim may return ErrNotHeld, because a Release runs at the same time.
 		gone := errors.Is(got.err, driver.ErrNotHeld) && got.of == "Release"
 		if got.err == nil || errors.Is(got.err, driver.ErrHeld) || gone {
 			t.Errorf("%s with a ctx of %v and no answer: %v", got.of, d, got.err)

@@ -13,16 +13,16 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// bug is a bug that an implementation may have, and the cases that must
-// catch it. If a field is zero, the part that it is about works correctly.
+// bug is a bug that a backend or core may have, and the cases that must
+// catch it. A zero field stands for correct behaviour.
 type bug struct {
 	name string
-	// plant returns, for one fixture, the function that spoils each connection to the server.
+	// plant returns, for one fixture, a function that plants the bug in a connection.
 	plant func(*fixture) func(*calls)
-	// hook spoils the leases that core returns to the cases.
+	// hook plants the bug in the leases that core returns to the cases.
 	hook hook
 
-	// The following four fields are not bugs but properties.
+	// The following four fields are not bugs, but properties of a correct backend.
 	fencing        driver.Fencing    // "" means strict
 	noOrder        bool              // the properties do not claim FIFO
 	diesWithPlugin bool              // the store ends with its plugin
@@ -41,7 +41,7 @@ type bug struct {
 	caught []string // names of the cases that must catch the bug
 }
 
-// each returns a plant by which each connection has the bug separately.
+// each returns a value for bug.plant that plants the bug in each connection separately.
 func each(plant func(*calls)) func(*fixture) func(*calls) {
 	return func(*fixture) func(*calls) { return plant }
 }
@@ -74,8 +74,8 @@ func caseNamed(t *testing.T, name string) Case {
 	return all[i]
 }
 
-// TestHintsBeforeSleep covers a Wait that enters the queue and returns before it could sleep there,
-// for example because the host still connects. That must not count as a wake-up out of turn.
+// TestHintsBeforeSleep covers a Wait that enters the queue, but returns before it sleeps there,
+// for example because the host still connects. Cases must not take that return for a wake-up.
 func TestHintsBeforeSleep(t *testing.T) {
 	hints := bug{plant: func(*fixture) func(*calls) {
 		var (
@@ -136,7 +136,7 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 	}
 }
 
-// Without a bug, every case passes in the same fixture, or a property of the fixture excuses it.
+// Each case must pass on a correct backend, unless a property of the backend excuses it.
 func TestCasesPassWithoutBug(t *testing.T) {
 	for _, honest := range []bug{
 		{name: "survives"},

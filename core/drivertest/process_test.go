@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// process stands for a plugin process, its supervisor, and the host's view of both.
+// process simulates a plugin process, its supervisor, and the host's connection to the plugin.
 type process struct {
 	*calls
 	w       *fixture

@@ -53,13 +53,13 @@ func fifo(p driver.Properties) string {
 	return needsCapability(driver.CapWaiter)(p)
 }
 
-// settles is how long a case waits for a waiter that is in the queue to begin to sleep there.
+// settles is how long a case waits until a waiter that is in the queue surely sleeps there.
 const settles = 300 * time.Millisecond
 
-// queue starts a Wait of each of attempts in the background, one after another. woken returns the
-// indexes of the attempts whose Wait has returned since all of them slept. A waiter may be in the
-// queue before it sleeps, for example while its host connects. Until then, its Wait may return at
-// once; such a return is only a hint and does not count.
+// queue starts a Wait of each of attempts in the background, one after another. woken returns
+// the indexes of the attempts whose Wait has returned since all the attempts slept in the
+// queue. A waiter may be in the queue before it sleeps, for example while its host connects.
+// Until then, its Wait may return at once; such a return is no wake-up and does not count.
 func queue(t T, attempts []*attempt) (woken func() []int) {
 	t.Helper()
 	var (
@@ -137,8 +137,8 @@ func wakesOne(t T, h *Harness) {
 	})
 }
 
-// wantWoken waits until exactly the waiters in want are woken, in that order. If another waiter
-// is woken, the case fails, unless this process stalled until the FirstSpan of a waiter was over.
+// wantWoken waits until exactly the waiters in want are woken, in that order. If another waiter is
+// woken, the case fails, unless a stall of this process let a waiter's time (FirstSpan) run out.
 func (h *Harness) wantWoken(t T, woken func() []int, when string, want ...int) {
 	t.Helper()
 	const limit = 2 * time.Second
@@ -231,9 +231,9 @@ in the store, and a host that waits there gets it, as the backend claims FIFO.`,
 	}
 }
 
-// othersTurn counts the grants to one host, whose goroutines always want the lock, while
-// a second host waits. It allows two turns of the first host, because on a busy machine
-// the second host may miss a turn. A test of package core checks the length of a turn.
+// othersTurn counts the grants to one host, whose goroutines always want the lock, while a second
+// host waits. After 9 grants, core lets the next host have the lock. othersTurn allows 18, because
+// on a busy machine the second host may miss a chance. A test of package core checks the number 9.
 func othersTurn(t T, h *Harness) {
 	const held = 5 * time.Millisecond
 	cs := h.clients(t, 2)
@@ -244,7 +244,7 @@ func othersTurn(t T, h *Harness) {
 	var wg sync.WaitGroup
 	for range 6 {
 		wg.Go(func() {
-			// On a backend that grants the lock to every host, only the limit ends this loop.
+			// If a faulty backend grants the lock to every host, only the limit ends this loop.
 			for ctx.Err() == nil && grants.Load() < 1000 {
 				mine, err := cs[0].acquire(ctx, t, "jobs", h.lasting())
 				if err != nil {
@@ -257,7 +257,7 @@ func othersTurn(t T, h *Harness) {
 		})
 	}
 	eventually(t, 5*time.Second, "another goroutine of the host waits", func() bool { return cs[0].saw(core.EventWaiting, "jobs") > 0 })
-	// An Acquire reports that it waits before it is in the store's queue.
+	// EventWaiting comes before the waiter is in the store's queue, so ask the store too.
 	eventually(t, 5*time.Second, "the other host stands in the store's queue", func() bool {
 		return inspect(t, cs[0].b, "jobs").Waiters != 0
 	})

@@ -13,10 +13,10 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// parallel is how many cases run at the same time; most of them only wait most of the time.
+// parallel is how many cases run at the same time. Cases mostly wait, so they need few CPUs.
 const parallel = 4
 
-// tries is how often a case runs at most, if no run can be judged.
+// tries is how often a case runs at most, if stalls of this process spoil each run.
 const tries = 5
 
 // suite runs cases with harnesses that the function mk makes.
@@ -24,8 +24,8 @@ type suite struct {
 	mk    func(T) *Harness
 	props driver.Properties
 	slots chan struct{}
-	// turn is held by a case that must run alone while it takes all slots. Such a case would
-	// disturb other cases or be disturbed by them, because all cases may share one server.
+	// turn is locked while a case that must run alone takes all slots one by one. Without
+	// turn, two such cases could each take some slots and wait for the others for ever.
 	turn chan struct{}
 }
 
@@ -69,7 +69,7 @@ func (s *suite) enter(c Case) (leave func()) {
 	}
 }
 
-// run runs case c, again if a run could not be judged, and returns the result.
+// run runs case c until a run is not spoiled by a stall, at most tries times.
 func (s *suite) run(ctx context.Context, c Case) CaseResult {
 	defer s.enter(c)()
 	if c.Excuse != nil {
@@ -98,8 +98,8 @@ func (s *suite) run(ctx context.Context, c Case) CaseResult {
 	}
 }
 
-// try runs c once. undecided says why the run could not be judged, or is "" if it could. r.Outcome
-// is Fail, whatever undecided is, if the case failed in a way that a busy machine does not explain.
+// try runs c once. If a stall of this process may have spoiled the run, undecided says how,
+// and otherwise it is "". r.Outcome is Fail if c failed in a way that no stall explains.
 func (s *suite) try(ctx context.Context, c Case) (r CaseResult, undecided string) {
 	r, t := CaseResult{Case: c, Outcome: Pass}, newTrial(ctx)
 	passed, undecided, log := t.run(c.limit(), func() {
@@ -119,7 +119,7 @@ func (s *suite) try(ctx context.Context, c Case) (r CaseResult, undecided string
 }
 
 // Run runs every case as a subtest of t, or only the cases named in only, each with
-// its own harness. mk is called in other goroutines than t's, and must report errors
+// its own harness. Run calls mk in goroutines other than t's, so mk must report errors
 // through the T that it gets. If only has a name that no case has, the test fails.
 func Run(t *testing.T, mk func(T) *Harness, only ...string) {
 	cases := slices.DeleteFunc(Cases(), func(c Case) bool { return len(only) > 0 && !slices.Contains(only, c.Name) })
@@ -133,8 +133,8 @@ func Run(t *testing.T, mk func(T) *Harness, only ...string) {
 	ctx := t.Context() // ctx of the parent test, which ends after the subtests
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
-			// The case is started before the call of Parallel and awaited after it, so
-			// that the number of CPUs does not limit how many cases wait at the same time.
+			// The case starts before Parallel, which blocks while many tests run. So
+			// more cases than there are CPUs can wait at the same time.
 			result := make(chan CaseResult, 1)
 			go func() { result <- s.run(ctx, c) }()
 			t.Parallel()

@@ -62,7 +62,7 @@ func tokensAsClaimed(t T, h *Harness) {
 	if a.Token == 0 || a.Token >= 1<<53 {
 		t.Errorf("the token is %d: not above 0 and below 2^53", a.Token)
 	}
-	// No clock is wrong by a day, and a token that is no time differs from now by more.
+	// A token that is a time is within a day of now, because no clock is wrong by more.
 	if off := time.Since(time.UnixMicro(int64(a.Token))).Abs(); h.props.TimedTokens && off > 24*time.Hour {
 		t.Errorf("tokens claim to be times, and %d is %v off", a.Token, off)
 	}
@@ -77,9 +77,9 @@ func (h *Harness) wantHigher(t T, token, before uint64) {
 	}
 }
 
-// rising returns a case in which two hosts are granted the lock in turn, as often as times says.
-// It checks that tokens rise. The function end must end each grant; next is the backend of the
-// host that acquires next.
+// rising returns a case in which two hosts are granted the lock in turn; times
+// is the number of grants. The case checks that tokens rise. The function end
+// must end each grant; next is the backend of the host that acquires next.
 func rising(times int, ttl time.Duration, end func(t T, h *Harness, a *attempt, next driver.Backend)) func(T, *Harness) {
 	return func(t T, h *Harness) {
 		bs := h.backends(t, 2)

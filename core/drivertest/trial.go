@@ -49,7 +49,7 @@ func newTrial(ctx context.Context) *trial {
 }
 
 // run calls f and then the clean-ups. passed reports whether the case passed. undecided
-// says why the case could not be judged, or is "". log is the output of the case.
+// says which stall may have spoiled the run, or is "". log is the output of the case.
 func (t *trial) run(limit time.Duration, f func()) (passed bool, undecided, log string) {
 	t.heartbeat = proc.StartHeartbeat(nil)
 	defer t.heartbeat.Stop()
@@ -70,7 +70,7 @@ func (t *trial) run(limit time.Duration, f func()) (passed bool, undecided, log 
 }
 
 // within runs f in a goroutine. It returns "" if f ended in time, and otherwise the stacks
-// that show where f hangs. It leaves an f that hangs behind, because nothing can end it.
+// that show where f hangs. If f hangs, its goroutine goes on, because nothing can end it.
 func (t *trial) within(limit time.Duration, f func()) (stacks string) {
 	done := make(chan struct{})
 	go func() {
@@ -151,7 +151,7 @@ func (t *trial) after() string {
 	return "; the last step was: " + t.step
 }
 
-// watch records the case's actions on h's server and plugins, and keeps the plugins for stacks.
+// watch records the case's actions on h's server and plugins, and keeps the plugins for t.stacks.
 func (t *trial) watch(h *Harness) {
 	if store := h.Store; store != nil {
 		h.Store = noted{store}
@@ -170,7 +170,7 @@ func (t *trial) watch(h *Harness) {
 	}
 }
 
-// noted is a Store that records each action as a step.
+// noted is a Store that records each action, so that a failure names the last one.
 type noted struct{ Store }
 
 func (s noted) Stop(t T)   { s.Store.Stop(t); step(t, "the server was stopped") }
@@ -181,14 +181,14 @@ func (s noted) Start(t T, keepData bool) {
 	step(t, "the server was started, with its data: %t", keepData)
 }
 
-// harmed is the Process of a plugin that records each action as a step.
+// harmed is a plugin's Process that records each action, so that a failure names the last one.
 type harmed struct{ Process }
 
 func (p harmed) Kill(t T)   { p.Process.Kill(t); step(t, "the plugin was killed") }
 func (p harmed) Freeze(t T) { p.Process.Freeze(t); step(t, "the plugin was frozen") }
 func (p harmed) Resume(t T) { p.Process.Resume(t); step(t, "the plugin was resumed") }
 
-// leaveOpen records why the case cannot be judged, and ends the case's goroutine.
+// leaveOpen records that a stall may have spoiled this run, and ends the case's goroutine.
 func (t *trial) leaveOpen(format string, args ...any) {
 	t.mu.Lock()
 	t.open = t.caller() + ": " + fmt.Sprintf(format, args...)
@@ -206,7 +206,7 @@ func (t *trial) write(failed bool, format string, args []any) {
 	fmt.Fprintf(&t.log, "%s: %s\n", t.caller(), strings.TrimRight(fmt.Sprintf(format, args...), "\n"))
 }
 
-// caller returns the file and line of the call in the case, without helpers.
+// caller returns the file and line in the case at which a helper was called.
 func (t *trial) caller() string {
 	pcs := make([]uintptr, 16)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(4, pcs)])

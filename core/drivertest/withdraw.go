@@ -137,7 +137,7 @@ func unclear(t T, h *Harness) {
 	if !errors.As(err, &unclear) || !errors.Is(err, core.ErrIndeterminate) {
 		t.Fatalf("want an IndeterminateError, got %v", err)
 	}
-	// The store counts the TTL from the handling of the request, which is before answered.
+	// The store counts the TTL from the moment at which it handles the request, before it answers.
 	if left := ran(t, <-answered, unclear.FreeAt); left > ttl+tolerance {
 		t.Errorf("FreeAt is %v after the answer, with a TTL of %v", left, ttl)
 	}
@@ -185,7 +185,7 @@ func randomCancels(t T, h *Harness) {
 	nothingLeft("cancelled acquires")
 }
 
-// once calls Acquire for name and cancels the call at a random moment within the first 4 ms.
+// once calls Acquire for a lock and cancels the call at a random moment within the first 4 ms.
 func (x *canceller) once(t T, h *Harness, c *client, name string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -6,11 +6,11 @@
 // holder, when it wakes up, goes on writing. Every grant has a token that is higher than the
 // tokens of all earlier grants, so a resource that compares tokens refuses that late write.
 //
-// A new holder must first write, or call [Guard.Raise]: from then on every
-// write of an earlier holder is refused. If a new holder first reads, and
-// then writes a result of what it read, it may undo a late write of the
-// previous holder, which the resource could not yet refuse. The same token
-// may be used any number of times.
+// A new holder must first write, or call [Guard.Raise]. From then on every
+// write of an earlier holder is refused. If a new holder first reads
+// instead, the previous holder may still write between that read and the new
+// holder's first write, which then overwrites that late write. The same
+// token may be used any number of times.
 //
 // The package imports only the standard library and knows nothing of locks, so
 // a service that acquires no locks can use it. The package always refuses the
@@ -24,7 +24,7 @@ import (
 )
 
 // ErrStale means that a token is lower than a token that the resource has
-// already seen. Such an error is a [*StaleError].
+// already seen. An error that wraps ErrStale is a [*StaleError].
 var ErrStale = errors.New("stale fencing token")
 
 // ErrNoToken means that a token is zero.
@@ -59,8 +59,8 @@ type Raiser interface {
 // zero Guard is ready for use, by any number of goroutines. A Guard keeps one
 // entry for each name.
 //
-// If another write can come between a call of Raise and the write that it
-// is for, Raise does not protect that write. Use [Guard.Do] then.
+// Raise does not protect a write if another write can come between the call
+// of Raise and that write. Use [Guard.Do] then.
 type Guard struct {
 	mu      sync.Mutex
 	highest map[string]uint64
@@ -71,8 +71,8 @@ func (g *Guard) Raise(name string, token uint64) error {
 	return g.Do(name, token, func() error { return nil })
 }
 
-// Do calls the function write if token is not stale, and returns the error of write. No other Do
-// or Raise runs during that, so no write with a higher token can come between check and write.
+// Do calls the function write if token is not stale, and returns the error of write. No other Do or
+// Raise runs until write returns, so no write with a higher token can come between check and write.
 func (g *Guard) Do(name string, token uint64, write func() error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

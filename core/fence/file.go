@@ -27,7 +27,7 @@ func (f File) Write(token uint64, data []byte) error {
 	return f.guarded(token, func() error { return f.replace(data) })
 }
 
-// Raise makes every lower token stale without a write to the file at Path.
+// Raise makes every lower token stale, without writing to the file at Path.
 func (f File) Raise(token uint64) error {
 	return f.guarded(token, func() error { return nil })
 }

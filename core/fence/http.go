@@ -12,10 +12,10 @@ const Header = "Lock-Token"
 // Handler passes a request to next if the token in its [Header] is not
 // stale. name must return the name of the resource that the request is for.
 // For a missing, malformed or zero token Handler answers 400, for a stale
-// token 409, and if guard fails 503.
+// token 409, and for any other error of guard 503.
 //
-// Inside next, a request with a higher token may still overtake a request with a lower token.
-// If that matters, next must check the token again where it writes ([Guard.Do], [Exec]).
+// Inside next, a request with a lower token may still write after a request with a higher
+// token. If that matters, next must check the token again where it writes ([Guard.Do], [Exec]).
 func Handler(guard Raiser, name func(*http.Request) string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, err := strconv.ParseUint(r.Header.Get(Header), 10, 64)

@@ -11,13 +11,13 @@ type Execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// Set returns the assignment that an UPDATE of a guarded row must make:
-// "column = ?". The token must be passed for the "?". For a database with
-// numbered placeholders, write such texts instead of calling Set and [Where].
+// Set returns the assignment that an UPDATE of a guarded row must make: "column
+// = ?". The caller must pass the token for the "?". For a database with
+// numbered placeholders ("$1"), write the texts of Set and [Where] yourself.
 func Set(column string) string { return column + " = ?" }
 
-// Where returns the condition that an UPDATE of a guarded row must have: "(column
-// <= ?)". The token must be passed for the "?". The column must be BIGINT UNSIGNED
+// Where returns the condition that an UPDATE of a guarded row must have: "(column <=
+// ?)". The caller must pass the token for the "?". The column must be BIGINT UNSIGNED
 // NOT NULL DEFAULT 0, or NUMERIC(20) if the database has no unsigned integers.
 func Where(column string) string { return "(" + column + " <= ?)" }
 

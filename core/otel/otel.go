@@ -29,9 +29,9 @@
 // canceled if its ctx ended before the store answered; and _OTHER otherwise. If an
 // acquire waited until its ctx ended, error.type says why it waited.
 //
-// Every counter starts at 0, for every value of error.type. A series exists as soon
-// as a client is made or, if it has a lock.name, as soon as there is an event of
-// that lock. So the first lost lease increases a series that exists.
+// Every counter starts at 0, for every value of error.type. A series exists as
+// soon as a client is made or, if it has a lock.name, as soon as there is an event
+// of that lock. So when the first lease is lost, its series goes from 0 to 1.
 //
 // There are two kinds of spans. "lock acquire" lasts from the call to the grant, and is a
 // child of the caller's span if the ctx has one. "lock hold" is a child of "lock
@@ -97,7 +97,7 @@ type Recorder struct {
 // lease identifies a grant of the store among the grants of all clients.
 type lease struct{ backend, name, owner string }
 
-// open is what a Recorder keeps of a lease that has not ended.
+// open is what a Recorder remembers of a lease that has not ended.
 type open struct {
 	since time.Time
 	span  trace.Span
@@ -167,7 +167,7 @@ func (r *Recorder) OnEvent(ev core.Event) {
 	}
 }
 
-// typed returns attrs with an error.type of that value added, as an option of a measurement.
+// typed returns attrs with error.type set to value, as an option of a measurement.
 func typed(attrs []attribute.KeyValue, value string) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(append(slices.Clip(attrs), ErrorTypeKey.String(value))...))
 }
@@ -194,13 +194,12 @@ func causeOf(err error) string {
 	return strings.ReplaceAll(name, " ", "_")
 }
 
-// causes are the causes for which a lease is lost.
 var causes = []error{
 	core.ErrExpired, core.ErrTaken, core.ErrRevoked, core.ErrUnreachable, core.ErrPluginDied, core.ErrUnhealthy, core.ErrMaxHold,
 	core.ErrReleased, // Close did not wait for the lease
 }
 
-// zero creates the counters with attrs, the attributes of ev, unless they exist.
+// zero sets the counters with attrs, the attributes of ev, to 0, unless it has done so before.
 func (r *Recorder) zero(ctx context.Context, ev core.Event, attrs []attribute.KeyValue, all attribute.Set) {
 	r.mu.Lock()
 	known := r.zeroed[all.Equivalent()]
@@ -259,8 +258,8 @@ func (r *Recorder) fail(ctx context.Context, ev core.Event) {
 	acquire.End(trace.WithTimestamp(ev.Time))
 }
 
-// errorTypes are in the order in which typeOf tests them. The errors of a ctx come last:
-// an acquire that gave up returns one, joined with the error because of which it waited.
+// errorTypes are in the order in which typeOf tests them. The errors of a ctx come last: an
+// acquire that gave up returns its ctx's error, joined with the error that made it wait.
 var errorTypes = []struct {
 	err  error
 	name string

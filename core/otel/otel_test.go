@@ -169,7 +169,7 @@ func TestLeaseIsMeasuredFromCallToEnd(t *testing.T) {
 		if len(spans) != 4 {
 			t.Fatalf("%d spans, want 2 for each lease", len(spans))
 		}
-		// Each client ends spans on a separate goroutine.
+		// The spans come in any order, because each client ends its spans on a separate goroutine.
 		lost := slices.IndexFunc(spans, func(s tracetest.SpanStub) bool { return s.Status.Code == codes.Error })
 		if lost < 0 || spans[lost].Name != "lock hold" {
 			t.Fatalf("span %d is that of the lost lease", lost)
@@ -287,8 +287,8 @@ func TestCountersExistBeforeTheyCount(t *testing.T) {
 	})
 }
 
-// TestCountersByNameExistBeforeTheyCount also checks that each series has lock.name: a
-// series without it would look like an election without a leader.
+// TestCountersByNameExistBeforeTheyCount also checks that each series has lock.name,
+// because a series without lock.name would look like an election without a leader.
 func TestCountersByNameExistBeforeTheyCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record(t, func(lock string) string { return lock })

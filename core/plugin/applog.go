@@ -14,7 +14,7 @@ const (
 	maxLogQueue = 1 << 20
 	// recordSize is the assumed size of a record without its text, in bytes.
 	recordSize = 256
-	// logMoment is how long Close, and an Open that fails, wait for the logger of the application.
+	// logMoment is how long Close, and an Open that fails, wait for the application's logger.
 	logMoment = 500 * time.Millisecond
 )
 

@@ -72,8 +72,8 @@ func (b *backend) live() (*process, error) {
 	return b.current, nil
 }
 
-// call makes one call with a deadline. If the deadline passes, it asks for a heartbeat
-// at once, because a frozen plugin must be detected and replaced while its leases live.
+// call makes one call with a deadline. If the deadline passes, call asks the plugin for a
+// heartbeat at once, because a frozen plugin must be detected and replaced while its leases live.
 func (b *backend) call(ctx context.Context, timeout time.Duration, do func(context.Context, wire.Link) error) error {
 	p, err := b.live()
 	if err != nil {
@@ -91,7 +91,7 @@ func (b *backend) call(ctx context.Context, timeout time.Duration, do func(conte
 	return err
 }
 
-// stream makes one call without a deadline. If the plugin hangs, an unanswered heartbeat ends it.
+// stream makes one call without a deadline. If the plugin hangs, a failed heartbeat ends the call.
 func (b *backend) stream(ctx context.Context, do func(context.Context, wire.Link) error) error {
 	p, err := b.live()
 	if err != nil {
@@ -217,8 +217,8 @@ func (b *backend) Check(ctx context.Context) error {
 // Properties implements driver.Backend. It returns the properties that the plugin declared last.
 func (b *backend) Properties() driver.Properties { return *b.props.Load() }
 
-// setProperties stores the properties that the plugin declares. It removes the
-// capabilities that only the plugin and its link use, and adds CapWatcher.
+// setProperties stores the properties that the plugin declares. It removes
+// the capabilities that are of no use to core, and adds CapWatcher.
 func (b *backend) setProperties(p driver.Properties) {
 	p.Capabilities = slices.DeleteFunc(slices.Clone(p.Capabilities), func(capability driver.Capability) bool {
 		return slices.Contains([]driver.Capability{driver.CapStarter, driver.CapWithdraw}, capability)
@@ -229,7 +229,7 @@ func (b *backend) setProperties(p driver.Properties) {
 	b.props.Store(&p)
 }
 
-// Close implements driver.Backend. Close makes the goroutine of supervise end and waits
+// Close implements driver.Backend. Close ends the goroutine that runs supervise, and waits
 // for it. If ctx ends first, Close kills the process, so that the goroutine ends soon.
 func (b *backend) Close(ctx context.Context) error {
 	b.closeOnce.Do(func() {
@@ -250,8 +250,8 @@ func (b *backend) Close(ctx context.Context) error {
 	return b.closeErr
 }
 
-// watchers passes notices to every watcher, in one order. It queues no notice, so
-// core learns of a plugin's death before the next plugin process gets a request.
+// watchers passes notices to every watcher, in the same order. It queues no notice,
+// so core learns of a plugin's death before the next plugin process gets a request.
 type watchers struct {
 	mu   sync.Mutex
 	all  map[*func(driver.Notice)]struct{}
@@ -273,8 +273,8 @@ func (w *watchers) notify(n driver.Notice) {
 	}
 }
 
-// add adds the watcher emit. If the plugin is down, add first calls emit
-// with w.down. After remove has returned, emit is not called any more.
+// add adds the watcher emit. If the plugin is down, add first calls emit with
+// the notice w.down. After remove has returned, emit is not called any more.
 func (w *watchers) add(emit func(driver.Notice)) (remove func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

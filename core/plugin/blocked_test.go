@@ -64,7 +64,7 @@ func TestBlockedLoggerBlocksNoPlugin(t *testing.T) {
 	next(t, notices, driver.NoticeDown)
 	next(t, notices, driver.NoticeUp)
 	open()
-	// The next line for which there is room comes with the count of dropped lines.
+	// The next line that the logger gets comes with the number of lines dropped before it.
 	for end := time.Now().Add(timeout); g.dropped.Load() == 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d lines and no word of the dropped ones", g.lines.Load())
@@ -75,11 +75,11 @@ func TestBlockedLoggerBlocksNoPlugin(t *testing.T) {
 	}
 }
 
-// deafHost is an environment variable of a host process whose standard
-// error is not read. Its value is the address of the store of backend far.
+// deafHost is an environment variable of a host process whose standard error
+// is not read. Its value is the address of the store of test backend "far".
 const deafHost = "LOCKBENCH_TEST_DEAF_HOST"
 
-// deafReport is the output of a deaf host.
+// deafReport is the output of a host that runs deafRun.
 type deafReport struct {
 	Back    time.Duration // time from the plugin's death to an answer of the next plugin process
 	Lost    []string

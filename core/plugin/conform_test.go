@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// The whole suite runs through both wire protocols, inside this process.
+// The whole conformance suite runs through both wire protocols, inside this process.
 func TestConformLoopback(t *testing.T) {
 	t.Parallel()
 	for name, loopback := range map[string]func(drivertest.T, driver.Backend) driver.Backend{
@@ -42,7 +42,7 @@ func TestStacksOfPlugin(t *testing.T) {
 	}
 }
 
-// told is the memory backend without its queue, with reports of releases instead.
+// told is the memory backend without its queue, but with Notify.
 type told struct{ driver.Backend }
 
 func (b told) Properties() driver.Properties {
@@ -61,7 +61,7 @@ func (b told) Notify(ctx context.Context, name string, emit func()) error {
 	})
 }
 
-// A waiter learns of a release through both wire protocols.
+// TestConformNotifier runs cases of the suite on a store with Notify, through both wire protocols.
 func TestConformNotifier(t *testing.T) {
 	t.Parallel()
 	for _, loopback := range []func(drivertest.T, driver.Backend) driver.Backend{plugintest.UnaryLoopback, plugintest.Loopback} {
@@ -75,8 +75,8 @@ func TestConformNotifier(t *testing.T) {
 	}
 }
 
-// The whole suite runs with real plugin and host processes, on a store that outlives them. The
-// cases that stop the store do not run here; they run with backends that have a server.
+// The whole conformance suite runs with real plugin and host processes, on a store that outlives
+// them. The cases that stop the store do not run here; they run with backends that have a server.
 func TestConformProcess(t *testing.T) {
 	t.Parallel()
 	err := drivertest.Conform(t.Context(), func(t drivertest.T) *drivertest.Harness {

@@ -24,7 +24,7 @@ const (
 )
 
 // Describe runs the plugin binary at path with "describe --json". It checks the
-// binary as [Open] does, except for a checksum, and passes the same few environment
+// binary as [Open] does, but not its checksum, and passes the same few environment
 // variables to it. Describe ends the process and all processes that it started, and
 // limits the size of the output. The error is an [*OpenError] unless ctx ended.
 func Describe(ctx context.Context, path string) (Description, error) {

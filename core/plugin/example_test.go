@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin"
 )
 
-// A host opens a backend by name. The store need not be up yet; Check returns an error until it is.
+// A host opens a backend by name. The store may be down; Check then returns an error.
 func ExampleOpen() {
 	ctx := context.Background()
 	backend, err := plugin.Open(ctx, "redis", &plugin.Options{

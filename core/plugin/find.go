@@ -18,8 +18,8 @@ type Found struct {
 	Path string
 }
 
-// Discover returns the plugins in dirs, beside the running executable, and in PATH, sorted
-// by name. If several have the same name, it returns the first, which [Open] would use.
+// Discover returns the plugins in dirs, beside the running executable, and in PATH, sorted by
+// name. Of several plugins with the same name it returns the first, which [Open] would use.
 func Discover(dirs []string) []Found {
 	var found []Found
 	seen := map[string]bool{}
@@ -71,7 +71,7 @@ func find(name string, opts Options) (string, error) {
 		detail = strings.TrimPrefix(similar.Suggest(name, names), "; ")
 	}
 	if len(similar.To(name, names)) == 0 {
-		// Only a hint, because the plugin called name may come from another vendor.
+		// The command is only a hint, because the plugin called name may come from another vendor.
 		detail += fmt.Sprintf("; lockbench's own is built with: go get -tool github.com/lockbench/lockbench/plugins/%s/%s%[1]s && go build -o bin/ tool", name, wire.Prefix)
 	}
 	return "", &OpenError{Name: name, Reason: ErrNotFound, Detail: detail}

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wait waits for the process, which leads a process group, and kills the rest of the group. It
-// reaps the process after that, because no other group can get the number of an unreaped process.
+// wait waits for the process, which leads a process group, and kills the rest of the group. Only
+// then does it reap the process: until the process is reaped, no other group can get its number.
 func (p *osProcess) wait() {
 	// waitid fails if other code in this process has already waited for the process.
 	_ = waitid(p.id, unix.WEXITED|unix.WNOWAIT)
@@ -19,20 +19,20 @@ func (p *osProcess) wait() {
 	p.reaped = true
 }
 
-// killGroup kills p and the process group that p leads. The caller has not
-// waited for p. If other code in this process has waited for it, the number
-// of p may belong to a foreign process or group.
+// killGroup kills p and the process group that p leads. The caller must not
+// have waited for p. If other code in this process has waited for p, the
+// number of p may belong to a foreign process or group.
 func killGroup(p *os.Process) {
 	err := unix.ENOSYS
-	// If WithHandle fails, there is no pidfd, and err is still ENOSYS.
+	// If WithHandle fails, the system has no pidfd, and err is still ENOSYS.
 	_ = p.WithHandle(func(handle uintptr) {
 		err, _ = unix.PidfdSendSignal(int(handle), unix.SIGKILL, nil, unix.PIDFD_SIGNAL_PROCESS_GROUP).(syscall.Errno)
 	})
 	if err == 0 || err == unix.ESRCH {
 		return
 	}
-	// Linux before 6.9 cannot signal a group by pidfd. The number is safe to use as long as
-	// the process was not reaped, as waitid shows.
+	// Linux before 6.9 cannot signal a group by pidfd. waitid succeeds only if
+	// the process was not reaped; until then no other group has its number.
 	if waitid(p.Pid, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG) == nil {
 		_ = unix.Kill(-p.Pid, unix.SIGKILL)
 		return

@@ -8,8 +8,8 @@ import (
 )
 
 // wait waits for the process, which leads a process group. Note: this system cannot wait
-// without reaping the process. After that, the group's number may be reused, so the
-// group is not killed. Its other processes end like any plugin that no host can reach.
+// without reaping the process. Another group may then get the group's number, so the group
+// is not killed. A plugin in the group ends by itself, because no host can reach it.
 func (p *osProcess) wait() {
 	_ = p.cmd.Wait() // see status
 	p.mu.Lock()

@@ -19,7 +19,7 @@ import (
 const longTTL = 4 * timeout
 
 // deadHost starts a host that holds locks and waits for another lock, and kills the host.
-// It returns when it killed the host, and the process ids of the host and of the plugin.
+// It returns the time of the kill, and the process ids of the host and of the plugin.
 func deadHost(t *testing.T, s *store, policy plugin.Policy, locks int) (killed time.Time, host, pluginPid int) {
 	t.Helper()
 	h, err := plugintest.StartHost(t.Context(), plugintest.HostSpec{
@@ -87,7 +87,7 @@ func TestHostDeathDelay(t *testing.T) {
 	eventually(t, timeout, "the plugin has ended", func() bool { return !plugintest.Running(pid) })
 }
 
-// A delay may be longer than the TTL, because the plugin renews the leases during the delay.
+// A plugin may release a dead host's locks later than a TTL, because it renews their leases.
 func TestHostDeathDelayBeyondTTL(t *testing.T) {
 	s := newStore(t)
 	const ttl, delay = 300 * time.Millisecond, 2 * time.Second
@@ -119,7 +119,7 @@ func TestHostDeathAbandon(t *testing.T) {
 	}
 }
 
-// The end of the lifeline pipe does not prove the death of the host.
+// The plugin must not take the end of the lifeline, a pipe from the host, for the host's death.
 func TestLifelineAloneIsNoDeath(t *testing.T) {
 	s := newStore(t)
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config()})
@@ -130,7 +130,7 @@ func TestLifelineAloneIsNoDeath(t *testing.T) {
 	if err := plugin.CloseLifeline(b); err != nil {
 		t.Fatal(err)
 	}
-	// This is longer than the plugin polls for the death. Nothing may happen in this time.
+	// This is longer than the 2 s in which the plugin looks closely for its host's death.
 	<-time.After(2500 * time.Millisecond)
 	if now, _ := plugin.ProcessOf(b); now != before || !s.holder(t, "jobs").Held() {
 		t.Errorf("process %d became %d, the lock is %+v", before, now, s.holder(t, "jobs"))
@@ -149,11 +149,11 @@ func TestStaleDirectoriesAreSwept(t *testing.T) {
 		t.Fatal(err)
 	}
 	stale := filepath.Join(temp, fmt.Sprintf("lockplugin-%d-123", ended.Process.Pid))
-	// This directory belongs to a host that had the id of this process
+	// This directory belongs to a host that had the process id of this test
 	// before the container was restarted.
 	former := filepath.Join(temp, fmt.Sprintf("lockplugin-%d-123", os.Getpid()))
 	other := filepath.Join(temp, "lockplugin-x-123")
-	// This directory belongs to a host in another PID namespace, whose id means nothing here.
+	// This directory belongs to a host in another PID namespace; its process id means nothing here.
 	claimed := filepath.Join(temp, fmt.Sprintf("lockplugin-%d-456", ended.Process.Pid))
 	young := filepath.Join(temp, fmt.Sprintf("lockplugin-%d-789", ended.Process.Pid))
 	long := time.Now().Add(-time.Hour)

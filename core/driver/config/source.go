@@ -76,13 +76,13 @@ func (s *Source) TLSConfig(host string) *tls.Config {
 	return cfg
 }
 
-// LastingTLSConfig is like TLSConfig, for a client library that uses one
-// configuration for all connections. hosts are the hosts that it connects to.
+// LastingTLSConfig is like TLSConfig, for a client library that uses one configuration for all
+// connections. hosts are the hosts that the library connects to.
 //
-// Package tls reads the authorities of a configuration only once. So a function of
-// this package verifies the server instead, in the same way. The server's certificate
-// must have the name that the client asked for. If the address is an IP address, a
-// client asks for no name; the certificate must then have the name of one of hosts.
+// Package tls reads the authorities of a configuration only once, and would never use renewed
+// ones. So a function of this package, instead of package tls, verifies the server. The
+// server's certificate must have the name that the client asked for. If the address is an IP
+// address, a client asks for no name; the certificate must then have the name of one of hosts.
 func (s *Source) LastingTLSConfig(hosts []string) *tls.Config {
 	cfg := s.TLSConfig("")
 	if cfg == nil || cfg.InsecureSkipVerify || s.connect.TLSCAFile == "" {
@@ -102,7 +102,7 @@ func (s *Source) LastingTLSConfig(hosts []string) *tls.Config {
 	return cfg
 }
 
-// verify checks that roots signed the first certificate of chain, and that it has one of names.
+// verify checks that the first certificate of chain is signed by roots and has one of names.
 func verify(chain []*x509.Certificate, roots *x509.CertPool, names []string) error {
 	err := errors.New("x509: no certificate, or no name to compare it with")
 	for _, name := range names {
@@ -120,7 +120,7 @@ func verify(chain []*x509.Certificate, roots *x509.CertPool, names []string) err
 	return &tls.CertificateVerificationError{UnverifiedCertificates: chain, Err: err}
 }
 
-// Stale returns the reason why the present contents of a file are not in use, or nil if they are.
+// Stale returns why the present contents of some file are not in use, or nil if all are in use.
 func (s *Source) Stale() error {
 	return errors.Join(s.password.failed(), s.pair.failed(), s.roots.failed())
 }
@@ -227,9 +227,9 @@ func readPEM(file string) ([]byte, error) {
 }
 
 // Dial connects to addr, with TLS if the configuration says so, and with the present
-// contents of the files. server is the name of the product, for errors. If ctx ends during
-// the handshake, Dial returns only after it has closed the connection. An error of the
-// handshake wraps driver.ErrNotSent, and driver.ErrDenied or driver.ErrUnavailable.
+// contents of the certificate files. server is the name of the product, for errors. If ctx
+// ends during the handshake, Dial returns only after it has closed the connection. An error
+// of the handshake wraps driver.ErrNotSent, and driver.ErrDenied or driver.ErrUnavailable.
 func (s *Source) Dial(ctx context.Context, d *net.Dialer, server, network, addr string) (net.Conn, error) {
 	conn, err := d.DialContext(ctx, network, addr)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/lockbench/lockbench/internal/configtest"
 )
 
-// secured returns options with a password and TLS, and puts their files into a directory.
+// secured returns options with a password and TLS, whose files it writes into a directory.
 func secured(t *testing.T) (config.Connect, *configtest.Authority) {
 	dir, a := t.TempDir(), configtest.NewAuthority(t)
 	ca, password := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "password")
@@ -99,8 +99,8 @@ func anothersKey(t *testing.T, c config.Connect) {
 	configtest.Write(t, c.TLSKeyFile, text)
 }
 
-// TestLastingTLSConfig checks that one configuration for all connections verifies a
-// server as a new configuration for each connection would, with the current authorities.
+// TestLastingTLSConfig checks that a configuration which is made once verifies each
+// server with the authorities that are current then, as a new configuration would.
 func TestLastingTLSConfig(t *testing.T) {
 	c, a := secured(t)
 	c.TLSCertFile, c.TLSKeyFile = "", ""
@@ -155,7 +155,7 @@ func TestLastingTLSConfig(t *testing.T) {
 	}
 }
 
-// server starts a TLS server with a certificate that a has signed, and returns its address.
+// server starts a TLS server with a certificate signed by a, and returns its address.
 func server(t *testing.T, a *configtest.Authority) string {
 	cert, key := a.Issue(t, t.TempDir(), "server", time.Now().Add(time.Hour))
 	pair, err := tls.LoadX509KeyPair(cert, key)

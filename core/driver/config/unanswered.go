@@ -7,8 +7,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// refusals maps texts of TLS errors, of this process and of the server, to
-// advice. The first entry whose text occurs in an error applies.
+// refusals maps texts of TLS errors, which this process or the server
+// reports, to advice. The first entry whose text occurs in an error applies.
 var refusals = []struct{ text, advice string }{
 	{"remote error: tls: certificate required", "the server asks for a client certificate: set tls_cert_file and tls_key_file"},
 	{"remote error: tls: expired certificate", "the server says that the certificate in tls_cert_file has expired"},
@@ -30,9 +30,9 @@ var refusals = []struct{ text, advice string }{
 const noTLS = "tls: first record does not look like a TLS handshake"
 
 // ExplainTLS returns nil unless TLS is the reason why a connection failed with err. The
-// error that it returns tells an administrator that reason. It wraps err and
-// driver.ErrNotSent. It also wraps driver.ErrUnavailable if another server may listen at
-// the address later, and otherwise driver.ErrDenied. ExplainTLS compares error texts,
+// error that it returns tells an administrator that reason, and wraps err and
+// driver.ErrNotSent. The error also wraps driver.ErrUnavailable if another server may listen
+// at the address later, and otherwise driver.ErrDenied. ExplainTLS compares error texts,
 // because TLS alerts have no exported type, and some client libraries keep only the text.
 func ExplainTLS(err error) error {
 	text := err.Error()

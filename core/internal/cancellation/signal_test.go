@@ -62,8 +62,8 @@ func TestSignalAfterFunc(t *testing.T) {
 	})
 }
 
-// TestSignalAsParent derives a context from a request. Because of
-// AfterFunc, package context needs no goroutine for that.
+// TestSignalAsParent derives a context from a request. Because of AfterFunc,
+// package context needs no goroutine for the derived context.
 func TestSignalAsParent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &request{}

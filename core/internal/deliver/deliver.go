@@ -16,9 +16,9 @@ import (
 // long enough for every callback that does not block.
 const grace = 50 * time.Millisecond
 
-// Queue delivers items one at a time and in the order of Add, from a goroutine
-// that lives while there are items. An item for which there is no room is dropped
-// and counted. The next item that is queued is delivered with that count.
+// Queue delivers items one at a time and in the order of Add, from a goroutine that
+// lives while there are items. An item for which there is no room is dropped. The
+// next item that is queued is delivered with the number of items dropped before it.
 //
 // A panic in a callback is not recovered, so it ends the process. If a callback ends
 // its goroutine, as testing.T.FailNow does, deliveries go on in another goroutine.
@@ -41,8 +41,8 @@ type entry[T any] struct {
 	dropped uint64
 }
 
-// New returns an empty queue. Items with a total size of up to capacity may
-// wait, and the delivering goroutine may hold items of the same total size.
+// New returns an empty queue. Waiting items may have a total size of up to capacity,
+// and the items that the delivering goroutine has already taken may have as much again.
 func New[T any](capacity int, callback func(item T, dropped uint64)) *Queue[T] {
 	return &Queue[T]{callback: callback, capacity: capacity}
 }
@@ -80,7 +80,7 @@ func (q *Queue[T]) put(item T, size int) {
 
 // Flush waits until all items were delivered, for at most timeout. After ctx
 // has ended, it waits for at most grace. If a callback of any queue calls
-// Flush, it returns at once, because it would wait for itself.
+// Flush, Flush returns at once, because it would wait for that callback.
 func (q *Queue[T]) Flush(ctx context.Context, timeout time.Duration) {
 	idle := q.busy()
 	if idle == nil || delivering() {
@@ -131,7 +131,7 @@ func (q *Queue[T]) run() {
 	finished = true
 }
 
-// next moves all waiting items to current. If there are none, it returns
+// next moves all waiting items to current. If no item waits, next returns
 // false, and the goroutine must end.
 func (q *Queue[T]) next() bool {
 	q.mu.Lock()
@@ -148,7 +148,7 @@ func (q *Queue[T]) next() bool {
 	return false
 }
 
-// deliver is the first function of each goroutine that delivers. delivering looks for it.
+// deliver is the first function of each goroutine that delivers; delivering looks for its name.
 //
 //go:noinline
 func deliver(run func()) { run() }

@@ -40,7 +40,7 @@ func (readyHost) Configure(context.Context, wire.Setup) (wire.Opened, error) {
 func (readyHost) SessionBegan() (ended func()) { return func() {} }
 func (readyHost) Close(context.Context) error  { return nil }
 
-// TestMain also runs the far end, which is a separate process like a plugin.
+// TestMain also runs the far end of the benchmarks: a separate process in the role of a plugin.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("FRAME_BENCH_DIR"); dir != "" {
 		farMain(dir)
@@ -66,7 +66,7 @@ func farMain(dir string) {
 	}
 }
 
-// BenchmarkCall measures one TryAcquire on a backend in another process that does nothing.
+// BenchmarkCall measures one TryAcquire on a backend that does no work, in another process.
 func BenchmarkCall(b *testing.B) {
 	unary, framed := links(b)
 	for _, callers := range []int{1, 8, 64} {

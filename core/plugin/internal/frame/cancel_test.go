@@ -59,8 +59,8 @@ func (c *stuckValues) Value(any) any {
 	return nil
 }
 
-// TestStuckValuesHoldUpNoReply checks that a caller that reads its reply, and so the replies to
-// other calls, does not wait for a method of its context that blocks.
+// TestStuckValuesHoldUpNoReply covers a caller that reads the replies, its own and
+// those to other calls, while a method of its context blocks. This must delay no reply.
 func TestStuckValuesHoldUpNoReply(t *testing.T) {
 	var slow atomic.Int64
 	p := open(t, blocking(nil, &slow))
@@ -139,9 +139,9 @@ func TestWaitGivenUp(t *testing.T) {
 	}
 }
 
-// TestDeadlineTravels checks that the request in the plugin ends at the caller's deadline.
-// The plugin counts its deadline from the arrival of the request, so the caller's
-// cancellation may arrive before that deadline. Both must come after the caller's deadline.
+// TestDeadlineTravels checks that the request in the plugin ends soon after the
+// caller's deadline, but not before it. The plugin counts its deadline from the arrival
+// of the request, so the caller's cancellation may come first and end the request.
 func TestDeadlineTravels(t *testing.T) {
 	var deadline time.Time
 	over := make(chan time.Time, 1)

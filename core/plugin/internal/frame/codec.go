@@ -11,7 +11,7 @@ import (
 )
 
 // These are the limits of the protocol, in bytes. Instead of sending a frame that exceeds a
-// limit, the sender returns an error. A receiver of such a frame ends the connection.
+// limit, the sender returns an error. A receiver ends the connection if a frame exceeds a limit.
 const (
 	maxName  = 512
 	maxOwner = 64
@@ -19,8 +19,8 @@ const (
 	maxValue = 64 << 10
 	// maxShown bounds each text in a reply, because a text may come from any client of the store.
 	maxShown = 2 << 10
-	// maxShort replaces maxShown in a reply that would not fit a frame. Then even the reply to a
-	// batch fits a frame if each operation failed with an error of four texts.
+	// maxShort replaces maxShown in a reply that would not fit a frame. With maxShort, the
+	// reply to a batch fits a frame even if each operation failed with an error of four texts.
 	maxShort = 512
 	// maxFrame bounds the payload of one frame: what follows the length.
 	maxFrame = 4 << 20
@@ -34,8 +34,8 @@ const (
 const headSize = 4
 
 // The data socket accepts two connections of a host, one for each direction. So a process
-// that only reads from a connection is never woken because there is room to write. The
-// first bytes on a connection, its preface, say which of the two connections it is.
+// that only reads from a connection is not woken when that connection has room for writes.
+// The first bytes on a connection, its preface, say which of the two connections it is.
 const (
 	prefaceRequests = "locks/2>"
 	prefaceReplies  = "locks/2<"
@@ -44,10 +44,10 @@ const (
 // errBroken means that the peer violates the protocol.
 var errBroken = errors.New("broken frame")
 
-// coder writes or reads the payload of a frame. Each part of a payload has one method that
-// writes it or reads it, so that the two formats cannot differ. Values must be zero before
-// they are read, and writing does not modify them. If a part cannot be read, or the payload
-// ends too early, bad is set, and the values of that part and of all later parts stay zero.
+// coder writes or reads the payload of a frame. Each part of a payload has one method that writes
+// it or reads it, so that what is written and what is read cannot differ in format. Values must be
+// zero before they are read, and writing does not modify them. If a part cannot be read, or the
+// payload ends too early, bad is set, and the values of that part and of all later parts stay zero.
 type coder struct {
 	b     []byte // bytes written so far, or left to read
 	reads bool
@@ -95,7 +95,7 @@ func (c *coder) part(n, most int) []byte {
 	return p
 }
 
-// text writes or reads s. If *s already has the bytes that are read, it keeps its string.
+// text writes or reads s. If the bytes read equal *s, *s stays, which saves an allocation.
 func (c *coder) text(s *string, most int) {
 	n := len(*s)
 	if uvarint(c, &n); !c.reads {
@@ -131,7 +131,7 @@ func (c *coder) value(v *[]byte, most int) {
 }
 
 // list writes or reads the number of elements of l, and returns the slice whose elements the caller
-// must then write or read. Reading fails unless there are least to most elements.
+// must then write or read. Reading fails if there are fewer elements than least or more than most.
 func list[E any](c *coder, l *[]E, least, most int) []E {
 	n := len(*l)
 	if uvarint(c, &n); c.reads {

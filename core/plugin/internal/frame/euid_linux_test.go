@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// The kernel reports the effective user of a peer, which may differ from
-// the real user. A plugin inherits both from its host.
+// checkPeer must compare effective users: the kernel reports a peer's effective user,
+// which may differ from its real user. A plugin inherits both users from its host.
 func TestPeerOfAnotherRealUser(t *testing.T) {
 	const child = "LOCKBENCH_TEST_EUID"
 	dir := os.Getenv(child)

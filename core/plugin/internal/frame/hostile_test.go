@@ -257,14 +257,14 @@ func FuzzLink(f *testing.F) {
 	})
 }
 
-// callKinds are the kinds of the functions that calls returns, in their order.
+// callKinds has the kind of the call that each function returned by calls makes.
 var callKinds = []kind{kindAcquire, kindRenew, kindInspect, kindWait, kindBatch}
 
 // callID returns the id that a new link gives to its i-th call while all
 // earlier calls are under way.
 func callID(i int) uint64 { return uint64(i+1)<<slotBits | uint64(i) }
 
-// calls returns one function for each kind of call.
+// calls returns functions, each of which makes one kind of call.
 func calls(t *testing.T, l *Link) []func() {
 	ctx, r := t.Context(), driver.Request{Name: "n", Owner: "o", TTL: time.Second}
 	either := func(token uint64, err error) {

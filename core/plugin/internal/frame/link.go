@@ -19,15 +19,15 @@ import (
 // must not wait for thousands of acquires and withdrawals that wait for locked rows.
 const maxUnderWay = 16 << 10
 
-// slotBits is how many bits of a call's id are the index of its slot in Link.slots. All
-// kinds of requests together need fewer slots than these bits can count. The other bits
-// count calls, so that the reply to a call that was given up does not match a later call.
+// slotBits is how many bits of a call's id are the index of its slot in Link.slots. All kinds
+// of requests together need fewer slots than these bits can count. The other bits count calls,
+// so that the reply to a call that was given up does not match a later call in the same slot.
 const (
 	slotBits = 18
 	slotMask = 1<<slotBits - 1
 )
 
-// Link is the host's end of the data path. Operations without a frame use protocol version 1.
+// Link is the host's end of the data path. Rare operations, such as Check, use protocol version 1.
 type Link struct {
 	wire.Link
 	conn   *net.UnixConn // the connection of the replies
@@ -50,8 +50,8 @@ type Link struct {
 	role  role
 }
 
-// grace is how long the link waits for the answer to a Wait that was given up. The answer may bring
-// a grant. And after the answer, the withdrawal cannot overtake requests of that Wait to the store.
+// grace is how long the link waits for the answer to a Wait that was given up. The answer may
+// bring a grant. A withdrawal after the answer cannot overtake requests of that Wait to the store.
 const grace = 50 * time.Millisecond
 
 // call is one request under way.
@@ -73,9 +73,9 @@ func (c *call) recycle() {
 
 var errLinkClosed = errors.New("the data connection was closed")
 
-// Dial connects to the data socket at path. It returns [ErrPeer] unless the process
-// pid, of this user, listens there. control is used for operations that have no
-// frame. The function failed is called once, from any goroutine, when the connection
+// Dial connects to the data socket at path. It returns [ErrPeer] unless the process pid,
+// of this user, listens there. control is used for operations that the data path does
+// not carry. The function failed is called once, from any goroutine, when the connection
 // ends for another reason than Close. It must not wait for calls of the link.
 func Dial(ctx context.Context, path string, pid int, control wire.Link, failed func(error)) (*Link, error) {
 	requests, err := dial(ctx, path, pid, prefaceRequests)
@@ -147,8 +147,8 @@ func (l *Link) Close() {
 	l.out.drains.Wait()
 }
 
-// call sends m and waits for its answer or the end of ctx. The caller must recycle the call that it
-// returns. The returned error is a transport failure; an error of the plugin is in the answer.
+// call sends m and waits for its answer or the end of ctx. The caller must recycle the returned
+// call. The returned error is a transport failure; an error of the plugin is in the answer.
 func (l *Link) call(ctx context.Context, m *message) (*call, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, unsent(err)
@@ -223,7 +223,7 @@ func (l *Link) send(ctx context.Context, m *message) (c *call, reads bool, err e
 	return c, reads, nil
 }
 
-// noRoom returns nil if a request of kind k may be queued, else a channel to wait for.
+// noRoom returns nil if a request of kind k may be queued, else a channel that out.freed closes.
 func (l *Link) noRoom(k kind) <-chan struct{} {
 	if l.under.of[k] >= maxUnderWay {
 		return l.out.wait()
@@ -261,8 +261,8 @@ func (l *Link) leave(id uint64) *call {
 	return c
 }
 
-// answersYet tells the plugin that c is given up. It reports whether the
-// answer to c has come or comes within grace.
+// answersYet tells the plugin that the caller gives up c. It reports whether
+// the answer to c has come or comes within grace.
 func (l *Link) answersYet(c *call) bool {
 	l.out.mu.Lock()
 	write := false
@@ -283,8 +283,8 @@ func (l *Link) answersYet(c *call) bool {
 	}
 }
 
-// tell queues a message that c is given up. The caller must hold out.mu, and flush if write is
-// true.
+// tell queues a message that c is given up. The caller must hold out.mu, and
+// must call flush if write is true.
 func (l *Link) tell(c *call) (write bool) {
 	m := message{kind: kindCancel}
 	return l.out.queue(func(b []byte) []byte { return m.append(b, c.id) })

@@ -34,9 +34,9 @@ func Listen(path string) (*Listener, error) {
 	return &Listener{listener: l, closing: closing, close: cancel}, nil
 }
 
-// Serve answers the requests of one host. It accepts only connections from a process of this user
-// with an id in hosts, and calls the function refuse with the reason for each other connection.
-// Serve returns nil when the host or Close ends the connection. redact may be nil.
+// Serve answers the requests of one host. It accepts only connections from a process of this
+// user with an id in hosts, and calls the function refuse with the reason when it refuses a
+// connection. Serve returns nil when the host or Close ends the connection. redact may be nil.
 func (l *Listener) Serve(b driver.Backend, redact *wire.Redactor, refuse func(error), hosts ...int) error {
 	err := l.serve(b, redact, refuse, hosts)
 	if errors.Is(err, net.ErrClosed) {
@@ -63,7 +63,7 @@ func (l *Listener) serve(b driver.Backend, redact *wire.Redactor, refuse func(er
 	return s.serve()
 }
 
-// accept returns the host's two connections, each under its preface.
+// accept returns the host's two connections; each key of the map is a connection's preface.
 func (l *Listener) accept(refuse func(error), hosts []int) (map[string]*net.UnixConn, error) {
 	conns := map[string]*net.UnixConn{}
 	for len(conns) < 2 {
@@ -88,7 +88,7 @@ func (l *Listener) accept(refuse func(error), hosts []int) (map[string]*net.Unix
 	return conns, nil
 }
 
-// greet checks which process is at the other end of conn, and returns the preface.
+// greet checks which process is at the other end of conn, and returns the preface, its first bytes.
 func greet(conn *net.UnixConn, hosts []int) (string, error) {
 	if err := checkPeer(conn, hosts...); err != nil {
 		return "", err

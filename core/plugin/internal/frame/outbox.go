@@ -18,7 +18,7 @@ import (
 type outbox struct {
 	end writeEnd
 	raw syscall.RawConn
-	// failed is called once, without mu, when the outbox stops.
+	// failed is called once, while mu is not held, when the outbox stops.
 	failed func(error)
 
 	mu    sync.Mutex // guards the fields below, and fields of the owner under "Guarded by out.mu"
@@ -26,7 +26,7 @@ type outbox struct {
 	spare []byte
 	busy  bool   // a goroutine is the writer now
 	taken uint64 // number of bytes that the writer has taken from buf
-	// room is closed when there is room in the queue again; nil while no goroutine waits.
+	// room is closed when there is room in the queue again; room is nil while no goroutine waits.
 	room    chan struct{}
 	stopped bool
 
@@ -91,11 +91,11 @@ func (o *outbox) queue(appendPayload func(b []byte) []byte) (write bool) {
 	return write
 }
 
-// position returns how many bytes were queued so far: where the next frame will start.
+// position returns how many bytes were queued so far, which is where the next frame will start.
 func (o *outbox) position() uint64 { return o.taken + uint64(len(o.buf)) }
 
-// full returns nil if the queue has room, and otherwise a channel to wait
-// for. The caller must hold mu.
+// full returns nil if the queue has room, and otherwise the channel that
+// wait returns. The caller must hold mu.
 func (o *outbox) full() <-chan struct{} {
 	if len(o.buf) < maxQueued || o.stopped {
 		return nil
@@ -148,7 +148,7 @@ func (o *outbox) flush(yield bool) {
 }
 
 // startDrain starts a goroutine that writes the rest of b. The writer does not
-// wait for that, because its own call must not take longer than its ctx allows.
+// wait for that goroutine, because the writer's call must not outlast its ctx.
 func (o *outbox) startDrain(b []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

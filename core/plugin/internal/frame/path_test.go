@@ -114,8 +114,8 @@ func blocking(free <-chan struct{}, slow *atomic.Int64) *far {
 	}
 }
 
-// As many slow acquires and waits as the limits allow do not delay calls of
-// other kinds, such as a renewal or a release. One more acquire waits for
+// As many slow acquires and waits as the limits allow must not delay calls
+// of other kinds, such as a renewal or a release. One more acquire waits for
 // room, and is not sent if its ctx ends before there is room.
 func TestSlowRequestsHoldUpNoOther(t *testing.T) {
 	var slow atomic.Int64
@@ -168,8 +168,8 @@ func TestSlowRequestsHoldUpNoOther(t *testing.T) {
 func TestFaultTellsWhatWasSent(t *testing.T) {
 	var slow atomic.Int64
 	p := open(t, blocking(nil, &slow))
-	// Requests that the plugin does not read fill the socket: the plugin stops reading when its
-	// replies are not read. The test is the reader of the replies, see role, and does not read.
+	// Requests that the plugin does not read fill the socket: the plugin stops reading when
+	// its replies are not read. The test takes the reader's role, and reads no replies.
 	p.out.mu.Lock()
 	p.role.taken = true
 	p.out.mu.Unlock()

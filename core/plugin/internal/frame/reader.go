@@ -18,8 +18,8 @@ type role struct {
 	interrupted bool   // the ctx of that call has ended, and a read deadline is set
 }
 
-// assign makes a goroutine the reader if there is none, after c was entered. It returns
-// true if that is the goroutine that made c. The caller must hold out.mu.
+// assign finds a reader for the reply to c, if no goroutine reads yet. It returns
+// true if the caller, which made the call c, must read. The caller must hold out.mu.
 func (l *Link) assign(c *call) bool {
 	if l.role.taken {
 		return false
@@ -33,8 +33,8 @@ func (l *Link) assign(c *call) bool {
 	return false
 }
 
-// readFor reads until c is answered or ctx ends. Then it makes the background reader the
-// reader if other calls are under way.
+// readFor reads until c is answered or ctx ends. If other calls are then
+// under way, the background reader goes on reading.
 func (l *Link) readFor(ctx context.Context, c *call) {
 	id := c.id
 	stop := afterFunc(ctx, func() { l.interrupt(id) })
@@ -73,7 +73,7 @@ func afterFunc(ctx context.Context, f func()) (stop func() bool) {
 	return context.AfterFunc(ctx, f)
 }
 
-// interrupt ends the reading by the goroutine that made the call with that id.
+// interrupt stops the goroutine that made the call with that id from reading on.
 func (l *Link) interrupt(id uint64) {
 	l.out.mu.Lock()
 	defer l.out.mu.Unlock()
@@ -83,7 +83,6 @@ func (l *Link) interrupt(id uint64) {
 	}
 }
 
-// readInBackground runs in the background reader's goroutine.
 func (l *Link) readInBackground() {
 	for {
 		select {
@@ -100,7 +99,7 @@ func (l *Link) readInBackground() {
 	}
 }
 
-// rest ends the background reader's turn if no call is under way, and reports whether it did.
+// rest lets the background reader stop if no call is under way, and reports whether it stops.
 func (l *Link) rest() bool {
 	l.out.mu.Lock()
 	defer l.out.mu.Unlock()

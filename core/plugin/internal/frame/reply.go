@@ -70,7 +70,7 @@ const (
 	faultWithHolder
 )
 
-// fault writes or reads an error. The codes of protocol version 1 for the error are a set of bits.
+// fault writes or reads an error. The error's codes, as in protocol version 1, are a set of bits.
 func (c *coder) fault(err *error) {
 	e := wire.EncodeError(*err, c.redact) // nil when reading
 	how := noFault

@@ -60,8 +60,8 @@ func (m *message) append(b []byte, id uint64) []byte {
 	return c.b
 }
 
-// readRequest sets m from the payload p and returns the request's id. Nothing
-// in m points into p. All requests of a host are read with the same coder.
+// readRequest sets m from the payload p and returns the request's id. Nothing in m points
+// into p. All requests of a host are read with one coder, which keeps the last label.
 func (c *coder) readRequest(p []byte, m *message) (id uint64, err error) {
 	c.b, c.reads, c.bad = p, true, false
 	c.message(&id, m)

@@ -47,8 +47,8 @@ type capabilities struct {
 // request is one request under way. It is a context.Context, which ends when the
 // host cancels the request, when its deadline passes, or with the connection.
 //
-// Note: context.WithDeadline would need a timer for each request, which would hardly
-// ever fire. Instead the session has one timer for all requests; see deadlines.
+// Note: context.WithDeadline would need a timer for each request, and most of these timers
+// would never fire. Instead the session has one timer for all requests; see deadlines.
 type request struct {
 	cancellation.Signal
 	deadline time.Time // zero if there is none
@@ -206,8 +206,8 @@ func (s *session) admit(batch []*request) error {
 	return nil
 }
 
-// enter records r as under way, or returns false if too many requests of
-// its kind are. The callers of enter, leave and reply must hold out.mu.
+// enter records r as under way, or returns false if too many requests of its
+// kind are under way. The callers of enter, leave and reply must hold out.mu.
 func (s *session) enter(r *request) bool {
 	if s.under.of[r.kind] >= maxUnderWay {
 		return false

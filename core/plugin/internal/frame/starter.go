@@ -2,7 +2,7 @@ package frame
 
 import "github.com/lockbench/lockbench/core/driver"
 
-// opKinds maps kinds of requests to operations of a driver.Starter. 0 means that there is none.
+// opKinds maps kinds of requests to operations of a driver.Starter; 0 means no such operation.
 var opKinds = [kinds]driver.OpKind{
 	kindAcquire: driver.OpAcquire, kindRenew: driver.OpRenew, kindRelease: driver.OpRelease, kindWithdraw: driver.OpWithdraw,
 }
@@ -14,7 +14,7 @@ func (s *session) startOp(r *request) {
 }
 
 // finish queues the reply to r. It does not write the reply, because the backend may
-// finish more requests at once. The flusher writes the queued replies after that.
+// finish more requests at once. A separate goroutine then writes all queued replies.
 func (r *request) finish(result driver.Result) {
 	s := r.session
 	a := answer{token: result.Token, err: result.Err}
@@ -28,7 +28,7 @@ func (r *request) finish(result driver.Result) {
 	s.started.Done()
 }
 
-// flush writes queued replies. It runs in a goroutine of the session, the flusher.
+// flush writes queued replies. It runs in a goroutine of the session.
 func (s *session) flush() {
 	for range s.queued {
 		s.out.flush(false)

@@ -42,8 +42,8 @@ func NewCertificate() (*Certificate, error) {
 		Subject:      pkix.Name{CommonName: serverName},
 		DNSNames:     []string{serverName},
 		SerialNumber: serial,
-		// Both ends are on one machine, whose clock may be set back. The
-		// certificate is used only as long as the process lives.
+		// The machine's clock may be set back, so the certificate must also be valid
+		// for earlier times. It must be valid for as long as the process lives.
 		NotBefore:             now.AddDate(-1, 0, 0),
 		NotAfter:              now.AddDate(30, 0, 0),
 		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,

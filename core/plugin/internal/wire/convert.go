@@ -52,7 +52,7 @@ func FromHolder(h driver.Holder) *lockpb.Holder {
 }
 
 // ToHolder returns the holder in a message, or the zero Holder for nil. It
-// shortens long texts in it, because they become part of error texts.
+// shortens the holder's long texts, because they become part of error texts.
 func ToHolder(h *lockpb.Holder) driver.Holder {
 	return driver.Holder{
 		Name:    Bound(string(h.GetName())),
@@ -117,7 +117,7 @@ func fromNotice(n driver.Notice, redact *Redactor) *lockpb.Notice {
 	}
 }
 
-// toNotice returns the notice in a message, without Plugin, which only the host knows.
+// toNotice returns the notice in a message, without its field Plugin, which only the host knows.
 func toNotice(n *lockpb.Notice) driver.Notice {
 	return driver.Notice{
 		Kind: driver.NoticeKind(n.GetKind()),

@@ -1,6 +1,6 @@
 // Package wire implements both ends of protocol version 1: the handshake,
 // the table of errors, the calls of the host and the service of the plugin.
-// Version 2 uses them too.
+// Protocol version 2 uses all of these too.
 //
 // # Where is what
 //

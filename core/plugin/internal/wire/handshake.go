@@ -25,8 +25,8 @@ const (
 	EnvHostStart = "LOCKPLUGIN_HOST_START" // start time of the host as in its /proc/PID/stat; unset without /proc
 	EnvDir       = "LOCKPLUGIN_DIR"        // directory for sockets; a plugin that ends without its host removes it
 
-	// Files into which a plugin written in Go writes a CPU profile and an
-	// execution trace of its whole life. A new process overwrites the files.
+	// These variables name files into which a plugin written in Go writes a CPU profile
+	// and an execution trace of its whole life. A new process overwrites the files.
 	EnvCPUProfile = "LOCKPLUGIN_CPUPROFILE"
 	EnvTrace      = "LOCKPLUGIN_TRACE"
 )

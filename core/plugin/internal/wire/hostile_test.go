@@ -86,7 +86,7 @@ func (echo) Batch(_ context.Context, ops []driver.Op) []driver.Result {
 	return results
 }
 
-// outlet is the server's end of a stream that accepts every message.
+// outlet stands for the server's end of a stream. It accepts every message.
 type outlet[M any] struct {
 	grpc.ServerStream
 	t    *testing.T

@@ -155,8 +155,8 @@ func (u *Unary) Break(ctx context.Context, name string, token uint64) error {
 // withError is a reply that can carry an error of the plugin.
 type withError interface{ GetError() *lockpb.Error }
 
-// ask makes one call. name is the lock's name in the request, which must be valid UTF-8. It is
-// "" if the message has no name of that kind.
+// ask makes one call. name is the lock's name in the request, which must be
+// valid UTF-8. It is "" if the message names no lock.
 func ask[Q any, A withError](
 	ctx context.Context, do func(context.Context, Q, ...grpc.CallOption) (A, error), name string, request Q,
 ) (reply A, err error) {
@@ -180,7 +180,7 @@ func unsent(ctx context.Context, name string) error {
 }
 
 // outcome returns the error of a call: the error in the plugin's answer, or a failure of transport.
-// Such a failure never wraps ErrNotSent, because gRPC does not prove that a call was not sent.
+// That failure never wraps ErrNotSent, because gRPC does not prove that a call was not sent.
 func outcome(ctx context.Context, answer *lockpb.Error, transport error) error {
 	if transport == nil {
 		err := DecodeError(answer)

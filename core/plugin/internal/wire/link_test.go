@@ -27,7 +27,7 @@ func TestDeadlineIsOverWhenTheAnswerSaysSo(t *testing.T) {
 		}
 		cancel()
 	}
-	// If ctx ends much later, a call does not wait for that when the plugin's deadline has passed.
+	// The plugin's deadline has passed, but the call must not wait for ctx, which ends much later.
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
 	if err := outcome(ctx, EncodeError(driver.ErrUnavailable, nil), nil); !errors.Is(err, driver.ErrUnavailable) {

@@ -20,8 +20,8 @@ type Redactor struct {
 	replacer atomic.Pointer[strings.Replacer]
 }
 
-// SetConfig makes the Redactor remove the secret values of cfg. It forgets the
-// values of earlier calls. The function secret reports whether a key is secret.
+// SetConfig makes the Redactor remove the secret values of cfg. The Redactor forgets
+// the values of earlier calls. The function secret reports whether a key is secret.
 func (r *Redactor) SetConfig(cfg map[string]string, secret func(key, value string) bool) {
 	var values []string
 	for key, v := range cfg {

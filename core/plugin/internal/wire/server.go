@@ -13,11 +13,11 @@ import (
 
 // Host has the protocol's calls that do not go to the backend. The plugin process implements it.
 type Host interface {
-	// Configure opens the backend. Calls do not overlap, and after a call
-	// that succeeded there is no other call.
+	// Configure opens the backend. Calls of Configure do not overlap. After a
+	// call that succeeded, Configure is not called again.
 	Configure(ctx context.Context, s Setup) (Opened, error)
-	// SessionBegan is called when a heartbeat stream has begun. ended is called
-	// when that stream has ended. A live host keeps one stream open.
+	// SessionBegan is called when a heartbeat stream begins. The returned function
+	// is called when that stream ends. A live host keeps one stream open.
 	SessionBegan() (ended func())
 	// Close closes the backend and lets the process end after the reply.
 	Close(ctx context.Context) error
@@ -42,7 +42,7 @@ type Server struct {
 	backend driver.Backend
 }
 
-// Register registers the service for host with s. Its streams end when done is closed.
+// Register registers the service for host with s. The service's streams end when done is closed.
 func Register(s grpc.ServiceRegistrar, host Host, redact *Redactor, done <-chan struct{}) {
 	lockpb.RegisterPluginServer(s, &Server{host: host, redact: redact, done: done})
 }
