@@ -82,8 +82,8 @@ func TestOpenFollowsEveryComponentOfEveryLink(t *testing.T) {
 	})
 }
 
-// A binary that is missing when its plugin must be restarted is reported as
-// missing, and not as unsafe.
+// If the binary is missing when its plugin must be restarted, the error must be ErrNotFound, not
+// ErrUnsafe.
 func TestMissingBinaryIsNotUnsafe(t *testing.T) {
 	path := copied(t, 0o755, 0o755)
 	b := plugintest.Open(t, "memory", &plugin.Options{Path: path})
@@ -100,8 +100,8 @@ func TestMissingBinaryIsNotUnsafe(t *testing.T) {
 	})
 }
 
-// nextDescriptor opens descriptors until all numbers below the highest are
-// in use, and returns the number of the next descriptor.
+// nextDescriptor opens files until every descriptor number up to the highest in use is taken. It
+// returns the number that the next opened file will get.
 func nextDescriptor(t *testing.T) int {
 	t.Helper()
 	open, err := os.ReadDir("/proc/self/fd")
