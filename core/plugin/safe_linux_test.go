@@ -125,7 +125,7 @@ func nextDescriptor(t *testing.T) int {
 	}
 }
 
-// If the host has no descriptors left, the error says so, whichever file could not be opened.
+// Without free descriptors, Open must fail with ErrExhausted, whichever file it could not open.
 func TestHostWithoutDescriptorsIsToldSo(t *testing.T) {
 	path := copied(t, 0o755, 0o755)
 	sums := filepath.Join(t.TempDir(), "sums")
@@ -171,8 +171,8 @@ func TestHostWithoutDescriptorsIsToldSo(t *testing.T) {
 	}
 }
 
-// TestDescribeIsCancelled cancels Describe at many moments before and after the
-// end of the process, and checks that it returns.
+// TestDescribeIsCancelled cancels Describe at many moments, before and after the plugin's process
+// ends. Describe must return each time.
 func TestDescribeIsCancelled(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lockplugin-memory")
 	if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755); err != nil {
@@ -188,7 +188,7 @@ func TestDescribeIsCancelled(t *testing.T) {
 	}
 }
 
-// Describe leaves no process behind, even if the plugin has started other processes.
+// Describe must leave no process behind, even if the plugin has started further processes.
 func TestDescribeLeavesNoProcess(t *testing.T) {
 	dir := t.TempDir()
 	pidFile := filepath.Join(dir, "pid")
