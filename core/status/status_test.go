@@ -19,7 +19,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// gated is a backend that can fail Check (field away) and Inspect (field hidden).
+// gated is a backend whose Check fails if away is set, and whose Inspect fails if hidden is set.
 type gated struct {
 	driver.Backend
 	away, hidden atomic.Bool
@@ -41,7 +41,7 @@ func (g *gated) Inspect(ctx context.Context, name string) (driver.Holder, error)
 	return g.Backend.Inspect(ctx, name)
 }
 
-// Properties declares no capability, so that core calls Inspect to observe.
+// Properties declares no capability, so that package core polls Inspect to observe an election.
 func (g *gated) Properties() driver.Properties {
 	p := g.Backend.Properties()
 	p.Capabilities = nil
@@ -83,8 +83,8 @@ func newHost(t *testing.T) *host {
 	return h
 }
 
-// TestReady checks that a host is ready if its store answers or it sees a leader, and
-// otherwise says why it is not.
+// TestReady checks that a host is ready if its store answers or it sees a leader, and that /ready
+// otherwise gives the reason.
 func TestReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t)

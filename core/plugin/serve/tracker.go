@@ -130,7 +130,7 @@ func (t *tracker) granted(r driver.Request, token uint64, err error) {
 	case err == nil:
 		e.note(&r, token)
 	case e.queued && errors.Is(err, driver.ErrHeld):
-		// The owner is still in the store's queue.
+		// The store still has the owner in its queue, so the tracker keeps the entry.
 	case refused(err) && !e.granted:
 		delete(t.entries, r.Owner)
 	}
