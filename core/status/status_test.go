@@ -54,7 +54,7 @@ func get(h *status.Handler, path string) (int, string) {
 	return w.Code, w.Body.String()
 }
 
-// host is a host that follows an election, in a synctest bubble.
+// host is a host whose Handler follows an election.
 type host struct {
 	status.Handler
 	b        *gated
@@ -169,7 +169,7 @@ func TestLeader(t *testing.T) {
 	})
 }
 
-// TestFollowedNoMore checks that a host that no longer follows an election reports no leader.
+// TestFollowedNoMore checks that /leader answers 503 after the host has stopped following.
 func TestFollowedNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t)
