@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A host hands a lock from goroutine to goroutine at least minStreak times and at least until the
+// While its goroutines wait for a lock, a host hands it over at least minStreak times and until the
 // store's grant is minStreakTime old, but at most maxHandovers times. Then it releases the lock in
 // the store, so that other hosts get a turn (K5). Without minStreakTime, a host whose goroutines
 // hold the lock for microseconds would ask the store for every ninth lease.
@@ -54,7 +54,7 @@ type queues struct {
 
 type shard struct {
 	mu     sync.Mutex
-	names  map[string]*queue  // only names that have a head or a holder
+	names  map[string]*queue  // only names with a head or a holder
 	others map[string]instant // until when other hosts are assumed to want a lock, by its name
 }
 
@@ -65,7 +65,7 @@ const mostOthers = 64
 type queue struct {
 	head   *contender
 	rest   []*contender
-	holder *Lease  // the live lease of this host, or a lease whose end is not announced yet
+	holder *Lease  // the live lease of this host, or a lease for which ended was not called yet
 	since  instant // when the store made the grant that holder has
 	streak int     // number of hand-overs since that grant
 }

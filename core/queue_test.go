@@ -77,7 +77,7 @@ func TestK5OtherHostGetsItsTurn(t *testing.T) {
 		f := newFake(waiting...)
 		var (
 			mu     sync.Mutex
-			owners = map[string]bool{} // owners of the other host
+			owners = map[string]bool{} // owner ids in the other host's requests
 		)
 		f.before = func(_ context.Context, op string, r driver.Request) error {
 			if op == "acquire" && r.TTL == defaultTTL { // this host is slower than the other host
@@ -132,7 +132,7 @@ func TestLostLeaseLetsTheNextOneAsk(t *testing.T) {
 	})
 }
 
-// eager is a fake whose Wait returns at once.
+// eager is a fake backend whose Wait returns at once.
 type eager struct{ *fake }
 
 func (e eager) Wait(ctx context.Context, r driver.Request, _ time.Duration) (driver.Grant, error) {

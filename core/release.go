@@ -27,7 +27,7 @@ import (
 // at once, without asking the store. Then Release returns nil even if ctx has ended. It asks the
 // store if, for example, a renewal has failed or other hosts must get a turn.
 func (l *Lease) Release(ctx context.Context) error {
-	l.c.ops.Add(1) // begin is not called, because a lease may be released while Close waits
+	l.c.ops.Add(1) // not by begin, because a lease may be released while Close waits
 	defer l.c.end()
 	return l.c.wrap("release", l.lock.name, l.release(ctx, l.c.opts.CleanupBudget))
 }
@@ -221,7 +221,7 @@ func doubtOf(err error) error {
 	return err
 }
 
-// over returns the time by which l has expired in the store if no request for it arrives.
+// over returns the time by which l expires in the store if no further request for it arrives.
 func (l *Lease) over() instant {
 	l.c.sched.mu.Lock()
 	defer l.c.sched.mu.Unlock()

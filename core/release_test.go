@@ -106,7 +106,7 @@ func TestL7ReleaseOfALostLeaseTellsWhoHoldsIt(t *testing.T) {
 }
 
 func TestL7FailedReleaseCanBeRetried(t *testing.T) {
-	for _, done := range []bool{false, true} { // whether the store did it and lost the reply
+	for _, done := range []bool{false, true} { // whether the store released and lost the reply
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake()
 			c, rec := open(t, f)

@@ -163,7 +163,7 @@ func TestL5RenewalsShareACall(t *testing.T) {
 				t.Fatalf("lease %d: %v", i, l.Err())
 			}
 		}
-		// Each lease is renewed 18 times, and 8 calls are enough for all 1000 leases.
+		// Each lease is renewed 18 times. Each time, 8 calls are enough for all 1000 leases.
 		if calls := f.count("batch") + f.count("renew"); calls > 18*8 {
 			t.Errorf("%d calls for %d renewals", calls, 18*n)
 		}

@@ -23,8 +23,8 @@ const (
 	// maxBatch bounds the renewals in one call.
 	maxBatch = 256
 	// If a lease expires while a renewal is under way, the cause of its loss is ErrUnreachable. But
-	// if the scheduler notices this by pauseThreshold or more too late, the process was paused, and
-	// the cause is ErrExpired.
+	// if the scheduler notices the expiry pauseThreshold or more after it, the process was paused,
+	// and the cause is ErrExpired.
 	pauseThreshold = 500 * time.Millisecond
 )
 

@@ -148,7 +148,7 @@ func (l *launcher) clientConfig(run *osProcess) (*goplugin.ClientConfig, error) 
 		},
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
 		TLSConfig:        secure,
-		StartTimeout:     l.opts.StartTimeout + time.Second, // ctx always ends before it
+		StartTimeout:     l.opts.StartTimeout + time.Second, // never reached: ctx ends first
 		SkipHostEnv:      true,
 		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: run.dir.path},
 		// go-plugin needs no logger: this package returns or logs the same facts.
@@ -194,7 +194,7 @@ func (l *launcher) diagnose(caller, starting context.Context, run *osProcess, by
 	case caller.Err() != nil:
 		open = l.fail(ErrHung, "%v", caller.Err())
 		open.Cause = caller.Err()
-	case run.pid() == 0 && !errors.Is(err, context.Canceled): // no process was started, and ctx is not why
+	case run.pid() == 0 && !errors.Is(err, context.Canceled): // no process, but not because of ctx
 		open = l.badBinary(err)
 	case starting.Err() != nil:
 		open = l.fail(ErrHung, "not ready within %v; it was killed", l.opts.StartTimeout)

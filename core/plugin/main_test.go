@@ -210,7 +210,7 @@ func (h *storeHost) Configure(context.Context, wire.Setup) (wire.Opened, error) 
 func (h *storeHost) SessionBegan() (ended func())    { return func() {} }
 func (h *storeHost) Close(ctx context.Context) error { return errors.New("not ours to close") }
 
-// bad runs a plugin with the defect that how, the plugin's name, describes.
+// bad runs a defective plugin. Its name, how, says which defect it has.
 func bad(how string) {
 	switch how {
 	case "crash":

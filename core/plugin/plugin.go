@@ -42,9 +42,9 @@ type Options struct {
 	// OnHostDeath says what the plugin does with the leases of this process when this process dies.
 	// By default the plugin releases them at once.
 	OnHostDeath Policy
-	// Protocol is the version of the protocol. Version 1 makes one gRPC call per
-	// operation, and version 2 sends batches of operations over a separate
-	// socket. 0, the default, means the highest version that the plugin supports.
+	// Protocol is the version of the protocol between host and plugin. Version 1 makes one gRPC
+	// call per operation, and version 2 sends batches of operations over a separate socket. 0, the
+	// default, means the highest version that the plugin supports.
 	Protocol int
 	// Env lists variables ("KEY=value") that the plugin gets in addition to
 	// the few that it inherits: paths, time zone, language, TLS roots, Go

@@ -18,9 +18,9 @@ import (
 
 // Time limits of the steps by which stop ends a plugin. Their sum is below 3 s.
 const (
-	closeCall = time.Second            // until the plugin's backend is closed
-	closeExit = time.Second            // then until the process has ended
-	killExit  = 500 * time.Millisecond // then the process is killed; until it is gone
+	closeCall = time.Second            // for Close of the plugin's backend
+	closeExit = time.Second            // for the process to exit after that
+	killExit  = 500 * time.Millisecond // for the process to end after SIGKILL
 )
 
 // process is one running plugin with its connection and heartbeats.
@@ -150,7 +150,7 @@ func (p *process) abort() {
 		p.data.Close()
 	}
 	if p.conn != nil {
-		_ = p.conn.Close() // a second Close would fail, but there is only this one
+		_ = p.conn.Close() // fails only in a second call
 	}
 	p.wg.Wait()
 	p.run.dir.remove()
@@ -168,8 +168,8 @@ func waitFor(done <-chan struct{}, most time.Duration) {
 const (
 	beatEvery = time.Second
 	// stoppedLimit bounds the wait for a heartbeat's answer while a signal such as SIGSTOP has
-	// stopped the process. silentLimit bounds it otherwise; a running process may only lack CPU
-	// time.
+	// stopped the process. silentLimit bounds it otherwise. It is longer, because a running process
+	// may only lack CPU time.
 	stoppedLimit = 300 * time.Millisecond
 	silentLimit  = 3 * time.Second
 	// beatSlice is how often method answered checks how long a heartbeat has had no answer.
@@ -193,7 +193,7 @@ func (p *process) receive(s wire.Session) {
 	}
 }
 
-// connectionError returns how the process ended, or, if it runs on for exitMoment, wraps err.
+// connectionError returns how the process ended, or wraps err if it still runs after exitMoment.
 func (p *process) connectionError(which string, err error) error {
 	waitFor(p.run.exited, exitMoment)
 	if p.run.hasExited() {

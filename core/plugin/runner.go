@@ -30,9 +30,9 @@ const lifelineFd = 3
 // limit because a child of that process may keep the pipe open for ever.
 const drainFor = 250 * time.Millisecond
 
-// osProcess is one run of a plugin binary. It replaces go-plugin's runner, which would give the
-// plugin the host's standard input and process group but no lifeline, and would wait for the
-// process without a time limit.
+// osProcess is one run of a plugin binary. It replaces go-plugin's runner, which gives the plugin
+// the host's standard input and process group, but no pipe that breaks with the host. That runner
+// also waits for the process without a time limit.
 type osProcess struct {
 	path     string
 	dir      *socketDir // directory of this run's sockets; process.abort removes it
@@ -66,7 +66,8 @@ func (p *osProcess) adopt(_ hclog.Logger, spec *exec.Cmd, _ string) (runner.Runn
 		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%s", wire.EnvHostStart, own.Start))
 	}
 	// With a process group for each plugin, Ctrl-C in the terminal reaches only the host, which
-	// needs the plugin for its shutdown. And end can kill a wrapper and its children as one group.
+	// needs the plugin for its shutdown. And method end can kill a wrapper and its children as one
+	// group.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,7 +122,7 @@ func (p *osProcess) reap(stderr *os.File) {
 }
 
 // finish runs cmd, which leads a process group, until cmd exits or ctx ends. Then it kills the rest
-// of the group. It returns an error only if cmd does not start; see status.
+// of the group. It returns an error only if cmd does not start. For how cmd ended, call status.
 func (p *osProcess) finish(ctx context.Context, cmd *exec.Cmd) error {
 	p.mu.Lock()
 	p.cmd = cmd
@@ -134,7 +135,8 @@ func (p *osProcess) finish(ctx context.Context, cmd *exec.Cmd) error {
 	}
 	p.mu.Unlock()
 	if err == nil {
-		// Note: exec.CommandContext would deadlock. Wait runs under p.mu and waits for kill.
+		// Note: exec.CommandContext would deadlock: Wait runs under p.mu and waits for kill, which
+		// locks p.mu.
 		stop := context.AfterFunc(ctx, p.kill)
 		defer stop()
 		p.wait()
@@ -259,9 +261,9 @@ func environ(extra []string) []string {
 	return append(env, extra...)
 }
 
-// servedBy records the process at the other end of conn as p.behind, if the host did not start it
-// but a wrapper did. The host can then kill the process even if it has left the process group,
-// because some wrappers start their child in a new session.
+// servedBy records the process at the other end of conn as p.behind, if a wrapper has started it.
+// The host can then kill the process even if it has left the process group, because some wrappers
+// start their child in a new session.
 func (p *osProcess) servedBy(conn net.Conn) {
 	c, ok := conn.(*net.UnixConn)
 	if !ok {

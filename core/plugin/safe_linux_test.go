@@ -30,7 +30,7 @@ func links(t *testing.T, root string, chain ...string) {
 	}
 }
 
-// Every directory on the path to the binary is checked, even in the targets of links.
+// Open must check every directory on the path to the binary, even in the targets of links.
 func TestOpenFollowsEveryComponentOfEveryLink(t *testing.T) {
 	safe := copied(t, 0o755, 0o755)
 	for what, tt := range map[string]struct {

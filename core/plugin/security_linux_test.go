@@ -27,7 +27,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// copied copies the memory plugin into a directory with permissions mode, whose parent has above.
+// copied copies the memory plugin into a directory with permissions mode, below one with above.
 func copied(t *testing.T, above, mode fs.FileMode) string {
 	t.Helper()
 	binary, err := os.ReadFile(plugintest.Build(t, memoryMain))
@@ -177,7 +177,7 @@ func intruder(t *testing.T) lockpb.PluginClient {
 }
 
 // TestStrangersNeitherReleaseNorRenew covers a second client of the plugin, run by the host's user
-// without mutual TLS. It does not know the holder's owner id and token.
+// without mutual TLS. Without the holder's owner id and token, its requests must fail.
 func TestStrangersNeitherReleaseNorRenew(t *testing.T) {
 	b := plugintest.Open(t, "memory", &plugin.Options{Path: plugintest.Build(t, memoryMain), NoMTLS: true})
 	token, err := b.TryAcquire(t.Context(), request("jobs", "holder"))

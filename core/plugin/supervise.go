@@ -13,7 +13,7 @@ import (
 const (
 	backoffFirst = 50 * time.Millisecond
 	maxBackoff   = 2 * time.Second
-	// After crashLoop failures in a row, each within steadyAfter of its start, the plugin is
+	// After crashLoop failures in a row, each within steadyAfter of a start, the plugin is
 	// restarted about every slowPace. Errors of calls then give the number of failures.
 	crashLoop   = 8
 	steadyAfter = 20 * time.Second

@@ -257,8 +257,8 @@ func (j *Job) Once(ctx context.Context, fn func(context.Context, Tick) error) er
 
 // Take is like Once, for work that is not a function. It returns the tick, and the caller must
 // release the tick's Lease. ctx bounds only the wait for the tick; the Lease outlives ctx. Take
-// fails where Once returns an error without calling fn. [core.Client] Close does not wait until the
-// caller has released the Lease.
+// returns an error in the cases in which Once does not call fn. [core.Client] Close does not wait
+// until the caller has released the Lease.
 func (j *Job) Take(ctx context.Context) (Tick, error) {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)

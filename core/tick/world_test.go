@@ -17,7 +17,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// backend is a backend that a test can make fail.
+// backend is a backend whose calls a test can make fail.
 type backend struct {
 	driver.Backend
 	away    atomic.Bool

@@ -140,7 +140,7 @@ const aloneFor = 5 * time.Second
 
 // sessions counts the open heartbeat streams. A host, even a frozen host, keeps one stream open
 // while it uses its plugin. If no stream is open for aloneFor after the end of a stream or of the
-// lifeline pipe, no host will connect any more, and sessions calls the function alone.
+// lifeline pipe, no host will connect any more, so sessions calls its field alone.
 type sessions struct {
 	alone func()
 

@@ -126,8 +126,8 @@ func TestTrackerKnowsWhatIsHeld(t *testing.T) {
 	known(1, "a batch")
 }
 
-// After the host's death, the tracker must renew a grant that Wait returned during the delay, and
-// then release it. It must forget such a grant when the owner calls TryAcquire, because the store
+// A grant that Wait has returned must be renewed during the delay after the host's death, and then
+// released. The tracker must forget such a grant when the owner calls TryAcquire, because the store
 // may then have granted the lock again.
 func TestTrackerKnowsTheStoresGrants(t *testing.T) {
 	f := newFixture(t, same)
@@ -260,7 +260,7 @@ func TestDeathWaitsForAcquiresInFlight(t *testing.T) {
 	}
 }
 
-// broken is a backend whose next releases fail, as many as failures says.
+// broken is a backend whose first releases fail, as many as failures says.
 type broken struct {
 	bare
 	failures atomic.Int64
