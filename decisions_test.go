@@ -101,7 +101,7 @@ func isShort(t *testing.T, id, body string) {
 	}
 }
 
-// TestDecisionsNamedElsewhereExist checks the names of decisions in comments and pages.
+// TestDecisionsNamedElsewhereExist checks that each decision that a comment or page names exists.
 func TestDecisionsNamedElsewhereExist(t *testing.T) {
 	var known []string
 	for _, file := range decisionFiles(t) {

@@ -11,8 +11,8 @@ import (
 
 // Release ends the lease, so that another owner may be granted the lock (L7). Release closes Done
 // at once, and Valid then returns false. Release may be called again, by many goroutines, and after
-// the lease was lost. Once the store has confirmed the release, further calls return nil and do
-// nothing.
+// the lease was lost. After the store has confirmed the release, further calls do nothing and
+// return nil.
 //
 // Release tries until the store has confirmed the release, until Options.CleanupBudget has passed
 // after the end of ctx, until the lease has expired in the store, or until an error shows that

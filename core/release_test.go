@@ -247,7 +247,7 @@ func TestL7ReleaseGoesOnInTheBackground(t *testing.T) {
 	}
 }
 
-// TestL7BackgroundReleaseEnds checks that a client stops trying when the lease has expired.
+// TestL7BackgroundReleaseEnds checks that tries end at the lease's expiry or a release by Close.
 func TestL7BackgroundReleaseEnds(t *testing.T) {
 	for _, closing := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

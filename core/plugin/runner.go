@@ -65,9 +65,9 @@ func (p *osProcess) adopt(_ hclog.Logger, spec *exec.Cmd, _ string) (runner.Runn
 	if own, ok := proc.Of(os.Getpid()); ok {
 		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%s", wire.EnvHostStart, own.Start))
 	}
-	// With a process group for each plugin, Ctrl-C in the terminal reaches only the host, which
-	// needs the plugin for its shutdown. And method end can kill a wrapper and its children as one
-	// group.
+	// Ctrl-C in a terminal must reach only the host, because the host uses the plugin while it
+	// shuts down. So the plugin gets a separate process group. Method end can also kill this group
+	// as a whole, with a wrapper and its children.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.mu.Lock()
 	defer p.mu.Unlock()

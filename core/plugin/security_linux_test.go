@@ -27,7 +27,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// copied copies the memory plugin into a directory with permissions mode, below one with above.
+// copied copies the memory plugin into a directory with the permissions in mode. The parent of that
+// directory has the permissions in above.
 func copied(t *testing.T, above, mode fs.FileMode) string {
 	t.Helper()
 	binary, err := os.ReadFile(plugintest.Build(t, memoryMain))
@@ -93,7 +94,6 @@ func TestSwappedBinaryIsNotStarted(t *testing.T) {
 	}
 }
 
-// sockets returns the paths of the sockets of this process's plugins.
 func sockets(t *testing.T) (all []string) {
 	t.Helper()
 	for _, dir := range socketDirs(t) {

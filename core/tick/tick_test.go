@@ -67,7 +67,8 @@ func TestToldWhileTheRunGoesOn(t *testing.T) {
 	})
 }
 
-// TestClosed checks that Run returns the cause when the client closes or ctx ends.
+// TestClosed checks that Run returns when the client closes or ctx ends, and that its error has the
+// cause.
 func TestClosed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, b := w.host(Every(time.Second), Options{}), w.host(Every(time.Second), Options{})
@@ -115,8 +116,7 @@ func TestOverlap(t *testing.T) {
 	})
 }
 
-// TestStoreAway checks that exactly one host reports each tick that is missed while the store is
-// down.
+// TestStoreAway checks that exactly one host reports each tick missed while the store is down.
 func TestStoreAway(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		for range 3 {
@@ -248,7 +248,8 @@ func TestOneClient(t *testing.T) {
 	})
 }
 
-// TestAwayTooLong checks that after an outage, ticks older than Keep/2 are reported as Unknown.
+// TestAwayTooLong checks that after an outage, a host reports ticks older than half of Keep as
+// Unknown, and younger ticks as Missed.
 func TestAwayTooLong(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h := w.host(Every(time.Second), Options{Keep: 10 * time.Second})
@@ -438,8 +439,7 @@ func TestTakeWithoutTheTicksLock(t *testing.T) {
 	})
 }
 
-// TestOnceBesideTheRunBefore checks that Once returns ErrLate if the previous run does not end in
-// time.
+// TestOnceBesideTheRunBefore checks that Once returns ErrLate if the previous run ends too late.
 func TestOnceBesideTheRunBefore(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, b := w.host(Every(time.Minute), Options{Late: 10 * time.Second}), w.host(Every(time.Minute), Options{Late: 10 * time.Second})

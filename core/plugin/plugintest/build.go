@@ -69,8 +69,7 @@ func build(pkg string) (binary string, err error) {
 func Main(m *testing.M) {
 	HostMain()
 	if Race && os.Getenv("GORACE") == "" {
-		// By default the race detector makes each process sleep for a second before the process
-		// exits.
+		// By default the race detector makes each process sleep for a second at its exit.
 		os.Setenv("GORACE", "atexit_sleep_ms=0")
 	}
 	if signal.Ignored(os.Interrupt) { // as in a script's background job; children would inherit it

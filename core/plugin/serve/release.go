@@ -122,8 +122,7 @@ func (t *tracker) releaseAll(ctx context.Context) int {
 }
 
 // pending returns the releases and withdrawals to send now, and the number of acquires under way.
-// The owner of such an acquire is withdrawn, so that the store refuses the acquire if it arrives
-// later.
+// The owner of such an acquire is withdrawn, so that the store refuses a late acquire.
 func (t *tracker) pending() (ops []driver.Op, acquires int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
