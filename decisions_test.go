@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 )
 
-// These limits keep docs/decisions short, because every decision there binds later work.
+// Limits for docs/decisions. The decisions must stay short, because everyone must follow them.
 const (
 	mostDecisionLines = 10  // lines of one decision, without blank lines
 	mostDecisionWidth = 120 // characters of one line
@@ -26,7 +26,7 @@ var (
 )
 
 // TestDecisions checks that the numbers of decisions rise in each file, and do not exceed the last
-// number in the index. Every decision must be short and name the rejected design.
+// number that the index gives. Every decision must be short and name a rejected design.
 func TestDecisions(t *testing.T) {
 	index, err := os.ReadFile("docs/decisions/README.md")
 	if err != nil {
@@ -81,7 +81,7 @@ func decisionFiles(t *testing.T) []string {
 	return slices.DeleteFunc(files, func(f string) bool { return filepath.Base(f) == "README.md" })
 }
 
-// isShort checks the length of a decision, and that it has all its parts.
+// isShort checks that the decision called id is short, and names a rejected design.
 func isShort(t *testing.T, id, body string) {
 	t.Helper()
 	lines := 0
@@ -101,7 +101,7 @@ func isShort(t *testing.T, id, body string) {
 	}
 }
 
-// TestDecisionsNamedElsewhereExist checks that every decision exists that a comment or page names.
+// TestDecisionsNamedElsewhereExist checks that each decision that a comment or page names exists.
 func TestDecisionsNamedElsewhereExist(t *testing.T) {
 	var known []string
 	for _, file := range decisionFiles(t) {
@@ -139,7 +139,7 @@ func TestDecisionsNamedElsewhereExist(t *testing.T) {
 	}
 }
 
-// TestDesignIsOnePage keeps details out of DESIGN.md, because they belong in docs/decisions.
+// TestDesignIsOnePage checks that DESIGN.md stays short. Details belong in docs/decisions.
 func TestDesignIsOnePage(t *testing.T) {
 	text, err := os.ReadFile("DESIGN.md")
 	if err != nil {

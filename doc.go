@@ -1,14 +1,14 @@
-// Package lockbench is the root of a module for distributed locks and leader
-// election. Each backend runs in a separate process, and a tool helps to choose
-// a backend. This package has no code. The code is in these packages:
+// Package lockbench is the root of a module for distributed locks and leader election. Each backend
+// runs in a separate process. The command lockbench helps to choose a backend. This package has no
+// code; these packages do:
 //
 // Applications:
 //
 //   - [github.com/lockbench/lockbench/core]: locks, elections, leases
-//   - [github.com/lockbench/lockbench/core/plugin]: opens a backend by name, as
-//     a supervised process that releases the locks of a killed host
-//   - [github.com/lockbench/lockbench/core/fence]: the resource's side of a
-//     fencing token, for SQL, Redis, files, HTTP and memory
+//   - [github.com/lockbench/lockbench/core/plugin]: opens a backend by name, as a supervised
+//     process that releases its host's locks when the host is killed
+//   - [github.com/lockbench/lockbench/core/fence]: checks fencing tokens, for SQL, Redis, files,
+//     HTTP and memory
 //   - [github.com/lockbench/lockbench/core/otel]: metrics and spans
 //
 // A program begins with plugin.Open and core.New:
@@ -34,7 +34,7 @@
 //
 //   - [github.com/lockbench/lockbench/core/driver]: the contract
 //   - [github.com/lockbench/lockbench/core/driver/cas]: makes a backend from a store with compare-and-set
-//   - [github.com/lockbench/lockbench/core/driver/config]: keys, credentials and TLS of a backend
+//   - [github.com/lockbench/lockbench/core/driver/config]: a backend's keys, credentials and TLS
 //   - [github.com/lockbench/lockbench/core/plugin/serve]: turns a backend into a plugin
 //   - [github.com/lockbench/lockbench/core/drivertest]: the conformance suite
 //
@@ -42,7 +42,7 @@
 // backends, injects faults around them, checks that no lock was granted twice,
 // and shows and breaks locks.
 //
-// In the repository, docs/concepts.md explains the words, docs/backends.md says which
-// backend guarantees what, docs/architecture.md says where everything is, and
-// DESIGN.md gives the reasons.
+// In the repository, docs/concepts.md explains the words, docs/backends.md says what each backend
+// guarantees, docs/architecture.md says where everything is, and DESIGN.md gives the reasons for
+// the design.
 package lockbench

@@ -8,48 +8,45 @@ import (
 	"time"
 )
 
-// A host's turn with a lock ends when the host has handed the lock over minStreak
-// times without asking the store and the store's grant is minStreakTime old, or after
-// maxHandovers. Then it is the turn of other hosts (K5). Without minStreakTime, a host whose
-// goroutines hold the lock for microseconds would ask the store for every ninth lease.
+// While its goroutines wait for a lock, a host hands it over at least minStreak times and until the
+// store's grant is minStreakTime old, but at most maxHandovers times. Then it releases the lock in
+// the store, so that other hosts get a turn (K5). Without minStreakTime, a host whose goroutines
+// hold the lock for microseconds would ask the store for every ninth lease.
 const (
 	minStreak     = 8
 	minStreakTime = 10 * time.Millisecond
 )
 
-// queues holds the goroutines of this host that want a lock: one queue for each name,
-// first come, first served. Only the head of a queue asks the store (K5). While this
-// host has a live lease, the head waits for the end of that lease. When that lease is
-// released, the head gets the lock without a request: the next [Lease] has the same
-// owner and the same grant in the store, and a higher token.
+// queues holds the goroutines of this host that wait for a lock, in one queue for each name, first
+// come, first served. Only the first goroutine of a queue (its head) asks the store (K5). While
+// this host has a live lease, the head waits for the end of that lease. When its holder releases
+// that lease, the host hands the lock over to the head without a request to the store. The head's
+// new [Lease] has the same owner and the same grant in the store, and a higher token.
 //
-// A hand-over gives the same guarantees as a release and a grant in the store:
+// A hand-over gives the same guarantees as a release and a new grant in the store:
 //
-//   - One holder. The previous lease ends (its Done is closed, its contexts
-//     end) and the next lease begins while the scheduler's mutex is held. All
-//     code that ends, renews or loses a lease holds that mutex, and so finds
-//     exactly one of the two leases.
-//   - Deadlines. The next lease keeps the deadline of the previous lease. It counts
-//     from the last confirmed request for this grant, or from the last sign of life
-//     before a grant that the store made without a request. Only a renewal moves the
-//     deadline. The clock counts suspends, so no caller is handed a lease that
-//     expired while this process or machine stood still, nor a lease that will
-//     expire soon.
-//   - Tokens rise. Each hand-over adds one to the token. A later grant of the store has
-//     a higher grant number, and so a higher token than every hand-over before it.
-//   - Doubt. A lease whose renewal has failed, whose plugin or store is down, or whose client
-//     closes is not handed over but released in the store.
-//   - Loss. To the store, the leases under one grant are one lease. The answer to
-//     a renewal that was sent for one of them applies to the lease that has the
-//     lock when the answer comes. So does a notice of the backend, or a Break.
-//   - Death. Hand-overs do not change owner and grant, which the plugin knows. So if the host
-//     dies, the plugin releases the lock. A restarted plugin learns owner and grant from the
-//     first renewal. Locks with AtLeast are not handed over, because the plugin must know
-//     that time too, nor locks with a value, because other hosts read the value in the store.
+//   - One holder. The old lease ends and the new lease begins while the scheduler's mutex is held.
+//     All code that ends, renews or loses a lease holds that mutex, so it finds exactly one of the
+//     two leases.
+//   - Deadlines. The new lease keeps the deadline of the old lease. Only a renewal moves the
+//     deadline. The clock also counts while the machine is suspended, so the host does not hand
+//     over a lease that has expired in the meantime, nor a lease that will expire soon.
+//   - Tokens rise. Each hand-over adds one to the token. A later grant of the store has a higher
+//     token than all hand-overs of an earlier grant.
+//   - Doubt. The host does not hand over a lease if a renewal has failed, the plugin or store is
+//     down, or the client closes. It releases such a lease in the store.
+//   - Loss. To the store, all leases under one grant are one lease. So the answer to a renewal
+//     applies to the lease that has the lock when the answer comes, and so does a notice of the
+//     backend or a Break.
+//   - Death. If the host dies, the plugin releases the lock, because it knows the owner and the
+//     grant, which a hand-over does not change. A restarted plugin learns them from the first
+//     renewal. Locks with AtLeast are not handed over, because the plugin would not know the new
+//     holder's AtLeast. Locks with a value are not, because other hosts read the value in the
+//     store.
 //
-// A hand-over lacks one thing: the store is not asked between two holders of one host.
-// If the lease was broken or taken in the store, the backend's watch or the next
-// renewal reports that, as if one goroutine had held the lock all the time.
+// But a hand-over does not check that the store still has the grant. If the lease was broken or
+// taken in the store, the backend's watch or the next renewal reports it, as for a lease that was
+// never handed over.
 type queues struct {
 	seed   maphash.Seed
 	shards [64]shard
@@ -57,20 +54,19 @@ type queues struct {
 
 type shard struct {
 	mu     sync.Mutex
-	names  map[string]*queue  // only names that have a head or a holder
+	names  map[string]*queue  // only names with a head or a holder
 	others map[string]instant // until when other hosts are assumed to want a lock, by its name
 }
 
-// mostOthers is how many names the map shard.others may hold.
+// mostOthers bounds the number of names in the map shard.others.
 const mostOthers = 64
 
-// queue is the queue of one name. The shard's mutex guards the queue, and
-// the fields of contender under "Guarded by the queue's shard".
+// queue is the queue for the lock of one name. The shard's mutex guards it.
 type queue struct {
 	head   *contender
 	rest   []*contender
-	holder *Lease  // the live lease of this host, or a lease whose end is not announced yet
-	since  instant // time of the store's grant to which holder belongs
+	holder *Lease  // the live lease of this host, or a lease for which ended was not called yet
+	since  instant // when the store made the grant that holder has
 	streak int     // number of hand-overs since that grant
 }
 
@@ -85,7 +81,7 @@ func (q *queues) shard(name string) *shard {
 	return &q.shards[maphash.String(q.seed, name)%uint64(len(q.shards))]
 }
 
-// join puts a at the end of the queue of its name. It reports whether a may ask the store at once.
+// join puts a at the end of the queue for its lock. It reports whether a may ask the store at once.
 func (q *queues) join(a *contender) bool {
 	s := q.shard(a.lock.name)
 	s.mu.Lock()
@@ -110,7 +106,7 @@ func (q *queues) leave(a *contender) {
 	}
 }
 
-// waiting reports whether a goroutine of this host waits for name.
+// waiting reports whether a goroutine of this host waits for the lock called name.
 func (q *queues) waiting(name string) bool {
 	s := q.shard(name)
 	s.mu.Lock()
@@ -119,9 +115,9 @@ func (q *queues) waiting(name string) bool {
 	return e != nil && e.head != nil
 }
 
-// granted makes lease the holder of its name, and removes a from the queue, if
-// it is there (a TryAcquire does not queue). It returns the previous holder,
-// if any, because the grant proves that this holder's lease is gone.
+// granted records lease as the holder of its lock. It removes a from the queue if a is there, which
+// it is not for a TryAcquire. It returns the previous holder or nil. The new grant proves that the
+// store has ended the lease of the previous holder.
 func (q *queues) granted(lease *Lease, a *contender) (before *Lease) {
 	name := lease.lock.name
 	s := q.shard(name)
@@ -136,8 +132,9 @@ func (q *queues) granted(lease *Lease, a *contender) (before *Lease) {
 	return before
 }
 
-// pass hands the lock of lease to the head, if the head waits for that and this host's turn is
-// not over, and reports whether it did. succeed must end lease and return the head's new lease.
+// pass hands the lock of lease over to the head of the queue and returns true. It does nothing and
+// returns false if the head cannot take the lock now, or if it is the turn of other hosts. The
+// function succeed must end lease and return the head's new lease.
 func (q *queues) pass(lease *Lease, now instant, succeed func(*contender) *Lease) bool {
 	s := q.shard(lease.lock.name)
 	s.mu.Lock()
@@ -198,7 +195,7 @@ func (q *queues) wanted(name string, now instant) bool {
 	return now < s.others[name]
 }
 
-// holder returns the lease in the field holder of the queue of that name, or nil.
+// holder returns this host's lease of the lock called name, or nil.
 func (q *queues) holder(name string) *Lease {
 	s := q.shard(name)
 	s.mu.Lock()
@@ -209,7 +206,7 @@ func (q *queues) holder(name string) *Lease {
 	return nil
 }
 
-// step is the next action of a contender.
+// step is what a contender, a goroutine in Acquire, does next.
 type step int
 
 const (
@@ -219,9 +216,9 @@ const (
 	stepTake             // take the lease that was handed over
 )
 
-// nextStep returns what a must do next. A contender that must wait may be
-// handed the lock, and gets a signal when its next step has changed. If
-// insist is true, the head asks the store even if this host holds the lock.
+// nextStep returns what a must do next. If a must wait, call nextStep again when the channel
+// a.signal has a value, for example after a hand-over to a. If insist is true, the head asks the
+// store even if this host holds the lock.
 func (q *queues) nextStep(a *contender, insist bool) step {
 	s := q.shard(a.lock.name)
 	s.mu.Lock()
@@ -244,8 +241,8 @@ func (q *queues) nextStep(a *contender, insist bool) step {
 	return stepRest
 }
 
-// stopWaiting ends the wait of a contender that gives up. It returns false if a
-// has been handed the lock already.
+// stopWaiting makes a, which gives up, unable to get the lock by a hand-over. It returns false if a
+// hand-over to a has already happened.
 func (q *queues) stopWaiting(a *contender) bool {
 	s := q.shard(a.lock.name)
 	s.mu.Lock()
@@ -285,9 +282,9 @@ func (e *queue) remove(a *contender) {
 	}
 }
 
-// handOver ends l and passes the store's grant to the goroutine of this host
-// that has waited longest (K5). If l cannot be handed over, see [queues],
-// handOver does nothing and returns false: l must be released in the store.
+// handOver ends l and hands the lock over to the goroutine of this host that has waited longest
+// (K5). If it returns false, it has done nothing, for one of the reasons in [queues], and the
+// caller must release l in the store.
 func (s *scheduler) handOver(ctx context.Context, l *Lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -311,9 +308,9 @@ func (s *scheduler) handOver(ctx context.Context, l *Lease) bool {
 	})
 }
 
-// successor makes the lease that a gets after l. The new lease takes over l's
-// deadline, and the renewal of l if its request was sent. Otherwise, if the last
-// confirmed request is minStreakTime old, the new lease is renewed at once.
+// successor makes the lease that a gets after l, with l's deadline. If a renewal of l has been
+// sent, its answer will count for the new lease. Otherwise the new lease is renewed at once if the
+// last confirmed request is at least minStreakTime old.
 func (l *Lease) successor(a *contender, now instant) *Lease {
 	g := grant{token: l.token, sent: now, got: now}
 	g.token++

@@ -15,8 +15,8 @@ import (
 
 var waiting = []driver.Capability{driver.CapWaiter}
 
-// lineUp starts n goroutines, one after another, that acquire l. The function
-// that it returns waits for these goroutines and returns the order of the grants.
+// lineUp starts n goroutines, one after another. Each acquires l, holds it for hold, and releases
+// it. The returned function waits for the goroutines and returns the order of the grants.
 func lineUp(t *testing.T, l *Lock, n int, hold time.Duration) func() []int {
 	var (
 		mu    sync.Mutex
@@ -77,7 +77,7 @@ func TestK5OtherHostGetsItsTurn(t *testing.T) {
 		f := newFake(waiting...)
 		var (
 			mu     sync.Mutex
-			owners = map[string]bool{} // owners of the other host
+			owners = map[string]bool{} // owner ids in the other host's requests
 		)
 		f.before = func(_ context.Context, op string, r driver.Request) error {
 			if op == "acquire" && r.TTL == defaultTTL { // this host is slower than the other host
@@ -132,15 +132,14 @@ func TestLostLeaseLetsTheNextOneAsk(t *testing.T) {
 	})
 }
 
-// eager is a fake whose Wait returns at once.
+// eager is a fake backend whose Wait returns at once.
 type eager struct{ *fake }
 
 func (e eager) Wait(ctx context.Context, r driver.Request, _ time.Duration) (driver.Grant, error) {
 	return driver.Grant{}, e.do(ctx, "wait", r, func() error { return nil })
 }
 
-// Even if Wait returns again and again without a reason, the waiter must
-// not ask as fast as the store answers, however long a round trip takes.
+// Even if Wait returns early each time, the waiter must not ask the store as fast as it answers.
 func TestK4WokenForNothingDoesNotSpin(t *testing.T) {
 	for _, tc := range []struct{ wait, acquire time.Duration }{
 		{0, 0}, {0, 3 * time.Millisecond}, {3 * time.Millisecond, 3 * time.Millisecond}, {0, 20 * time.Millisecond},
@@ -174,8 +173,8 @@ func TestK4WokenForNothingDoesNotSpin(t *testing.T) {
 	}
 }
 
-// If Wait fails but TryAcquire works, the waiter must not ask as fast as Wait fails. The
-// failure is reported once, and the waiter uses Wait again as soon as it succeeds.
+// If Wait fails but TryAcquire works, the waiter must pause between its requests. An event must
+// report the failure once. When Wait succeeds again, the waiter must use it again.
 func TestFailedWaitIsPaced(t *testing.T) {
 	for name, failure := range map[string]error{
 		"refused":     fmt.Errorf("%w: no permission to subscribe", driver.ErrDenied),
@@ -220,7 +219,8 @@ func failedWait(t *testing.T, failure error) {
 	}
 }
 
-// TestPlaceOfADeadPlugin checks that a dead plugin's owner is withdrawn and a new owner waits.
+// TestPlaceOfADeadPlugin checks that after its plugin's death, a waiter withdraws its owner id and
+// waits again under a new owner id.
 func TestPlaceOfADeadPlugin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(append(waiting, driver.CapWatcher)...)
@@ -246,7 +246,7 @@ func TestPlaceOfADeadPlugin(t *testing.T) {
 	})
 }
 
-// TestWaitThatHangs checks that a Wait that hangs delays the next acquire by a second at most.
+// TestWaitThatHangs checks that a waiter gives up a Wait that hangs, and asks the store again.
 func TestWaitThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(waiting...)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// reentries returns a function for each way to acquire l with a ctx.
+// reentries returns a function for each method that acquires l with a ctx.
 func reentries(t *testing.T, c *Client, l *Lock) map[string]func(context.Context) error {
 	e, err := c.Elector(l.Name(), nil)
 	if err != nil {
@@ -25,8 +25,8 @@ func reentries(t *testing.T, c *Client, l *Lock) map[string]func(context.Context
 	}
 }
 
-// An acquire that would wait for its caller is refused at once, in
-// whichever way the caller holds the lock and acquires it again.
+// A caller that holds the lock and acquires it again would wait for itself. Each method that
+// acquires must refuse this at once.
 func TestReentryIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(waiting...)
@@ -80,8 +80,8 @@ func TestReentryIsRefused(t *testing.T) {
 	})
 }
 
-// An acquire that may be granted later must wait: for another name, on
-// another client, or with a ctx that outlives the lease.
+// These acquires must wait and not fail with ErrReentrant, because they can succeed later: an
+// acquire of another name, through another client, or with a ctx that outlives the lease.
 func TestOtherLocksAreNoReentry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(waiting...)

@@ -9,31 +9,30 @@ import (
 	"time"
 )
 
-// Release ends the lease, so that another owner may be granted the lock (L7).
-// As soon as Release starts, Done is closed and Valid returns false. Release
-// may be called again, by many goroutines, and after the lease was lost. Once
-// the store has confirmed the release, further calls return nil and do nothing.
+// Release ends the lease, so that another owner may be granted the lock (L7). Release closes Done
+// at once, and Valid then returns false. Release may be called again, by many goroutines, and after
+// the lease was lost. After the store has confirmed the release, further calls do nothing and
+// return nil.
 //
-// Release tries until the store has confirmed the release, until
-// Options.CleanupBudget has passed after the end of ctx, until the lease has
-// expired in the store, or until an error shows that trying is useless. After other
-// errors the client tries on in the background, until the lease has expired. The error is an
-// [*IndeterminateError] if a request may have reached the store. Otherwise the
-// lock is still taken, and the error wraps ErrUnavailable or the reason for which
-// the store refuses. Both kinds of error say when the lock is free at the latest.
-// If errors.Is(err, ErrNotHeld) is true, the lease had been lost before, and a
-// [*NotHeldError] may name the present owner.
+// Release tries until the store has confirmed the release, until Options.CleanupBudget has passed
+// after the end of ctx, until the lease has expired in the store, or until an error shows that
+// further tries are useless. After any other failure the client tries on in the background until
+// the lease has expired. Release returns an [*IndeterminateError] if a request may have reached the
+// store. Otherwise the lock is still taken, and the error wraps ErrUnavailable or the store's
+// reason to refuse. Both kinds of error say when the lock is free at the latest. If errors.Is(err,
+// ErrNotHeld) is true, the lease had been lost before Release, and a [*NotHeldError] may name the
+// present owner.
 //
-// A goroutine of the same client that waits for the lock usually gets it at once, without
-// asking the store. Exceptions are, for example, the turn of other hosts and a lease in
-// doubt. After such a hand-over Release returns nil even if ctx has ended.
+// If a goroutine of the same client waits for the lock, Release usually hands the lock over to it
+// at once, without asking the store. Then Release returns nil even if ctx has ended. It asks the
+// store if, for example, a renewal has failed or other hosts must get a turn.
 func (l *Lease) Release(ctx context.Context) error {
-	l.c.ops.Add(1) // begin is not called, because a lease may be released while Close waits
+	l.c.ops.Add(1) // not by begin, because a lease may be released while Close waits
 	defer l.c.end()
 	return l.c.wrap("release", l.lock.name, l.release(ctx, l.c.opts.CleanupBudget))
 }
 
-// release tries to release l until the time rest has passed after the end of ctx.
+// release tries to release l, at most until the time rest has passed after the end of ctx.
 func (l *Lease) release(ctx context.Context, rest time.Duration) error {
 	if l.c.sched.handOver(ctx, l) {
 		return nil
@@ -54,8 +53,8 @@ func (l *Lease) release(ctx context.Context, rest time.Duration) error {
 	return l.c.sched.endRelease(ctx, l, doubt, err, took)
 }
 
-// drainRenewal waits until the renewal f is over, but for at most half of the clean-up
-// budget, so that time for the release is left. If rest is 0, it also returns when ctx ends.
+// drainRenewal waits until the renewal f has ended, but at most half of the clean-up budget, so
+// that time is left for the release. If rest is 0, it also returns when ctx ends.
 func (c *Client) drainRenewal(ctx context.Context, f *renewalBatch, rest time.Duration) {
 	gone := ctx.Done()
 	if rest > 0 { // the timer ends the wait before rest is over
@@ -70,8 +69,8 @@ func (c *Client) drainRenewal(ctx context.Context, f *renewalBatch, rest time.Du
 	}
 }
 
-// releaseAgain tries once more to release l in the store. It returns nil when
-// there is nothing left to do.
+// releaseAgain tries once more to release l in the store. It returns nil if the store has confirmed
+// the release or no longer has the lease.
 func (l *Lease) releaseAgain(ctx context.Context) error {
 	s := &l.c.sched
 	s.mu.Lock()
@@ -94,9 +93,9 @@ func (l *Lease) releaseAgain(ctx context.Context) error {
 
 var errBusy = errors.New("another release of it is under way")
 
-// beginRelease ends l for this process. It returns the renewal of l that is under
-// way, if any; the caller must wait for that renewal. It returns false when l is
-// released already, or when another Release of l has not ended in time.
+// beginRelease ends l in this process, and returns true and the renewal of l that is under way, or
+// nil. The caller must wait for that renewal. It returns false if l is already released, or if
+// another Release of l does not end in time.
 func (s *scheduler) beginRelease(ctx context.Context, l *Lease, rest time.Duration) (*renewalBatch, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,8 +127,8 @@ func (s *scheduler) beginRelease(ctx context.Context, l *Lease, rest time.Durati
 	return l.renewal, true, nil
 }
 
-// endRelease records the outcome of a release and returns the error for the
-// caller of Release. doubt, if not nil, says why the outcome of a try is unknown.
+// endRelease records the outcome of a release and returns the error for the caller of Release. If
+// the outcome of a try is unknown, doubt is the error of that try.
 func (s *scheduler) endRelease(ctx context.Context, l *Lease, doubt, err error, took time.Duration) error {
 	s.mu.Lock()
 	l.freeing = false
@@ -170,8 +169,8 @@ func (s *scheduler) endRelease(ctx context.Context, l *Lease, doubt, err error, 
 	return err
 }
 
-// unreleased returns the error for a release that was not confirmed. The
-// caller must hold the scheduler's mutex.
+// unreleased returns the error for a release that the store has not confirmed. The caller must hold
+// the scheduler's mutex.
 func (l *Lease) unreleased(err error) error {
 	at := l.c.clock.time(l.expiresBy)
 	if l.doubt != nil {
@@ -180,9 +179,9 @@ func (l *Lease) unreleased(err error) error {
 	return fmt.Errorf("not released, free at the latest at %s: %w", at.Format(timeOfDay), err)
 }
 
-// free releases l in the store. It tries until the store has answered,
-// until rest has passed after the end of ctx, or until the lease has
-// expired. doubt, if not nil, says why the outcome of a try is unknown.
+// free releases l in the store. It tries until the store has answered, until the time rest has
+// passed after the end of ctx, or until the lease has expired. If the outcome of a try is unknown,
+// doubt is the error of that try.
 func (l *Lease) free(ctx context.Context, rest time.Duration) (doubt, err error) {
 	c := l.c
 	began := c.clock.early()
@@ -213,8 +212,8 @@ func (l *Lease) free(ctx context.Context, rest time.Duration) (doubt, err error)
 	return doubt, err
 }
 
-// doubtOf returns err if the outcome of a release is unknown after it. It
-// returns nil if err is an answer of the store, or if the request was not sent.
+// doubtOf returns err if it leaves the outcome of a release unknown. It returns nil if err is an
+// answer of the store, or means that the request was not sent.
 func doubtOf(err error) error {
 	if err == nil || errors.Is(err, ErrNotHeld) || definite(err) {
 		return nil
@@ -222,7 +221,7 @@ func doubtOf(err error) error {
 	return err
 }
 
-// over returns the latest time at which the store lets l expire.
+// over returns the time by which l expires in the store if no further request for it arrives.
 func (l *Lease) over() instant {
 	l.c.sched.mu.Lock()
 	defer l.c.sched.mu.Unlock()
@@ -247,9 +246,9 @@ func (c *Client) withGrace(ctx context.Context, rest time.Duration) (context.Con
 	}
 }
 
-// janitor continues clean-ups after their callers have received an error. janitor
-// tries each clean-up until it succeeds, until the grant has expired, or until
-// the client closes. Close continues the clean-ups that are left.
+// janitor continues releases and withdrawals that have failed, after their callers have received an
+// error. It tries each clean-up until it succeeds, the grant has expired, or the client closes.
+// Close itself then tries the remaining clean-ups.
 type janitor struct {
 	c       *Client
 	mu      sync.Mutex
@@ -292,9 +291,8 @@ func (j *janitor) run() {
 	}
 }
 
-// round tries the pending clean-ups. It stops when a clean-up fails,
-// because the other clean-ups would most likely get no answer either. It
-// returns false when no clean-up is left.
+// round tries the pending clean-ups. If one fails, it returns true at once, because the store is
+// probably down for the rest too. It returns false when no clean-up is left.
 func (j *janitor) round(ctx context.Context) bool {
 	for k := j.first(); k != nil && ctx.Err() == nil; k = j.first() {
 		if j.c.clock.now() < k.until {
@@ -311,7 +309,8 @@ func (j *janitor) round(ctx context.Context) bool {
 }
 
 // first returns the first clean-up and moves it to the end of the list, so that a clean-up that
-// always fails does not delay others. If none is left, it returns nil and the janitor ends.
+// always fails does not delay the rest. If the list is empty, it returns nil and the janitor's
+// goroutine ends.
 func (j *janitor) first() *cleanup {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -106,7 +106,7 @@ func TestL7ReleaseOfALostLeaseTellsWhoHoldsIt(t *testing.T) {
 }
 
 func TestL7FailedReleaseCanBeRetried(t *testing.T) {
-	for _, done := range []bool{false, true} { // whether the store did it and lost the reply
+	for _, done := range []bool{false, true} { // whether the store released and lost the reply
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake()
 			c, rec := open(t, f)
@@ -140,7 +140,7 @@ func TestL7FailedReleaseCanBeRetried(t *testing.T) {
 	}
 }
 
-// away makes f fail every call with err for d.
+// away makes every call to f fail with err for the time d.
 func (f *fake) away(d time.Duration, err error) {
 	f.hook(func(context.Context, string, driver.Request) error { return err }, nil)
 	time.AfterFunc(d, func() { f.hook(nil, nil) })
@@ -148,8 +148,8 @@ func (f *fake) away(d time.Duration, err error) {
 
 var errNotSent = fmt.Errorf("%w: %w", ErrUnavailable, driver.ErrNotSent)
 
-// TestL7ReleaseTriesAsLongAsItsContextLives checks that the lock is
-// released after an outage of 2.2 s, and not only at the end of the TTL.
+// TestL7ReleaseTriesAsLongAsItsContextLives checks that a release during an outage of 2.2 s
+// succeeds soon after the outage.
 func TestL7ReleaseTriesAsLongAsItsContextLives(t *testing.T) {
 	for name, end := range map[string]func(ctx context.Context, c *Client, l *Lease) error{
 		"Release": func(ctx context.Context, _ *Client, l *Lease) error { return l.Release(ctx) },
@@ -173,8 +173,8 @@ func TestL7ReleaseTriesAsLongAsItsContextLives(t *testing.T) {
 	}
 }
 
-// TestL7ReleaseGoesOnInTheBackground checks that a release that has failed
-// is done in the background when the store answers again.
+// TestL7ReleaseGoesOnInTheBackground checks that after a failed Release, the client releases the
+// lock when the store answers again.
 func TestL7ReleaseGoesOnInTheBackground(t *testing.T) {
 	hold := func(t *testing.T, c *Client) *Lock { return lockOf(t, c, "a", &LockOptions{TTL: 20 * time.Second}) }
 	release := func(t *testing.T, ctx context.Context, c *Client, down func()) (*Lease, error) {
@@ -228,7 +228,7 @@ func TestL7ReleaseGoesOnInTheBackground(t *testing.T) {
 				if took > 1600*time.Millisecond || !errors.Is(err, down) {
 					t.Errorf("%s: %v after %v, with a ctx of 500ms and a budget of 1s", name, err, took)
 				}
-				// The outcome is known if no request was sent, or if the store has refused.
+				// errNotSent and ErrDenied mean that the lock is still taken.
 				if unknown := down == errDown; errors.Is(err, ErrIndeterminate) != unknown {
 					t.Errorf("%s: %v", name, err)
 				}
@@ -247,7 +247,7 @@ func TestL7ReleaseGoesOnInTheBackground(t *testing.T) {
 	}
 }
 
-// TestL7BackgroundReleaseEnds checks that the tries end with the TTL, or when Close has released.
+// TestL7BackgroundReleaseEnds checks that tries end at the lease's expiry or a release by Close.
 func TestL7BackgroundReleaseEnds(t *testing.T) {
 	for _, closing := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -307,7 +307,7 @@ func TestL7NothingIsKeptOfReleases(t *testing.T) {
 	})
 }
 
-// TestL7ReleaseDoesNotWaitForAnother checks that a second Release ends soon after its own ctx.
+// TestL7ReleaseDoesNotWaitForAnother checks that a second Release returns soon after its ctx ends.
 func TestL7ReleaseDoesNotWaitForAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -359,8 +359,8 @@ func TestContextEndsWithTheLease(t *testing.T) {
 	})
 }
 
-// TestReleaseInBackground checks that Do returns, and its lease is over, while the release is
-// still under way. Close must wait for the release, and an event must report that it failed.
+// TestReleaseInBackground checks that with this option, Do returns with an ended lease before the
+// release is done. Close must wait for the release. An event must report the failed try.
 func TestReleaseInBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

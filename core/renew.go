@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// maxRenewers is how many renewals of one batch are under way at the
-	// same time if the backend cannot renew many leases in one call.
+	// maxRenewers bounds the concurrent renewals of one batch if the backend cannot renew many
+	// leases in one call.
 	maxRenewers = 32
 	minRetry    = 5 * time.Millisecond
 	maxRetry    = 500 * time.Millisecond
 )
 
-// renewalBatch is one call, or one round of calls, that renews leases.
+// renewalBatch is a set of leases that are renewed together.
 type renewalBatch struct {
 	leases  []*Lease
 	left    time.Duration               // time until the first of the leases ends
@@ -30,12 +30,12 @@ type renewalBatch struct {
 
 	// Guarded by the scheduler's mutex.
 	asking bool // the health check was called and has not returned
-	sent   bool // the requests were sent; a hand-over now puts the next lease in place of the lease
+	sent   bool // the requests were sent; from now on a hand-over puts the new lease into leases
 }
 
-// renew renews the leases of f and records the results. The call may take a third of the time left,
-// so that a hung plugin is replaced while its leases live (L8). For short leases it may take all of
-// that time, because they end before a new plugin serves, and the store may be far away.
+// renew renews the leases of f and records the results. The call may take a third of the time left
+// until a lease ends, so that a hung plugin is replaced while its leases live (L8). For short
+// leases it may take all that time: they end before a new plugin serves.
 func (s *scheduler) renew(ctx context.Context, f *renewalBatch) {
 	defer close(f.done)
 	budget := f.left / 3
@@ -53,7 +53,7 @@ func (s *scheduler) renew(ctx context.Context, f *renewalBatch) {
 	}
 }
 
-// send removes the leases that are over from f, and returns the requests for the remaining leases.
+// send removes ended leases from f, and returns renewal requests for the remaining leases.
 func (s *scheduler) send(f *renewalBatch) (sent instant, reqs []driver.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,7 +62,7 @@ func (s *scheduler) send(f *renewalBatch) (sent instant, reqs []driver.Request) 
 	sent = s.c.clock.early()
 	for _, l := range f.leases {
 		reqs = append(reqs, l.request(sent))
-		l.expiresBy = max(l.expiresBy, sent.add(l.lock.opts.TTL)) // the answer may move expiresBy again
+		l.expiresBy = max(l.expiresBy, sent.add(l.lock.opts.TTL)) // record may move expiresBy again
 	}
 	return sent, reqs
 }
@@ -87,7 +87,7 @@ func (s *scheduler) mark(f *renewalBatch, asking bool) {
 	f.asking = asking
 }
 
-// renew sends the renewals reqs, in one call if the backend can, and returns the error of each.
+// renew sends the renewals reqs, in one call if the backend can, and returns their errors.
 func (c *Client) renew(ctx context.Context, reqs []driver.Request) []error {
 	errs := make([]error, len(reqs))
 	if len(reqs) == 1 {
@@ -102,7 +102,7 @@ func (c *Client) renew(ctx context.Context, reqs []driver.Request) []error {
 	return errs
 }
 
-// atOnce calls f(0) to f(n-1). Never more calls than the parameter most are under way at once.
+// atOnce calls f(0) to f(n-1) concurrently, with at most "most" calls under way at any time.
 func atOnce(most, n int, f func(i int)) {
 	var next atomic.Int64
 	var workers sync.WaitGroup
@@ -132,7 +132,7 @@ func (c *Client) renewBatch(ctx context.Context, reqs []driver.Request, errs []e
 	}
 }
 
-// record applies the results of batch f to its leases.
+// record applies the answers to batch f, in errs, to the leases of f.
 func (s *scheduler) record(f *renewalBatch, sent instant, errs []error) {
 	s.mu.Lock()
 	got := s.c.clock.now()
@@ -165,7 +165,7 @@ func (s *scheduler) record(f *renewalBatch, sent instant, errs []error) {
 	s.notify(ended)
 }
 
-// verdict returns the cause of l's loss if the answer err means that l is lost, and nil otherwise.
+// verdict returns why l is lost, by its deadline or by the answer err, or nil if it is not lost.
 func (s *scheduler) verdict(l *Lease, err error, now instant) error {
 	var notHeld *NotHeldError
 	switch {
@@ -181,9 +181,9 @@ func (s *scheduler) verdict(l *Lease, err error, now instant) error {
 	return nil
 }
 
-// renewed records a renewal of l that succeeded. The next renewal is due one interval
-// after the time for which this renewal was planned, so that delays do not add up. The
-// event for a short lease has no Slack, because that lease has not had its whole TTL yet.
+// renewed records a successful renewal of l. The next renewal is due one interval after the time
+// for which this renewal was planned, so that delays do not add up. The event has no Slack (time
+// left) for a short lease, whose time is not yet the whole TTL.
 func (s *scheduler) renewed(l *Lease, sent, got instant) {
 	ev := l.event(EventRenewed, got.sub(sent), nil)
 	if !l.short() {
@@ -208,7 +208,7 @@ func (s *scheduler) suspect(l *Lease, err error) {
 	}
 }
 
-// watch receives the backend's notices until the client has closed or Watch fails for good.
+// watch receives the backend's notices until the client closes or Watch fails for good.
 func (c *Client) watch() {
 	pause := backoff{from: retryFrom, to: retryTo}
 	for {
@@ -239,7 +239,7 @@ func (c *Client) notice(n driver.Notice) {
 	}
 }
 
-// down makes all leases without NoRenew suspect. If leases died with the plugin, it ends them all.
+// down makes leases without NoRenew suspect, or ends all leases if they have died with the plugin.
 func (s *scheduler) down(n driver.Notice) {
 	why := n.Err
 	if why == nil {
@@ -267,8 +267,8 @@ func (s *scheduler) down(n driver.Notice) {
 	s.notify(ended)
 }
 
-// up renews all leases without NoRenew at once after a down: leases may have been lost
-// during that time, and a new plugin process does not know yet what this host holds (L8).
+// up renews all leases without NoRenew at once when the plugin or store is up again, because leases
+// may have been lost, and a new plugin process must learn this host's leases (L8).
 func (s *scheduler) up() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -284,7 +284,7 @@ func (s *scheduler) up() {
 	s.rouse(now)
 }
 
-// revoked ends the lease that the backend reports as lost.
+// revoked ends the lease that the backend's notice n reports as lost.
 func (s *scheduler) revoked(n driver.Notice) {
 	s.loseGrant(n.Name, n.Token, func(l *Lease) error {
 		switch {
@@ -297,8 +297,9 @@ func (s *scheduler) revoked(n driver.Notice) {
 	})
 }
 
-// loseGrant ends this host's present lease under the grant to which token belongs, for the cause
-// that find returns. If find returns nil, the lease is kept. s.mu is held while find is called.
+// loseGrant calls find with this host's present lease of the lock called name, if the lease belongs
+// to the same grant as token. If find returns a cause, loseGrant ends the lease as lost. s.mu is
+// held while find runs.
 func (s *scheduler) loseGrant(name string, token uint64, find func(*Lease) error) {
 	s.mu.Lock()
 	l := s.c.queues.holder(name)
@@ -315,9 +316,8 @@ func (s *scheduler) loseGrant(name string, token uint64, find func(*Lease) error
 	}
 }
 
-// notHeld ends l, or the lease to which l was handed over, if err wraps
-// ErrNotHeld. It compares owners, because a token does not identify a
-// grant: a store that has lost its data may give out the same token again.
+// notHeld ends l, or the lease that followed l by a hand-over, if err wraps ErrNotHeld. It compares
+// owners too, because a store that has lost its data may give out a token again.
 func (c *Client) notHeld(l *Lease, err error) {
 	if !errors.Is(err, ErrNotHeld) {
 		return

@@ -14,26 +14,27 @@ import (
 )
 
 const (
-	// maxSleep is how long the scheduler relies on one timer at most, because
-	// timers stand still while the machine is suspended, and leases do not.
+	// maxSleep bounds each timer of the scheduler, because timers stand still while the machine is
+	// suspended, but leases expire.
 	maxSleep = time.Second
-	// maxAhead is how much earlier than planned a renewal may be sent, to share a call with
-	// a renewal that is due. It may also be at most an eighth of its interval early.
+	// maxAhead bounds how much earlier than planned a renewal may be sent, to share a call with a
+	// renewal that is due. An eighth of RenewEvery bounds it too.
 	maxAhead = 100 * time.Millisecond
-	// maxBatch is how many renewals are sent in one call at most.
+	// maxBatch bounds the renewals in one call.
 	maxBatch = 256
-	// If a lease runs out during a renewal, the silent backend is the cause of its loss. But if
-	// that is noticed later by pauseThreshold or more, a pause of the process is the cause.
+	// If a lease expires while a renewal is under way, the cause of its loss is ErrUnreachable. But
+	// if the scheduler notices the expiry pauseThreshold or more after it, the process was paused,
+	// and the cause is ErrExpired.
 	pauseThreshold = 500 * time.Millisecond
 )
 
-// scheduler renews and ends every live lease of a client in time, with one
-// goroutine and one timer. scheduler never waits for the backend: other
-// goroutines send the renewals, many in one call (L5).
+// scheduler renews and ends every live lease of a client in time, with one goroutine and one timer.
+// This goroutine never waits for the backend; other goroutines send the renewals, many in one call
+// (L5).
 type scheduler struct {
 	c *Client
-	// earliest: no lease ends before this instant. It may be too early but never
-	// too late. With it, every call can check cheaply for overdue leases.
+	// earliest is an instant before which no lease ends. It may be too early but never too late.
+	// With it, every call checks cheaply whether a lease is overdue.
 	earliest atomic.Int64
 	// epoch counts how often the plugin has died.
 	epoch atomic.Uint64
@@ -41,8 +42,8 @@ type scheduler struct {
 	mu      sync.Mutex // also guards the mutable fields of every Lease
 	leases  leaseHeap
 	running bool
-	wakeAt  instant // when the goroutine next looks at the leases, unless it is woken before
-	empty   bool    // the goroutine found no lease when it last looked, and none was granted since
+	wakeAt  instant // when the goroutine next wakes by itself
+	empty   bool    // at its last wake-up the goroutine found no lease, and none was granted since
 	wake    chan struct{}
 	batches sync.WaitGroup
 }
@@ -54,8 +55,7 @@ func (s *scheduler) init(c *Client) {
 	s.earliest.Store(int64(never))
 }
 
-// add makes l the holder of its name and begins to renew it. l is the lease
-// of the grant g to a.
+// add records l, the lease of the grant g to a, as the holder of its lock, and begins to renew l.
 func (s *scheduler) add(l *Lease, a *contender, g grant) {
 	s.mu.Lock()
 	if before := s.c.queues.granted(l, a); before != nil && before.alive.Load() {
@@ -68,12 +68,12 @@ func (s *scheduler) add(l *Lease, a *contender, g grant) {
 	}
 }
 
-// admit puts l into the scheduler. It returns false if l was over before its grant was known: the
-// plugin has died and its leases with it, or the client has closed without waiting for this call.
+// admit puts l into the scheduler. It ends l and returns false if the plugin has died and its
+// leases with it, or the client has closed without waiting for this call.
 func (s *scheduler) admit(l *Lease, g grant, began instant) bool {
 	every := l.lock.opts.RenewEvery
-	// The first renewal is early by up to a tenth of the interval, so that leases
-	// that were granted at the same time are not renewed at the same time for ever.
+	// The first renewal comes earlier by a random time, up to a tenth of the interval. Otherwise
+	// leases that were granted at the same time would always be renewed at the same time.
 	early := time.Duration(mrand.Int64N(int64(every/10) + 1))
 	switch {
 	case l.short():
@@ -99,12 +99,10 @@ func (s *scheduler) admit(l *Lease, g grant, began instant) bool {
 	return true
 }
 
-// firstPause returns how long after now a short lease is first renewed: when
-// a third of its remaining time has passed, so that a lease that is released
-// soon costs no renewal. If two round trips as long as the last would not fit
-// into the time left by then, the pause is shorter. The holder need not wait
-// for the renewal, because until the lease's deadline the store keeps the
-// lock for this owner and token.
+// firstPause returns how long after now a short lease is first renewed. (The store has granted a
+// short lease without a request, for less than the TTL.) The pause is a third of the lease's
+// remaining time, so that a lease that is released soon costs no renewal. It is shorter if less
+// than two round trips, as long as the last one, would be left after it.
 func (l *Lease) firstPause(now instant) time.Duration {
 	left := l.endAt.sub(now)
 	return max(0, min(left/3, left-2*l.c.roundTrip()))
@@ -118,7 +116,7 @@ func (s *scheduler) enter(l *Lease) {
 	s.rouse(l.next)
 }
 
-// plan sets when the scheduler has to look at l.
+// plan sets l.next, the time at which the scheduler must renew or end l.
 func (l *Lease) plan() {
 	l.next = min(l.endAt, l.maxAt)
 	if l.renewal == nil {
@@ -133,14 +131,14 @@ func (s *scheduler) replan(l *Lease) {
 	s.rouse(l.next)
 }
 
-// watchEnd lowers s.earliest if necessary, so that sweep does not miss the end of l.
+// watchEnd lowers s.earliest to the end of l if necessary, so that sweep does not miss it.
 func (s *scheduler) watchEnd(l *Lease) {
 	if int64(l.endAt) < s.earliest.Load() {
 		s.earliest.Store(int64(l.endAt))
 	}
 }
 
-// rouse wakes the scheduler's goroutine if it would sleep past next.
+// rouse wakes the scheduler's goroutine if it would sleep past the time next.
 func (s *scheduler) rouse(next instant) {
 	if next >= s.wakeAt {
 		return
@@ -173,8 +171,8 @@ func (s *scheduler) run(ctx context.Context) {
 	}
 }
 
-// step ends the leases that are over, and returns them, the renewals that
-// are due, and how long to pause before the next step.
+// step ends overdue leases. It returns these leases, the renewals that are due, and how long to
+// sleep before the next step.
 func (s *scheduler) step() (ended []*Lease, batches []*renewalBatch, pause time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,8 +190,8 @@ func (s *scheduler) step() (ended []*Lease, batches []*renewalBatch, pause time.
 		s.wakeAt = never
 		return ended, batches, time.Hour
 	}
-	// After the last lease is gone, the goroutine sleeps once more for maxSleep, and a new
-	// lease does not wake it. Without that, each lease would wake it where leases come and go.
+	// After the last lease has ended, the goroutine sleeps once more for maxSleep, during which a
+	// new lease does not wake it. Otherwise each of many short leases in turn would wake it.
 	s.empty = len(s.leases) == 0
 	s.wakeAt = now.add(maxSleep)
 	if !s.empty {
@@ -202,8 +200,8 @@ func (s *scheduler) step() (ended []*Lease, batches []*renewalBatch, pause time.
 	return ended, batches, max(s.wakeAt.sub(now), 0)
 }
 
-// due ends the leases whose time is over (ended). It removes from the heap the leases that need
-// attention within maxAhead (soon), and returns these in the order of their times.
+// due ends the overdue leases and returns them as ended. It removes from the heap the leases that
+// must be renewed or ended within maxAhead, and returns them as soon, ordered by next.
 func (s *scheduler) due(now instant) (ended, soon []*Lease) {
 	for len(s.leases) > 0 && s.leases[0].next <= now.add(maxAhead) {
 		l := s.leases[0].lease
@@ -222,13 +220,13 @@ func (s *scheduler) due(now instant) (ended, soon []*Lease) {
 	return ended, soon
 }
 
-// ahead returns how long before its planned time l may be renewed together with others.
+// ahead returns how long before its planned time l may be renewed, to share a call.
 func (l *Lease) ahead() time.Duration { return min(maxAhead, l.lock.opts.RenewEvery/8) }
 
-// group puts the leases that may be renewed now into batches. The leases of a batch have about
-// the same time left, because their call may take a third of the shortest time left. A lease
-// with a health check is alone in its batch, because the check may take long. The health check
-// of a short lease is not called, because the holder may not have started work yet.
+// group puts those of the leases that may be renewed now into batches. The leases of a batch have
+// about the same time left, because the one that ends first limits the time of their call. A lease
+// with a health check is alone in its batch, because the check may take long. A short lease is
+// renewed without its health check, because the holder may not have started work yet.
 func (s *scheduler) group(leases []*Lease, now instant) []*renewalBatch {
 	var batches []*renewalBatch
 	open := map[int]*renewalBatch{}
@@ -256,7 +254,7 @@ func (s *scheduler) group(leases []*Lease, now instant) []*renewalBatch {
 	return batches
 }
 
-// sweep ends the leases that are overdue now. sweep is cheap when no lease is overdue.
+// sweep ends the leases that are overdue at now. It is cheap if there are none.
 func (s *scheduler) sweep(now instant) {
 	if now < instant(s.earliest.Load()) {
 		return
@@ -274,12 +272,12 @@ func (s *scheduler) sweep(now instant) {
 	for _, l := range ended {
 		s.finish(l, Lost, l.overdue(now))
 	}
-	s.earliest.Store(int64(first)) // after the ends: a caller that reads the old value waits for mu
+	s.earliest.Store(int64(first)) // last, because a sweep that reads the old value waits for mu
 	s.mu.Unlock()
 	s.notify(ended)
 }
 
-// overdue returns the cause of the loss of l at its deadline.
+// overdue returns the cause of the loss of l, whose deadline has passed.
 func (l *Lease) overdue(now instant) error {
 	switch {
 	case l.renewal != nil && l.renewal.asking:
@@ -292,8 +290,8 @@ func (l *Lease) overdue(now instant) error {
 	return ErrExpired
 }
 
-// because adds the text of detail, the backend's last error, to cause. It does
-// not wrap detail, so that errors.Is finds only cause.
+// because returns cause with the text of detail, the backend's last error. The result does not wrap
+// detail, so that errors.Is finds only cause.
 func because(cause, detail error) error {
 	if detail == nil || errors.Is(detail, cause) {
 		return cause
@@ -314,8 +312,8 @@ func (s *scheduler) lose(l *Lease, cause error) {
 	}
 }
 
-// finish ends a live lease: it closes Done, ends the lease's contexts, and removes it
-// from the heap. The caller must hold mu, and must call notify after it has unlocked mu.
+// finish ends the live lease l: it closes Done, ends the contexts of l, and removes l from the
+// heap. The caller must hold mu. After it has unlocked mu, it must call notify.
 func (s *scheduler) finish(l *Lease, state State, cause error) {
 	l.alive.Store(false)
 	l.state, l.err = state, cause
@@ -332,7 +330,7 @@ func (s *scheduler) finish(l *Lease, state State, cause error) {
 	}
 }
 
-// stop emits ev, which reports the end of l. It is the last event of l.
+// stop emits ev, the last event of l, which reports the end of l.
 func (s *scheduler) stop(l *Lease, ev Event) {
 	l.stopped, l.ctx = true, nil
 	s.c.events.addEnd(ev, l.known)
@@ -345,11 +343,11 @@ func (s *scheduler) notify(ended []*Lease) {
 	}
 }
 
-// leaseHeap is a heap of leases by next.
+// leaseHeap is a heap of leases ordered by the field next.
 type leaseHeap []leaseEntry
 
-// leaseEntry holds a copy of the lease's field next. The heap compares many leases, and to read
-// next in each lease would be slow, because most of them are not in the processor's caches.
+// leaseEntry holds a copy of the lease's field next, because the heap compares many leases. Most of
+// them are not in the CPU's caches, so reading the field in the leases would be slow.
 type leaseEntry struct {
 	next  instant
 	lease *Lease
@@ -379,13 +377,13 @@ func (h *leaseHeap) Pop() any {
 	return l
 }
 
-// moved puts l in its place after its field next has changed.
+// moved moves l to its new place in the heap after its field next has changed.
 func (h *leaseHeap) moved(l *Lease) {
 	(*h)[l.index].next = l.next
 	heap.Fix(h, l.index)
 }
 
-// reorder puts all leases in their places after the field next of many has changed.
+// reorder restores the order of the heap after the field next of many leases has changed.
 func (h *leaseHeap) reorder() {
 	for i := range *h {
 		(*h)[i].next = (*h)[i].lease.next

@@ -14,8 +14,9 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// TestStressOneHolderAtATime makes goroutines of three hosts compete for a few locks and give up at
-// random moments. The store is slow, loses requests and replies, and is sometimes down.
+// TestStressOneHolderAtATime checks that a lock never has two holders. Goroutines of three hosts
+// compete for three locks and give up at random times. The store is slow, loses messages, and is
+// sometimes down.
 func TestStressOneHolderAtATime(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -83,8 +84,7 @@ func stress(t *testing.T, seed uint64) {
 	}
 }
 
-// useOnce tries to acquire l for a random time, and fails the test if there is another holder
-// at the same time.
+// useOnce tries for a random time to acquire l. It fails the test if l then has a second holder.
 func useOnce(t *testing.T, l *Lock, holder *atomic.Pointer[Lease]) int64 {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rand.IntN(4000))*time.Millisecond)
 	defer cancel()

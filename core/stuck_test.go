@@ -10,7 +10,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// stuckContext is a context of the application whose methods block while stuck is set.
+// stuckContext is a context whose methods block while stuck is set, as an application's may.
 type stuckContext struct {
 	context.Context
 	stuck atomic.Bool
@@ -31,8 +31,8 @@ func (c *stuckContext) Done() <-chan struct{} { c.pass(); return c.Context.Done(
 func (c *stuckContext) Err() error            { c.pass(); return c.Context.Err() }
 func (c *stuckContext) Value(key any) any     { c.pass(); return c.Context.Value(key) }
 
-// TestL3StuckContextsHoldNothingUp makes contexts of the application block while
-// their leases are renewed and end, and checks that other leases are not delayed.
+// TestL3StuckContextsHoldNothingUp blocks the application's contexts of one lease while that lease
+// is renewed and ends. The client must still renew its second lease in time.
 func TestL3StuckContextsHoldNothingUp(t *testing.T) {
 	const ttl = 2 * time.Second
 	for name, end := range map[string]func(*fake, *Lease){
@@ -76,8 +76,8 @@ func TestL3StuckContextsHoldNothingUp(t *testing.T) {
 	}
 }
 
-// TestStuckContextEndsNoOtherCall makes a caller whose context blocks wait for
-// a backend that does not answer, and checks that other calls end in time.
+// TestStuckContextEndsNoOtherCall blocks the context of one call to a backend that does not answer.
+// A second call must still end in time.
 func TestStuckContextEndsNoOtherCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

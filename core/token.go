@@ -9,29 +9,28 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// A token is made of two numbers. The high bits are the number of the store's
-// grant. The low bits count the hand-overs inside the host: 0 for the lease
-// that the store granted, and one more for each later lease under the same
-// grant. So each lease has a higher token than the lease before it, and the
-// store's next grant, to any host, has a higher token than all of them.
+// A token is made of two numbers. The high bits are the number of the store's grant. The low bits
+// count the hand-overs inside the host: 0 for the lease that the store granted, and one more for
+// each lease that follows by a hand-over under the same grant. So each lease has a higher token
+// than every lease before it, on any host.
 const (
 	handoverBits = 10
 	maxHandovers = 1<<handoverBits - 1
-	// maxGrant is above every grant number, so that the largest token fits
-	// into a signed 64-bit column.
+	// maxGrant exceeds every valid grant number, so that the largest token fits into a signed
+	// 64-bit column.
 	maxGrant = 1 << 53
 )
 
-// GrantNumber returns the number of the store's grant that token belongs to. The
-// backend, or a client in another language, calls that number the token. All leases
-// that were handed over inside one host under one grant have the same number.
+// GrantNumber returns the number of the store's grant that token belongs to. Backends, and clients
+// in other languages, call that number the token. If a host hands a lock over from goroutine to
+// goroutine, all these leases have the same grant number.
 func GrantNumber(token uint64) uint64 { return token >> handoverBits }
 
-// errGrantNumber is the error for a grant number that is too large. To ask again is useless.
+// errGrantNumber is the error for a grant number that is too large. A further try is useless.
 var errGrantNumber = errors.New("the backend is broken: a grant number is not below 2^53")
 
-// tokenBackend is the backend as the rest of core sees it. A backend knows only
-// grant numbers; tokenBackend converts them from and to the tokens that users see.
+// tokenBackend is the backend for the rest of core. A backend knows only grant numbers;
+// tokenBackend converts between them and the tokens that users see.
 type tokenBackend struct {
 	driver.Backend
 	waiter   driver.Waiter
@@ -58,7 +57,7 @@ func (e tokenBackend) Wait(ctx context.Context, r driver.Request, max time.Durat
 	return g, err
 }
 
-// numbered returns the token of a grant with that number, or an error if the number is too large.
+// numbered returns the token for a grant number, or an error if the number is too large.
 func (e tokenBackend) numbered(number uint64, err error) (token uint64, _ error) {
 	if err == nil && number >= maxGrant {
 		err = fmt.Errorf("%w: %s granted %d", errGrantNumber, e.Properties().Name, number)
@@ -100,7 +99,7 @@ func (e tokenBackend) Watch(ctx context.Context, emit func(driver.Notice)) error
 	})
 }
 
-// Batch also modifies ops: it converts the tokens in them to grant numbers.
+// Batch also modifies its argument ops: it converts the tokens in ops to grant numbers.
 func (e tokenBackend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	for i := range ops {
 		ops[i].Token = GrantNumber(ops[i].Token)
@@ -125,7 +124,7 @@ func translateHolder(h Holder) Holder {
 	return h
 }
 
-// translateError returns err with the grant number of its holder converted to a token.
+// translateError returns err, in which the holder, if any, has a token instead of a grant number.
 func translateError(err error) error {
 	if err == nil {
 		return nil
@@ -141,8 +140,9 @@ func translateError(err error) error {
 	return err
 }
 
-// translatedError wraps an error of the backend. errors.As finds in it a holder with the token
-// that users see. The backend's error is not modified, because other callers may have it too.
+// translatedError wraps an error of the backend. errors.As on it finds a holder with the token that
+// users see. Do not modify the backend's error instead, because other callers may have the same
+// error.
 type translatedError struct {
 	error
 	holder error

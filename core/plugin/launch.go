@@ -26,7 +26,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// exitMoment is how long a process may take to end on a busy machine after its connections break.
+// exitMoment bounds how long launch waits for a plugin to exit after its connections have broken.
 const exitMoment = 250 * time.Millisecond
 
 // launch starts the plugin and configures it. If it fails, it leaves no process and no file behind.
@@ -46,7 +46,7 @@ func (l *launcher) launch(ctx context.Context) (*process, error) {
 	starting, cancel := context.WithTimeout(ctx, l.opts.StartTimeout)
 	defer cancel()
 	if err := l.start(starting, p); err != nil {
-		// The connections of a process that dies break shortly before the process has ended.
+		// A dying process's connections break shortly before it exits, so wait for the exit.
 		if p.run.pid() != 0 {
 			waitFor(p.run.exited, exitMoment)
 		}
@@ -59,7 +59,7 @@ func (l *launcher) launch(ctx context.Context) (*process, error) {
 
 // start starts the process, connects to it, configures it, and waits for its first heartbeat.
 func (l *launcher) start(ctx context.Context, p *process) error {
-	// go-plugin takes no ctx, so the process is killed at ctx's end, which ends go-plugin's waits.
+	// go-plugin's functions take no ctx. Killing the process when ctx ends makes them return.
 	stop := context.AfterFunc(ctx, p.run.kill)
 	defer stop()
 	config, err := l.clientConfig(p.run)
@@ -69,9 +69,9 @@ func (l *launcher) start(ctx context.Context, p *process) error {
 	client := goplugin.NewClient(config)
 	addr, err := client.Start()
 	if err != nil {
-		// As long as no address is known, Kill only waits for go-plugin's goroutines.
-		// Note: never call Kill, Client or Ping elsewhere. With a frozen plugin these
-		// calls wait for ever, and with a dead plugin they leak a connection.
+		// Start has returned no address, so Kill only waits for go-plugin's goroutines. Note: never
+		// call Kill, Client or Ping elsewhere. With a frozen plugin these methods never return, and
+		// with a dead plugin they leak a connection.
 		client.Kill()
 		return err
 	}
@@ -102,9 +102,9 @@ func (l *launcher) start(ctx context.Context, p *process) error {
 	return p.openSession(ctx)
 }
 
-// connectData opens the data path of protocol version 2. If a wrapper has started the
-// plugin as its child, the process at the other end has an unexpected id, like an impostor.
-// The operations then use protocol version 1, on a connection that mutual TLS protects.
+// connectData opens the data path of protocol version 2. If the binary is a wrapper that starts the
+// plugin as its child, the listening process is not the one that this host started. The plugin
+// could be an impostor, so operations use protocol version 1, whose connection has mutual TLS.
 func (l *launcher) connectData(ctx context.Context, p *process, path string) error {
 	if !slices.Contains(p.props.Capabilities, driver.CapWithdraw) {
 		return l.fail(ErrVersion, "its protocol has no Withdraw: take host and plugin from one release")
@@ -122,8 +122,8 @@ func (l *launcher) connectData(ctx context.Context, p *process, path string) err
 	return nil
 }
 
-// clientConfig returns go-plugin's configuration for starting the process.
-// go-plugin's AutoMTLS is off: see [wire.Certificate].
+// clientConfig returns go-plugin's configuration for starting the process. go-plugin's AutoMTLS is
+// off, for the reason that [wire.Certificate] gives.
 func (l *launcher) clientConfig(run *osProcess) (*goplugin.ClientConfig, error) {
 	env := environ(l.opts.Env)
 	var secure *tls.Config // go-plugin adds the plugin's certificate to it
@@ -148,10 +148,10 @@ func (l *launcher) clientConfig(run *osProcess) (*goplugin.ClientConfig, error) 
 		},
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
 		TLSConfig:        secure,
-		StartTimeout:     l.opts.StartTimeout + time.Second, // not reached: ctx ends before
+		StartTimeout:     l.opts.StartTimeout + time.Second, // never reached: ctx ends first
 		SkipHostEnv:      true,
 		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: run.dir.path},
-		// This package returns or logs what go-plugin would log.
+		// go-plugin needs no logger: this package returns or logs the same facts.
 		Logger: hclog.NewNullLogger(),
 	}, nil
 }
@@ -179,8 +179,8 @@ func dial(addr net.Addr, config *tls.Config, connected func(net.Conn)) (*grpc.Cl
 // refusal is an error that the plugin returned from Configure.
 type refusal struct{ error }
 
-// diagnose returns an error that says why the start failed with err. The
-// process has ended; byItself is true if this host has not killed it.
+// diagnose returns an error that says why the start failed with err. The contexts are the caller's
+// and the one with the start timeout. byItself is false if this host killed the process.
 func (l *launcher) diagnose(caller, starting context.Context, run *osProcess, byItself bool, err error) error {
 	var refused refusal
 	if errors.As(err, &refused) {
@@ -194,7 +194,7 @@ func (l *launcher) diagnose(caller, starting context.Context, run *osProcess, by
 	case caller.Err() != nil:
 		open = l.fail(ErrHung, "%v", caller.Err())
 		open.Cause = caller.Err()
-	case run.pid() == 0 && !errors.Is(err, context.Canceled): // no process was started, and ctx is not why
+	case run.pid() == 0 && !errors.Is(err, context.Canceled): // no process, but not because of ctx
 		open = l.badBinary(err)
 	case starting.Err() != nil:
 		open = l.fail(ErrHung, "not ready within %v; it was killed", l.opts.StartTimeout)

@@ -19,13 +19,13 @@ import (
 const (
 	maxLogLine = 64 << 10
 	tailLines  = 12
-	// maxTail bounds the last lines on standard error, which are part of every call's error
-	// until a new process runs. maxTailLine bounds one line of them. Both are in bytes.
+	// maxTail bounds, in bytes, the last lines of a dead plugin's standard error. Errors of calls
+	// include these lines until a new process runs. maxTailLine bounds one line, in bytes.
 	maxTail     = wire.MaxText
 	maxTailLine = maxTail / 4
 )
 
-// tail has the last lines of an output.
+// tail has the last lines of a plugin's standard error.
 type tail []string
 
 // add appends line, and drops the oldest lines beyond the limits.
@@ -41,9 +41,9 @@ func (t *tail) add(line string) {
 	}
 }
 
-// lineLog turns a plugin's standard error into log records. A JSON line of hclog
-// keeps its level, and any other line gets level Debug, or Error for a panic.
-// lineLog also keeps the last lines that are errors or not JSON, to explain a crash.
+// lineLog turns a plugin's standard error into log records. A JSON line in hclog's format keeps its
+// level. Any other line gets level Error if it belongs to a panic, and Debug otherwise. To explain
+// a crash, lineLog keeps the last lines that are errors or not JSON.
 type lineLog struct {
 	log     *appLog
 	secrets *wire.Redactor
@@ -140,8 +140,8 @@ func (l *lineLog) parseHclog(text string) (slog.Level, string, []slog.Attr, erro
 	return level, message, attrs, nil
 }
 
-// redact removes secrets from v, which is parsed JSON. In the line itself, a secret could be
-// overlooked, because some languages escape other characters than Go does.
+// redact removes secrets from v, which is parsed JSON. A search of the unparsed line could miss a
+// secret, because some languages escape characters that Go does not escape.
 func (l *lineLog) redact(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -163,9 +163,9 @@ func (l *lineLog) redact(v any) any {
 // maxHandshake is how many bytes of the first line on standard output are kept.
 const maxHandshake = 4 << 10
 
-// firstLine is the plugin's standard output. It returns the first line and
-// discards the rest. go-plugin would stop reading at a line that is too long
-// for it, and the plugin would wait for ever for room in the pipe.
+// firstLine is the plugin's standard output. Its Read returns the first line and discards the rest.
+// Without it, go-plugin would stop reading at an overlong line, and the plugin would block for ever
+// in a write to the full pipe.
 type firstLine struct {
 	*os.File
 	mu   sync.Mutex
@@ -188,7 +188,7 @@ func (f *firstLine) Read(b []byte) (int, error) {
 	f.line = append(f.line, line[:min(len(line), maxHandshake-len(f.line))]...)
 	f.done = over
 	if len(f.line) == maxHandshake {
-		return n, io.EOF // too long for a handshake: the start fails, which ends the process
+		return n, io.EOF // too long for a handshake, so the start fails and ends the process
 	}
 	if err != nil {
 		err = ended(err)
@@ -202,7 +202,7 @@ func (f *firstLine) passed() bool {
 	return f.done
 }
 
-// ended returns io.EOF if err means the end of the output or that the read deadline has passed.
+// ended returns io.EOF if err is nil, as after io.Copy, or a passed deadline. Else it returns err.
 func ended(err error) error {
 	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		return io.EOF
@@ -219,7 +219,7 @@ func (f *firstLine) text() string {
 	return strings.TrimSpace(string(f.line))
 }
 
-// closeAll closes ends of pipes. A file is nil if its pipe could not be opened.
+// closeAll closes files, which are ends of pipes. A nil file is skipped.
 func closeAll(files ...*os.File) {
 	for _, f := range files {
 		f.Close()

@@ -26,8 +26,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// TestMain lets this binary also run as a host process or, if its name is
-// that of a plugin, as that plugin.
+// TestMain lets the test binary also run as a host process or, if its file name begins with
+// lockplugin-, as a plugin.
 func TestMain(m *testing.M) {
 	switch name := filepath.Base(os.Args[0]); {
 	case name == "lockplugin-far":
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	plugintest.Main(m)
 }
 
-// link makes a link to this binary, named like the binary of plugin name, and returns its path.
+// link makes a link to this binary, which is called lockplugin-NAME, and returns the link's path.
 func link(t drivertest.T, name string) string {
 	t.Helper()
 	exe, err := os.Executable()
@@ -134,7 +134,7 @@ func (f *far) Check(ctx context.Context) error {
 	return err
 }
 
-// Inspect crashes, breaks the data connections or logs 2 MiB for some names.
+// Inspect misbehaves for three names: it crashes, breaks the data connections, or logs 2 MiB.
 func (f *far) Inspect(ctx context.Context, name string) (driver.Holder, error) {
 	switch name {
 	case "panic":
@@ -161,7 +161,7 @@ func hangUp() {
 
 func (f *far) Close(context.Context) error { return f.conn.Close() }
 
-// store is the store of the backend far: a memory store behind a socket.
+// store is where the backend far keeps its locks: a memory store behind a socket.
 type store struct {
 	socket string
 	local  driver.Backend // the same store without the wire protocol
@@ -188,7 +188,7 @@ func newStore(t drivertest.T) *store {
 		<-ended
 		os.RemoveAll(dir)
 	})
-	// The server of the store must be configured once, and no host does that.
+	// The store's server serves only after Configure, which no host calls, so the test calls it.
 	conn, err := grpc.NewClient("unix:"+s.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatalf("%v", err)
@@ -210,7 +210,7 @@ func (h *storeHost) Configure(context.Context, wire.Setup) (wire.Opened, error) 
 func (h *storeHost) SessionBegan() (ended func())    { return func() {} }
 func (h *storeHost) Close(ctx context.Context) error { return errors.New("not ours to close") }
 
-// bad runs a bad plugin. how is the plugin's name and says what is wrong with it.
+// bad runs a defective plugin. Its name, how, says which defect it has.
 func bad(how string) {
 	switch how {
 	case "crash":

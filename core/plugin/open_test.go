@@ -16,8 +16,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// refused opens a plugin for which Open must fail with want. It checks that no process
-// or other resource is left, and that Open did not take longer than the start timeout.
+// refused opens a plugin for which Open must fail with want. It checks that Open left no process or
+// other resource, and took at most 5 s longer than the start timeout.
 func refused(t *testing.T, name string, opts plugin.Options, want error, texts ...string) error {
 	t.Helper()
 	before := census(t)
@@ -45,8 +45,8 @@ func refused(t *testing.T, name string, opts plugin.Options, want error, texts .
 	return err
 }
 
-// opened checks that the plugin opens, and closes it again. A plugin that stayed
-// open would start goroutines later, which refused would count as left behind.
+// opened checks that the plugin opens, and then closes it. An open plugin would later start
+// goroutines, and the function refused would count them as left behind by its own Open.
 func opened(t *testing.T, name string, opts plugin.Options) {
 	t.Helper()
 	t.Run("opened", func(t *testing.T) { plugintest.Open(t, name, &opts) })
@@ -128,7 +128,7 @@ func TestOpenFindsByName(t *testing.T) {
 	refused(t, "memroy", plugin.Options{Dirs: []string{dir}}, plugin.ErrNotFound, "did you mean memory?")
 	refused(t, "nothing", plugin.Options{}, plugin.ErrNotFound,
 		"go get -tool github.com/lockbench/lockbench/plugins/nothing/lockplugin-nothing && go build -o bin/ tool")
-	// The directory bin has a binary, as after "go build -o bin/ tool", for a use of "go run .".
+	// The plugin is only in ./bin, where Open does not look, so the error must give two remedies.
 	t.Chdir(t.TempDir())
 	if err := errors.Join(os.Mkdir("bin", 0o700), os.WriteFile("bin/lockplugin-own", nil, 0o700)); err != nil {
 		t.Fatal(err)
@@ -208,8 +208,8 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// The plugin of another backend would take locks in another store, where no other host would see
-// them. Open compares the name that the plugin reports, and not the name of the file.
+// A wrong backend's plugin would take locks in a store where no other host looks for them. So Open
+// checks the backend name that the plugin reports, not the name of the file.
 func TestOpenComparesTheName(t *testing.T) {
 	memory := plugintest.Build(t, memoryMain)
 	misnamed := filepath.Join(t.TempDir(), "lockplugin-redis")

@@ -19,33 +19,32 @@ import (
 type Options struct {
 	// Config is the backend's configuration; [Describe] returns its keys.
 	Config driver.Config
-	// Path is the path of the binary, which may have any name. If Path is "", Open
-	// looks for lockplugin-NAME in Dirs, beside the running executable, and in PATH,
-	// in this order. Open refuses a binary that any user of the machine could
-	// replace, or that is the plugin of another backend.
+	// Path is the path of the binary, which may have any name. If Path is "", Open looks for
+	// lockplugin-NAME in Dirs, beside the running executable, and in PATH, in this order. Open
+	// refuses a binary that any user of the machine could replace, and a plugin of the wrong
+	// backend.
 	Path string
 	Dirs []string
-	// Checksums is the path of a file in the format of sha256sum. If it is set,
-	// that file must have the sum of the binary under the binary's base name.
+	// Checksums is the path of a file in the format of sha256sum. If Checksums is set, the file
+	// must list the binary's base name with the binary's SHA-256 sum.
 	Checksums string
-	// NoMTLS turns mutual TLS off, for plugins in languages whose go-plugin
-	// library does not support it. Even without TLS, only this user can
-	// enter the directory of the socket.
+	// NoMTLS turns mutual TLS off, for plugins in languages whose go-plugin library does not
+	// support it. Without TLS, only the mode of the socket's directory keeps other users out.
 	NoMTLS bool
-	// Logger gets the plugin's log, at the plugin's levels, from a separate
-	// goroutine. Only Close, and an Open that fails, wait for that goroutine, and at
-	// most half a second. While Logger blocks, about 1 MiB of lines is queued. More
-	// lines are dropped, and their number is logged. Default: slog.Default().
+	// Logger gets the plugin's log, at the plugin's levels, from a separate goroutine. Only Close
+	// and a failing Open wait for that goroutine, for at most half a second. While Logger blocks,
+	// about 1 MiB of lines is queued. Further lines are dropped, and their number is logged later.
+	// Default: slog.Default().
 	Logger *slog.Logger
 	// StartTimeout bounds the start of a plugin, including its
 	// configuration. StartTimeout must not be negative. Default 5 s.
 	StartTimeout time.Duration
-	// OnHostDeath says what the plugin does with this host's leases when this
-	// process (the host) dies. By default the plugin releases them at once.
+	// OnHostDeath says what the plugin does with the leases of this process when this process dies.
+	// By default the plugin releases them at once.
 	OnHostDeath Policy
-	// Protocol is the version of the protocol. Version 1 makes one gRPC call per
-	// operation, and version 2 sends batches of operations over a separate
-	// socket. 0, the default, means the highest version that the plugin supports.
+	// Protocol is the version of the protocol between host and plugin. Version 1 makes one gRPC
+	// call per operation, and version 2 sends batches of operations over a separate socket. 0, the
+	// default, means the highest version that the plugin supports.
 	Protocol int
 	// Env lists variables ("KEY=value") that the plugin gets in addition to
 	// the few that it inherits: paths, time zone, language, TLS roots, Go
@@ -57,27 +56,27 @@ type Options struct {
 type Policy struct {
 	// Abandon makes the plugin leave the leases to expire with their TTL.
 	Abandon bool
-	// Delay is how long after the host's death the plugin releases the leases, to allow
-	// for writes in flight and for children of the host. Delay must not be negative.
-	// During the delay, the plugin renews the leases, however short their TTL is. If
-	// the plugin ends too, or cannot reach the store, the leases expire with their TTL.
+	// Delay is how long after the host's death the plugin releases the leases, to allow for writes
+	// in flight and for children of the host. Delay must not be negative. During the delay the
+	// plugin renews the leases, so Delay may exceed their TTL. If the plugin ends too, or cannot
+	// reach the store, the leases expire with their TTL.
 	Delay time.Duration
 }
 
 const (
 	defaultStartTimeout = 5 * time.Second
-	// callTimeout bounds a call whose ctx has no deadline.
+	// callTimeout bounds a call to the plugin whose ctx has no deadline.
 	callTimeout = 10 * time.Second
 )
 
-// Open starts the plugin of the backend called name and returns a backend that uses it.
-// If the binary is missing or bad, the error is an [*OpenError]. If the configuration
-// is wrong, the error wraps [driver.ErrConfig]. After an error no process is left. If
-// only the store is down, Open returns no error; Check reports that.
+// Open starts the plugin of the backend called name and returns a backend that uses it. If the
+// binary is missing or bad, the error is an [*OpenError]. If the configuration is wrong, the error
+// wraps [driver.ErrConfig]. After an error no process is left. If only the store is down, Open
+// succeeds, and Check returns an error.
 //
-// The backend's Properties always declare [driver.CapWatcher]. The
-// backend's Close returns within about 3 s, or sooner if ctx ends, and
-// leaves no process, socket or goroutine, even if the plugin is frozen.
+// The backend's Properties always declare [driver.CapWatcher], because the host itself reports a
+// plugin's death to watchers. The backend's Close returns within about 3 s, or sooner if ctx ends,
+// and leaves no process, socket or goroutine, even if the plugin is frozen.
 func Open(ctx context.Context, name string, opts *Options) (driver.Backend, error) {
 	l, err := newLauncher(name, opts)
 	if err != nil {
@@ -106,7 +105,7 @@ func ProcessOf(b driver.Backend) (pid int, ok bool) {
 	return p.run.pid(), true
 }
 
-// launcher starts a plugin, and starts it again after each death.
+// launcher starts a plugin's process, and a new one after each death.
 type launcher struct {
 	name    string
 	path    string
@@ -146,8 +145,8 @@ func newLauncher(name string, opts *Options) (*launcher, error) {
 	return l, nil
 }
 
-// looksSecret guesses whether the value of key is secret, until the plugin has said which keys
-// are secret. A plugin in Go knows its secret keys from the start, and never logs their values.
+// looksSecret guesses whether the value of key is secret. The host redacts the plugin's log by this
+// guess until the plugin has reported its secret keys.
 func looksSecret(key, value string) bool {
 	for _, word := range []string{"pass", "secret", "token", "key", "cred", "auth", "dsn"} {
 		if strings.Contains(key, word) {
@@ -179,7 +178,7 @@ func (l *launcher) setup() wire.Setup {
 	}
 }
 
-// failed is like fail: cause is the detail, and the error wraps it.
+// failed is like fail, but the detail is the text of cause, and the error wraps cause.
 func (l *launcher) failed(reason, cause error) *OpenError {
 	open := l.fail(reason, "%v", cause)
 	open.Cause = cause

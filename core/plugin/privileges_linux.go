@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkPrivileges returns an error for a binary that would start with more
-// privileges than its host has. A plugin written with package serve gives up
-// the ability to gain privileges, but only when it runs already.
+// checkPrivileges returns an error for a binary that would start with more privileges than its host
+// has. A plugin that uses package serve gives up the ability to gain privileges, but only after it
+// has started.
 func checkPrivileges(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -19,7 +19,7 @@ func checkPrivileges(path string) error {
 	if info.Mode()&(fs.ModeSetuid|fs.ModeSetgid) != 0 {
 		return errors.New("it is set-user-ID or set-group-ID")
 	}
-	// An error means no capabilities: the file has none, or its file system does not support them.
+	// Getxattr fails if the file has no capabilities or its file system does not support them.
 	if n, err := unix.Getxattr(path, "security.capability", nil); err == nil && n > 0 {
 		return errors.New("it has file capabilities")
 	}

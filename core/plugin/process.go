@@ -16,11 +16,11 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// Time limits of the steps of an orderly end. Their sum is below 3 s.
+// Time limits of the steps by which stop ends a plugin. Their sum is below 3 s.
 const (
-	closeCall = time.Second            // until the plugin's backend is closed
-	closeExit = time.Second            // then until the process has ended
-	killExit  = 500 * time.Millisecond // then the process is killed; until it is gone
+	closeCall = time.Second            // for Close of the plugin's backend
+	closeExit = time.Second            // for the process to exit after that
+	killExit  = 500 * time.Millisecond // for the process to end after SIGKILL
 )
 
 // process is one running plugin with its connection and heartbeats.
@@ -79,7 +79,7 @@ func (p *process) openSession(ctx context.Context) error {
 	return nil
 }
 
-// giveUp marks the process as dead. Only the first call has an effect.
+// giveUp marks the process as dead and records cause. Only the first call has an effect.
 func (p *process) giveUp(cause error) {
 	p.once.Do(func() {
 		p.err = cause
@@ -87,7 +87,7 @@ func (p *process) giveUp(cause error) {
 	})
 }
 
-// watchExit calls giveUp as soon as the process was reaped.
+// watchExit calls giveUp when the process has exited.
 func (p *process) watchExit() {
 	select {
 	case <-p.run.exited:
@@ -96,7 +96,7 @@ func (p *process) watchExit() {
 	}
 }
 
-// ended returns an error that says how the process ended, with its last output if it crashed.
+// ended returns how the process ended, with its last output unless a signal ended it.
 func (p *process) ended() error {
 	err := fmt.Errorf("process %d ended: %s", p.run.pid(), p.run.outcome())
 	if !p.run.crashed() {
@@ -109,8 +109,8 @@ func (p *process) ended() error {
 	return err
 }
 
-// stop ends the process in order: it makes the plugin close its backend and
-// exit. If the plugin does not exit in time, or ctx ends, stop kills it.
+// stop makes the plugin close its backend and exit. If the plugin does not exit in time, or ctx
+// ends, stop kills the plugin.
 func (p *process) stop(ctx context.Context) error {
 	defer p.abort()
 	if p.run.hasExited() || p.run.stopped() {
@@ -150,7 +150,7 @@ func (p *process) abort() {
 		p.data.Close()
 	}
 	if p.conn != nil {
-		_ = p.conn.Close() // a second Close would fail, but there is only this one
+		_ = p.conn.Close() // fails only in a second call
 	}
 	p.wg.Wait()
 	p.run.dir.remove()
@@ -167,17 +167,17 @@ func waitFor(done <-chan struct{}, most time.Duration) {
 
 const (
 	beatEvery = time.Second
-	// stoppedLimit is how long a process that a signal has stopped may leave a
-	// heartbeat without an answer. silentLimit is the limit for a process that
-	// is not stopped; it is longer, because the process may only lack CPU time.
+	// stoppedLimit bounds the wait for a heartbeat's answer while a signal such as SIGSTOP has
+	// stopped the process. silentLimit bounds it otherwise. It is longer, because a running process
+	// may only lack CPU time.
 	stoppedLimit = 300 * time.Millisecond
 	silentLimit  = 3 * time.Second
-	// beatSlice is the length of the slices in which the time without an answer is counted.
+	// beatSlice is how often method answered checks how long a heartbeat has had no answer.
 	beatSlice = 25 * time.Millisecond
 )
 
-// receive passes the heartbeats that come back to the method answered. The
-// stream ends when the process ends, or shortly before.
+// receive passes the heartbeats that come back to method answered. Recv fails when the process
+// ends, or shortly before that.
 func (p *process) receive(s wire.Session) {
 	for {
 		beat, err := s.Recv()
@@ -186,14 +186,14 @@ func (p *process) receive(s wire.Session) {
 			return
 		}
 		select {
-		case <-p.echo: // drop an older heartbeat, because only the newest matters
+		case <-p.echo: // drop an older heartbeat that method answered has not taken
 		default:
 		}
 		p.echo <- beat.Seq
 	}
 }
 
-// connectionError says how the process ended, if it ends within exitMoment, or else wraps err.
+// connectionError returns how the process ended, or wraps err if it still runs after exitMoment.
 func (p *process) connectionError(which string, err error) error {
 	waitFor(p.run.exited, exitMoment)
 	if p.run.hasExited() {
@@ -202,8 +202,8 @@ func (p *process) connectionError(which string, err error) error {
 	return fmt.Errorf("%s with process %d ended: %w", which, p.run.pid(), err)
 }
 
-// heartbeats sends a heartbeat a second after each answer, or at once when a call has missed its
-// deadline. If a heartbeat is not answered in time, heartbeats gives the process up.
+// heartbeats sends a heartbeat one second after each answer, or at once when a call has missed its
+// deadline. If a heartbeat is not answered in time, heartbeats calls giveUp.
 func (p *process) heartbeats(s wire.Session) {
 	timer := time.NewTimer(beatEvery)
 	defer timer.Stop()
@@ -226,8 +226,8 @@ func (p *process) heartbeats(s wire.Session) {
 }
 
 // answered waits until heartbeat seq has come back. It returns false if the plugin is frozen. It
-// counts time in slices, each as at most twice beatSlice, however long it was. So a pause of this
-// host process, or its lack of CPU time, does not make a plugin look frozen.
+// wakes every beatSlice and counts the time since the last wake-up, but at most twice beatSlice. So
+// if this host process pauses or lacks CPU time, the plugin does not look frozen.
 func (p *process) answered(seq uint64) bool {
 	slice := time.NewTicker(beatSlice)
 	defer slice.Stop()
@@ -256,7 +256,7 @@ func (p *process) answered(seq uint64) bool {
 	}
 }
 
-// doubt asks for a heartbeat at once.
+// doubt makes heartbeats send a heartbeat at once.
 func (p *process) doubt() {
 	select {
 	case p.suspect <- struct{}{}:

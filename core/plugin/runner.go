@@ -22,17 +22,17 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// lifelineFd is the number of the lifeline's descriptor in the plugin: the
-// first of exec.Cmd's ExtraFiles gets number 3.
+// lifelineFd is the plugin's file descriptor of the lifeline, a pipe that breaks when the host
+// dies. exec.Cmd gives the first of its ExtraFiles number 3.
 const lifelineFd = 3
 
-// drainFor is how long the output of a process is still read after the process has ended. The
-// time is bounded because a child of the process may hold the other end of the pipe for ever.
+// drainFor is how long the host reads a process's output after the process has ended. There is a
+// limit because a child of that process may keep the pipe open for ever.
 const drainFor = 250 * time.Millisecond
 
-// osProcess is one run of a plugin binary. It replaces go-plugin's runner, which
-// would pass the host's standard input and process group on to the plugin, give it
-// no lifeline, and wait for a process without a limit.
+// osProcess is one run of a plugin binary. It replaces go-plugin's runner, which gives the plugin
+// the host's standard input and process group, but no pipe that breaks with the host. That runner
+// also waits for the process without a time limit.
 type osProcess struct {
 	path     string
 	dir      *socketDir // directory of this run's sockets; process.abort removes it
@@ -44,7 +44,7 @@ type osProcess struct {
 	reaped  bool // the process was waited for, so its number may now belong to another process
 	cmd     *exec.Cmd
 	id      int         // 0 before the start
-	behind  *os.Process // the process that serves, if the started process is a wrapper
+	behind  *os.Process // the serving process, if the started one is a wrapper
 	stdout  *firstLine
 	exited  chan struct{} // closed when the process was reaped
 	drained chan struct{} // closed when standard error was read to the end
@@ -54,7 +54,7 @@ func newOSProcess(path string, dir *socketDir, log *lineLog) *osProcess {
 	return &osProcess{path: path, dir: dir, log: log, exited: make(chan struct{}), drained: make(chan struct{})}
 }
 
-// adopt implements goplugin.ClientConfig.RunnerFunc. spec has the environment for the process.
+// adopt implements goplugin.ClientConfig.RunnerFunc. It uses only the environment in spec.
 func (p *osProcess) adopt(_ hclog.Logger, spec *exec.Cmd, _ string) (runner.Runner, error) {
 	cmd := exec.Command(p.path)
 	cmd.Env = append(spec.Env,
@@ -65,8 +65,9 @@ func (p *osProcess) adopt(_ hclog.Logger, spec *exec.Cmd, _ string) (runner.Runn
 	if own, ok := proc.Of(os.Getpid()); ok {
 		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%s", wire.EnvHostStart, own.Start))
 	}
-	// The plugin gets a separate group, so that Ctrl-C in the terminal reaches only the host, which
-	// still needs the plugin. And a group can be killed as a whole, with a wrapper and its children.
+	// Ctrl-C in a terminal must reach only the host, because the host uses the plugin while it
+	// shuts down. So the plugin gets a separate process group. Method end can also kill this group
+	// as a whole, with a wrapper and its children.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -114,14 +115,14 @@ func (p *osProcess) reap(stderr *os.File) {
 	p.forgetBehind()
 	p.mu.Unlock()
 	p.lifeline.Close()
-	// If the pipe is closed, SetReadDeadline fails, but then no deadline is needed.
+	// SetReadDeadline fails if the pipe is already closed, and then no deadline is needed.
 	_ = p.stdout.SetReadDeadline(time.Now().Add(drainFor))
 	_ = stderr.SetReadDeadline(time.Now().Add(drainFor))
 	close(p.exited)
 }
 
-// finish runs cmd, which leads a process group, until cmd or ctx ends, and then kills the rest
-// of the group. It returns an error only if cmd does not start; status says how cmd ended.
+// finish runs cmd, which leads a process group, until cmd exits or ctx ends. Then it kills the rest
+// of the group. It returns an error only if cmd does not start. For how cmd ended, call status.
 func (p *osProcess) finish(ctx context.Context, cmd *exec.Cmd) error {
 	p.mu.Lock()
 	p.cmd = cmd
@@ -134,7 +135,8 @@ func (p *osProcess) finish(ctx context.Context, cmd *exec.Cmd) error {
 	}
 	p.mu.Unlock()
 	if err == nil {
-		// Note: with a context, cmd's Wait, under p.mu, would wait for kill, which locks p.mu.
+		// Note: exec.CommandContext would deadlock: Wait runs under p.mu and waits for kill, which
+		// locks p.mu.
 		stop := context.AfterFunc(ctx, p.kill)
 		defer stop()
 		p.wait()
@@ -142,8 +144,8 @@ func (p *osProcess) finish(ctx context.Context, cmd *exec.Cmd) error {
 	return err
 }
 
-// kill ends the process and its children with SIGKILL, or prevents the
-// start of the process. It may be called at any time, and does not wait.
+// kill sends SIGKILL to the process and its children, or prevents the start of the process. It may
+// be called at any time, and does not wait for the end of the process.
 func (p *osProcess) kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -157,12 +159,11 @@ func (p *osProcess) pid() int {
 	return p.id
 }
 
-// status returns how the process ended, once p.exited is closed. It returns
-// nil if that is unknown, because the host ignores SIGCHLD or waits for all
-// its children, as the first process of a container does.
+// status returns how the process ended. p.exited must be closed. It returns nil if the exit status
+// is lost, because the host ignores SIGCHLD or itself reaps all its children.
 func (p *osProcess) status() *os.ProcessState { return p.cmd.ProcessState }
 
-// byItself reports, once p.exited is closed, whether the process ended without a kill by this host.
+// byItself reports whether the process ended before this host killed it. p.exited must be closed.
 func (p *osProcess) byItself() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -173,14 +174,14 @@ func (p *osProcess) byItself() bool {
 	return !p.killed || !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL
 }
 
-// crashed reports, once p.exited is closed, whether the process may have printed
-// why it ended. It returns false only if a signal is known to have ended the process.
+// crashed reports whether the process may have printed why it ended, which is false after a signal
+// ended it. p.exited must be closed.
 func (p *osProcess) crashed() bool { return p.status() == nil || p.status().Exited() }
 
-// succeeded reports, once p.exited is closed, whether the exit status was 0.
+// succeeded reports whether the exit status was 0. p.exited must be closed.
 func (p *osProcess) succeeded() bool { return p.status() != nil && p.status().Success() }
 
-// outcome returns how the process ended, such as "exit status 3", once p.exited is closed.
+// outcome returns how the process ended, such as "exit status 3". p.exited must be closed.
 func (p *osProcess) outcome() string {
 	if p.status() == nil {
 		return "unknown: the host itself reaped it"
@@ -205,8 +206,8 @@ func (p *osProcess) Wait(context.Context) error {
 	return nil
 }
 
-// Kill implements runner.AttachedRunner. go-plugin also calls Kill after a failed start. Kill waits
-// a moment for a process that is about to end without it, so that the status gives the reason.
+// Kill implements runner.AttachedRunner. go-plugin also calls it after a failed start. Kill first
+// waits up to exitMoment, so that a dying process can leave its exit status as the reason.
 func (p *osProcess) Kill(context.Context) error {
 	if p.pid() != 0 {
 		waitFor(p.exited, exitMoment)
@@ -221,14 +222,14 @@ func (p *osProcess) ID() string { return strconv.Itoa(p.pid()) }
 // Stdout implements runner.Runner.
 func (p *osProcess) Stdout() io.ReadCloser { return p.stdout }
 
-// Stderr implements runner.Runner. Note: go-plugin's reader of log lines panics on a line
-// such as {"@message":1}. So it gets an empty output, and lineLog reads standard error.
+// Stderr implements runner.Runner. Note: go-plugin's reader of log lines panics on a line such as
+// {"@message":1}. So go-plugin gets an empty reader, and lineLog reads the real standard error.
 func (p *osProcess) Stderr() io.ReadCloser { return io.NopCloser(strings.NewReader("")) }
 
 // Name implements runner.Runner.
 func (p *osProcess) Name() string { return p.path }
 
-// Diagnose implements runner.Runner. It returns "", because [launcher.diagnose] says more.
+// Diagnose implements runner.Runner. It returns "", because [launcher.diagnose] explains failures.
 func (p *osProcess) Diagnose(context.Context) string { return "" }
 
 // PluginToHost implements runner.AddrTranslator.
@@ -241,16 +242,15 @@ func (p *osProcess) HostToPlugin(network, address string) (string, string, error
 	return network, address, nil
 }
 
-// inherited lists the environment variables of the host that a plugin gets:
-// the variables that a network client and the Go runtime need. The plugin
-// does not get other variables, because they often hold secrets.
+// inherited lists the host's environment variables that a plugin gets. Network clients and the Go
+// runtime need them. A plugin gets no other variable, because many hold secrets.
 var inherited = []string{
 	"PATH", "HOME", "TMPDIR", "TZ", "LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR",
 	"GODEBUG", "GOTRACEBACK", "GOMAXPROCS", "GOGC", "GOMEMLIMIT", "GORACE", "GOCOVERDIR",
 	wire.EnvCPUProfile, wire.EnvTrace,
 }
 
-// environ returns the environment of a plugin, without the variables that go-plugin adds.
+// environ returns a plugin's environment; adopt and go-plugin add further variables.
 func environ(extra []string) []string {
 	var env []string
 	for _, key := range inherited {
@@ -261,9 +261,9 @@ func environ(extra []string) []string {
 	return append(env, extra...)
 }
 
-// servedBy records the process at the other end of conn, if the host did not start that
-// process. It did not if it has started a wrapper. The process that serves may have left the
-// process group, because some wrappers start their child in a new session.
+// servedBy records the process at the other end of conn as p.behind, if a wrapper has started it.
+// The host can then kill the process even if it has left the process group, because some wrappers
+// start their child in a new session.
 func (p *osProcess) servedBy(conn net.Conn) {
 	c, ok := conn.(*net.UnixConn)
 	if !ok {
@@ -279,8 +279,8 @@ func (p *osProcess) servedBy(conn net.Conn) {
 	if err != nil {
 		return
 	}
-	// Without a pidfd, the number may belong to another process when it is used.
-	// And this host may kill a process only if it was started for this host.
+	// Without a pidfd, the kernel could give the process id to another process before the kill.
+	// This host must also not kill a process that was not started for it.
 	if behind.WithHandle(func(uintptr) {}) != nil || !p.startedForUs(pid) {
 		_ = behind.Release() // it does not fail
 		return
@@ -293,7 +293,7 @@ func (p *osProcess) servedBy(conn net.Conn) {
 	}
 }
 
-// forgetBehind releases p.behind, which has been killed. The caller must hold mu.
+// forgetBehind releases the handle p.behind of a killed process. The caller must hold mu.
 func (p *osProcess) forgetBehind() {
 	if p.behind != nil {
 		_ = p.behind.Release() // it does not fail
@@ -301,14 +301,14 @@ func (p *osProcess) forgetBehind() {
 	}
 }
 
-// startedForUs reports whether process pid has this run's socket directory in its environment. Only
-// the plugin and the processes that it started have it there.
+// startedForUs reports whether the environment of process pid names this run's socket directory.
+// Only the plugin and the processes that it started have this directory in their environment.
 func (p *osProcess) startedForUs(pid int) bool {
 	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	return err == nil && strings.Contains("\x00"+string(env), "\x00"+wire.EnvDir+"="+p.dir.path+"\x00")
 }
 
-// end kills all processes of the plugin. The caller must hold mu.
+// end kills the plugin, its process group and p.behind. The caller must hold mu.
 func (p *osProcess) end() {
 	if p.id != 0 && !p.reaped {
 		killGroup(p.cmd.Process)
@@ -318,14 +318,13 @@ func (p *osProcess) end() {
 	}
 }
 
-// stopped reports whether a signal has stopped the plugin or its wrapper.
+// stopped reports whether a signal such as SIGSTOP has stopped the plugin or its wrapper.
 func (p *osProcess) stopped() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return isStopped(p.id) || p.behind != nil && isStopped(p.behind.Pid)
 }
 
-// isStopped reports whether a signal has stopped process pid.
 func isStopped(pid int) bool {
 	s, ok := proc.Of(pid)
 	return ok && s.Stopped()

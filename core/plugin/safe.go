@@ -15,18 +15,17 @@ import (
 )
 
 const (
-	// othersWrite is the permission bit with which any user may write.
+	// othersWrite is the permission bit that lets any user write.
 	othersWrite fs.FileMode = 0o002
-	// maxLinks is how many symbolic links are followed in a path, as many as in Linux.
+	// maxLinks is how many symbolic links of one path checkSafe follows; Linux has the same limit.
 	maxLinks = 40
 )
 
-// checkSafe returns an error for a binary that any user of this machine could replace.
-// checkSafe follows the path as the kernel does, through every directory and every symbolic
-// link. If any user may write to a directory, checkSafe refuses every entry of it that is
-// on the path. One exception: in a sticky directory such as /tmp, a directory that belongs
-// to this user or root is accepted, because no other user can rename it. In other
-// directories checkSafe does not check the owners of files.
+// checkSafe returns an error for a binary that any user of this machine could replace. checkSafe
+// follows the path as the kernel does, through every directory and every symbolic link. It refuses
+// a path through a directory to which any user may write, with one exception: if that directory is
+// sticky, as /tmp is, and the path's next element is a directory that belongs to this user or root,
+// no other user can rename that element. Otherwise checkSafe ignores owners.
 func checkSafe(path string) error {
 	var done []string // the elements of path followed so far, with links resolved
 	rest := parts(path)
@@ -72,7 +71,7 @@ func checkSafe(path string) error {
 	return nil
 }
 
-// parts returns the elements of a path. Note: filepath.Clean would remove "a/..",
+// parts returns the elements of a path. Note: do not use filepath.Clean. It would remove "a/..",
 // but if a is a symbolic link, "a/.." is not the directory that contains a.
 func parts(path string) []string {
 	return strings.FieldsFunc(path, func(r rune) bool { return r == filepath.Separator })
@@ -104,8 +103,7 @@ func (r replaceable) Error() string {
 	return fmt.Sprintf("any user may write to %s (%v)", r.path, r.mode)
 }
 
-// fileReason returns the reason of an [OpenError] about a binary that cannot
-// be examined, or is not safe or not executable.
+// fileReason returns the Reason of an [OpenError] whose cause is err, a failed check of the binary.
 func fileReason(err error) error {
 	var unsafe replaceable
 	switch {
@@ -119,8 +117,8 @@ func fileReason(err error) error {
 	return ErrNotExecutable
 }
 
-// exhausted reports whether err says that this process or this machine has run out of a
-// resource. It also looks for the texts of such errors, because gRPC does not wrap causes.
+// exhausted reports whether err says that this process or this machine has run out of a resource.
+// It also searches the text of err, because a gRPC error has its cause only as text.
 func exhausted(err error) bool {
 	for _, cause := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM, syscall.ENOSPC, syscall.EDQUOT} {
 		if errors.Is(err, cause) || strings.Contains(err.Error(), cause.Error()) {
@@ -130,12 +128,11 @@ func exhausted(err error) bool {
 	return false
 }
 
-// verify checks that the binary can be executed, and that not every user could have
-// replaced it. It compares the binary's checksum with the checksum file, if there
-// is one. verify runs before each start. Note: a user who can write to the binary
-// could still replace it after this check and before the start, so the whole path
-// must be safe. It would not help to execute the open file that was compared,
-// because the interpreter of a script opens the script again.
+// verify checks that the binary can be executed, and that not every user could have replaced it. It
+// compares the binary's checksum with the checksum file, if there is one. verify runs before each
+// start. Note: a user who can write to the binary could replace it between this check and the
+// start, so the whole path must be safe. Executing the file that verify has opened would not help,
+// because a script's interpreter opens the script again.
 func (l *launcher) verify() error {
 	err := checkFile(l.path)
 	if err == nil {
@@ -182,7 +179,8 @@ func sumOf(path string) (string, error) {
 }
 
 // checksumOf returns the sum of the file called base, as listed in the checksum file. A line of
-// that file has the sum in hex, a blank, a second blank or a * for binary mode, and the name.
+// that file has the sum in hex, a blank, then a second blank (text mode) or * (binary mode), and
+// the name.
 func checksumOf(base, file string) (string, error) {
 	f, err := os.Open(file)
 	if err != nil {

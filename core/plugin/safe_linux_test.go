@@ -30,7 +30,7 @@ func links(t *testing.T, root string, chain ...string) {
 	}
 }
 
-// Every directory on the path to the binary is checked, even in the targets of links.
+// Open must check every directory on the path to the binary, even in the targets of links.
 func TestOpenFollowsEveryComponentOfEveryLink(t *testing.T) {
 	safe := copied(t, 0o755, 0o755)
 	for what, tt := range map[string]struct {
@@ -82,8 +82,8 @@ func TestOpenFollowsEveryComponentOfEveryLink(t *testing.T) {
 	})
 }
 
-// A binary that is missing when its plugin must be restarted is reported as
-// missing, and not as unsafe.
+// If the binary is missing when its plugin must be restarted, the error must be ErrNotFound, not
+// ErrUnsafe.
 func TestMissingBinaryIsNotUnsafe(t *testing.T) {
 	path := copied(t, 0o755, 0o755)
 	b := plugintest.Open(t, "memory", &plugin.Options{Path: path})
@@ -100,8 +100,8 @@ func TestMissingBinaryIsNotUnsafe(t *testing.T) {
 	})
 }
 
-// nextDescriptor opens descriptors until all numbers below the highest are
-// in use, and returns the number of the next descriptor.
+// nextDescriptor opens files until every descriptor number up to the highest in use is taken. It
+// returns the number that the next opened file will get.
 func nextDescriptor(t *testing.T) int {
 	t.Helper()
 	open, err := os.ReadDir("/proc/self/fd")
@@ -125,7 +125,7 @@ func nextDescriptor(t *testing.T) int {
 	}
 }
 
-// If the host has no descriptors left, the error says so, whichever file could not be opened.
+// Without free descriptors, Open must fail with ErrExhausted, whichever file it could not open.
 func TestHostWithoutDescriptorsIsToldSo(t *testing.T) {
 	path := copied(t, 0o755, 0o755)
 	sums := filepath.Join(t.TempDir(), "sums")
@@ -171,8 +171,8 @@ func TestHostWithoutDescriptorsIsToldSo(t *testing.T) {
 	}
 }
 
-// TestDescribeIsCancelled cancels Describe at many moments before and after the
-// end of the process, and checks that it returns.
+// TestDescribeIsCancelled cancels Describe at many moments, before and after the plugin's process
+// ends. Describe must return each time.
 func TestDescribeIsCancelled(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lockplugin-memory")
 	if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755); err != nil {
@@ -188,7 +188,7 @@ func TestDescribeIsCancelled(t *testing.T) {
 	}
 }
 
-// Describe leaves no process behind, even if the plugin has started other processes.
+// Describe must leave no process behind, even if the plugin has started further processes.
 func TestDescribeLeavesNoProcess(t *testing.T) {
 	dir := t.TempDir()
 	pidFile := filepath.Join(dir, "pid")

@@ -27,7 +27,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// copied copies the memory plugin into a directory of that mode, inside a directory of mode above.
+// copied copies the memory plugin into a directory with the permissions in mode. The parent of that
+// directory has the permissions in above.
 func copied(t *testing.T, above, mode fs.FileMode) string {
 	t.Helper()
 	binary, err := os.ReadFile(plugintest.Build(t, memoryMain))
@@ -67,8 +68,8 @@ func TestOpenRefusesWhatOthersCouldReplace(t *testing.T) {
 	refused(t, "memory", plugin.Options{Path: safe}, plugin.ErrUnsafe, safe)
 }
 
-// TestSwappedBinaryIsNotStarted replaces the binary while its plugin runs, and
-// checks that the next start, after a crash, is refused.
+// TestSwappedBinaryIsNotStarted replaces the binary while its plugin runs, and kills the plugin.
+// The host must not start the new binary.
 func TestSwappedBinaryIsNotStarted(t *testing.T) {
 	path := copied(t, 0o755, 0o755)
 	binary, err := os.ReadFile(path)
@@ -93,7 +94,6 @@ func TestSwappedBinaryIsNotStarted(t *testing.T) {
 	}
 }
 
-// sockets returns the sockets of this process's plugins.
 func sockets(t *testing.T) (all []string) {
 	t.Helper()
 	for _, dir := range socketDirs(t) {
@@ -113,7 +113,7 @@ func sockets(t *testing.T) (all []string) {
 	return all
 }
 
-// as runs f in a thread that belongs to user uid and has no capabilities.
+// as calls the function f in a thread that runs as user uid, without capabilities.
 func as(uid int, f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -155,7 +155,7 @@ func TestAnotherUserCannotConnect(t *testing.T) {
 	}
 }
 
-// intruder returns a second client of this process's plugin, connected to the plugin's socket.
+// intruder returns a second client, besides the host, of a plugin that this process started.
 func intruder(t *testing.T) lockpb.PluginClient {
 	t.Helper()
 	for _, path := range sockets(t) {
@@ -176,8 +176,8 @@ func intruder(t *testing.T) lockpb.PluginClient {
 	return nil
 }
 
-// TestStrangersNeitherReleaseNorRenew covers a second client of the same
-// user and plugin, without mutual TLS, that does not know owner and token.
+// TestStrangersNeitherReleaseNorRenew covers a second client of the plugin, run by the host's user
+// without mutual TLS. Without the holder's owner id and token, its requests must fail.
 func TestStrangersNeitherReleaseNorRenew(t *testing.T) {
 	b := plugintest.Open(t, "memory", &plugin.Options{Path: plugintest.Build(t, memoryMain), NoMTLS: true})
 	token, err := b.TryAcquire(t.Context(), request("jobs", "holder"))
@@ -211,8 +211,8 @@ func TestStrangersNeitherReleaseNorRenew(t *testing.T) {
 	}
 }
 
-// TestMutualTLSKeepsClientsOut checks that a client without the host's
-// certificate gets no answer, even if it belongs to the same user.
+// TestMutualTLSKeepsClientsOut checks that a client without the host's certificate gets no answer,
+// even if it runs as the host's user.
 func TestMutualTLSKeepsClientsOut(t *testing.T) {
 	plugintest.Open(t, "memory", &plugin.Options{Path: plugintest.Build(t, memoryMain), Protocol: 1})
 	for _, path := range sockets(t) {
@@ -230,7 +230,7 @@ func TestMutualTLSKeepsClientsOut(t *testing.T) {
 }
 
 func TestPluginGainsNoPrivileges(t *testing.T) {
-	// setting returns the value of NoNewPrivs in /proc/WHO/status.
+	// setting returns NoNewPrivs of /proc/WHO/status: "1" if WHO cannot gain privileges.
 	setting := func(who string) string {
 		status, err := os.ReadFile(filepath.Join("/proc", who, "status"))
 		if err != nil {
@@ -273,7 +273,7 @@ func TestPluginGainsNoPrivileges(t *testing.T) {
 }
 
 // TestPrivilegedBinaryIsRefused covers binaries with set-user-ID, set-group-ID or file
-// capabilities. Such a binary would run with these privileges before it could give them up.
+// capabilities. Such a binary would start with these privileges, and could only then give them up.
 func TestPrivilegedBinaryIsRefused(t *testing.T) {
 	path := copied(t, 0o755, 0o755)
 	for _, mode := range []fs.FileMode{fs.ModeSetuid, fs.ModeSetgid} {
@@ -288,7 +288,7 @@ func TestPrivilegedBinaryIsRefused(t *testing.T) {
 	if err := os.Chmod(path, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// This is version 2 of struct vfs_cap_data, with CAP_NET_BIND_SERVICE permitted.
+	// The attribute is a C struct vfs_cap_data, version 2, that permits CAP_NET_BIND_SERVICE.
 	capability := binary.LittleEndian.AppendUint32(nil, 0x02000000)
 	capability = append(binary.LittleEndian.AppendUint32(capability, 1<<10), make([]byte, 12)...)
 	if err := unix.Setxattr(path, "security.capability", capability, 0); err != nil {

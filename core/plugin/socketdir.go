@@ -14,15 +14,16 @@ import (
 )
 
 const (
-	// maxTempDir is the longest accepted path of the parent directory. With the names of the socket
-	// directory and of a socket, about 45 bytes, it is below the 104 that every system accepts.
+	// maxTempDir is the longest accepted path of the parent directory, in bytes. The names of the
+	// socket directory and the socket add about 45 bytes. Every system accepts a socket path of 104
+	// bytes.
 	maxTempDir = 36
-	// sweepAfter is the age below which a directory is kept: its host may not have locked it yet.
+	// sweepStale keeps unlocked directories younger than sweepAfter: the host may soon lock them.
 	sweepAfter = time.Minute
 )
 
-// socketDir is a directory that only this user can enter. The host that made it holds a lock
-// on it, so that a later host can remove the directory if that host has died.
+// socketDir is a directory that only this user can enter. The host that created the directory holds
+// a flock on it while it lives. Later hosts remove a directory without a flock.
 type socketDir struct {
 	path  string
 	claim *os.File // the open directory; its lock ends with remove, or when this host dies
@@ -47,15 +48,14 @@ func newSocketDir() (*socketDir, error) {
 	return &socketDir{path: path, claim: claim}, nil
 }
 
-// remove removes the directory. If that fails, a later Open of this user may; see sweepStale.
+// remove removes the directory. If that fails, sweepStale may do it in a later Open.
 func (d *socketDir) remove() {
 	_ = os.RemoveAll(d.path)
 	_ = d.claim.Close()
 }
 
-// sweepStale removes the directories for which staleDir returns true. A plugin
-// removes its socket directory when its host dies; sweepStale is for plugins
-// that were killed together with their host.
+// sweepStale removes the directories for which staleDir returns true. When a host dies, its plugin
+// removes their socket directory. A directory is left only if the plugin was killed too.
 func sweepStale() {
 	for _, parent := range []string{os.TempDir(), "/tmp"} {
 		dirs, err := filepath.Glob(filepath.Join(escapeGlob(parent), wire.Prefix+"[0-9]*-*"))
@@ -64,7 +64,7 @@ func sweepStale() {
 		}
 		for _, dir := range dirs {
 			if staleDir(dir) {
-				// An error is ignored, because another host may be removing the same directory.
+				// Ignore the error, because another host may be removing the same directory.
 				_ = os.RemoveAll(dir)
 			}
 		}
@@ -74,9 +74,9 @@ func sweepStale() {
 // staleDir reports whether dir is a socket directory of this user that has not
 // changed for sweepAfter, and whose lock is free because its host is dead.
 //
-// Note: the process id in the name proves nothing. Another PID namespace
-// may share the parent directory. And in a restarted container the host
-// often has the same process id as the host that was killed.
+// Note: the process id in the directory's name cannot show whether its host lives. Hosts in several
+// PID namespaces may share the parent directory. And in a restarted container the new host often
+// has the process id of the killed host.
 func staleDir(dir string) bool {
 	digits, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), wire.Prefix), "-")
 	if pid, err := strconv.Atoi(digits); err != nil || pid <= 0 {

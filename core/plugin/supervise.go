@@ -9,12 +9,12 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Pauses before restarts. The first restart has no pause, because leases must be renewed (L8).
+// Pauses before restarts. The first has no pause, because a plugin must renew leases in time (L8).
 const (
 	backoffFirst = 50 * time.Millisecond
 	maxBackoff   = 2 * time.Second
-	// A plugin that fails crashLoop times in a row, each time before it has lived for
-	// steadyAfter, is restarted only about every slowPace. Errors of calls then say so.
+	// After crashLoop failures in a row, each within steadyAfter of a start, the plugin is
+	// restarted about every slowPace. Errors of calls then give the number of failures.
 	crashLoop   = 8
 	steadyAfter = 20 * time.Second
 	slowPace    = 15 * time.Second
@@ -42,8 +42,8 @@ func (b *backend) supervise(p *process) {
 	}
 }
 
-// restart tries to start a process until one serves, and returns it. It returns
-// nil when the backend is closed. It adds 1 to *failures for each try.
+// restart tries to start a process until a start succeeds, and returns that process. It returns nil
+// when the backend is closed. It adds 1 to *failures for each try.
 func (b *backend) restart(cause error, failures *int) *process {
 	for {
 		*failures++
@@ -68,8 +68,8 @@ func (b *backend) restart(cause error, failures *int) *process {
 	}
 }
 
-// backoff returns the pause before start number n in a row. The pause is
-// random, so that many hosts do not restart their plugins at the same time.
+// backoff returns the pause after n failures in a row. It is random, so that many hosts do not
+// restart their plugins at the same time.
 func backoff(n int) time.Duration {
 	if n <= 1 {
 		return 0
@@ -94,13 +94,13 @@ func (b *backend) setDown(cause error) {
 	}
 }
 
-// setUp makes p the process that calls go to, and notifies the watchers.
+// setUp makes p the process that serves calls, and notifies the watchers.
 func (b *backend) setUp(p *process) {
 	b.install(p)
 	b.watchers.notify(driver.Notice{Kind: driver.NoticeUp, Plugin: true})
 }
 
-// install makes p the current process and forwards the notices of its backend.
+// install makes p the process that serves calls, and starts to forward its backend's notices.
 func (b *backend) install(p *process) {
 	b.setProperties(p.props)
 	b.mu.Lock()
@@ -114,8 +114,7 @@ func (b *backend) install(p *process) {
 // forward passes the notices of p's backend to the watchers for as long as p lives.
 func (b *backend) forward(p *process) {
 	for p.ctx.Err() == nil {
-		// The error of Watch does not matter: Watch is called again, and supervise
-		// reports the end of p.
+		// Ignore Watch's error: the loop calls it again, and supervise reports the end of p.
 		_ = p.link.Watch(p.ctx, b.watchers.notify)
 		select {
 		case <-p.ctx.Done():

@@ -39,7 +39,7 @@ func watch(t *testing.T, b driver.Backend) <-chan driver.Notice {
 	return notices
 }
 
-// next fails the test unless the next notice has that kind and concerns the plugin.
+// next waits for the next notice, which must be of this kind and about the plugin.
 func next(t *testing.T, notices <-chan driver.Notice, kind driver.NoticeKind) driver.Notice {
 	t.Helper()
 	select {
@@ -119,7 +119,7 @@ func TestFrozenPluginIsReplaced(t *testing.T) {
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config()})
 	notices := watch(t, b)
 
-	// A call that reaches its deadline asks for a heartbeat at once.
+	// When a call reaches its deadline, the host sends a heartbeat at once, and finds the freeze.
 	prompt(t, 900*time.Millisecond, "until a frozen plugin is found", func() {
 		signalPlugin(t, b, syscall.SIGSTOP)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -132,7 +132,7 @@ func TestFrozenPluginIsReplaced(t *testing.T) {
 	})
 	next(t, notices, driver.NoticeUp)
 
-	// Without a call, the regular heartbeat finds the freeze.
+	// When no call is made, the regular heartbeat must find the freeze.
 	signalPlugin(t, b, syscall.SIGSTOP)
 	next(t, notices, driver.NoticeDown)
 	next(t, notices, driver.NoticeUp)
@@ -141,7 +141,7 @@ func TestFrozenPluginIsReplaced(t *testing.T) {
 	}
 }
 
-// A plugin that was stopped only for a moment is not replaced.
+// The host must not replace a plugin that was stopped for at most 200 ms.
 func TestShortPauseIsForgiven(t *testing.T) {
 	s := newStore(t)
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config()})
@@ -174,7 +174,7 @@ func TestShortPauseIsForgiven(t *testing.T) {
 	t.Errorf("in none of %d tries did the pause end within %v", tries, moment)
 }
 
-// After a pause of the host process, the plugin does not count as frozen.
+// After a pause of the host process, the host must not take its plugin for frozen.
 func TestPauseOfTheHostIsNoFreeze(t *testing.T) {
 	s := newStore(t)
 	h, err := plugintest.StartHost(t.Context(), plugintest.HostSpec{Plugin: "far", Path: link(t, "far"), Config: s.config()})
@@ -196,7 +196,7 @@ func TestPauseOfTheHostIsNoFreeze(t *testing.T) {
 		if err := h.Freeze(); err != nil {
 			t.Fatal(err)
 		}
-		// This time is the pause that is tested, so there is nothing to poll for.
+		// Sleep without polling, because the host process must stay frozen for this time.
 		<-time.After(1500 * time.Millisecond)
 		if err := h.Resume(); err != nil {
 			t.Fatal(err)
@@ -215,7 +215,7 @@ func TestCallsFailAtOnceWhileDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	notices := watch(t, b)
-	// Without its binary the plugin stays down, and its start is tried again and again.
+	// Without its binary the plugin stays down, while the host tries again and again to start it.
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +276,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 	before.check(t)
 }
 
-// If its ctx has ended, Close takes less time.
+// Close must not wait for the plugin's orderly end if its ctx has ended.
 func TestCloseEndsWithItsCtx(t *testing.T) {
 	s := newStore(t)
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config()})
@@ -327,7 +327,7 @@ func TestManyRoundsLeaveNothing(t *testing.T) {
 	before.check(t)
 }
 
-// Signals to the process group, and signals of a terminal, are for the host.
+// A signal of a terminal must reach only the host, and the plugin must ignore such signals.
 func TestPluginIgnoresSignalsWhileTheHostLives(t *testing.T) {
 	s := newStore(t)
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config()})
@@ -346,8 +346,8 @@ func TestPluginIgnoresSignalsWhileTheHostLives(t *testing.T) {
 	}
 }
 
-// The host's log gets what the plugin prints and logs, at the same level, without
-// secrets. The plugin's arguments and environment contain no secrets either.
+// The host must log what the plugin prints and logs, at the plugin's level, without secrets. The
+// plugin's arguments and environment must not contain secrets.
 func TestSecretsStaySecret(t *testing.T) {
 	s := newStore(t)
 	t.Setenv("UNRELATED_SECRET", "swordfish")

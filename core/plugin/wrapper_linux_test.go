@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// wrapped makes a plugin far that runs script, where $plugin is the path of the real plugin.
+// wrapped makes a plugin far from script, a shell script in which $plugin is the real binary.
 func wrapped(t *testing.T, script string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "lockplugin-far")
@@ -25,7 +25,7 @@ func wrapped(t *testing.T, script string) string {
 	return path
 }
 
-// pluginBelow returns the id of the plugin process that a wrapper has started.
+// pluginBelow returns the id of the process that the wrapper with this id has started.
 func pluginBelow(t *testing.T, wrapper int) (pid int) {
 	t.Helper()
 	eventually(t, timeout, "the wrapper has a child", func() bool {
@@ -39,8 +39,8 @@ func pluginBelow(t *testing.T, wrapper int) (pid int) {
 	return pid
 }
 
-// TestWrapperIsNoHost kills or freezes a wrapper, or the plugin behind it, while the
-// host lives. It checks that the lock stays taken, and that no old process is left.
+// TestWrapperIsNoHost kills a wrapper, or kills or freezes the plugin that it started, while the
+// host lives. The lock must stay taken, and neither process may be left.
 func TestWrapperIsNoHost(t *testing.T) {
 	for name, script := range map[string]string{
 		"shell":      "$plugin; exit $?",
@@ -55,8 +55,8 @@ func TestWrapperIsNoHost(t *testing.T) {
 			"plugin frozen":  func(_, plugin int) error { return syscall.Kill(plugin, syscall.SIGSTOP) },
 		} {
 			t.Run(name+"/"+harm, func(t *testing.T) {
-				// If another test starts a process while the script is open for writing, the
-				// script cannot be executed. So the script is written before t.Parallel.
+				// Write the script before t.Parallel. If another test forks while the script is
+				// open for writing, the child has it open too, and executing the script fails.
 				path := wrapped(t, script)
 				t.Parallel()
 				s := newStore(t)
@@ -90,8 +90,8 @@ func TestWrapperIsNoHost(t *testing.T) {
 	}
 }
 
-// TestHostDeathBehindWrapper checks that a plugin that is not a child of the host releases the
-// host's locks when the host dies.
+// TestHostDeathBehindWrapper checks that a plugin that a wrapper started releases the host's locks
+// when the host dies.
 func TestHostDeathBehindWrapper(t *testing.T) {
 	for name, script := range map[string]string{"shell": "$plugin; exit $?", "session": "setsid --wait $plugin"} {
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestHostDeathBehindWrapper(t *testing.T) {
 	}
 }
 
-// heldByHost starts a host that holds "jobs", and kills it. It returns the ids of host and plugin.
+// heldByHost kills a host that holds the lock "jobs". It returns the ids of host and plugin.
 func heldByHost(t *testing.T, s *store, path string) (host, below int) {
 	t.Helper()
 	h, err := plugintest.StartHost(t.Context(), plugintest.HostSpec{Plugin: "far", Path: path, Config: s.config()})
@@ -127,8 +127,8 @@ func heldByHost(t *testing.T, s *store, path string) (host, below int) {
 	return h.Pid(), below
 }
 
-// TestUnknownHostIsNotDeclaredDead checks that a plugin that finds no process with the
-// host's id and start time, for example in a separate PID namespace, ends without releasing.
+// TestUnknownHostIsNotDeclaredDead starts a plugin that cannot find its host's process, for example
+// because of a PID namespace. After the host's death, it must exit without a release.
 func TestUnknownHostIsNotDeclaredDead(t *testing.T) {
 	for name, script := range map[string]string{
 		"another start": "export LOCKPLUGIN_HOST_START=1; exec $plugin",
@@ -149,8 +149,8 @@ func TestUnknownHostIsNotDeclaredDead(t *testing.T) {
 	}
 }
 
-// TestOutputIsAlwaysRead checks that a plugin does not block if it prints a
-// line too long for go-plugin, and then more than a pipe holds.
+// TestOutputIsAlwaysRead checks that a plugin does not block when it prints a line that is too long
+// for go-plugin, and then more bytes than a pipe holds.
 func TestOutputIsAlwaysRead(t *testing.T) {
 	s := newStore(t)
 	printed := filepath.Join(t.TempDir(), "printed")
@@ -168,8 +168,8 @@ func TestOutputIsAlwaysRead(t *testing.T) {
 	})
 }
 
-// TestInheritedDescriptorsAreClosed covers a descriptor that a library of the host
-// has opened without FD_CLOEXEC. The descriptor must not stay open in the plugin.
+// TestInheritedDescriptorsAreClosed opens a descriptor in the host without FD_CLOEXEC, as a library
+// may do. The descriptor must not stay open in the plugin.
 func TestInheritedDescriptorsAreClosed(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -6,11 +6,11 @@
 //	mux.Handle("GET /ready", &h)
 //	mux.Handle("GET /leader", &h)
 //
-// /ready answers 200 if, for each client, the store answers [core.Client.Check] or the host sees
-// a leader of an election that it follows with that client. Otherwise /ready answers 503 with
-// the reason as text. So a rollout with a wrong address of the store stops at its first host.
-// But a host that sees a leader stays ready while the store is busy. Use /ready for a readiness
-// probe only: a liveness probe that depends on the store would kill all hosts during an outage.
+// /ready answers 200 if each added client is ready, and otherwise 503 with the reason as text. A
+// client is ready if its store answers [core.Client.Check], or if the host sees a leader in an
+// election that it follows through this client. So a rollout with a wrong store address stops at
+// its first host, but a host that sees a leader stays ready while a busy store fails Check. Use
+// /ready for readiness probes only: as a liveness probe, it would kill all hosts in an outage.
 //
 // /leader answers with a [Leader] as JSON. The status is 200 if this host sees a leader,
 // 503 if it sees none, and 404 if it does not follow the election. ?election=NAME names
@@ -44,11 +44,11 @@ type Leader struct {
 	// TokenText is Token as text, for programs whose JSON numbers are exact only up to 2^53.
 	TokenText string `json:"token_text,omitempty"`
 	Value     []byte `json:"value_base64,omitempty"`
-	// Since is when this host, by its clock, first saw that leader, or first saw that there was no
-	// leader. Since is null before the store has answered.
+	// Since is when this host, by its clock, first saw the present leader, or first saw that there
+	// was no leader. Since is null until the store has answered once.
 	Since *time.Time `json:"since"`
-	// StaleSince is when this host could no longer reach the store, and Error says
-	// why. While StaleSince is set, the other fields describe the last known leader.
+	// StaleSince is since when this host cannot reach the store; Error says why. While StaleSince
+	// is set, the other fields describe the last known leader.
 	StaleSince *time.Time `json:"stale_since,omitempty"`
 	Error      string     `json:"error,omitempty"`
 }
@@ -64,7 +64,7 @@ type Handler struct {
 	elections []*election
 }
 
-// election is an election that is followed. The handler's mutex guards leader.
+// election is an election that a Handler follows. The Handler's mutex guards leader.
 type election struct {
 	client *core.Client
 	leader Leader
@@ -77,8 +77,8 @@ func (h *Handler) Add(c *core.Client) {
 	h.clients = append(h.clients, c)
 }
 
-// Follow observes e, an election of c, until ctx ends or c closes. All observers
-// of one election through c together cost the store as much as one observer.
+// Follow observes e, an election of c, until ctx ends or c closes. Further observers of the same
+// election through c cost the store nothing.
 func (h *Handler) Follow(ctx context.Context, c *core.Client, e *core.Elector) {
 	f := &election{client: c, leader: Leader{Election: e.Name()}}
 	h.mu.Lock()
@@ -98,7 +98,7 @@ func (h *Handler) Follow(ctx context.Context, c *core.Client, e *core.Elector) {
 
 var errNotFollowed = errors.New("the election is no longer followed")
 
-// after returns the state that follows l when change is observed at now.
+// after returns the state that replaces l when change is observed at the time now.
 func (l Leader) after(change core.Change, now time.Time) Leader {
 	if change.Kind == core.Stale {
 		l.StaleSince, l.Error = &change.Since, change.Err.Error()
@@ -114,8 +114,8 @@ func (l Leader) after(change core.Change, now time.Time) Leader {
 	return next
 }
 
-// Ready returns nil if the host is ready, and otherwise an error that says why
-// it is not. Ready waits for the stores until ctx ends.
+// Ready returns nil if the host is ready, and otherwise an error that says why it is not. Ready
+// waits for the clients' stores, at most until ctx ends.
 func (h *Handler) Ready(ctx context.Context) error {
 	h.mu.Lock()
 	clients := h.clients
@@ -131,7 +131,7 @@ func (h *Handler) Ready(ctx context.Context) error {
 	return nil
 }
 
-// sees reports whether the host sees a leader of an election that it follows with c.
+// sees reports whether the host sees a leader in an election that it follows through c.
 func (h *Handler) sees(c *core.Client) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

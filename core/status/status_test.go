@@ -19,7 +19,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// gated is a backend that can fail Check (field away) and Inspect (field hidden).
+// gated is a backend whose Check fails if away is set, and whose Inspect fails if hidden is set.
 type gated struct {
 	driver.Backend
 	away, hidden atomic.Bool
@@ -41,7 +41,7 @@ func (g *gated) Inspect(ctx context.Context, name string) (driver.Holder, error)
 	return g.Backend.Inspect(ctx, name)
 }
 
-// Properties declares no capability, so that core calls Inspect to observe.
+// Properties declares no capability, so that package core polls Inspect to observe an election.
 func (g *gated) Properties() driver.Properties {
 	p := g.Backend.Properties()
 	p.Capabilities = nil
@@ -54,7 +54,7 @@ func get(h *status.Handler, path string) (int, string) {
 	return w.Code, w.Body.String()
 }
 
-// host is a host that follows an election, in a synctest bubble.
+// host is a host whose Handler follows an election.
 type host struct {
 	status.Handler
 	b        *gated
@@ -83,8 +83,8 @@ func newHost(t *testing.T) *host {
 	return h
 }
 
-// TestReady checks that a host is ready if its store answers or it sees a leader, and
-// otherwise says why it is not.
+// TestReady checks that a host is ready if its store answers or it sees a leader, and that /ready
+// otherwise gives the reason.
 func TestReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t)
@@ -169,7 +169,7 @@ func TestLeader(t *testing.T) {
 	})
 }
 
-// TestFollowedNoMore checks that a host that no longer follows an election reports no leader.
+// TestFollowedNoMore checks that /leader answers 503 after the host has stopped following.
 func TestFollowedNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t)

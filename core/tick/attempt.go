@@ -13,14 +13,14 @@ import (
 type outcome int
 
 const (
-	open      outcome = iota // nothing has happened yet: this host may try again
+	open      outcome = iota // no host is known to have taken the tick, so this host may try again
 	ran                      // the function has run here
 	elsewhere                // another host has taken the tick
 	missed                   // this host has taken the tick, too late to run it
 	doubtful                 // this host may have taken the tick, or the store has forgotten it
 )
 
-// result is the outcome of an attempt to run a tick, with its details.
+// result is the outcome of one attempt, with the token, duration and error of a run.
 type result struct {
 	outcome
 	token uint64
@@ -28,14 +28,13 @@ type result struct {
 	err   error
 }
 
-// attempt runs fn for the tick at, if no other host has taken the tick.
+// attempt runs fn for the tick at, unless another host has taken it by acquiring the tick's lock.
 //
-// attempt acquires the job's lock before it takes the tick, so that a host that dies while it
-// waits for the previous run has not taken the tick. When the tick is Late old, a timer cancels
-// the calls under way, and fn is not called after that. Until then attempt tries again,
-// whatever the store answers and whatever happens to the job's lock, except after an error that
-// makes further tries useless (see pointless). If patient is false, attempt also stops if the
-// store refuses this client before the job's lock was acquired.
+// attempt acquires the job's lock before the tick's lock. So if a host dies while it waits for the
+// previous run, other hosts can still take the tick. When the tick is Late old, a timer cancels the
+// calls under way, and attempt no longer calls fn. Until then attempt tries again after each error
+// that is not pointless. If patient is false, ErrDenied before the grant of the job's lock also
+// ends attempt.
 func (j *Job) attempt(ctx context.Context, at time.Time, patient bool, fn func(context.Context, Tick) error) (r result) {
 	late, keep := j.spans(at)
 	wctx, cancel := context.WithCancelCause(ctx)
@@ -56,7 +55,7 @@ func (j *Job) attempt(ctx context.Context, at time.Time, patient bool, fn func(c
 			if lease == nil {
 				lease = own
 			} else {
-				ctx = job // fn must not end when only the lock of the tick is lost
+				ctx = job // so fn runs on if only the tick's lock is lost
 			}
 			began := time.Now()
 			defer func() { r.token, r.took = lease.Token(), time.Since(began) }()
@@ -71,8 +70,9 @@ func (j *Job) attempt(ctx context.Context, at time.Time, patient bool, fn func(c
 		if r.err = j.lock.TryDo(wctx, take); r.outcome != open {
 			return r
 		}
-		// Another host runs this tick, will soon take it, or still runs the previous tick. If it
-		// takes this tick, it does so within this pause; this host then need not wait for the lock.
+		// The holder of the job's lock runs this tick, will soon take it, or still runs the
+		// previous tick. If it takes this tick, it does so within this pause, and this host need
+		// not wait for it.
 		sleep(wctx, 10*time.Millisecond+2*time.Since(asked))
 		if holder, err := j.c.Inspect(wctx, j.markName(at)); err == nil && holder.Held() {
 			return result{outcome: elsewhere, err: &core.HeldError{Holder: holder}}
@@ -91,8 +91,8 @@ func (j *Job) attempt(ctx context.Context, at time.Time, patient bool, fn func(c
 	}
 }
 
-// inTheWay returns an error that names the host whose previous run kept the tick from starting,
-// or err if no host did. It returns within the time atMost, because the next tick waits for it.
+// inTheWay returns an error that names the host whose previous run kept this tick from starting, or
+// err if there is no such host. It returns within atMost, before the next tick.
 func (j *Job) inTheWay(ctx context.Context, atMost time.Duration, err error) error {
 	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
@@ -102,13 +102,13 @@ func (j *Job) inTheWay(ctx context.Context, atMost time.Duration, err error) err
 	return err
 }
 
-// pointless reports whether no try after err can succeed.
+// pointless reports whether err means that every further try would fail.
 func pointless(err error) bool {
 	return errors.Is(err, core.ErrInvalid) || errors.Is(err, core.ErrUnsupported) || errors.Is(err, core.ErrClosed)
 }
 
 // take acquires the lock of the tick at, calls the function mine while it holds that lock, and
-// returns mine's results. The lock stays taken for Keep after its grant.
+// returns the results of mine. The store keeps that lock for Keep, even after take returns.
 func (j *Job) take(ctx context.Context, at time.Time, mine func(context.Context, *core.Lease) (outcome, error)) (out outcome, err error) {
 	mark, err := j.mark(at)
 	if err != nil {
@@ -128,8 +128,8 @@ func (j *Job) take(ctx context.Context, at time.Time, mine func(context.Context,
 	return out, err
 }
 
-// settle finds out what happened to a tick that is more than Late old, so that this host may not
-// run it any more. If no host has taken the tick, settle takes it, so that no host will run it.
+// settle finds out what happened to the tick at, which is more than Late old, so that this host
+// must not run it. If no host has taken the tick, settle takes it, so that no host can run it.
 func (j *Job) settle(ctx context.Context, at time.Time) (outcome, error) {
 	_, keep := j.spans(at)
 	return j.take(ctx, at, func(context.Context, *core.Lease) (outcome, error) {

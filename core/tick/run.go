@@ -12,8 +12,8 @@ import (
 // Kind says what an [Event] is about.
 type Kind int
 
-// The kinds of events. While Run runs, each tick gets one event, except a tick that was not over
-// when Run ended.
+// The kinds of events. Run reports each tick by one event, except a tick that another host may
+// still run when Run ends.
 const (
 	Ran       Kind = iota + 1 // the function ran here; Err is its error, joined with the cause if its lease was lost
 	Elsewhere                 // another host has taken the tick; Err is the *core.HeldError, if any
@@ -34,8 +34,8 @@ type Event struct {
 	Kind Kind
 	Job  string
 	At   time.Time // when the tick was due
-	// Ticks is how many ticks the event covers, from At to Until. Only an event
-	// of kind Unknown covers more than one. Ticks is at most 100,000.
+	// Ticks is how many ticks the event reports: those from At to Until. It is 1 except for kind
+	// Unknown, for which it is at most 100,000.
 	Ticks int
 	Until time.Time
 	Token uint64        // token of the lease, for Ran
@@ -43,11 +43,11 @@ type Event struct {
 	Err   error
 }
 
-// maxGap is how many ticks one event of kind Unknown covers at most when the wall clock is set
-// forward, perhaps by years.
+// maxGap bounds the ticks that one event of kind Unknown reports, because the wall clock may be set
+// forward by years.
 const maxGap = 100_000
 
-// event returns the event for a result. A result that is still open becomes Unknown.
+// event returns the event that reports r. The outcome open becomes Unknown.
 func (r result) event(job string, at time.Time) Event {
 	kind := Unknown
 	switch r.outcome {
@@ -76,14 +76,14 @@ func (j *Job) tell(ev Event) {
 	}
 }
 
-// Run calls fn for each tick from now on that no other host runs, until parent
-// ends. It returns after fn has returned. Ticks run one after another or, with
-// Overlap, each in a new goroutine. fn must return when its ctx ends: when its
-// lease is lost, parent ends, or the client closes.
+// Run calls fn for each tick from now on that no other host runs, until parent ends. It returns
+// after all calls of fn have returned. Ticks run one after another or, with Overlap, each in a new
+// goroutine. fn must return when its ctx ends, because its lease is lost, parent has ended, or the
+// client has closed.
 //
-// If the store cannot be reached, Run tries each tick until Late after its time. When
-// parent has ended, errors.Is(err, parent.Err()) is true for Run's error. Run returns
-// before that only with an error after which no tick could run, such as core.ErrClosed.
+// If the store cannot be reached, Run tries each tick until Late after its time. After parent has
+// ended, Run returns an error that wraps parent.Err(). While parent lives, Run returns only if an
+// error such as core.ErrClosed makes every later tick fail.
 func (j *Job) Run(parent context.Context, fn func(context.Context, Tick) error) error {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
@@ -109,7 +109,7 @@ func (j *Job) Run(parent context.Context, fn func(context.Context, Tick) error) 
 	return j.wrap(err)
 }
 
-// run is one call of Run.
+// run is the state of one call of Run.
 type run struct {
 	*Job
 	fn      func(context.Context, Tick) error
@@ -127,7 +127,7 @@ type lateTick struct {
 	err error // why it was not run
 }
 
-// wait waits until the tick at is due; a zero at is never due. It returns false when ctx ends.
+// wait waits until the time at, or for ever if at is zero. It returns false when ctx ends.
 func (r *run) wait(ctx context.Context, at time.Time) bool {
 	for ctx.Err() == nil {
 		d := nap
@@ -142,8 +142,8 @@ func (r *run) wait(ctx context.Context, at time.Time) bool {
 	return false
 }
 
-// skip returns at or, if the store may have forgotten that tick, the first later
-// tick that it must still know. skip reports the ticks before that one as Unknown.
+// skip returns the first tick, from the tick at on, that is at most half of Keep old. The store may
+// have forgotten whether an older tick was taken, so skip reports older ticks as Unknown.
 func (r *run) skip(at time.Time) time.Time {
 	ev := Event{Kind: Unknown, Job: r.name, At: at, Err: errForgotten}
 	for _, keep := r.spans(at); r.age(at) > keep/2; _, keep = r.spans(at) {
@@ -161,7 +161,7 @@ func (r *run) skip(at time.Time) time.Time {
 	return at
 }
 
-// turn runs the tick at, or adds it to the ticks to settle.
+// turn runs the tick at. If that is impossible, it adds the tick to r.late for settleAll.
 func (r *run) turn(ctx context.Context, at time.Time) {
 	res := result{err: ErrLate}
 	if late, _ := r.spans(at); r.age(at) <= late {
@@ -186,8 +186,8 @@ func (r *run) turn(ctx context.Context, at time.Time) {
 	}
 }
 
-// settleAll settles ticks that were not run here, in the background and until ctx
-// ends. While the store does not answer, it asks once a second.
+// settleAll calls settle for the ticks in r.late, until ctx ends. While the store does not answer,
+// it tries once a second.
 func (r *run) settleAll(ctx context.Context) {
 	for ctx.Err() == nil {
 		tick, ok := r.oldest()
@@ -231,7 +231,7 @@ func (r *run) oldest() (lateTick, bool) {
 	return r.late[0], true
 }
 
-// end waits until all functions have returned, and reports ticks that are not settled as Unknown.
+// end waits until all calls of fn have returned, and reports the remaining late ticks as Unknown.
 func (r *run) end() {
 	r.cancel(nil)
 	r.working.Wait()

@@ -9,54 +9,54 @@
 //
 // # What is guaranteed
 //
-// No tick is run twice while three conditions hold. First, the store keeps
-// its grants. docs/backends.md says for each backend how grants can be
-// lost, for example when an operator ends the tick's lock. Second, the wall
-// clocks of any two hosts differ by less than 49 % of [Options.Keep].
-// Third, all hosts give a job the same name, schedule, Late and Keep.
+// No tick is run twice while three conditions hold. First, the store does not lose a grant.
+// docs/backends.md says for each backend how grants can be lost, for example because an operator
+// breaks the tick's lock. Second, the wall clocks of any two hosts differ by less than 49 % of
+// [Options.Keep]. Third, all hosts give a job the same name, schedule, Late and Keep.
 //
-// No tick is run twice even if a process is paused, for any time and at any
-// instruction, or if the process, its plugin or its machine dies: a tick
-// whose function was killed is not run again.
+// No tick is run twice even if a process is paused, for any time and at any instruction, or if the
+// process, its plugin or its machine dies. If a host dies while it runs a tick, no host runs that
+// tick again.
 //
-// Without Overlap, a tick does not run while the previous tick still runs. This is only as
-// certain as any lock: a function whose lease is lost must stop when its ctx ends. If the process
-// is paused after its last look at the clock, only the token protects (see package core).
+// Without Overlap, a tick does not run while the previous tick still runs, with the limits of every
+// lock: a function whose lease is lost must stop when its ctx ends, and if a process is paused
+// after it has checked its lease, only the token protects (see package core).
 //
 // A tick is not run if, from its time until Late after it,
 //   - every host was stopped, or could not reach the store;
-//   - without Overlap, the previous run had not ended, or a paused host had the job's
-//     lock until its TTL was over (so set Late to more than that TTL);
-//   - or the host that had taken the tick was killed, or paused for too long, in the
-//     about 100 us between the store's grant and the first instruction of the function.
+//   - without Overlap, the previous run had not ended, or a paused host held the job's lock until
+//     its TTL was over (so set Late longer than that TTL);
+//   - or the host that got the tick's lock was killed, or paused for too long, in the about 100 us
+//     between that grant and the first instruction of the function.
 //
 // # What is reported
 //
-// For a tick that no host has run, exactly one host reports [Missed], and afterwards no host
-// will run that tick. A host that was stopped or cut off reports it afterwards, within half of
-// Keep after the tick. Later than that, it reports the tick as [Unknown]. If the host that took
-// a tick was killed, no host reports that tick, whether or not its function had begun.
+// If no host has run a tick, exactly one host reports it as [Missed], and after that no host runs
+// it. Even a host that was stopped or cut off can report it as missed, until half of Keep after the
+// tick. Later it reports the tick as [Unknown]. If a host takes a tick and is killed, no host
+// reports that tick as missed, whether or not the function had begun.
 //
 // # How
 //
-// A job uses two kinds of locks. The lock NAME prevents two runs at the same time: it is held, and
-// renewed, while the function runs. The lock NAME@TIME belongs to one tick and records that the
-// tick was taken. A host acquires NAME@TIME while it holds NAME, just before it calls the function.
-// The store keeps NAME@TIME for Keep from the grant, whatever happens to its host (core's AtLeast).
-// A host that finds NAME@TIME held does not run the tick. A host that acquires NAME@TIME then reads
-// its wall clock, and does not run the tick if the tick is more than Late old.
+// A job uses two kinds of locks. The job's lock NAME is held and renewed while the function runs,
+// so that two runs do not overlap. The tick's lock NAME@TIME records that a host has taken the
+// tick. A host acquires NAME@TIME while it holds NAME, just before it calls the function. The store
+// keeps NAME@TIME for Keep from the grant, even if the host releases it or dies
+// (core.LockOptions.AtLeast). A host that finds NAME@TIME held does not run the tick. A host that
+// has acquired NAME@TIME reads its wall clock, and does not run the tick if the tick is more than
+// Late old.
 //
-// Why no tick is run twice: suppose that the store granted NAME@T to host A and then to
-// host B, and that both ran the tick. A asked when A's clock showed T or later. The store
-// kept A's grant for Keep after that, by a clock that is at most a hundredth faster. When
-// B got its answer, B's clock showed T + Keep/2 or less. If the clocks differ by less than
-// Keep/2 - Keep/100, that is before A's grant was over, so the store cannot have granted
-// NAME@T to B. B may be paused for any time between the answer and the function, because
-// during that time the store grants NAME@T to no host that could still run the tick.
+// Why no tick is run twice: suppose that the store granted NAME@T to host A and then to host B, and
+// that both ran the tick. A sent its request when A's clock showed T or later. The store kept A's
+// grant for Keep after that, by a clock that is at most a hundredth faster. When B had its answer
+// and read its clock, the clock showed T + Keep/2 or less, because B ran the tick. If the clocks of
+// A and B differ by less than Keep/2 - Keep/100, B had its answer before A's grant expired. So the
+// store cannot have granted NAME@T to B. A pause of B between the answer and the function does no
+// harm, because when B's grant has expired, every other host is too late for the tick.
 //
-// Why only one host reports a missed tick: a host that is too late to run the tick, but
-// not later than Keep/2, acquires NAME@T too. By the argument above, the store grants
-// NAME@T only if no host has run the tick, and after that grant no host can run it.
+// Why only one host reports a missed tick: a host that is too late to run the tick, but at most
+// Keep/2 late, also acquires NAME@T. By the argument above, it gets NAME@T only if no host has run
+// the tick, and after that grant no host can run the tick.
 package tick
 
 import (
@@ -70,25 +70,24 @@ import (
 )
 
 const (
-	// minKeep is the smallest default of Keep. Wall clocks may then differ by 29 s.
+	// minKeep is the smallest default of Keep. It allows wall clocks to differ by 29 s.
 	minKeep = time.Minute
 	// maxLate is the largest default of Late.
 	maxLate = time.Hour
-	// nap is the longest sleep before the wall clock is read again, because timers stand
-	// still while the machine is suspended, and because the wall clock may be set.
+	// nap bounds each sleep between two readings of the wall clock, because timers stand still
+	// while the machine is suspended, and because the wall clock may be set.
 	nap = time.Second
 )
 
-// ErrLate means that this host must not run the tick any more, because the tick is more than
-// Late old.
+// ErrLate means that this host must not run the tick, because the tick is more than Late old.
 var ErrLate = errors.New("too late for the tick")
 
-// errForgotten means that the store may no longer know whether a host has taken the tick.
+// errForgotten means that the tick is so old that the store may have forgotten who took it.
 var errForgotten = fmt.Errorf("%w: it is more than half of Keep ago", ErrLate)
 
-// Schedule says when a job is due. A Schedule must have the same ticks on all hosts. So
-// New refuses a schedule that counts from the time of the call, as "@every" of a cron
-// library does. A Schedule of github.com/robfig/cron/v3 is suitable if it has a time zone.
+// Schedule says when a job is due. A Schedule must have the same ticks on all hosts. So New refuses
+// a schedule that counts from the time of the call, as "@every" of cron libraries does. A schedule
+// of github.com/robfig/cron/v3 is suitable if it names its time zone.
 type Schedule interface {
 	// Next returns the first tick after t, or the zero time if there is none.
 	Next(t time.Time) time.Time
@@ -104,36 +103,34 @@ func (d every) Next(t time.Time) time.Time {
 	return t.Truncate(time.Duration(d)).Add(time.Duration(d))
 }
 
-// Options of a Job. Nil and zero fields mean the defaults. Late and Keep must be
-// the same on all hosts.
+// Options of a [Job]. Nil and zero fields mean the defaults. Late and Keep must be the same on all
+// hosts.
 type Options struct {
-	// Late is how long after its time a tick may still be started, by a host that was stopped or
-	// cut off, or that had to wait for the previous run. The default is the time until the next
-	// tick, but at most an hour, and at most half of Keep and of the backend's longest TTL.
+	// Late is how long after its time a tick may still be started, for example by a host that was
+	// stopped or cut off, or that waited for the previous run. The default is the time until the
+	// next tick, but at most an hour, half of Keep, and half of the backend's longest TTL.
 	Late time.Duration
-	// Keep is how long the store records that a tick was taken. Keep must be at
-	// least 2 * Late, and is rounded up to a TTL of the backend. So the store
-	// holds the locks of all ticks of the last Keep. The wall clocks of two hosts
-	// must differ by less than 49 hundredths of Keep. Default 2 * Late, but at
-	// least a minute, or the backend's longest TTL if that is shorter.
+	// Keep is how long the store records that a tick was taken. Keep must be at least 2 * Late, and
+	// is rounded up to a TTL that the backend can keep. The store has a lock for every tick that is
+	// younger than Keep. The wall clocks of two hosts must differ by less than 49 % of Keep. The
+	// default is 2 * Late, but at least a minute, or the backend's longest TTL if that is shorter.
 	Keep time.Duration
-	// Lock has the options of the lock that is held while the function runs, such as
-	// TTL and MaxHold. ReleaseInBackground is always set. With Overlap, Lock is unused.
+	// Lock has the options of the job's lock, which is held while the function runs, such as TTL
+	// and MaxHold. New always sets ReleaseInBackground. With Overlap, Lock is unused.
 	Lock core.LockOptions
-	// Overlap lets a tick run while earlier ticks still run, even on the same host.
-	// The function then holds only the lock of its tick, with a TTL of Keep, and
-	// tokens do not rise from tick to tick.
+	// Overlap lets a tick run while earlier ticks still run, even on the same host. The function
+	// then holds only its tick's lock, whose TTL is Keep, and tokens do not rise from tick to tick.
 	Overlap bool
-	// Logger gets every Event. The level is Warn for a tick that was missed or is unknown,
-	// and for a function that failed, and otherwise Debug. Default slog.Default().
+	// Logger gets every Event. The level is Warn for the kinds Missed and Unknown and for a
+	// function that failed, and otherwise Debug. Default slog.Default().
 	Logger *slog.Logger
-	// OnEvent is called for each Event, one at a time. It must return soon, because
-	// it is called on goroutines that have other ticks to run. Default nil.
+	// OnEvent is called for each Event, never concurrently. It must return soon, because it runs on
+	// goroutines that also run ticks. Default nil.
 	OnEvent func(Event)
 }
 
-// Job is a name and a schedule, at whose ticks a function is due. Job is safe
-// for use by many goroutines, and needs no closing.
+// Job has a name and a schedule. At each tick of the schedule, one host must call a function. A Job
+// is safe for use by many goroutines, and needs no closing.
 type Job struct {
 	c        *core.Client
 	name     string
@@ -152,9 +149,9 @@ type Tick struct {
 	Lease *core.Lease
 }
 
-// New returns the job called name. The job's lock has that name, and the
-// names of the ticks' locks are at most 31 bytes longer. For a bad name,
-// schedule or option, the error wraps [core.ErrInvalid]. New sends nothing.
+// New returns the job called name. The job's lock has that name too, and the names of the ticks'
+// locks are at most 31 bytes longer. For a bad name, schedule or option, the error wraps
+// [core.ErrInvalid]. New does not ask the store.
 func New(c *core.Client, name string, s Schedule, opts *Options) (*Job, error) {
 	j := &Job{c: c, name: name, schedule: s, now: time.Now, told: make(chan struct{}, 1)}
 	if opts != nil {
@@ -193,7 +190,8 @@ func (j *Job) check() (err error) {
 // next returns the first tick after t, without a monotonic clock reading.
 func (j *Job) next(t time.Time) time.Time { return j.schedule.Next(t.Round(0)).Round(0) }
 
-// age returns how long ago the tick at was due by the wall clock. at has no monotonic reading.
+// age returns how long ago, by the wall clock, the tick at was due. The time at must have no
+// monotonic clock reading.
 func (j *Job) age(at time.Time) time.Duration { return j.now().Sub(at) }
 
 // spans returns Late and Keep for the tick at. Late is at most half of Keep.
@@ -221,21 +219,21 @@ func (j *Job) markName(at time.Time) string {
 	return j.name + "@" + at.UTC().Format(time.RFC3339Nano)
 }
 
-// mark returns the lock that records that the tick at was taken.
+// mark returns the lock NAME@TIME of the tick at. A host takes the tick by acquiring this lock.
 func (j *Job) mark(at time.Time) (*core.Lock, error) {
 	_, keep := j.spans(at)
 	return j.c.Lock(j.markName(at), &core.LockOptions{TTL: keep, AtLeast: keep, ReleaseInBackground: true})
 }
 
-// Once calls fn for the tick that is due now, unless another host has taken
-// that tick, and returns when fn has returned. Once is for a scheduler that
-// starts a program at each tick, such as cron or a systemd timer. If the next
-// tick is due within a tenth of Late, and within a second, Once waits for it.
+// Once calls fn for the tick that is due now, unless another host has taken that tick, and returns
+// when fn has returned. Use Once in a program that cron, a systemd timer or a similar scheduler
+// starts at each tick. If the next tick is due within a tenth of Late, and within a second, Once
+// waits for it.
 //
-// The error satisfies errors.Is(err, core.ErrHeld) if another host has taken the tick. The error
-// satisfies errors.Is(err, ErrLate) if it was too late for the last tick, or if the previous run
-// did not end in time. In both cases fn was not called. Any other error is the error of fn, joined
-// with the cause if its lease was lost, or the error of the store.
+// Once does not call fn in two cases. If another host has taken the tick, its error wraps
+// core.ErrHeld. If the last tick is more than Late old, or the previous run did not end in time,
+// its error wraps ErrLate. Any other error is the store's error or that of fn, which is joined with
+// the cause of the loss if the lease was lost.
 func (j *Job) Once(ctx context.Context, fn func(context.Context, Tick) error) error {
 	at := j.due()
 	if at.IsZero() {
@@ -257,10 +255,10 @@ func (j *Job) Once(ctx context.Context, fn func(context.Context, Tick) error) er
 	return j.wrap(r.err)
 }
 
-// Take is like Once, for work that is not a function: it returns the tick, and
-// the caller must release the tick's Lease. ctx only bounds the wait for the
-// tick; its end does not end the Lease. Take returns the errors that Once returns
-// without calling fn. [core.Client] Close does not wait for work under the Lease.
+// Take is like Once, for work that is not a function. It returns the tick, and the caller must
+// release the tick's Lease. ctx bounds only the wait for the tick; the Lease outlives ctx. Take
+// returns an error in the cases in which Once does not call fn. [core.Client] Close does not wait
+// until the caller has released the Lease.
 func (j *Job) Take(ctx context.Context) (Tick, error) {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
@@ -269,7 +267,7 @@ func (j *Job) Take(ctx context.Context) (Tick, error) {
 		defer cancel()
 		ended <- j.Once(work, func(ctx context.Context, t Tick) error {
 			if !stop() {
-				return context.Canceled // ctx ended before: Take returns an error
+				return context.Canceled // ctx has ended, so Take returns an error
 			}
 			taken <- t
 			<-ctx.Done()
@@ -294,8 +292,8 @@ func (j *Job) wrap(err error) error {
 	return fmt.Errorf("tick of %q: %w", j.name, err)
 }
 
-// due returns the tick to run now: the next tick if it is due very soon, or the
-// last tick if that is at most Late ago. It returns the zero time if there is none.
+// due returns the tick to run now: the next tick if it is due very soon, and otherwise the last
+// tick if it is at most Late old. It returns the zero time if there is no such tick.
 func (j *Job) due() time.Time {
 	now := j.now()
 	if next := j.next(now); !next.IsZero() {
@@ -320,7 +318,7 @@ func (j *Job) due() time.Time {
 	}
 }
 
-// sleep pauses for d. When ctx ends first, it returns false at once.
+// sleep pauses for d and returns true. If ctx ends first, it returns false at once.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -32,8 +32,8 @@ func TestOnceEachTick(t *testing.T) {
 	})
 }
 
-// TestLongRun checks that no other tick is run while the function runs, and
-// that exactly one host reports each tick that was due during that time.
+// TestLongRun checks that no second tick starts while the function runs, and that exactly one host
+// reports each tick that was missed because of that.
 func TestLongRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		for range 3 {
@@ -50,7 +50,7 @@ func TestLongRun(t *testing.T) {
 	})
 }
 
-// TestToldWhileTheRunGoesOn checks that ticks that are due during an endless run are
+// TestToldWhileTheRunGoesOn checks that ticks that are missed because of an endless run are
 // reported during that run, even if Late is as long as the time between two ticks.
 func TestToldWhileTheRunGoesOn(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
@@ -67,7 +67,8 @@ func TestToldWhileTheRunGoesOn(t *testing.T) {
 	})
 }
 
-// TestClosed checks that Run ends when the client closes, and returns its ctx's cause if ctx ended.
+// TestClosed checks that Run returns when the client closes or ctx ends, and that its error has the
+// cause.
 func TestClosed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, b := w.host(Every(time.Second), Options{}), w.host(Every(time.Second), Options{})
@@ -88,8 +89,8 @@ func TestClosed(t *testing.T) {
 	})
 }
 
-// TestAfterTheRunBefore checks that a tick that waits for the previous run
-// is run if the previous run ends in time.
+// TestAfterTheRunBefore checks that a tick that waits for the previous run is then run, if the
+// previous run ends in time.
 func TestAfterTheRunBefore(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		for range 3 {
@@ -115,8 +116,7 @@ func TestOverlap(t *testing.T) {
 	})
 }
 
-// TestStoreAway checks that ticks are missed while the store is down, and
-// that exactly one host reports each missed tick.
+// TestStoreAway checks that exactly one host reports each tick missed while the store is down.
 func TestStoreAway(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		for range 3 {
@@ -142,8 +142,8 @@ func TestStoreAway(t *testing.T) {
 	})
 }
 
-// TestRefused checks that a tick that can still be run in time is run, even if the store
-// was read-only for a while, or the job's lock was lost before the function began.
+// TestRefused checks that a tick is run late, but in time, if the store was read-only for a while,
+// or the job's lock was lost before the function began.
 func TestRefused(t *testing.T) {
 	for _, overlap := range []bool{false, true} {
 		bubble(t, func(t *testing.T, w *world) {
@@ -173,9 +173,9 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// TestClocksStep sets clocks while the hosts work, with leases that end late, long and
-// short runs, and a store that is sometimes down. It checks that no tick is run twice,
-// that each tick is reported once, and that no tick that was run is reported as missed.
+// TestClocksStep sets the hosts' clocks at random while ticks run, with slow answers of the store,
+// long and short runs, and outages. It checks that no tick is run twice, that at most one host
+// reports a tick as missed, and that no tick that was run is reported as missed.
 func TestClocksStep(t *testing.T) {
 	for seed := range uint64(60) {
 		bubble(t, func(t *testing.T, w *world) {
@@ -228,7 +228,8 @@ func TestClocksStep(t *testing.T) {
 	}
 }
 
-// TestOneClient runs two Jobs of one name with one client. The Jobs must act like two hosts.
+// TestOneClient runs two Jobs with the same name through one client. They must share the ticks as
+// two hosts do.
 func TestOneClient(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h := w.host(Every(time.Second), Options{})
@@ -247,8 +248,8 @@ func TestOneClient(t *testing.T) {
 	})
 }
 
-// TestAwayTooLong checks that ticks that are older than half of Keep when
-// the store answers again are reported as Unknown, by each host.
+// TestAwayTooLong checks that after an outage, a host reports ticks older than half of Keep as
+// Unknown, and younger ticks as Missed.
 func TestAwayTooLong(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h := w.host(Every(time.Second), Options{Keep: 10 * time.Second})
@@ -263,13 +264,12 @@ func TestAwayTooLong(t *testing.T) {
 	})
 }
 
-// TestPausedAfterTheGrant pauses a host between the request for the tick's
-// lock and its first look at the answer. If the pause is too long, the host
-// must not begin the tick, whether it handles the timer or the answer first.
+// TestPausedAfterTheGrant pauses a host between the grant of the tick's lock and its answer. After
+// too long a pause, the host must not run the tick, whether or not the timer of Late has fired.
 func TestPausedAfterTheGrant(t *testing.T) {
 	for _, tt := range []struct {
 		pause time.Duration
-		timer bool // the timer is handled before the answer
+		timer bool // the timer fires before the answer is read
 		want  outcome
 	}{
 		{900 * time.Millisecond, false, ran},
@@ -303,8 +303,8 @@ func TestPausedAfterTheGrant(t *testing.T) {
 	}
 }
 
-// TestClocksApart checks that two hosts run no tick twice if one of their
-// clocks is behind, by as much as Options.Keep allows.
+// TestClocksApart checks that no tick is run twice if one host's clock is behind by as much as
+// Options.Keep allows.
 func TestClocksApart(t *testing.T) {
 	for _, apart := range []time.Duration{0, time.Second, 20 * time.Second, 29 * time.Second} {
 		t.Run(apart.String(), func(t *testing.T) {
@@ -322,8 +322,8 @@ func TestClocksApart(t *testing.T) {
 	}
 }
 
-// TestSuspended checks that a host, after a suspend, at once reports the
-// ticks that were due during the suspend, and then goes on.
+// TestSuspended checks that after a suspend, a host at once reports the ticks that were due during
+// the suspend, and then runs ticks again.
 func TestSuspended(t *testing.T) {
 	for _, years := range []int{0, 50} {
 		bubble(t, func(t *testing.T, w *world) {
@@ -380,7 +380,7 @@ func TestOnce(t *testing.T) {
 	})
 }
 
-// TestTake checks that the Lease of a tick lasts until it is released, even if ctx ends.
+// TestTake checks that the Lease of a taken tick lasts until its release, even if ctx ends before.
 func TestTake(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, b := w.host(Every(time.Minute), Options{}), w.host(Every(time.Minute), Options{})
@@ -418,8 +418,8 @@ func TestTake(t *testing.T) {
 	})
 }
 
-// TestTakeWithoutTheTicksLock checks that the job's lease is not released
-// when the lease of the tick's lock is lost, because the holder still works.
+// TestTakeWithoutTheTicksLock checks that the loss of the tick's lock does not end the lease of the
+// job's lock, because the holder may still work.
 func TestTakeWithoutTheTicksLock(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h := w.host(Every(time.Minute), Options{})
@@ -439,7 +439,7 @@ func TestTakeWithoutTheTicksLock(t *testing.T) {
 	})
 }
 
-// TestOnceBesideTheRunBefore checks that Once returns ErrLate while the previous run goes on.
+// TestOnceBesideTheRunBefore checks that Once returns ErrLate if the previous run ends too late.
 func TestOnceBesideTheRunBefore(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, b := w.host(Every(time.Minute), Options{Late: 10 * time.Second}), w.host(Every(time.Minute), Options{Late: 10 * time.Second})
@@ -459,7 +459,7 @@ func TestOnceBesideTheRunBefore(t *testing.T) {
 	})
 }
 
-// fromNow is a schedule that counts from the time of the call.
+// fromNow is a schedule without fixed ticks, because it counts from the time of each call.
 type fromNow struct{}
 
 func (fromNow) Next(t time.Time) time.Time { return t.Add(time.Minute) }
@@ -507,7 +507,7 @@ func TestBadJobs(t *testing.T) {
 	}
 }
 
-// TestDefaults checks that Late is never more than half of Keep, and that both fit the backend.
+// TestDefaults checks the defaults of Late and Keep for three schedules.
 func TestDefaults(t *testing.T) {
 	c := core.New(memory.NewStore().Open(), nil)
 	defer c.Close(context.Background())

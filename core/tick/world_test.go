@@ -17,7 +17,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// backend is a store that can be made to fail.
+// backend is a backend whose calls a test can make fail.
 type backend struct {
 	driver.Backend
 	away    atomic.Bool
@@ -73,7 +73,7 @@ func (b *backend) Properties() driver.Properties {
 	return p
 }
 
-// world has several hosts that share a store, in a synctest bubble.
+// world has several hosts that share a store, and records what they run and report.
 type world struct {
 	t      *testing.T
 	store  *memory.Store
@@ -119,7 +119,7 @@ func (w *world) host(s Schedule, opts Options) *host {
 	return h
 }
 
-// work returns a function that records that it runs and that needs the time takes.
+// work returns a function for a Job of h that records its run and lasts for the time takes.
 func (w *world) work(h *host, takes time.Duration) func(context.Context, Tick) error {
 	return func(ctx context.Context, t Tick) error {
 		w.mu.Lock()
@@ -136,7 +136,7 @@ func (w *world) work(h *host, takes time.Duration) func(context.Context, Tick) e
 	}
 }
 
-// run runs all hosts for d and calls the function meanwhile during that time. Call run only once.
+// run runs all hosts for d, and calls the function meanwhile during that time. Call it only once.
 func (w *world) run(d, takes time.Duration, meanwhile func()) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -166,7 +166,7 @@ func (w *world) run(d, takes time.Duration, meanwhile func()) {
 	}
 }
 
-// told returns the times since origin of the ticks that were reported as kind.
+// told returns the ticks that hosts have reported as kind, by their time since origin.
 func (w *world) told(kind Kind) (all []time.Duration) {
 	return slices.Sorted(slices.Values(w.events[kind]))
 }

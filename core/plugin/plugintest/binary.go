@@ -18,20 +18,20 @@ import (
 )
 
 const (
-	// cleanupBudget bounds each wait in a clean-up.
+	// cleanupBudget bounds each wait of a case's clean-up.
 	cleanupBudget = 30 * time.Second
-	// startTimeout is long, because in a test run under the race detector many
-	// plugins start at the same time. Other tests check how long a start takes.
+	// startTimeout is long, because under the race detector many plugins start at the same time. No
+	// case measures how long a start takes.
 	startTimeout = 30 * time.Second
 	// dumpTime bounds how long a plugin may take to print its stacks.
 	dumpTime = 2 * time.Second
 )
 
 // Binary returns a function that makes harnesses for the plugin binary at path, which must be
-// called lockplugin-NAME. The function config is called once for each harness, and must return
-// the configuration of a fresh namespace; without it, the configuration is empty. The fields
-// Open, Plugin, Host and Stacks of the harness are set; the caller sets the fields about the
-// store. Host needs a call of [HostMain] in the main function or TestMain of the running binary.
+// called lockplugin-NAME. The function config is called once for each harness, and must return a
+// configuration with an unused namespace. If config is nil, the configuration is empty. Binary sets
+// the harness's fields Open, Plugin, Host and Stacks; the caller sets the fields about the store.
+// Host needs a call of [HostMain] in the main function or TestMain of the running binary.
 func Binary(path string, config func(t drivertest.T) driver.Config) func(t drivertest.T) *drivertest.Harness {
 	return func(t drivertest.T) *drivertest.Harness {
 		t.Helper()
@@ -43,13 +43,13 @@ func Binary(path string, config func(t drivertest.T) driver.Config) func(t drive
 	}
 }
 
-// BinaryWith is like [Binary], for a plugin opened with opts. Host uses only Config and NoMTLS of
-// opts.
+// BinaryWith is like [Binary], but opens the plugin with opts. The harness's field Host uses only
+// Config and NoMTLS of opts.
 func BinaryWith(path string, opts plugin.Options) func(t drivertest.T) *drivertest.Harness {
 	return BinaryOf(strings.TrimPrefix(filepath.Base(path), wire.Prefix), path, opts)
 }
 
-// BinaryOf is like [BinaryWith], for the backend called name. The binary may have any name.
+// BinaryOf is like [BinaryWith], for the backend called name, whose binary may have any file name.
 func BinaryOf(name, path string, opts plugin.Options) func(t drivertest.T) *drivertest.Harness {
 	opts.Path = path
 	return func(drivertest.T) *drivertest.Harness {
@@ -105,8 +105,8 @@ func Open(t drivertest.T, name string, opts *plugin.Options) driver.Backend {
 	return b
 }
 
-// pluginPid returns the plugin's process id, or 0 while the plugin is down. A signal to process 0
-// fails the case.
+// pluginPid returns the plugin's process id, or 0 while the plugin is down. A case that then sends
+// a signal to process 0 fails.
 func pluginPid(b driver.Backend) int {
 	pid, _ := plugin.ProcessOf(b)
 	return pid
@@ -119,7 +119,7 @@ type dump struct {
 	text  strings.Builder
 }
 
-// of sends SIGQUIT to process pid, which ends the process, and returns the stacks that it prints.
+// of sends SIGQUIT to process pid and returns the stacks that the process prints before it exits.
 func (d *dump) of(pid int) string {
 	if pid <= 0 {
 		return "the plugin is down"

@@ -13,24 +13,22 @@ import (
 	"github.com/lockbench/lockbench/core/drivertest"
 )
 
-// builds holds the binaries of this test run, by package.
+// builds holds the binaries that this test run has built, by package.
 var builds = struct {
 	sync.Mutex
 	dir  string
 	done map[string]built
 }{done: map[string]built{}}
 
-// built is the path of a binary, or the error of the build.
 type built struct {
 	path string
 	err  error
 }
 
-// Build compiles the main package pkg once per test run and returns the
-// binary's path. pkg is an import path, or a path relative to the test's
-// directory. The binary has the package's base name. If the test runs under
-// the race detector, the binary has it too. The test binary must use [Main],
-// or call [Clean], to remove the binary at the end.
+// Build compiles the main package pkg once per test run and returns the binary's path. pkg is an
+// import path, or a path relative to the test's directory. The binary has the package's base name.
+// If the test runs under the race detector, the binary is built with it. TestMain must use [Main]
+// or [Clean], which removes the binary at the end.
 func Build(t drivertest.T, pkg string) string {
 	t.Helper()
 	builds.Lock()
@@ -54,7 +52,7 @@ func build(pkg string) (binary string, err error) {
 		}
 	}
 	binary = filepath.Join(builds.dir, path.Base(filepath.ToSlash(pkg)))
-	// "go run" takes a linked binary from the build cache, which "go build" does not.
+	// "go run -exec=cp" is faster than "go build", because only "go run" caches linked binaries.
 	args := []string{"run", "-exec=cp"}
 	if Race {
 		args = append(args, "-race")
@@ -66,18 +64,16 @@ func build(pkg string) (binary string, err error) {
 	return binary, nil
 }
 
-// Main is the body of a TestMain. With it, the test binary can be started
-// again as a host process. At the end, Main removes the binaries of [Build]. Under the
-// race detector it fails if a plugin or a host reported a data race.
+// Main is the body of a TestMain. It lets [StartHost] start the test binary as a host process. At
+// the end, Main removes the binaries of [Build].
 func Main(m *testing.M) {
 	HostMain()
 	races := ""
 	if Race && os.Getenv("GORACE") == "" {
-		races, _ = os.MkdirTemp("", "races-") // without a directory, reports go to the processes' stderr
-		// By default each process would sleep for a second before it exits.
-		os.Setenv("GORACE", "atexit_sleep_ms=0 log_path="+filepath.Join(races, "in"))
+		// By default the race detector makes each process sleep for a second at its exit.
+		os.Setenv("GORACE", "atexit_sleep_ms=0")
 	}
-	if signal.Ignored(os.Interrupt) { // as in the background of a script; children would inherit that
+	if signal.Ignored(os.Interrupt) { // as in a script's background job; children would inherit it
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	}
 	code := m.Run()

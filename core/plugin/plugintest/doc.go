@@ -5,9 +5,9 @@
 // # Where is what
 //
 //   - loopback.go: a backend through the wire protocol, in this process
-//   - binary.go: harnesses for a binary; build.go: building it, and the body of a TestMain
+//   - binary.go: harnesses for a binary; build.go: builds a binary; the body of a TestMain
 //   - host.go: a second host for the suite, and processes that are killed or frozen
-//   - hostprocess.go: commands to that host; hoststate.go: the host process itself
+//   - hostprocess.go: commands to the second host; hoststate.go: that host's own process
 //   - server.go: a store whose server is a process
 //   - race_on.go, race_off.go: whether the race detector is on
 package plugintest

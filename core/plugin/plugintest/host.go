@@ -30,10 +30,10 @@ func startHost(t drivertest.T, spec HostSpec) drivertest.Host {
 	return h
 }
 
-// end ends the host and its plugin, whatever the case did to them.
+// end ends the host and its plugin, even if the case has frozen or killed them.
 func (h *testHost) end(t drivertest.T) {
 	t.Helper()
-	// Resume fails if the host has ended before; that is no failure of the case.
+	// Resume fails if the case has killed the host. That must not fail the case.
 	_ = h.HostProcess.Resume()
 	plugin := h.HostProcess.plugin
 	if plugin > 0 {
@@ -53,8 +53,8 @@ func (h *testHost) end(t drivertest.T) {
 	}
 }
 
-// within runs do with a ctx of commandLimit, and returns its error. If the
-// host does not answer in time, within fails the case.
+// within calls the function do with a ctx that ends after commandLimit, and returns the error of
+// do. If the host does not answer in time, within fails the case.
 func (h *testHost) within(t drivertest.T, do func(ctx context.Context) error) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
@@ -125,14 +125,14 @@ func must(t drivertest.T, what string, err error) {
 	}
 }
 
-// Running reports whether process pid runs. It returns false for a zombie,
-// because a zombie may stay: not every init process reaps orphans.
+// Running reports whether process pid runs. It returns false for a zombie, because some init
+// processes never reap orphans, so that the zombie stays.
 func Running(pid int) bool { return proc.Running(pid) }
 
 // Freeze stops process pid with SIGSTOP and returns when the process has stopped.
 func Freeze(pid int) error { return proc.Freeze(pid) }
 
-// process is a process that a case may kill or freeze.
+// process implements drivertest.Process: a case may kill or freeze it.
 type process struct{ pid int }
 
 // Pid implements drivertest.Process.

@@ -8,9 +8,9 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// HostProcess is another host: this binary, started again, with a core.Client and a
-// plugin that only it uses. It executes one command at a time, and is not safe for
-// concurrent use. If the ctx of a command ends before the answer, the process is killed.
+// HostProcess is a second host: this binary, started again, with a core.Client and a plugin that no
+// other host uses. It executes one command at a time, and is not safe for concurrent use. If the
+// ctx of a command ends before the answer, the process is killed.
 type HostProcess struct {
 	child   *proc.Child
 	replies chan reply
@@ -52,8 +52,8 @@ func (h *HostProcess) ask(ctx context.Context, c command) (reply, error) {
 // Pid returns the id of the host process.
 func (h *HostProcess) Pid() int { return h.child.Pid() }
 
-// PluginPid asks the host for the process id of its plugin, which is 0 while the plugin
-// is down. A frozen host cannot answer, so PluginPid then returns the last known id.
+// PluginPid asks the host for the process id of its plugin, which is 0 while the plugin is down.
+// For a frozen host, which cannot answer, it returns the last known id.
 func (h *HostProcess) PluginPid(ctx context.Context) (int, error) {
 	if h.frozen {
 		return h.plugin, nil
@@ -65,33 +65,33 @@ func (h *HostProcess) PluginPid(ctx context.Context) (int, error) {
 	return r.Pid, err
 }
 
-// Acquire tries once to acquire the lock, and returns its token. atLeast is LockOptions.AtLeast.
+// Acquire tries once to acquire the lock called name, with core.LockOptions TTL and AtLeast. It
+// returns the grant's token.
 func (h *HostProcess) Acquire(ctx context.Context, name string, ttl, atLeast time.Duration) (uint64, error) {
 	r, err := h.ask(ctx, command{Op: "acquire", Name: name, TTL: ttl, AtLeast: atLeast})
 	return r.Token, err
 }
 
-// Enqueue starts an Acquire in the background and returns when the Acquire waits or was granted the
-// lock.
+// Enqueue makes the host start an Acquire, and returns when that waits or has got the lock.
 func (h *HostProcess) Enqueue(ctx context.Context, name string, ttl, atLeast time.Duration) error {
 	_, err := h.ask(ctx, command{Op: "enqueue", Name: name, TTL: ttl, AtLeast: atLeast})
 	return err
 }
 
-// State returns the present state of the host's lease of name: the result
-// of Valid, whether Done is closed, and the name of the cause.
+// State returns, for the host's lease of the lock called name, the result of Valid, whether Done is
+// closed, and the name of the error that Err returns.
 func (h *HostProcess) State(ctx context.Context, name string) (valid, done bool, cause string, err error) {
 	r, err := h.ask(ctx, command{Op: "state", Name: name})
 	return r.Valid, r.Done, r.Cause, err
 }
 
-// Release releases the host's lease of name.
+// Release releases the host's lease of the lock called name.
 func (h *HostProcess) Release(ctx context.Context, name string) error {
 	_, err := h.ask(ctx, command{Op: "release", Name: name})
 	return err
 }
 
-// Freeze stops the host process, and returns when it has stopped. The plugin goes on.
+// Freeze stops the host process with SIGSTOP, and returns when it has stopped. Its plugin runs on.
 func (h *HostProcess) Freeze() error {
 	h.frozen = true
 	return h.child.Freeze()
@@ -106,6 +106,6 @@ func (h *HostProcess) Resume() error {
 // Kill ends the host process with SIGKILL and waits until it is gone.
 func (h *HostProcess) Kill() error { return h.child.Kill() }
 
-// Close lets the host process release its leases and end. If the process still runs when
-// ctx ends, Close kills it. If the process has ended before, Close returns no error.
+// Close makes the host process release its leases and exit. If the process still runs when ctx
+// ends, Close kills it. If the process has already ended, Close returns nil.
 func (h *HostProcess) Close(ctx context.Context) error { return h.child.Close(ctx) }

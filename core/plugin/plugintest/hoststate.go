@@ -43,8 +43,8 @@ func openHost(parent *proc.Parent, spec HostSpec) (proc.Agent[command], error) {
 	return h, nil
 }
 
-// event ends the command enqueue for the event's lock, if one is under way,
-// because its Acquire now waits or was granted.
+// event lets method enqueue return, if it runs for the event's lock, when its Acquire waits or has
+// got the lock.
 func (h *host) event(e core.Event) {
 	if e.Kind != core.EventWaiting && e.Kind != core.EventAcquired {
 		return
@@ -66,7 +66,7 @@ func (h *host) Close() error {
 	return err
 }
 
-// Do implements proc.Agent. It executes the command and then sends the reply.
+// Do implements proc.Agent. It executes the command c and then sends the reply.
 func (h *host) Do(_ context.Context, c command) {
 	do := map[string]func(command) (reply, error){
 		"acquire": h.acquire, "enqueue": h.enqueue, "state": h.state, "release": h.release, "plugin": h.plugin,
@@ -93,8 +93,8 @@ func (h *host) acquire(c command) (reply, error) {
 	return reply{Token: lease.Token()}, nil
 }
 
-// enqueue starts an Acquire and returns when the Acquire waits or was
-// granted. Closing the client ends the Acquire.
+// enqueue starts an Acquire, and returns when the Acquire waits or has got the lock. Closing the
+// host's client ends the Acquire.
 func (h *host) enqueue(c command) (r reply, err error) {
 	waits := make(chan struct{})
 	h.mu.Lock()
@@ -122,7 +122,7 @@ func (h *host) enqueue(c command) (r reply, err error) {
 	return r, err
 }
 
-// state calls Valid before all else, because the first call after a pause must be right.
+// state calls the lease's Valid first, because a case checks the first call after a pause.
 func (h *host) state(c command) (r reply, err error) {
 	lease, err := h.lease(c.Name)
 	if err != nil {

@@ -16,15 +16,14 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// Loopback returns a backend that calls b through protocol version 2, over
-// Unix sockets inside this process. So values and errors are encoded as
-// between processes. b is closed when the case ends.
+// Loopback returns a backend that calls b through protocol version 2, over Unix sockets inside this
+// process. It encodes values and errors as host and plugin do. It closes b when the case ends.
 func Loopback(t drivertest.T, b driver.Backend) driver.Backend {
 	t.Helper()
 	return loopbackOf(t, b, wire.VersionFramed)
 }
 
-// UnaryLoopback is like Loopback, with protocol version 1.
+// UnaryLoopback is like Loopback, but uses protocol version 1.
 func UnaryLoopback(t drivertest.T, b driver.Backend) driver.Backend {
 	t.Helper()
 	return loopbackOf(t, b, wire.VersionUnary)
@@ -52,7 +51,7 @@ func loopbackOf(t drivertest.T, b driver.Backend, version int) driver.Backend {
 	return l
 }
 
-// loopback is the host's end, together with the plugin's end in the same process.
+// loopback has both ends of the connections: the host's, and the plugin's as far.
 type loopback struct {
 	wire.Link
 	unary  *wire.Unary
@@ -68,7 +67,7 @@ type loopback struct {
 	closeErr error
 }
 
-// connect serves the backend on sockets in dir, and connects to them.
+// connect serves the backend on sockets in directory dir, and connects to these sockets.
 func (l *loopback) connect(ctx context.Context, dir string, version int) error {
 	socket := filepath.Join(dir, "s")
 	listener, err := net.Listen("unix", socket)
@@ -95,7 +94,7 @@ func (l *loopback) connect(ctx context.Context, dir string, version int) error {
 	if c.DataSocket == "" {
 		return nil
 	}
-	// The function for failures does nothing, because the calls report a broken connection.
+	// The function for a broken connection does nothing, because each call reports that error.
 	l.data, err = frame.Dial(ctx, c.DataSocket, os.Getpid(), l.unary, func(error) {})
 	if err == nil {
 		l.Link = l.data
@@ -121,8 +120,8 @@ func (l *loopback) Properties() driver.Properties {
 	return l.props
 }
 
-// Close implements driver.Backend. The server runs until the case ends, so
-// that calls after Close get the answers of the closed backend.
+// Close implements driver.Backend. It keeps the server running until the case ends, so that calls
+// after Close reach the closed backend.
 func (l *loopback) Close(ctx context.Context) error {
 	l.once.Do(func() {
 		if l.unary != nil {
@@ -144,7 +143,7 @@ func (l *loopback) stop() {
 	l.served.Wait()
 }
 
-// farEnd takes the place of a plugin process. It implements wire.Host.
+// farEnd is the plugin's end, without a process. It implements wire.Host.
 type farEnd struct {
 	backend driver.Backend
 	done    chan struct{}

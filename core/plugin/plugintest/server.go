@@ -12,25 +12,25 @@ import (
 )
 
 const (
-	// answerTime bounds how long a server may take until it is ready.
+	// answerTime bounds how long a server may take to be ready.
 	answerTime = 60 * time.Second
 	// askEvery is how often the server is asked whether it is ready.
 	askEvery = 10 * time.Millisecond
 )
 
-// Server is the [drivertest.Store] of a backend whose server is a process that a test
-// starts and stops. Server stops, kills and freezes the server's child processes
-// together with the server. For a server that the test does not start, leave the
-// field Store of the harness nil; the cases that need a Store are then not run.
+// Server is the [drivertest.Store] of a backend whose server is a process that a test starts and
+// stops. When Server stops, kills or freezes the server, it does the same to the server's child
+// processes. For a server that the test does not start, leave the harness's field Store nil. The
+// suite then skips the cases that need a Store.
 //
-// The methods of a Server must be called one at a time, as the suite does.
+// The methods of a Server must not be called concurrently. The suite never does.
 type Server struct {
 	// Command returns a new command that starts the server in the foreground,
 	// each time at the same address.
 	Command func() *exec.Cmd
-	// Ready returns nil if the server answers. It is called again until it returns nil.
+	// Ready returns nil if the server answers. Start calls Ready until it returns nil.
 	Ready func(ctx context.Context) error
-	// Wipe replaces the server's data by empty data. It is called while the server is stopped.
+	// Wipe replaces the server's data by empty data. Start calls Wipe while the server is stopped.
 	Wipe func() error
 
 	running *exec.Cmd     // nil while stopped
@@ -53,9 +53,8 @@ func Port(t drivertest.T) int {
 	return taken.Port(0)
 }
 
-// Start implements drivertest.Store. For the first start, keepData must be
-// false, so that Wipe prepares the data. The caller must call Stop at the
-// end.
+// Start implements drivertest.Store. The first call must pass keepData false, so that Wipe creates
+// the empty data. The caller must call Stop at the end.
 func (s *Server) Start(t drivertest.T, keepData bool) {
 	t.Helper()
 	if s.running != nil {
@@ -99,7 +98,7 @@ func (s *Server) await() error {
 	}
 }
 
-// Stop implements drivertest.Store. It does nothing if the server is stopped already.
+// Stop implements drivertest.Store. It does nothing if the server does not run.
 func (s *Server) Stop(t drivertest.T) {
 	t.Helper()
 	if s.running == nil {

@@ -17,11 +17,11 @@ import (
 	"github.com/lockbench/lockbench/internal/similar"
 )
 
-// errUsage is wrapped by errors about the command line.
+// Errors about a wrong command line wrap errUsage.
 var errUsage = errors.New("usage")
 
-// command executes the command line args and returns the exit code: 0 for success, 1 for a
-// failure or if there are no arguments, and 2 for a wrong command line or configuration.
+// command executes the command line in args and returns the exit code: 0 for success, 2 for a wrong
+// command line or configuration, and 1 for another failure or if args is empty.
 func command(ctx context.Context, spec driver.Spec, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
 		greet(stderr, spec)
@@ -113,7 +113,7 @@ func commandConfig(spec driver.Spec, c driver.Command, args []string, stdin io.R
 	return raw, nil
 }
 
-// invocation returns an example of a command line for c, with the required keys.
+// invocation returns an example of a command line that runs c, with the required keys.
 func invocation(spec driver.Spec, c driver.Command) string {
 	words := []string{wire.Prefix + spec.Name, c.Name}
 	for _, k := range spec.Keys {

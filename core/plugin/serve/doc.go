@@ -1,6 +1,6 @@
 // Package serve turns a backend into a plugin. An author writes only a main function that calls
-// [Main]. The package implements the handshake, the protocol and the command line, and releases
-// a dead host's locks at once.
+// [Main]. The package implements the handshake, the protocol and the command line. When the host
+// dies, it releases the host's locks.
 //
 // # Where is what
 //
@@ -8,9 +8,9 @@
 //   - inherited.go, privileges_linux.go, privileges_other.go: what a plugin must not inherit
 //   - tune.go: settings of the Go runtime, and profiles
 //   - cli.go: the command line, for use without a host
-//   - process.go: the plugin process: its configuration, and its end
+//   - process.go: the plugin process, how it is configured, and how it ends
 //   - framed.go: the plugin process in protocol version 2
 //   - tracker.go: records the host's leases; release.go: releases them when the host is dead
-//   - lifeline.go, pidfd_linux.go, pidfd_other.go: detect the host's death, or its loss for good
+//   - lifeline.go, pidfd_linux.go, pidfd_other.go: detect a dead or lost host
 //   - log.go: the log, and the removal of secrets from it
 package serve

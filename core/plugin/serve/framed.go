@@ -9,8 +9,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// framed is a process that serves protocol version 2. Operations arrive on
-// a separate data socket, and use the tracker of process.
+// framed serves protocol version 2. Operations arrive on a separate data socket. Like those of
+// version 1, they pass through the process's tracker, which records the host's leases.
 type framed struct{ *process }
 
 // Configure implements wire.Host.
@@ -30,8 +30,8 @@ func (p framed) Configure(ctx context.Context, s wire.Setup) (wire.Opened, error
 	return o, nil
 }
 
-// operate serves the data socket until the host closes its connections. It
-// does not end the process then; other code does.
+// operate serves the data socket until the host closes its connections. The process runs on after
+// that, until Close or lifeline.go ends it.
 func (p framed) operate(l *frame.Listener, o wire.Opened) {
 	refuse := func(err error) { p.log.Warn("connection refused", "err", err) }
 	if err := l.Serve(o.Backend, p.redact, refuse, p.lifeline.parent, p.lifeline.hostPid); err != nil && !p.isClosed() {

@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// sleeper starts a process. The test waits for the process only when the test ends.
+// sleeper starts a process that stays a zombie after its death until the test ends.
 func sleeper(t *testing.T) (pid int, start string) {
 	t.Helper()
 	cmd := exec.Command("sleep", "600")
@@ -34,8 +34,8 @@ func send(t *testing.T, pid int, sig syscall.Signal) {
 	}
 }
 
-// TestHostDeath checks, with and without a pidfd, that a stopped host counts as alive,
-// and that a killed host counts as dead even before its parent waits for it.
+// TestHostDeath checks, with and without a pidfd, that a stopped host counts as alive, and that a
+// killed host counts as dead while it is a zombie.
 func TestHostDeath(t *testing.T) {
 	for _, pidfd := range []bool{true, false} {
 		pid, start := sleeper(t)

@@ -11,19 +11,19 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// shedInherited closes the open descriptors that this plugin inherited from
-// its host, and gives up the ability to gain privileges. For that it may
-// execute the program again in the same process.
+// shedInherited closes the open descriptors that this plugin inherited from its host, and gives up
+// the ability to gain privileges. To give up that ability, it may have to execute the program again
+// in the same process.
 func shedInherited() {
 	closeInherited()
 	refusePrivileges()
 }
 
-// closeInherited closes the descriptors that this process was started with, except the
-// first three and the lifeline. A library in the host may have opened such descriptors
-// without FD_CLOEXEC. If a listening socket of the host stayed open, for example, its port
-// would be taken while the plugin outlives the host. Descriptors that this process has
-// opened itself, including those of the Go runtime, have FD_CLOEXEC and are not closed.
+// closeInherited closes the file descriptors that this process got from its host, except the first
+// three and the lifeline. Libraries in the host may open files without FD_CLOEXEC. If the plugin
+// kept, for example, a listening socket of a dead host open, no new host could use its port.
+// Descriptors that this process or its Go runtime has opened have FD_CLOEXEC, so closeInherited
+// skips them.
 func closeInherited() {
 	dir := "/dev/fd"
 	if runtime.GOOS == "linux" {

@@ -15,8 +15,7 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// lifeline detects that the host is dead, and that the host's end of the lifeline pipe is
-// closed.
+// lifeline watches the host process, and a pipe that ends when the host closes its end or dies.
 type lifeline struct {
 	pipe    *os.File
 	parent  int   // id of the parent process at the start: the host, or a wrapper
@@ -31,8 +30,8 @@ func openLifeline(log *slog.Logger) (*lifeline, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s is not the number of a descriptor", wire.EnvLifeline)
 	}
-	// In non-blocking mode no thread waits in a read of the pipe. With CloseOnExec, no
-	// child inherits the pipe.
+	// In non-blocking mode, a read of the pipe occupies no thread. With CloseOnExec, no child
+	// inherits the pipe.
 	if err := syscall.SetNonblock(fd, true); err != nil {
 		return nil, fmt.Errorf("descriptor %d: %w", fd, err)
 	}
@@ -46,12 +45,12 @@ func openLifeline(log *slog.Logger) (*lifeline, error) {
 }
 
 // watch calls the function died once, when the host is certainly dead, and letGo once, when the
-// pipe has ended. The end of the pipe alone does not prove that the host is dead: the host may
-// have closed the pipe, given this plugin up, or executed itself again. A new parent of this
-// process is no proof either, because a wrapper between host and plugin may have died instead.
+// pipe has ended. The end of the pipe does not prove the host's death: the host may have closed its
+// end or called exec. A new parent process of the plugin does not prove it either, because a
+// wrapper between host and plugin may have died instead.
 func (l *lifeline) watch(died, letGo func()) {
 	go func() {
-		// No process writes to the pipe, so the read returns only when the other end is closed.
+		// The host never writes to the pipe, so the read lasts until the host's end is closed.
 		_, _ = io.Copy(io.Discard, l.pipe)
 		close(l.ended)
 		letGo()
@@ -63,24 +62,24 @@ func (l *lifeline) watch(died, letGo func()) {
 	died()
 }
 
-// If the system does not report the end of a process that is not a child, the plugin polls. After
-// the end of the pipe it polls every confirmEvery for confirmFor, because the kernel closes the
-// descriptors of a dying process before it is dead. Later it polls every slowEvery.
+// Without a pidfd, the plugin polls whether the host is dead, from the end of the pipe on. For
+// confirmFor it polls every confirmEvery, because the kernel closes a dying host's pipe shortly
+// before the host is dead. Later it polls every slowEvery.
 const (
 	confirmFor   = 2 * time.Second
 	confirmEvery = 200 * time.Microsecond
 	slowEvery    = 250 * time.Millisecond
 )
 
-// host is the host's process. It has started this process, directly or through a wrapper.
+// host is the process that has started this plugin, directly or through a wrapper.
 type host struct {
 	pid   int
 	start string   // start time as in proc.Stat; "" if unknown
 	pidfd *os.File // nil if the system has no pidfd
 }
 
-// findHost returns the host with process id pid and that start time. It returns an error if pid
-// belongs to another process or to none, as when the host is in another PID namespace.
+// findHost returns the host with process id pid and start time start. It returns an error if there
+// is no such process, for example because the host is in another PID namespace.
 func findHost(pid int, start string) (*host, error) {
 	if pid <= 0 {
 		return nil, errors.New("it has not given its process id")
@@ -89,7 +88,7 @@ func findHost(pid int, start string) (*host, error) {
 	if h.pidfd == nil && !h.exists() {
 		return nil, fmt.Errorf("there is no process %d", pid)
 	}
-	// This check must come after the pidfd was opened: then it proves that the pidfd is the host's.
+	// Only after the pidfd was opened does this check prove that the pidfd is the host's.
 	if start != "" && !h.same() {
 		if h.pidfd != nil {
 			h.pidfd.Close()
@@ -99,16 +98,16 @@ func findHost(pid int, start string) (*host, error) {
 	return h, nil
 }
 
-// same reports whether the process with the host's id started when the host
-// did. Note: a wrapper can put this process into a new PID namespace but
-// leave the /proc of the old one, whose process ids mean nothing here.
+// same reports whether the process with the host's id has the host's start time. Note: it also
+// checks that /proc/self is this process, because a wrapper can put this process into a new PID
+// namespace without a new /proc.
 func (h *host) same() bool {
 	self, err := os.Readlink("/proc/self")
 	s, ok := proc.Of(h.pid)
 	return err == nil && self == strconv.Itoa(os.Getpid()) && ok && s.Start == h.start
 }
 
-// await returns when the host is dead. ended must be closed when the lifeline pipe has ended.
+// await returns when the host is dead. The caller must close ended when the lifeline pipe ends.
 func (h *host) await(ended <-chan struct{}) {
 	if h.pidfd != nil && awaitPidfd(h.pidfd) == nil {
 		return
@@ -124,7 +123,8 @@ func (h *host) await(ended <-chan struct{}) {
 	}
 }
 
-// dead reports whether no process has the host's id and start time. A zombie counts as dead.
+// dead reports whether the host is dead or a zombie. A process with the host's id but not the
+// host's start time is not the host.
 func (h *host) dead() bool {
 	if h.start == "" {
 		return !h.exists()
@@ -135,12 +135,12 @@ func (h *host) dead() bool {
 
 func (h *host) exists() bool { return !errors.Is(syscall.Kill(h.pid, 0), syscall.ESRCH) }
 
-// aloneFor is how long a plugin goes on running when no host can reach it.
+// aloneFor is how long a plugin runs on when no host can reach it.
 const aloneFor = 5 * time.Second
 
-// sessions counts the open heartbeat streams. A host, even a frozen host, has one open as long as
-// it uses its plugin. When a stream or the lifeline pipe has ended, and no stream has been open for
-// aloneFor after that, no host will connect any more, and sessions calls the function alone.
+// sessions counts the open heartbeat streams. A host, even a frozen host, keeps one stream open
+// while it uses its plugin. If no stream is open for aloneFor after the end of a stream or of the
+// lifeline pipe, no host will connect any more, so sessions calls its field alone.
 type sessions struct {
 	alone func()
 
@@ -163,14 +163,14 @@ func (s *sessions) ended() {
 	s.wait()
 }
 
-// letGo must be called when the lifeline pipe has ended: the host then opens no more streams.
+// letGo must be called when the lifeline pipe has ended, because the host then opens no new stream.
 func (s *sessions) letGo() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wait()
 }
 
-// wait starts the wait of aloneFor if no stream is open. The caller must hold mu.
+// wait restarts the timer of aloneFor if no stream is open. The caller must hold mu.
 func (s *sessions) wait() {
 	if s.timer != nil {
 		s.timer.Stop()

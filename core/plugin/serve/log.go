@@ -11,7 +11,7 @@ import (
 )
 
 // newLogger returns a logger that writes the JSON lines that a host expects on the plugin's
-// standard error. It writes every record, because only the host knows which levels its user wants.
+// standard error. It writes all levels, because the host chooses the levels to keep.
 func newLogger(w io.Writer, redact *wire.Redactor) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(redacting{w, redact}, &slog.HandlerOptions{
 		Level:       slog.LevelDebug,
@@ -19,8 +19,8 @@ func newLogger(w io.Writer, redact *wire.Redactor) *slog.Logger {
 	}))
 }
 
-// hclogNames renames the attributes that slog adds (time, level, message) to the names that
-// hclog uses. It distinguishes them by type from an author's attributes with the same names.
+// hclogNames gives slog's attributes time, level and message the names that hclog uses. It checks
+// the type, because a backend's attribute may have one of these names.
 func hclogNames(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) > 0 {
 		return a

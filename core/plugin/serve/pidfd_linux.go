@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openPidfd returns a descriptor that becomes readable when process pid, with
-// all of its threads, has ended (pidfd_open(2)). It returns nil if there is
-// no such process, before Linux 5.3, and in a sandbox that forbids the call.
+// openPidfd returns a descriptor that becomes readable when all threads of process pid have ended;
+// see pidfd_open(2). It returns nil if there is no such process, if Linux is older than 5.3, or if
+// a sandbox forbids the call.
 func openPidfd(pid int) *os.File {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -18,7 +18,7 @@ func openPidfd(pid int) *os.File {
 	return os.NewFile(uintptr(fd), "host")
 }
 
-// awaitPidfd returns when the process of f has ended. No thread blocks while it waits.
+// awaitPidfd returns when the process of the pidfd f has ended. It occupies no thread meanwhile.
 func awaitPidfd(f *os.File) error {
 	conn, err := f.SyscallConn()
 	if err != nil {

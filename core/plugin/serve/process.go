@@ -14,11 +14,10 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// closeBudget is how long the backend's Close may take, so that the process
-// ends before the host stops waiting for it.
+// closeBudget bounds the backend's Close. The host waits longer before it kills the process.
 const closeBudget = 700 * time.Millisecond
 
-// process is the state of a plugin process. process implements wire.Host.
+// process is the state of this plugin process. It implements wire.Host.
 type process struct {
 	spec     driver.Spec
 	log      *slog.Logger
@@ -49,15 +48,15 @@ func newProcess(spec driver.Spec, prints *os.File) *process {
 
 // Configure implements wire.Host.
 func (p *process) Configure(ctx context.Context, s wire.Setup) (wire.Opened, error) {
-	// Note: go-plugin has redirected os.Stdout and os.Stderr into a stream that the host
-	// does not read. When that stream is full, a goroutine that prints would block.
+	// Note: go-plugin has redirected os.Stdout and os.Stderr into a stream that the host does not
+	// read. Without this line, a goroutine that prints would block when that stream is full.
 	os.Stdout, os.Stderr = p.prints, p.prints
 	p.redact.SetConfig(s.Config, secretKey(p.spec))
 	cfg, err := p.spec.CheckConfig(s.Config)
 	if err != nil {
 		return wire.Opened{}, err
 	}
-	// The backend must outlive the call, so its ctx must not end with the call.
+	// The backend stays open after Configure returns, so its ctx must not end with that call.
 	b, err := p.spec.Open(context.WithoutCancel(ctx), cfg, p.log)
 	if err != nil {
 		return wire.Opened{}, err
@@ -109,8 +108,7 @@ func (p *process) hostDied() {
 	}
 	if t := p.held.Load(); t != nil && !p.setup.Abandon && !p.isClosed() {
 		p.releaseAll(t)
-		// A backend may answer a release before it has woken the next
-		// waiter. Its Close waits for that.
+		// A backend's Release may return before the next waiter was woken. Close waits for that.
 		if err := p.Close(context.Background()); err != nil {
 			p.log.Warn("host died; closing the backend", "err", err)
 		}
@@ -118,9 +116,8 @@ func (p *process) hostDied() {
 	p.exit()
 }
 
-// abandoned ends the process, because no host can reach it any more. It
-// releases nothing, because the host may be alive, and may still hold all
-// leases through a new plugin process that has replaced this process.
+// abandoned ends the process, because no host can reach it any more. It releases no lock, because
+// the host may live and hold all its leases through a new plugin process.
 func (p *process) abandoned() {
 	if p.isClosed() || !p.dying.CompareAndSwap(false, true) {
 		return
@@ -135,8 +132,8 @@ func (p *process) exit() {
 	os.Exit(0)
 }
 
-// exitCode returns 0 after a Close, and otherwise 1. Once hostDied or abandoned
-// runs, exitCode does not return, because that method ends the process.
+// exitCode returns 0 after a Close, and otherwise 1. While hostDied or abandoned runs, exitCode
+// blocks, because these methods must finish and then end the process.
 func (p *process) exitCode() int {
 	if p.dying.Load() {
 		select {}
@@ -147,8 +144,8 @@ func (p *process) exitCode() int {
 	return 0
 }
 
-// removeOurDir removes the socket directory when this process ends without its host.
-// Otherwise the host removes it.
+// removeOurDir removes the socket directory. Call it only if the host, which normally does this, is
+// dead or cannot reach this process.
 func removeOurDir(log *slog.Logger) {
 	dir := os.Getenv(wire.EnvDir)
 	if !strings.HasPrefix(filepath.Base(dir), wire.Prefix) {

@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Limits of the release of a dead host's locks.
+// Limits for releasing a dead host's locks.
 const (
 	releaseBudget = time.Second
 	releaseAtOnce = 32  // calls at the same time; without a Batcher each call releases one lock
@@ -19,8 +19,8 @@ const (
 	releaseRetry  = 20 * time.Millisecond
 )
 
-// releaseAll waits for the delay that the host asked for. Then it tries, for at most
-// releaseBudget, to release or withdraw every owner of the dead host.
+// releaseAll renews the dead host's leases during the delay that the host asked for. Then it tries,
+// for at most releaseBudget, to release or withdraw every owner (the id of one lease or waiter).
 func (p *process) releaseAll(t *tracker) {
 	start := time.Now()
 	count := t.refuse()
@@ -34,9 +34,9 @@ func (p *process) releaseAll(t *tracker) {
 	p.log.Info("host died; its locks are released", "locks", count, "took", time.Since(start))
 }
 
-// refuse makes the tracker refuse new requests, and returns how many owners
-// it knows. It forgets the time until which the store keeps each lease,
-// because the host's last renewals may have failed.
+// refuse makes the tracker refuse new requests, and returns how many owners it knows. It sets each
+// lease's expiry to zero, so that keep renews all of them, because the host's last renewals may
+// have failed.
 func (t *tracker) refuse() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -47,8 +47,8 @@ func (t *tracker) refuse() int {
 	return len(t.entries)
 }
 
-// keep renews the dead host's leases until end. It does not renew leases that
-// live beyond end anyway, and cannot revive a lease that has expired.
+// keep renews the dead host's leases until the time end. It skips a lease that expires only after
+// end, and cannot revive an expired lease.
 func (t *tracker) keep(end time.Time) {
 	for time.Now().Before(end) {
 		ops, pause := t.due(end)
@@ -67,8 +67,8 @@ func (t *tracker) keep(end time.Time) {
 	}
 }
 
-// due returns the renewals to make now, and the pause before the next call of due. A
-// lease is due when two thirds of its TTL are left, so that there is time for retries.
+// due returns the renewals to send now, and the pause before the next call of due. A lease is due
+// when at most two thirds of its TTL are left, so that there is time for retries.
 func (t *tracker) due(end time.Time) (ops []driver.Op, pause time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -87,7 +87,7 @@ func (t *tracker) due(end time.Time) (ops []driver.Op, pause time.Duration) {
 	return ops, max(pause, time.Millisecond)
 }
 
-// renewed records until when the store keeps the lease of owner.
+// renewed records that the owner's lease now expires at until.
 func (t *tracker) renewed(owner string, until time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,9 +96,9 @@ func (t *tracker) renewed(owner string, until time.Time) {
 	}
 }
 
-// releaseAll releases and withdraws until no owner is left or ctx ends, and returns how many owners
-// are left. Acquires under way are cancelled when the host's connection ends. When such an acquire
-// returns, its owner must be released or withdrawn, so releaseAll lists the owners again.
+// releaseAll releases and withdraws owners until none is left or ctx ends, and returns how many are
+// left. It lists the owners again after each attempt, because an acquire of the dead host may still
+// be under way, and may add a grant when it returns.
 func (t *tracker) releaseAll(ctx context.Context) int {
 	for {
 		ops, acquires := t.pending()
@@ -121,9 +121,8 @@ func (t *tracker) releaseAll(ctx context.Context) int {
 	return max(len(ops), acquires)
 }
 
-// pending returns the releases and withdrawals to do now, and the number of acquires under
-// way. The owner of an acquire that is under way is withdrawn too, so that the store
-// refuses that acquire if it arrives later. Only requests for granted leases have Keep.
+// pending returns the releases and withdrawals to send now, and the number of acquires under way.
+// The owner of such an acquire is withdrawn, so that the store refuses a late acquire.
 func (t *tracker) pending() (ops []driver.Op, acquires int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -138,7 +137,7 @@ func (t *tracker) pending() (ops []driver.Op, acquires int) {
 	return ops, t.acquires
 }
 
-// releaseOps executes ops and returns how many succeeded.
+// releaseOps executes ops and returns how many of their owners the store no longer has.
 func (t *tracker) releaseOps(ctx context.Context, ops []driver.Op) int {
 	var done atomic.Int64
 	t.each(ctx, ops, func(op driver.Op, err error) {
@@ -150,8 +149,8 @@ func (t *tracker) releaseOps(ctx context.Context, ops []driver.Op) int {
 	return int(done.Load())
 }
 
-// each executes ops, which must not contain an acquire, and calls the
-// function done with each operation and its error, from several goroutines.
+// each executes ops, which must not contain an acquire. It calls the function done with each
+// operation and its error, from several goroutines.
 func (t *tracker) each(ctx context.Context, ops []driver.Op, done func(driver.Op, error)) {
 	batcher := driver.BatcherOf(t.Backend)
 	do := func(part []driver.Op) []driver.Result {

@@ -23,7 +23,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// stopGrace is how long a closed plugin waits at most until its last replies are sent.
+// stopGrace bounds how long a closed plugin waits until its last replies are sent.
 const stopGrace = 300 * time.Millisecond
 
 // Main is the whole main function of a plugin. If a host has started the process,
@@ -31,9 +31,10 @@ const stopGrace = 300 * time.Millisecond
 // executes the command line: "describe [--json]", "--version" or a command of
 // spec. Without arguments, Main prints what the program is. Main never returns.
 //
-// Call Main before all else. If a host has started the process, Main closes the descriptors that
-// the process was started with, except the first three and the lifeline. On Linux it sets
-// no_new_privs. For that, Main executes a program with cgo again, so code before Main runs twice.
+// Call Main first in the main function. If a host has started the process, Main closes the file
+// descriptors that the process inherited, except the first three and the pipe to its host. On Linux
+// it sets no_new_privs. If the program uses cgo, Main must execute the program again to set it for
+// all threads, so earlier code runs twice.
 func Main(spec driver.Spec) {
 	if len(os.Args) == 1 && hostStartedUs() {
 		os.Exit(serve(spec))
@@ -53,10 +54,10 @@ func hostStartedUs() bool {
 // serve runs the plugin process and returns its exit code.
 func serve(spec driver.Spec) int {
 	shedInherited()
-	// If SIGPIPE were not ignored, a log line to the pipe of a dead host would kill the plugin
-	// before it has released the host's locks. The other signals come from a terminal or a service
-	// manager, which signals plugin and host together, although the host still needs the plugin.
-	// So only the host or its death ends the plugin.
+	// The plugin must survive SIGPIPE, which a log line to a dead host's pipe causes, to release
+	// the host's locks. Terminals and service managers send the other signals to plugin and host at
+	// once, but the host uses the plugin while it shuts down. So the plugin ends only when the host
+	// closes it or dies.
 	signal.Ignore(syscall.SIGPIPE, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	stderr := os.Stderr
 	tune()
@@ -97,15 +98,14 @@ func serve(spec driver.Spec) int {
 	return p.exitCode()
 }
 
-// stop ends the server when its last replies were sent, but after stopGrace at the latest.
+// stop ends the server when its last replies were sent, and at the latest after stopGrace.
 func stop(server *grpc.Server) {
 	force := time.AfterFunc(stopGrace, server.Stop)
 	defer force.Stop()
 	server.GracefulStop()
 }
 
-// service registers the gRPC service of a process with go-plugin, for the
-// protocol version that host and plugin have agreed on.
+// service registers the plugin's gRPC service, for the agreed protocol version.
 type service struct {
 	goplugin.NetRPCUnsupportedPlugin
 	process *process
@@ -118,7 +118,7 @@ func (s service) GRPCServer(_ *goplugin.GRPCBroker, server *grpc.Server) error {
 	return nil
 }
 
-// GRPCClient implements goplugin.GRPCPlugin; a plugin has no client end.
+// GRPCClient implements goplugin.GRPCPlugin. It fails, because only hosts are clients.
 func (service) GRPCClient(context.Context, *goplugin.GRPCBroker, *grpc.ClientConn) (any, error) {
 	return nil, errors.New("a plugin is not a host")
 }
@@ -158,8 +158,8 @@ func identity() (*tls.Config, error) {
 // certField is the index of the certificate among the fields of the handshake line.
 const certField = 5
 
-// announce puts cert into the handshake line that go-plugin is about to print.
-// Without that, go-plugin would announce only a certificate that it has made.
+// announce puts cert into the handshake line that go-plugin is about to print. go-plugin itself
+// would announce only a certificate that it has created.
 func announce(cert string) error {
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -11,27 +11,27 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// entry is what the store may hold for one owner.
+// entry is what the store may hold for one owner: a grant, or a place in the queue.
 type entry struct {
 	name, owner string
-	// granted is false while the owner waits, while its acquire is under way, and
-	// after an acquire with an unknown outcome. Such an owner must be withdrawn.
+	// granted is false while the owner waits, while its acquire is under way, and after an acquire
+	// with an unknown outcome. An owner without a grant must be withdrawn, not released.
 	granted bool
 	token   uint64 // token of the grant
 	ttl     time.Duration
-	// keepUntil is the earliest instant at which the lock may be free again.
+	// keepUntil is the time before which a release must not free the lock (Request.Keep).
 	keepUntil time.Time
-	// until is when the store lets the grant expire, as far as this process knows.
+	// until is when the grant expires in the store, as far as this process knows.
 	until time.Time
-	// queued says that the owner has called Wait, and that neither TryAcquire nor Renew has
-	// succeeded since. A grant that Wait returned counts only until the owner calls
-	// TryAcquire, because it may be over by then, and the store may have made a new grant.
+	// queued means that the owner has called Wait, and that no TryAcquire or Renew has succeeded
+	// since. When the owner calls TryAcquire, the tracker forgets a grant that Wait returned,
+	// because it may have expired, and the store may have granted the lock again.
 	queued bool
 }
 
-// tracker is a backend that remembers the leases and waits of its host, to
-// release them when the host dies. It keeps nothing that the store does not have
-// too (L8). A new plugin process learns of the leases from their renewals.
+// tracker is a backend that remembers the leases and waits of its host, to release them when the
+// host dies. It has no state that the store lacks (rule L8): after a crash, a new plugin process
+// learns the leases from their renewals.
 type tracker struct {
 	driver.Backend
 
@@ -46,13 +46,12 @@ func newTracker(b driver.Backend) *tracker {
 	return &tracker{Backend: b, entries: map[string]*entry{}, sweepAt: 1024}
 }
 
-// errHostDead is the answer to requests of a dead host that arrive after its death.
+// errHostDead is the answer to a dead host's requests that the plugin reads after its death.
 var errHostDead = errors.Join(driver.ErrClosed, errors.New("the host is dead"))
 
-// enter records, before ops are sent, what the store may soon hold for
-// their owners. The entries of a batch are no longer in the processor's
-// caches since their last renewal, so each look-up is slow. So enter does
-// as little else as possible for each entry.
+// enter records, before ops are sent, what the store may soon hold for their owners. With many
+// leases, each entry has left the CPU's caches by its next renewal, so its look-up is slow. So
+// enter does little else.
 func (t *tracker) enter(ops ...driver.Op) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,8 +73,8 @@ func (t *tracker) enter(ops ...driver.Op) error {
 	return nil
 }
 
-// entryOf returns the entry of r's owner, and makes it if necessary. Call
-// it just before r is sent. The caller must hold mu.
+// entryOf returns the entry of r's owner, and creates it if there is none. Call it just before r is
+// sent, because the entry's expiry counts from now. The caller must hold mu.
 func (t *tracker) entryOf(r *driver.Request, now time.Time) *entry {
 	e := t.entries[r.Owner]
 	if e == nil {
@@ -87,7 +86,7 @@ func (t *tracker) entryOf(r *driver.Request, now time.Time) *entry {
 	return e
 }
 
-// enterWait is like enter, for a call of Wait.
+// enterWait records a call of Wait, as enter records other calls.
 func (t *tracker) enterWait(r driver.Request) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -109,7 +108,7 @@ func (t *tracker) woken(r driver.Request, g driver.Grant) {
 	}
 }
 
-// note records a grant with that token to r's owner, or a renewal of that grant.
+// note records that r's owner got a grant with this token, or renewed it.
 func (e *entry) note(r *driver.Request, token uint64) {
 	e.granted, e.queued, e.token = true, false, token
 	e.keepUntil = time.Time{}
@@ -131,13 +130,13 @@ func (t *tracker) granted(r driver.Request, token uint64, err error) {
 	case err == nil:
 		e.note(&r, token)
 	case e.queued && errors.Is(err, driver.ErrHeld):
-		// The owner is still in the store's queue.
+		// The store still has the owner in its queue, so the tracker keeps the entry.
 	case refused(err) && !e.granted:
 		delete(t.entries, r.Owner)
 	}
 }
 
-// refused reports whether err means that the store keeps nothing of the request.
+// refused reports whether err means that the store has recorded nothing for the request.
 func refused(err error) bool {
 	for _, sure := range []error{
 		driver.ErrHeld, driver.ErrNotHeld, driver.ErrWithdrawn, driver.ErrInvalid, driver.ErrUnsupported, driver.ErrNotSent,
@@ -149,7 +148,7 @@ func refused(err error) bool {
 	return false
 }
 
-// forget drops the entry of an owner that the store does not have any more.
+// forget drops the entry of an owner that the store no longer has.
 func (t *tracker) forget(owner string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -163,8 +162,8 @@ func (t *tracker) ended(owner string, err error) {
 	}
 }
 
-// sweep drops entries that expired over a minute ago, if there are sweepAt entries. Most
-// leases do not expire: core renews or releases those it knows. The caller must hold mu.
+// sweep drops entries that expired over a minute ago, if there are at least sweepAt entries. Few
+// leases expire, because core renews or releases the leases that it knows. The caller must hold mu.
 func (t *tracker) sweep() {
 	if len(t.entries) < t.sweepAt {
 		return

@@ -16,7 +16,7 @@ func req(name, owner string) driver.Request {
 	return driver.Request{Name: name, Owner: owner, TTL: time.Minute}
 }
 
-// fixture is a tracker over a memory store, with a second backend to inspect that store.
+// fixture is a tracker over a memory store, which tests inspect through a second backend.
 type fixture struct {
 	*tracker
 	other driver.Backend
@@ -69,7 +69,7 @@ func (f fixture) holder(t *testing.T, name string) driver.Holder {
 	return h
 }
 
-// die does the same as the plugin when the host dies, and fails the test if an owner is left.
+// die does what the plugin does when the host dies, and fails the test if an owner is left.
 func (f fixture) die(t *testing.T) {
 	t.Helper()
 	f.refuse()
@@ -126,9 +126,9 @@ func TestTrackerKnowsWhatIsHeld(t *testing.T) {
 	known(1, "a batch")
 }
 
-// A grant that Wait returned belongs to the host: it is renewed during the
-// delay, and then released. The grant counts only until the owner calls
-// TryAcquire, because the store may have made another grant by then.
+// A grant that Wait has returned must be renewed during the delay after the host's death, and then
+// released. The tracker must forget such a grant when the owner calls TryAcquire, because the store
+// may then have granted the lock again.
 func TestTrackerKnowsTheStoresGrants(t *testing.T) {
 	f := newFixture(t, same)
 	wait := func(owner string) driver.Grant {
@@ -147,7 +147,7 @@ func TestTrackerKnowsTheStoresGrants(t *testing.T) {
 	f.granted(asks.Request, g.Token, nil)
 	wait("b")
 	f.refuse()
-	f.keep(time.Now().Add(600 * time.Millisecond)) // longer than the first span of the grant
+	f.keep(time.Now().Add(600 * time.Millisecond)) // longer than such a grant lasts unrenewed
 	for _, name := range []string{"a", "b"} {
 		if h := f.holder(t, name); h.Owner != name {
 			t.Errorf("%s is held by %+v", name, h)
@@ -161,7 +161,7 @@ func TestTrackerKnowsTheStoresGrants(t *testing.T) {
 	}
 }
 
-// After a crash, the new plugin process knows a lease only when the lease has been renewed.
+// After a plugin crash, the new process must learn a lease, with its Keep, from its renewal.
 func TestTrackerLearnsFromRenewals(t *testing.T) {
 	f := newFixture(t, same)
 	r := f.grant(t, req("a", "1"))
@@ -217,7 +217,7 @@ func TestDeathReleasesAndWithdraws(t *testing.T) {
 	}
 }
 
-// slow grants a lock only after goOn is closed. It ignores its ctx.
+// slow is a backend whose TryAcquire waits until goOn is closed, and ignores its ctx.
 type slow struct {
 	driver.Backend
 	asked, goOn chan struct{}
@@ -260,7 +260,7 @@ func TestDeathWaitsForAcquiresInFlight(t *testing.T) {
 	}
 }
 
-// broken fails a number of releases, and then releases as usual.
+// broken is a backend whose first releases fail, as many as failures says.
 type broken struct {
 	bare
 	failures atomic.Int64
@@ -285,7 +285,7 @@ func TestDeathTriesAgain(t *testing.T) {
 	if h := f.holder(t, "a"); h.Held() {
 		t.Errorf("the lock is %+v", h)
 	}
-	// A store that stays down must not keep the plugin process alive.
+	// If the store stays down, releaseAll must return when its ctx ends.
 	f = newFixture(t, func(inner driver.Backend) driver.Backend {
 		b.bare = bare{inner}
 		return b

@@ -11,33 +11,32 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// Settings of the Go runtime for a plugin. The environment variables
-// GOMAXPROCS and GOGC override them; a host passes both on to its plugins.
+// Settings of the Go runtime for a plugin. The environment variables GOMAXPROCS and GOGC override
+// them. A host passes these two variables on to its plugins.
 const (
 	maxThreads  = 4
 	ballastSize = 16 << 20
 )
 
-// ballast is memory that is never written, so it takes no physical memory.
-// The garbage collector counts it as live.
+// ballast is never written, so it takes no physical memory, but the garbage collector counts it as
+// live memory.
 var ballast []byte
 
 // tune sets the runtime up for a process that mostly forwards messages.
 //
-// A plugin waits for its host and for its store, and computes little. With
-// several threads, the runtime wakes a second thread whenever a goroutine becomes
-// ready. That thread finds nothing to do and takes the processor from the host or
-// the store. On a machine with two processors, a single thread about halved the
-// context switches of a plugin, and its processor time fell by a third at 64
-// clients. So the plugin uses half of the processors, but at most maxThreads.
+// A plugin waits for its host and for its store, and computes little. With several threads, the
+// runtime wakes a second thread whenever a goroutine becomes ready. The second thread usually finds
+// no work, and takes a CPU from the host or the store. On a machine with two CPUs, GOMAXPROCS=1
+// instead of 2 about halved a plugin's context switches, and cut its CPU time at 64 clients by a
+// third. So a plugin uses half of the CPUs, but at most maxThreads.
 //
-// A plugin's live memory is a few MB at most, and nearly all other memory is
-// garbage after a request. With ballast, a garbage collection starts after
-// about 16 MiB of garbage instead of 4 MiB: a quarter as often. At 64 clients,
-// processor time fell by a fifth. That costs up to 16 MiB of memory.
+// A plugin's live memory is a few MB at most, and nearly all other memory is garbage after a
+// request. With ballast, a garbage collection starts after about 16 MiB of garbage instead of 4
+// MiB, so a quarter as often. At 64 clients, this cut the plugin's CPU time by a fifth. It costs up
+// to 16 MiB of memory for the garbage.
 //
-// Note: a GOGC of 400 has the same effect as long as little memory is live. But after an outage
-// with 2,000 leases 17 MB were live, and the plugin grew to 180 MB (decision plugin-24).
+// Note: GOGC=400 instead of ballast has the same effect while little memory is live. But after an
+// outage with 2,000 leases, 17 MB were live, and the plugin grew to 180 MB (decision plugin-24).
 func tune() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(min(max(runtime.GOMAXPROCS(0)/2, 1), maxThreads))
@@ -48,8 +47,8 @@ func tune() {
 	}
 }
 
-// startProfiles starts the CPU profile and the execution trace, each if its
-// environment variable is set. stop ends both; only its first call has an effect.
+// startProfiles starts a CPU profile and an execution trace, each only if its environment variable
+// names a file. The function stop ends both; further calls of stop do nothing.
 func startProfiles(log *slog.Logger) (stop func()) {
 	var stops []func()
 	begin := func(variable string, start func(*os.File) error, stop func()) {

@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// Session implements the protocol. It sends every heartbeat back at once.
+// Session serves the stream of heartbeats. It sends each heartbeat of the host back at once.
 func (s *Server) Session(stream grpc.BidiStreamingServer[lockpb.Heartbeat, lockpb.Heartbeat]) error {
 	broken := make(chan error, 1)
 	ended := s.host.SessionBegan()
@@ -26,7 +26,7 @@ func (s *Server) Session(stream grpc.BidiStreamingServer[lockpb.Heartbeat, lockp
 			}
 		}
 	}()
-	// When Session returns, gRPC ends the stream, and so the Recv in the goroutine above.
+	// When Session returns, gRPC ends the stream, and the Recv in the goroutine above fails.
 	select {
 	case err := <-broken:
 		return err
@@ -103,7 +103,7 @@ func (s *Server) List(m *lockpb.ListRequest, stream grpc.ServerStreamingServer[l
 	return stream.Send(&lockpb.InspectReply{Error: s.encode(err)})
 }
 
-// untilDone returns a child of ctx that also ends when the server is done.
+// untilDone returns a child of ctx that also ends when the plugin closes its server.
 func (s *Server) untilDone(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {

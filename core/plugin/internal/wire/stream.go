@@ -41,8 +41,8 @@ func (u *Unary) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	return Ended(ctx, endless(err))
 }
 
-// endless returns the error of a stream that only the caller may end. If err is nil, the
-// plugin has ended the stream, and that is an error.
+// endless replaces a nil err by an error, for a stream that the plugin must not end. A nil err
+// means that the plugin has ended the stream.
 func endless(err error) error {
 	if err == nil {
 		return fmt.Errorf("%w: %w: it ended the stream", driver.ErrUnavailable, ErrNoAnswer)
@@ -57,8 +57,8 @@ func (u *Unary) List(ctx context.Context, prefix string, emit func(driver.Holder
 	})
 }
 
-// receive is like ask, for a stream. It calls the function each with every message
-// until each returns false, the stream ends, or a message carries an error.
+// receive sends request, and calls the function each with every message of the reply stream. It
+// ends when each returns false, the stream ends, or a message carries an error.
 func receive[Q, M any, A interface {
 	*M
 	withError
