@@ -9,22 +9,22 @@ import (
 // Keys of one namespace, with P for its prefix, N for a lock's name, O for an
 // owner, I for a process and a number, and | for the byte 0xFF:
 //
-//	P|n N|h     an entry of N that was put when there was no other
-//	P|n N|w I   an entry that was put behind others
-//	P|b N|O     the tombstone of O, which was withdrawn from N and is refused
-//	P|e         the base of tokens
+// P|n N|h     an entry of N that was put when there was no other
+// P|n N|w I   an entry that was put behind others
+// P|b N|O     the tombstone of O, which was withdrawn from N and is refused
+// P|e         the base of tokens
 //
 // The entry of N with the lowest create revision is the lock, and that revision
 // makes the token. The other entries wait, in the order of their create revisions.
 //
-// Valid UTF-8 never contains 0xFF, so prefixes and names need no escaping: no
-// two keys collide, and a scan of one name never meets another name. Within a
-// generation, a compare of the create revision compares owner and token at
-// once; see txn.Step.In.
+// Valid UTF-8 never contains 0xFF, so prefixes and names need no escaping: no two
+// keys collide, and a scan of one name never meets another name. Until the store
+// loses its data, each grant has another create revision, so a compare of the
+// revision compares owner and token at once; see txn.Step.In.
 //
-// Note: the owner, which is different for each grant, is not part of the keys
-// of entries. The server keeps deleted keys in its index until it compacts, and
-// a Txn that asks whether N is free would read all of these. A lock taken a
+// Note: the owner, which is different for each grant, is not part of the keys of
+// entries. The server keeps deleted keys in its index until it compacts, and a Txn
+// that asks whether N is free would read all deleted keys of N. A lock taken a
 // hundred times a second would become slow within minutes.
 const (
 	separator   = "\xff"

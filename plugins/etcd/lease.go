@@ -41,9 +41,9 @@ const (
 const maxLoad = 1024
 
 const (
-	// tombstoneFor is the least time for which a withdrawn owner is refused.
-	// One lease, which is never renewed, takes tombstones for the time
-	// tombstoneUse, and at most maxTombstones of them.
+	// tombstoneFor is the least time for which a withdrawn owner is refused,
+	// because of a key, its tombstone. All tombstones of the time tombstoneUse,
+	// at most maxTombstones, are put on one lease, which is never renewed.
 	tombstoneFor  = time.Minute
 	tombstoneUse  = 10 * time.Second
 	maxTombstones = 256
@@ -64,9 +64,9 @@ var forTombstones = purpose{ttl: tombstoneFor + tombstoneUse, use: tombstones}
 //   - A new process does not know the deadlines, so it never renews a lease of an earlier
 //     process. It moves each lock that it is asked to renew to a lease that it has made.
 //
-// Waiters have a separate lease with the shortest TTL that the server grants, because
-// its TTL bounds how long a lost machine delays the waiters behind it. When an entry
-// has become the lock, an acquire or a renewal moves it to a lease with the lock's TTL.
+// Waiters have a separate lease with the shortest TTL that the server grants, because its TTL
+// bounds how long a waiter whose machine is lost delays the next waiters. When a waiter's
+// entry has become the lock, an acquire or a renewal moves it to a lease with the lock's TTL.
 type leases struct {
 	cluster    *cluster.Cluster
 	keepalives *keepalive.Sender
@@ -247,7 +247,7 @@ func (ls *leases) retireAll() {
 	clear(ls.current)
 }
 
-// renewable reports whether a keepalive of l renews a lock on l for the time ttl.
+// renewable reports whether l is still renewed, and each keepalive renews a lock for the time ttl.
 func (ls *leases) renewable(l *lease, ttl time.Duration) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -268,7 +268,7 @@ func (ls *leases) unload(l *lease) {
 	l.load--
 }
 
-// ttls asks for the remaining time of leases, and remembers the answers for a
+// ttls asks a server how long leases still live, and remembers the answers for a
 // moment. A remembered answer is good enough, because a waiter needs only a hint.
 type ttls struct {
 	cluster *cluster.Cluster
@@ -291,8 +291,9 @@ func newTTLs(c *cluster.Cluster) *ttls {
 	return &ttls{cluster: c, known: kit.Recent[int64, expiry]{Age: rememberTTL, Limit: maxTTLs}}
 }
 
-// left returns the remaining time, up to one second too little, because etcd rounds it down.
-// It is negative for the lease id 0, of a key that another program has put without a lease.
+// left returns how long the lease id still lives, up to one second too little, because etcd rounds
+// down. The answer is negative for id 0, that is, for a key that another program has put without a
+// lease.
 func (t *ttls) left(ctx context.Context, id int64) (time.Duration, error) {
 	if id == 0 {
 		return -1, nil

@@ -14,8 +14,8 @@ import (
 var errDeleted = errors.New("etcd: key was deleted or its lease revoked from outside")
 
 // young is how long a lock that was granted without a wait is held before its
-// key is watched, because a watch costs two messages and most locks are
-// released sooner. A loss before that is noticed when the watch is opened.
+// key is watched, because a watch costs two messages and most locks are released
+// sooner. If the lock is lost before, the opening of the watch shows it.
 const young = 20 * time.Millisecond
 
 // losses finds out which locks of a table are lost, by watching their keys. The
@@ -28,8 +28,8 @@ type losses struct {
 	looking bool
 }
 
-// add makes sure that e is watched once it is old enough, unless e is being deleted by then. It
-// ignores an entry that is not known to be the lock, because another owner may hold the lock.
+// add lets the lock e be watched once e is older than young, unless e is being deleted by then.
+// It ignores an entry that is not known to be the lock, because another owner may hold the lock.
 func (l *losses) add(e *entry) {
 	if !l.feeds.Watched() || !e.held || l.table.watches.Covers(e.watch, e.seenAt) {
 		return

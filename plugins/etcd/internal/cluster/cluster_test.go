@@ -50,7 +50,7 @@ func (m *member) Range(ctx context.Context, _ *pb.RangeRequest) (*pb.RangeRespon
 	return &pb.RangeResponse{Header: &pb.ResponseHeader{}}, m.wait(ctx)
 }
 
-// of returns a Cluster that uses the member ill, and may change to the member well.
+// of returns a Cluster of two members, called ill and well, that first uses ill.
 func of(t *testing.T, ill, well *member) *cluster.Cluster {
 	t.Helper()
 	var addrs []string
@@ -64,8 +64,8 @@ func of(t *testing.T, ill, well *member) *cluster.Cluster {
 	return c
 }
 
-// TestDeclined checks that a request that a member cannot begin goes to another member,
-// even if it must not be done twice. All later requests must go to that other member too.
+// TestDeclined checks that a request goes to another member if its member cannot begin
+// it, even if the request must not be done twice. Later requests must go there too.
 func TestDeclined(t *testing.T) {
 	ill, well := &member{err: rpctypes.ErrGRPCNoLeader}, &member{}
 	c := of(t, ill, well)
@@ -89,8 +89,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestOutOfSpace checks a member without space, which may have done the
-// request. Its error is an answer, so no other member is asked.
+// TestOutOfSpace checks the error of a member without space. The member may
+// have done the request. Its error is an answer, so no other member is asked.
 func TestOutOfSpace(t *testing.T) {
 	ill, well := &member{err: rpctypes.ErrGRPCNoSpace}, &member{}
 	c := of(t, ill, well)

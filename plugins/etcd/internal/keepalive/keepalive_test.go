@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// leases is a server of keepalives, which passes each stream and its number to serve.
+// leases is a server of keepalives. It calls serve for each stream, with the stream's number.
 type leases struct {
 	pb.UnimplementedLeaseServer
 	streams chan int
@@ -118,7 +118,7 @@ func TestBrokenStream(t *testing.T) {
 	}
 }
 
-// TestOutOfOrder checks that a stream that answers for another lease than the oldest is given up.
+// TestOutOfOrder checks that a stream is given up when an answer is not for its oldest keepalive.
 func TestOutOfOrder(t *testing.T) {
 	s := New(on(t, func(stream pb.Lease_LeaseKeepAliveServer, nth int) error {
 		if nth > 0 {

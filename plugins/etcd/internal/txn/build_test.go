@@ -119,8 +119,8 @@ func (s *shaped) outcome(t *testing.T, st *Step) string {
 	return out.String()
 }
 
-// FuzzShapes does a random step alone and among other steps, on equal keys. The
-// answers, and the keys after the step, must be the same.
+// FuzzShapes does a random step twice, on equal keys: alone, and in a Txn with
+// other steps. The answers, and the keys after the step, must be the same.
 func FuzzShapes(f *testing.F) {
 	random := rand.NewChaCha8([32]byte{})
 	for i := range 300 { // seeds, so that plain go test runs these too

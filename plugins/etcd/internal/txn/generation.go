@@ -29,7 +29,7 @@ type Generation struct {
 
 // format begins the value of the generation's key. Old releases of this package, in which
 // locks and queue entries were two kinds of key, wrote no such text. They cannot read this
-// value, so they refuse everything, and the keys that they have left end with their leases.
+// value, so they refuse all requests. The keys that they have left expire with their leases.
 const format = "2:"
 
 func (g *Generation) value() []byte { return strconv.AppendUint([]byte(format), g.Base, 10) }
@@ -40,8 +40,8 @@ func (g *Generation) Token(rev int64) uint64 { return g.Base + uint64(rev) }
 // Same reports whether revisions in g can be compared with revisions in other.
 func (g *Generation) Same(other *Generation) bool { return g.Base == other.Base }
 
-// generations keeps the present generation. Every Txn compares the generation,
-// so that a process that outlives its store's data cannot mix two generations.
+// generations keeps the present [Generation]. Every Txn compares the generation's key with
+// it, so a process that goes on after its store's data was lost cannot mix two generations.
 //
 // Note: etcd has no clock that can be read, so the first user of an empty
 // namespace sets the base from its own clock. That clock orders only
@@ -62,7 +62,7 @@ func (gs *generations) load(ctx context.Context) (*Generation, error) {
 	return gs.fetch(ctx, 0)
 }
 
-// fetch reads the generation, or begins a generation whose base is not below least. It first
+// fetch reads the generation, or begins one whose base is at least the number least. It first
 // sends a Txn that only reads, because a store without space refuses a Txn that might write.
 func (gs *generations) fetch(ctx context.Context, least uint64) (*Generation, error) {
 	look := []*pb.RequestOp{Range(&pb.RangeRequest{Key: []byte(gs.key)})}
@@ -96,11 +96,11 @@ func (gs *generations) fetch(ctx context.Context, least uint64) (*Generation, er
 	return g, nil
 }
 
-// holds returns the compare that makes a Txn depend on g.
+// holds returns a compare that fails once the generation g has ended.
 func (gs *generations) holds(g *Generation) *pb.Compare { return HasValue(gs.key, g.value()) }
 
-// goesOn reports whether g was still the generation when ops were done. The
-// last of ops must be a read of the generation's key.
+// goesOn reports whether g was still the present generation at the answers
+// ops. The last of them must answer a read of the generation's key.
 func goesOn(g *Generation, ops []*pb.ResponseOp) bool {
 	kvs := ops[len(ops)-1].GetResponseRange().GetKvs()
 	return len(kvs) > 0 && bytes.Equal(kvs[0].Value, g.value())
@@ -117,7 +117,7 @@ func (gs *generations) over(ctx context.Context, g *Generation) error {
 }
 
 // read does a Txn that only reads, and repeats it once if the generation has
-// ended. It returns the generation in which the answer's revisions count.
+// ended. It returns the generation that the answer's revisions belong to.
 func (gs *generations) read(ctx context.Context, ops ...*pb.RequestOp) (*pb.TxnResponse, *Generation, error) {
 	for range 2 {
 		g, err := gs.load(ctx)

@@ -52,8 +52,8 @@ func TestDeliverAtOnce(t *testing.T) {
 	}
 }
 
-// TestOtherGenerationIsNotSent checks that a step whose revisions are of
-// another generation ends without a request.
+// TestOtherGenerationIsNotSent checks that a step that was prepared for data
+// that the store has lost since ends without a request.
 func TestOtherGenerationIsNotSent(t *testing.T) {
 	w := at(t, clustertest.Nowhere)
 	w.generations.present.Store(&Generation{Base: 8})
