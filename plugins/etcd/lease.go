@@ -292,8 +292,7 @@ func newTTLs(c *cluster.Cluster) *ttls {
 }
 
 // left returns how long the lease id still lives, up to one second too little, because etcd rounds
-// down. The answer is negative for id 0, that is, for a key that another program has put without a
-// lease.
+// down. For id 0, that is, for another program's key without a lease, it is negative.
 func (t *ttls) left(ctx context.Context, id int64) (time.Duration, error) {
 	if id == 0 {
 		return -1, nil

@@ -87,10 +87,10 @@ func (b *Backend) stay(ctx context.Context, all []*renewal, now time.Time) {
 	}
 }
 
-// move renews locks by moving them to the present lease for their TTL. It returns
-// the renewals that a store without space refused to move and whose present lease
-// has a sufficient TTL. A keepalive, which is not a write, renews these. Other keys
-// of an earlier process on those leases also live on until they can be moved.
+// move renews locks by moving their keys to this process's lease for that TTL. It returns
+// the renewals that a store without space refused to move and whose present lease has a
+// sufficient TTL. The caller renews these by a keepalive, which is no write. It also keeps
+// alive other keys that an earlier process has put on those leases, until they can be moved.
 func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) (staying []*renewal) {
 	var steps []*txn.Step
 	var refused error // the refusal by a store without space

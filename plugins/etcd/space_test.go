@@ -241,8 +241,8 @@ func (f *filling) onItsLease(t *testing.T, b *Backend, r driver.Request) {
 	}
 }
 
-// TestMovedWithoutSpace checks a lock that was moved when the space ended. It must be
-// renewed on its present lease. While that lease is unknown, no renewal may succeed.
+// TestMovedWithoutSpace checks a lock whose move to another lease got ErrNoSpace as answer. It
+// must be renewed on the lease that it is on. While that is unknown, no renewal may succeed.
 func TestMovedWithoutSpace(t *testing.T) {
 	f := startFilling(t)
 	before, b := f.connect(t), f.connect(t)
@@ -269,9 +269,9 @@ func TestMovedWithoutSpace(t *testing.T) {
 	}
 }
 
-// TestLateMove lets a request for a lock's first move to another lease get no answer.
-// If the request arrives late, when the lock is on a third lease, it must not move the
-// lock. If it has arrived, this process and the next must find where the lock is.
+// TestLateMove loses the answer to a request that moves a lock to another lease. If the
+// request arrives late, when the lock is on a third lease, it must not move the lock. If
+// it arrived in time, this process and the next must find which lease the lock is on.
 func TestLateMove(t *testing.T) {
 	f := startFilling(t)
 	b, next := f.connect(t), f.connect(t)
@@ -317,8 +317,8 @@ func TestLateMove(t *testing.T) {
 	f.onItsLease(t, next, r)
 }
 
-// TestProclaimedWithoutSpace checks that a value that was put when the space
-// ended is published, and that a refused value is not.
+// TestProclaimedWithoutSpace checks that a value whose put got ErrNoSpace as
+// answer, but was done, is published, and that a refused value is not.
 func TestProclaimedWithoutSpace(t *testing.T) {
 	f := startFilling(t)
 	b := f.connect(t)

@@ -202,7 +202,7 @@ func (t *table) erase(e *entry) {
 	t.txns.Submit(s)
 }
 
-// erased notes the outcome of erase. The next try comes at e's deadline or by a timer.
+// erased notes the outcome of erase. If the delete failed, it lets erase run again.
 func (t *table) erased(e *entry, err error) {
 	switch {
 	case t.cluster.Context().Err() != nil:

@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	// entryFor is how long a waiting entry lives on after its owner's last Wait or
-	// TryAcquire. It is also the TTL of the waiters' lease, if the server grants so short a TTL.
-	// A lock that was granted in the queue and is not confirmed lasts no longer than that TTL.
+	// entryFor is how long a waiting entry lives on after its owner's last Wait or TryAcquire.
+	// It is also the TTL of the waiters' lease, if the server grants so short a TTL. A lock that
+	// was granted in the queue, and that its owner does not renew, lasts no longer.
 	entryFor = 2 * time.Second
 	// entryRenewal is how often the waiters' lease is renewed.
 	entryRenewal = entryFor / 4
 	// maxWaitingValue bounds the published value in a waiting entry, in bytes, because other
-	// waiters read many entries at a time. A waiter with a longer value must ask to get the lock.
+	// waiters read many entries at a time. A waiter with a longer value gets the lock only by
+	// TryAcquire.
 	maxWaitingValue = 512
 )
 
-// forWaiting returns the purpose by which the lease for waiting entries is chosen.
 func (ls *leases) forWaiting() purpose {
 	return purpose{ttl: max(entryFor, ls.shortest()), use: waiting}
 }
@@ -70,8 +70,8 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration)
 	return g, nil
 }
 
-// turn waits until no entry is before e. p is the entry before e at the start.
-// On an error, turn returns the entry before e at the end.
+// turn waits until no entry is before e in the queue. p is the entry before e
+// at the start. If turn fails, it returns the entry that is before e then.
 func (t *table) turn(ctx context.Context, e *entry, p *predecessor) (*predecessor, error) {
 	for p != nil {
 		events, w := t.follow(p)
@@ -109,7 +109,7 @@ func (t *table) next(ctx context.Context, e *entry, p *predecessor, events <-cha
 	return next, err
 }
 
-// guard watches the key of e, from before the entry in front of e is watched until e is gone.
+// guard watches the key of e until e is gone. It is called before a watch of the entry before e.
 func (t *table) guard(e *entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -118,9 +118,9 @@ func (t *table) guard(e *entry) {
 	}
 }
 
-// mark puts the key of e, which is the lock, once more, unchanged. Waiters that came before
-// e was granted do not know that e is the lock. At e's end the mark tells them, so they
-// need not ask the store. If two hosts take turns, every waiter knows it without a mark.
+// mark puts the key of e once more, unchanged, after e has become the lock. Then the event of e's
+// end shows, by the key's version, that e was the lock. Waiters that came before that grant would
+// otherwise have to ask the store. With only two hosts, the waiter knows it without a mark.
 func (t *table) mark(e *entry) {
 	t.txns.Submit(&txn.Step{Name: e.name, In: e.generation, Req: &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.At(e.key, e.rev)}, Success: []*pb.RequestOp{txn.Touch(e.key)},
@@ -152,7 +152,6 @@ type predecessor struct {
 	seenAt int64 // the store's revision when the entry was seen
 }
 
-// follow begins to watch p's key.
 func (t *table) follow(p *predecessor) (<-chan watch.Event, *watch.Watch) {
 	events, seenAt := make(chan watch.Event, 4), p.seenAt
 	return events, t.watches.Deletes(p.key, seenAt, func(e watch.Event) {
@@ -166,7 +165,7 @@ func (t *table) follow(p *predecessor) (<-chan watch.Event, *watch.Watch) {
 	})
 }
 
-// guarded reports whether the watch of e would already have reported an end of e.
+// guarded reports whether the watch of e would already have reported it if e had ended.
 func (t *table) guarded(e *entry) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -193,7 +192,8 @@ func (t *table) passed(ctx context.Context, e *entry, p *predecessor, event watc
 }
 
 // queue makes sure that the owner has an entry. It returns the owner's entry, pinned, and the entry
-// before it, or nil when it is this owner's turn. It returns no entry when the caller should ask.
+// before it, or nil when it is this owner's turn. It returns no entry when the owner must call
+// TryAcquire.
 func (t *table) queue(ctx context.Context, r driver.Request) (*entry, *predecessor, error) {
 	for try := range 3 {
 		now := time.Now()
@@ -222,9 +222,9 @@ func (t *table) queue(ctx context.Context, r driver.Request) (*entry, *predecess
 
 // newWaiting makes the entry of an owner that enters the queue. Its key is the first, counted
 // from number, that this process does not use for that lock. A key contains a text that only
-// this process has, so that no two processes use the same key. Keys are used again, because
-// each new key would stay in the server's index until it compacts. An entry whose put got no
-// answer is put once more. newWaiting returns nil for an owner that has asked for the lock.
+// this process has, so that no two processes use the same key. Keys are used again, because each
+// new key would stay in the server's index until it compacts. An entry whose put got no answer
+// is put once more. newWaiting returns nil for an owner that has already tried to acquire.
 func (t *table) newWaiting(r driver.Request, l *lease, number int, now time.Time) *entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -330,8 +330,8 @@ func ahead(s space, name string, rev int64, limit int64) *pb.RequestOp {
 	})
 }
 
-// nextTo picks the entry to watch from what ahead has read at rev: the newest entry besides
-// the entry with the key own. The picked entry is the lock if no entry is before it.
+// nextTo picks the entry to watch from op, what function ahead has read at revision rev: the
+// newest entry whose key is not own. The picked entry is the lock if no entry is before it.
 func nextTo(own string, op *pb.ResponseOp, rev int64) *predecessor {
 	var before *predecessor
 	for _, kv := range op.GetResponseRange().GetKvs() {

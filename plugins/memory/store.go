@@ -68,7 +68,7 @@ func (s *Store) do(name string, f func(s *Store, e *entry, now time.Time) error)
 	return f(s, e, now)
 }
 
-// at returns name's entry after removing its expired parts.
+// at returns the entry of the lock called name, without the parts that have expired.
 func (s *Store) at(name string, now time.Time) *entry {
 	e := s.names[name]
 	if e == nil {
@@ -93,7 +93,7 @@ func (s *Store) sweep(now time.Time) {
 	s.sweepAt = 2*len(s.names) + 64
 }
 
-// tidy drops name if it has neither a grant nor a queue.
+// tidy drops the lock called name if it has neither a grant nor a queue.
 func (s *Store) tidy(name string, e *entry) {
 	if e.grant == nil && len(e.queue) == 0 {
 		delete(s.names, name)

@@ -40,8 +40,8 @@ type Backend struct {
 	observers                                 kit.Poller
 
 	// rows has locks whose rows exist, because the locks were granted before.
-	// Like contended, rows is only a guess that selects the statement. A wrong
-	// guess costs only a second statement.
+	// Like contended, rows is only a guess that selects which statement to
+	// send first. A wrong guess costs only a second statement.
 	rows kit.Recent[string, struct{}]
 }
 
@@ -53,7 +53,7 @@ type link struct {
 	pool   *conn.Pool // for statements
 	waits  *conn.Pool // for waiters
 
-	// cluster and node identify the server in use. They are equal without Galera.
+	// cluster and node identify the server in use. Without Galera both are the same.
 	cluster, node kit.Identity
 	admitted      atomic.Pointer[time.Time] // when the last connection was admitted
 	noLocks       sync.Once                 // for the log message that GET_LOCK is refused

@@ -27,27 +27,26 @@
 //     server serves, logs a warning, and fails its Check. But another host may stay at
 //     the other server. Servers are told apart by server_uuid on MySQL. On MariaDB they
 //     are told apart by host name, port and server_id, from 11.7 on by server_uid too.
-//   - Galera and group replication: let all hosts use one node. If hosts write on
-//     several nodes, a conflict is found at commit and the statement is repeated, which
-//     is safe but slow. Waiters on other nodes are not woken: they ask twice a second,
-//     without order. Waiters behind a proxy that shares connections among clients ask
-//     likewise. Behind a load balancer a host stays at one Galera node while that node
-//     serves. The next node may lag, so that an existing lease seems missing;
-//     wsrep_sync_wait=7 makes a node catch up before it answers.
+//   - Galera and group replication: let all hosts use one node. If hosts write on several nodes, a
+//     conflict is found at commit and the statement is repeated, which is safe but slow. Waiters on
+//     other nodes are not woken: they ask twice a second, without order. Waiters behind a proxy
+//     that shares connections among clients ask likewise. Behind a load balancer a host stays at
+//     one Galera node while that node serves. The node that it uses next may lag, so that an
+//     existing lease seems missing; wsrep_sync_wait=7 makes a node catch up before it answers.
 //   - Statements that an operator writes by hand and that change rows.
 //
 // # Cost
 //
-//	operation            round trips   commits (fsyncs)
-//	acquire              1             1
-//	acquire, refused     1             0
-//	renew                1             1
-//	release              1             1
-//	wake a waiter        1             0; on MariaDB part of the release
-//	wait                 2             1; on MariaDB 1 round trip
-//	grant after a wait   1             0; on MariaDB part of the wait
-//	withdraw             0 or 1        0 or 1
-//	inspect              1             0
+// operation            round trips   commits (fsyncs)
+// acquire              1             1
+// acquire, refused     1             0
+// renew                1             1
+// release              1             1
+// wake a waiter        1             0; on MariaDB part of the release
+// wait                 2             1; on MariaDB 1 round trip
+// grant after a wait   1             0; on MariaDB part of the wait
+// withdraw             0 or 1        0 or 1
+// inspect              1             0
 //
 // A row that has waiters or withdrawn owners needs a longer statement. The first statement
 // that meets such a row costs one more round trip. So does an acquire that shares its
@@ -68,14 +67,14 @@
 //
 // Waiters are in the row's queue, first in, first out over all hosts. Each waiter blocks in the
 // server on its own connection; waiters beyond Options.WaitConnections ask every 15 to 45 ms. A
-// release grants the lock to the first waiter in the same statement, at first for half a second
-// (up to 2 s for a distant waiter). Then it wakes the waiter by a KILL QUERY, which finds the
-// session by a randomly named user lock (GET_LOCK), so it hits no other session. The waiter learns
-// how long it has the lock, and core renews it. A waiter that does not come costs the other waiters
-// that half second, unless its process has given no sign of life for the last 0.6 s, because then
-// the release passes it over. A waiting process gives five signs a second, by a statement that
-// changes no row. If GET_LOCK is refused, all waiters ask, every 15 to 45 ms at first and later
-// every 120 to 360 ms, without order. Check then fails unless WaitConnections allows none.
+// release also grants the lock to the first waiter, in the same statement, for half a second (up to
+// 2 s for a distant waiter). Then it wakes the waiter by a KILL QUERY, which finds the session by a
+// randomly named user lock (GET_LOCK), so it hits no other session. The waiter learns how long its
+// grant lasts, and core renews it. A waiter that does not come costs the other waiters that half
+// second, unless its process has given no sign of life for the last 0.6 s. The release passes over
+// such a waiter. A waiting process gives five signs a second, by a statement that changes no row.
+// If GET_LOCK is refused, all waiters ask, every 15 to 45 ms at first and later every 120 to 360
+// ms, without order. Check then fails unless WaitConnections allows none.
 //
 // A free row is kept, because of its token, until the row's end and its token are a day
 // old, and then purged. A token that was granted while the clock was ahead delays this.

@@ -13,7 +13,8 @@ import (
 // SettleFor is the longest time that a withdrawal waits before it puts a tombstone.
 const SettleFor = settleFor
 
-// SlowestAfter is after how long a renewal that has time is assumed to wait for a row.
+// SlowestAfter is how long a renewal with time to spare may take before it counts as waiting for a
+// row.
 const SlowestAfter = slowestAfter
 
 // Granted returns the grant that a waiter computes from the time at which the store ends it.

@@ -120,7 +120,7 @@ func (w *fixture) killIdle(t *testing.T) (killed int) {
 }
 
 // TestLostFirstWaiter grants the lock to a first waiter that never comes, as if its
-// machine were lost. The next grant must come after the first span.
+// machine were lost. The next waiter must get the lock when that grant ends.
 func TestLostFirstWaiter(t *testing.T) {
 	w := newFixture(t)
 	const ttl = 2 * time.Second

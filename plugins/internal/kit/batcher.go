@@ -14,7 +14,7 @@ type BatcherOptions[T any] struct {
 	Senders int
 	// Send sends a batch of at least one operation and answers its operations. If
 	// Send takes long, it may call handOn, on any goroutine but before it returns.
-	// Another sender then replaces this sender. A second call does nothing.
+	// Another sender then replaces this sender. A second call of handOn does nothing.
 	Send func(batch []T, handOn func())
 }
 
@@ -75,7 +75,7 @@ func (b *Batcher[T]) start() {
 // send runs one sender until Close or until it is replaced.
 //
 // Note: a goroutine for each batch would grow its stack each time, through the client
-// and the system call. Growing it took an eighth of a plugin's processor time.
+// and the system call. This took an eighth of a plugin's processor time.
 func (b *Batcher[T]) send() {
 	wake := make(chan struct{}, 1)
 	replaced := false // guarded by mu
@@ -234,8 +234,8 @@ func (q *Queue[T]) Take() (batch []T) {
 }
 
 // Ticket is shared by an operation's caller, who may give it up, and its
-// sender, who claims it. The first of these two decides whether the operation
-// is sent. The operation embeds its Ticket, which must not be copied.
+// sender, who claims it. Whichever of the two acts first decides whether the
+// operation is sent. The operation embeds its Ticket, which must not be copied.
 type Ticket struct {
 	state atomic.Int32
 	done  chan struct{}
@@ -254,7 +254,7 @@ func (t *Ticket) Open() { t.done = make(chan struct{}) }
 // operation. A claimed operation counts as sent.
 func (t *Ticket) Claim() bool { return t.state.CompareAndSwap(queued, sent) }
 
-// Unclaim takes a Claim back after nothing was sent, or nothing was done.
+// Unclaim undoes Claim, after the operation was not sent, or not done.
 func (t *Ticket) Unclaim() { t.state.Store(queued) }
 
 // GiveUp gives up an unclaimed operation, and reports whether it did. Claim then fails.

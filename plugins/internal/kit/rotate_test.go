@@ -65,8 +65,8 @@ func newFiles(t *testing.T) *files {
 
 func (f *files) path(name string) string { return filepath.Join(f.dir, name) }
 
-// write writes the files that are valid from this round on: another authority,
-// certificates issued by it, and another password.
+// write writes the files that are valid from the given round of the test on:
+// another authority, certificates issued by it, and another password.
 func (f *files) write(round int) {
 	a := f.authorities[round]
 	f.password = fmt.Sprint("secret-", round, "-of-the-test")

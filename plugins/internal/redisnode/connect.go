@@ -80,7 +80,7 @@ func ClientOptions(c config.Connect, pool int, secure bool, log *slog.Logger, li
 }
 
 // closeWithContext marks a context whose end closes the connections that were
-// opened with it. The client does not look at a context while it reads.
+// opened with it. The client itself ignores a context while it reads.
 type closeWithContext struct{}
 
 // dialer returns a function that connects. Its errors distinguish a failed dial from a broken
@@ -108,8 +108,8 @@ func dialer(timeout time.Duration, source *config.Source, links *Links) func(con
 }
 
 // serverConn is a connection to what should be a Redis server. The first bytes received
-// show whether it is. A TLS 1.3 server may refuse a certificate only then, after the
-// handshake. The first bytes answer the client's HELLO, so no request was sent before.
+// show whether it is. Until they come, a TLS 1.3 server may still refuse the client's
+// certificate. They answer the client's HELLO, so no request was sent before.
 type serverConn struct {
 	net.Conn
 	addr    string
@@ -196,7 +196,8 @@ func (silent) Printf(context.Context, string, ...any) {}
 // when it next looks for an idle connection. The connection for wake-ups is
 // never idle, so Links closes it at once. Replies under way still arrive.
 type Links struct {
-	// Labels says that each connection notes its server's run id from the first INFO.
+	// Labels says that each connection notes its server's run id from the answer to the first
+	// INFO.
 	Labels bool
 
 	mu     sync.Mutex
@@ -205,8 +206,8 @@ type Links struct {
 	pause  time.Duration // no connection is made for so long after failed
 }
 
-// Pauses before the next connection after a server was found not to serve: none the first time,
-// then longer and longer pauses.
+// When a server is first found not to serve, the next connection is made at once. When that is
+// found again soon, longer and longer pauses come first.
 const (
 	firstPause = 25 * time.Millisecond
 	mostPause  = 250 * time.Millisecond
@@ -255,7 +256,6 @@ func (l *Links) Refused() {
 	l.failed = time.Now()
 }
 
-// rest waits until a connection may be made.
 func (l *Links) rest(ctx context.Context) {
 	l.mu.Lock()
 	pause := time.Until(l.failed.Add(l.pause))

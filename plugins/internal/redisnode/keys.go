@@ -77,8 +77,8 @@ func (k Keys) side() string                  { return k.prefix + "~" }
 func (k Keys) control(lock string) string    { return k.side() + "s:{" + k.tag(lock) + "}" }
 func (k Keys) tombstones(lock string) string { return k.side() + "b:{" + k.tag(lock) + "}" }
 
-// Head returns the first arguments of every script; see lua/head.lua. Outside a
-// Cluster, the argument lock has no effect.
+// Head returns the first arguments of every script; see lua/head.lua. In a Cluster,
+// the script's keys are in the slot of the key lock. Else lock has no effect.
 func (k Keys) Head(lock string) []any {
 	cluster := "0"
 	if k.cluster {

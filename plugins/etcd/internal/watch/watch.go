@@ -277,7 +277,6 @@ func (m *Mux) serve(on *stream) error {
 	return err
 }
 
-// send sends the queued requests until the stream ends.
 func (m *Mux) send(on *stream) {
 	for {
 		select {

@@ -111,8 +111,8 @@ func Unserved(err error) bool {
 }
 
 // RolledBack reports whether err says that the server has rolled a statement back, because
-// others were in its way or because it was killed to make way for the rest of a batch. The
-// statement may be sent again, because an acquire is identified by its nonce.
+// other statements were in its way, or because it was killed so that the rest of its batch
+// could go on. The statement may be sent again, because an acquire is identified by its nonce.
 func RolledBack(err error) bool {
 	switch Number(err) {
 	case ErLockDeadlock, ErLockWaitTimeout, ErCheckRead, ErQueryInterrupted, ErRolledBackByPlugin:
