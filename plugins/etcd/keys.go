@@ -9,17 +9,16 @@ import (
 // Keys of one namespace, with P for its prefix, N for a lock's name, O for an
 // owner, I for a process and a number, and | for the byte 0xFF:
 //
-// P|n N|h     an entry of N that was put when there was no other
-// P|n N|w I   an entry that was put behind others
-// P|b N|O     the tombstone of O, which was withdrawn from N and is refused
-// P|e         the base of tokens
+// P|n N|h an entry of N that was put when there was no other P|n N|w I an entry
+// that was put behind others P|b N|O the tombstone of O, which was withdrawn from
+// N and is refused P|e the base of tokens; see txn.Generation
 //
 // The entry of N with the lowest create revision is the lock, and that revision
 // makes the token. The other entries wait, in the order of their create revisions.
 //
 // Valid UTF-8 never contains 0xFF, so prefixes and names need no escaping: no two
 // keys collide, and a scan of one name never meets another name. Until the store
-// loses its data, each grant has another create revision, so a compare of the
+// loses its data, each grant has a different create revision, so a compare of the
 // revision compares owner and token at once; see txn.Step.In.
 //
 // Note: the owner, which is different for each grant, is not part of the keys of
@@ -40,8 +39,9 @@ func newSpace(prefix string) space {
 	return space{names: own + "n", tombstones: own + "b", generation: own + "e"}
 }
 
-// free returns the key for an entry that is put when the name has no other. waiting returns the key
-// for an entry that is put behind others. entries returns the prefix of all entries of a name.
+// free returns the key for an entry that is put when the name has no other entry. waiting returns
+// the key for an entry that is put behind others. entries returns the prefix of all entries of a
+// name.
 func (s space) free(name string) string        { return s.entries(name) + kindFree }
 func (s space) waiting(name, id string) string { return s.entries(name) + kindWaiting + id }
 func (s space) entries(name string) string     { return s.names + name + separator }

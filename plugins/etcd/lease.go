@@ -42,8 +42,8 @@ const maxLoad = 1024
 
 const (
 	// tombstoneFor is the least time for which a withdrawn owner is refused,
-	// because of a key, its tombstone. All tombstones of the time tombstoneUse,
-	// at most maxTombstones, are put on one lease, which is never renewed.
+	// because of a key, its tombstone. One lease, which is never renewed, takes
+	// the tombstones that are put within tombstoneUse, at most maxTombstones.
 	tombstoneFor  = time.Minute
 	tombstoneUse  = 10 * time.Second
 	maxTombstones = 256
@@ -53,8 +53,8 @@ var forTombstones = purpose{ttl: tombstoneFor + tombstoneUse, use: tombstones}
 
 // leases hands out the shared leases. One lease at a time is in use for each purpose.
 //
-// Sharing saves the consensus entry of a LeaseGrant for each lock, and lets one keepalive
-// renew many locks. Sharing causes three problems, which are solved as follows:
+// Sharing saves a LeaseGrant, an entry in the consensus log, for each lock, and lets one
+// keepalive renew many locks. Sharing causes three problems, which are solved as follows:
 //   - A key that is put late in the life of its lease would end too early. So
 //     every Txn with acquires is sent together with one keepalive of the lease.
 //     From then on, the lease lasts for the whole TTL.
@@ -247,7 +247,7 @@ func (ls *leases) retireAll() {
 	clear(ls.current)
 }
 
-// renewable reports whether l is still renewed, and each keepalive renews a lock for the time ttl.
+// renewable reports whether l is a lease for locks of the TTL ttl that is still renewed.
 func (ls *leases) renewable(l *lease, ttl time.Duration) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -292,7 +292,7 @@ func newTTLs(c *cluster.Cluster) *ttls {
 }
 
 // left returns how long the lease id still lives, up to one second too little, because etcd rounds
-// down. For id 0, that is, for another program's key without a lease, it is negative.
+// down. It is negative for id 0, which a key has that another program has put without a lease.
 func (t *ttls) left(ctx context.Context, id int64) (time.Duration, error) {
 	if id == 0 {
 		return -1, nil

@@ -28,8 +28,8 @@ type losses struct {
 	looking bool
 }
 
-// add lets the lock e be watched once e is older than young, unless e is being deleted by then.
-// It ignores an entry that is not known to be the lock, because another owner may hold the lock.
+// add has the lock e watched once e is older than young, unless e is being deleted by then. It
+// ignores an entry that is not known to be the lock, because another owner may hold the lock.
 func (l *losses) add(e *entry) {
 	if !l.feeds.Watched() || !e.held || l.table.watches.Covers(e.watch, e.seenAt) {
 		return

@@ -69,7 +69,7 @@ var (
 
 const testTimeout = backendtest.Timeout
 
-// acquire acquires and returns the request with its token.
+// acquire acquires the lock of r, and returns r with its token.
 func acquire(t testing.TB, b *Backend, r driver.Request) driver.Request {
 	t.Helper()
 	if r = backendtest.Acquire(t, b, r); r.Token == 0 {

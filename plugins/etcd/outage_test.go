@@ -143,7 +143,7 @@ func TestMemberRestart(t *testing.T) {
 	}
 }
 
-// TestCompaction compacts etcd's revisions while an owner waits and a client observes.
+// TestCompaction checks that compactions of all revisions harm neither a waiter nor an observer.
 func TestCompaction(t *testing.T) {
 	s := start(t, nil)
 	b, other, operator := connect(t, on(s)), connect(t, on(s)), plain(t, s)

@@ -48,8 +48,8 @@ func (b *Backend) finish(ctx context.Context, s *txn.Step) error {
 	return b.outcome(ctx, s)
 }
 
-// outcome returns the error of the step s. The Txn of s compares an owner's
-// key, and reads the lock's entries if the compare fails.
+// outcome returns the error for the caller of the step s. The Txn of s
+// compares an owner's key, and reads the lock's entries if the compare fails.
 func (b *Backend) outcome(ctx context.Context, s *txn.Step) error {
 	switch {
 	case errors.Is(s.Err, cluster.ErrDataLost):
@@ -62,16 +62,16 @@ func (b *Backend) outcome(ctx context.Context, s *txn.Step) error {
 	return &driver.NotHeldError{Holder: b.holder(ctx, lockStateIn(s.Generation, s.Ops))}
 }
 
-// Withdraw sends one Txn, and one more Txn to delete other entries of owner that the
-// first Txn has found. From time to time it must first make an etcd lease for tombstones.
+// Withdraw sends one Txn, and one more Txn to delete other entries of owner that the first Txn
+// has found. Sometimes it must first make an etcd lease for the keys that bar withdrawn owners.
 func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
 	return b.table.withdraw(ctx, name, owner, false)
 }
 
 // withdraw puts a tombstone, a key that bars the owner, because its acquire may still be on its
 // way. It also deletes the owner's entries. A store without space accepts the deletes, but no
-// tombstone. Then the lock is free, and the error means that the owner may still take it by a late
-// acquire.
+// tombstone. Then the lock is free, but the error means that a late acquire of the owner may still
+// take it.
 func (t *table) withdraw(ctx context.Context, name, owner string, again bool) error {
 	l, err := t.leases.get(ctx, forTombstones)
 	if err == nil {
@@ -94,9 +94,9 @@ const (
 	maxRecord = 64 << 10
 )
 
-// undo does, in one Txn, the operations called first and the delete of the owner's entry that this
-// process knows. Then it deletes other entries of the owner. Its error is an error of the client
-// library.
+// undo does the operations of its parameter first, and deletes the owner's entry that this process
+// knows, in one Txn. Then it deletes other entries of the owner. Its error is the client
+// library's.
 func (t *table) undo(ctx context.Context, name, owner string, first ...*pb.RequestOp) error {
 	s := &txn.Step{Name: name, Size: 2 * maxRecord, Repeatable: true, Req: &pb.TxnRequest{
 		Success: append([]*pb.RequestOp{entries(t.space, name, maxFound)}, first...),
@@ -154,8 +154,7 @@ func (t *table) rest(owner string, s *txn.Step, known *entry, put bool) *txn.Ste
 
 // keep lets the lock end after r.Keep, when this process deletes the key. In case this process
 // ends first, keep renews the lock for r.Keep, rounded up to whole seconds and at least
-// leases.shortest(). If the lock ends within r.Keep anyway, keep only checks that its entry still
-// exists.
+// leases.shortest(). If the lock ends by then anyway, keep only checks that its entry exists.
 func (b *Backend) keep(ctx context.Context, r driver.Request) error {
 	now := time.Now()
 	e, err := b.known(ctx, r)

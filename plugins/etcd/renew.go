@@ -18,9 +18,9 @@ import (
 )
 
 // Renew sends a keepalive and, at the same time, a read of the key, because a
-// keepalive alone would succeed for a key that Break has deleted. A lock that
-// was granted in the queue, or acquired by an earlier process, or gets another
-// TTL, is moved to a lease with that TTL by one Txn instead.
+// keepalive alone would succeed for a key that Break has deleted. Instead, one
+// Txn moves the lock to a lease with its TTL if the lock was granted in the
+// queue, was acquired by an earlier process, or gets another TTL.
 func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
 	return b.one(ctx, driver.OpRenew, r).Err
 }
@@ -89,8 +89,8 @@ func (b *Backend) stay(ctx context.Context, all []*renewal, now time.Time) {
 
 // move renews locks by moving their keys to this process's lease for that TTL. It returns
 // the renewals that a store without space refused to move and whose present lease has a
-// sufficient TTL. The caller renews these by a keepalive, which is no write. It also keeps
-// alive other keys that an earlier process has put on those leases, until they can be moved.
+// sufficient TTL. The caller renews these by a keepalive, which is no write. That keepalive
+// also keeps alive the other keys that an earlier process has put on those leases.
 func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) (staying []*renewal) {
 	var steps []*txn.Step
 	var refused error // the refusal by a store without space

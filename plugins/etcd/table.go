@@ -155,7 +155,7 @@ func (t *table) pause() time.Duration {
 	return max(0, min(until, t.losses.pause()))
 }
 
-// overdue returns the entries whose time is over. From now on they are not renewed.
+// overdue returns the entries whose time is over, and marks them, so that no renewal begins.
 func (t *table) overdue(now time.Time) (over []*entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

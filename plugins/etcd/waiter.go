@@ -16,15 +16,14 @@ import (
 )
 
 const (
-	// entryFor is how long a waiting entry lives on after its owner's last Wait or TryAcquire.
-	// It is also the TTL of the waiters' lease, if the server grants so short a TTL. A lock that
-	// was granted in the queue, and that its owner does not renew, lasts no longer.
+	// entryFor is how long a waiting entry lives on after its owner's last Wait or TryAcquire. It
+	// is also the TTL of the waiters' lease, if the server grants so short a TTL. A lock that was
+	// granted in the queue, and that its owner does not renew, lasts no longer than that TTL.
 	entryFor = 2 * time.Second
 	// entryRenewal is how often the waiters' lease is renewed.
 	entryRenewal = entryFor / 4
 	// maxWaitingValue bounds the published value in a waiting entry, in bytes, because other
-	// waiters read many entries at a time. A waiter with a longer value gets the lock only by
-	// TryAcquire.
+	// waiters read many entries at a time. A waiter with a longer value must call TryAcquire.
 	maxWaitingValue = 512
 )
 
@@ -33,10 +32,10 @@ func (ls *leases) forWaiting() purpose {
 }
 
 // Wait watches the entry before the waiter's entry, so a release wakes only one waiter.
-// If the watched entry was the lock, its end is the grant, and the store is not asked.
-// If an operator had deleted the waiter's entry, the watch of that entry, on the same
-// stream, would have reported that first. A Wait that runs out of time leaves the
-// watched key to the entry's next Wait, and its watch stays open until then.
+// If the watched entry was the lock, its end grants the lock, and the store is not
+// asked. If an operator had deleted the waiter's entry, the watch of that entry, on the
+// same stream, would have reported that first. A Wait that times out notes the watched
+// entry for its owner's next Wait, and the watch stays open for a second.
 //
 // A waiting entry is on a lease that is renewed while this process has waiters.
 // When it becomes the lock, it lives for the rest of that lease. This process
@@ -109,7 +108,7 @@ func (t *table) next(ctx context.Context, e *entry, p *predecessor, events <-cha
 	return next, err
 }
 
-// guard watches the key of e until e is gone. It is called before a watch of the entry before e.
+// guard watches e's key until e is gone. Call it before a watch of the entry before e begins.
 func (t *table) guard(e *entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -172,10 +171,10 @@ func (t *table) guarded(e *entry) bool {
 	return t.watches.Covers(e.watch, e.seenAt)
 }
 
-// passed returns the entry before e after an event of p's watch: still p, or nil when
-// it is e's turn. Only the lock's key is put twice (see mark), so the end of an entry
-// shows whether it was the lock, unless it was released at once. If the event does not
-// show that, or the watch may have missed something, passed asks the store.
+// passed returns the entry before e after an event of p's watch: still p, or nil when it
+// is e's turn. Only the lock's key is put twice (see mark), so an entry's end shows by
+// the key's version whether it was the lock, unless it was released at once. If the event
+// does not show that, or the watch may have missed something, passed asks the store.
 func (t *table) passed(ctx context.Context, e *entry, p *predecessor, event watch.Event) (*predecessor, error) {
 	switch {
 	case event.Changed != 0 && (p.first || event.Created == p.rev && event.Version > 1) && t.guarded(e):
@@ -191,9 +190,9 @@ func (t *table) passed(ctx context.Context, e *entry, p *predecessor, event watc
 	return now, err
 }
 
-// queue makes sure that the owner has an entry. It returns the owner's entry, pinned, and the entry
-// before it, or nil when it is this owner's turn. It returns no entry when the owner must call
-// TryAcquire.
+// queue makes sure that the owner has an entry. It returns that entry, pinned (see pin), and the
+// entry before it, or nil when it is the owner's turn. If the owner must call TryAcquire, it
+// returns no entry.
 func (t *table) queue(ctx context.Context, r driver.Request) (*entry, *predecessor, error) {
 	for try := range 3 {
 		now := time.Now()
@@ -321,7 +320,7 @@ func (t *table) enter(ctx context.Context, r driver.Request, number int, now tim
 	return e, before, err
 }
 
-// ahead returns an operation that reads the newest entries of name created before rev, if not 0.
+// ahead returns a read of name's newest entries, only of those created before rev unless rev is 0.
 func ahead(s space, name string, rev int64, limit int64) *pb.RequestOp {
 	all := s.entries(name)
 	return txn.Range(&pb.RangeRequest{

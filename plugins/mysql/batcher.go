@@ -110,7 +110,7 @@ func (l *batcher) enter(ps []*pending) {
 	}
 }
 
-// wait returns p's result, or returns as soon as its caller has given up.
+// wait returns p's result, or returns as soon as the caller's context has ended.
 func (p *pending) wait() driver.Result {
 	switch p.Wait(p.ctx) {
 	case kit.Answered:

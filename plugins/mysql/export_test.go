@@ -13,8 +13,7 @@ import (
 // SettleFor is the longest time that a withdrawal waits before it puts a tombstone.
 const SettleFor = settleFor
 
-// SlowestAfter is how long a renewal with time to spare may take before it counts as waiting for a
-// row.
+// SlowestAfter is how long a renewal may take before it certainly counts as waiting for a row.
 const SlowestAfter = slowestAfter
 
 // Granted returns the grant that a waiter computes from the time at which the store ends it.

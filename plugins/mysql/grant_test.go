@@ -305,8 +305,7 @@ func TestCutOffWaiterIsPassedOver(t *testing.T) {
 	must(t, p.Heal())
 }
 
-// TestWithdrawalCrossesTheGrant checks that a withdrawal undoes a grant that is made at the same
-// time.
+// TestWithdrawalCrossesTheGrant checks that a withdrawal undoes a grant made at the same time.
 func TestWithdrawalCrossesTheGrant(t *testing.T) {
 	w := newFixture(t)
 	waiter, ctx := w.host(t), t.Context()

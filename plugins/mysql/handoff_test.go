@@ -54,8 +54,7 @@ func TestHandoffs(t *testing.T) {
 		}
 		mine = g.request
 	}
-	// If the release comes just before the waiter's sleep, the waiter asks, which is three
-	// statements.
+	// If the release comes just before the sleep, the waiter asks (three statements).
 	most := 10 // an acquire in vain (two), enter, sleep, release, wake, read
 	if w.mariadb(t) {
 		most = 4 // one for an acquire, one for enter, sleep and read, one for release and wake

@@ -55,7 +55,7 @@ func (j *judge) set(r driver.Request, until time.Time) {
 }
 
 // Storm lets 32 simulated processes, each with a backend that open returns, compete for one lock
-// for a while. They stop asking or end at random moments, without a release. No two may hold the
+// for a while. At random moments they stop asking, or end without a release. No two may hold the
 // lock at a time, and tokens must rise. If a holder's process ends, its lease counts until its
 // deadline, because a host that is cut off from the store would rely on it until then.
 func Storm(t *testing.T, open func() (driver.Backend, error), lasting time.Duration, ttl func() time.Duration) {

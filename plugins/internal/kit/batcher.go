@@ -138,8 +138,8 @@ type Limits[T any] struct {
 	// Count returns how many operations may share a batch, at least 1. It is
 	// called for each batch.
 	Count func() int
-	// Size returns the room that op takes in a batch, and Room the room of one batch. Room
-	// is called for each batch. An operation larger than Room gets a batch of its own.
+	// Size returns how much room op takes in a batch. Room is called for each batch, and
+	// returns how much room it has. A larger operation gets a batch of its own.
 	Size func(op T) int
 	Room func() int
 	// Name returns the name of op's lock. No batch contains a name twice.
@@ -254,7 +254,7 @@ func (t *Ticket) Open() { t.done = make(chan struct{}) }
 // operation. A claimed operation counts as sent.
 func (t *Ticket) Claim() bool { return t.state.CompareAndSwap(queued, sent) }
 
-// Unclaim undoes Claim, after the operation was not sent, or not done.
+// Unclaim undoes Claim, when the operation has turned out not to be sent, or not done.
 func (t *Ticket) Unclaim() { t.state.Store(queued) }
 
 // GiveUp gives up an unclaimed operation, and reports whether it did. Claim then fails.

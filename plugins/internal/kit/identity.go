@@ -72,8 +72,8 @@ func (i *Identity) Current() string {
 	return i.server
 }
 
-// Err returns the last refusal by Admit if it came after since and the server is
-// still the same, else nil.
+// Err returns the last refusal by Admit if it came after the instant since and
+// the server in use has not changed, else nil.
 func (i *Identity) Err(since time.Time) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// opsPerScript bounds how long one script keeps the server from other clients.
+// opsPerScript is the most operations of a script, because a script keeps out other clients.
 const opsPerScript = 32
 
 // op is one operation in the form that the script takes. It is encoded early,

@@ -72,7 +72,7 @@ func ClientOptions(c config.Connect, pool int, secure bool, log *slog.Logger, li
 		Protocol: 2, Dialer: dialer(c.DialTimeout, source, links), OnConnect: connected,
 		MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
 		DialTimeout: c.DialTimeout, ReadTimeout: c.RequestTimeout, WriteTimeout: c.RequestTimeout,
-		// Two more connections than pool, for a check and a listing.
+		// The two connections beyond pool are for a check and a listing.
 		PoolSize: pool + 2, PoolTimeout: c.RequestTimeout, PipelinePoolSize: -1,
 		ConnMaxIdleTime: 5 * time.Minute, DisableIdentity: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
@@ -196,8 +196,7 @@ func (silent) Printf(context.Context, string, ...any) {}
 // when it next looks for an idle connection. The connection for wake-ups is
 // never idle, so Links closes it at once. Replies under way still arrive.
 type Links struct {
-	// Labels says that each connection notes its server's run id from the answer to the first
-	// INFO.
+	// Labels says that each connection reads its server's run id from the first INFO reply.
 	Labels bool
 
 	mu     sync.Mutex
@@ -214,14 +213,14 @@ const (
 	calmAfter  = 4 * mostPause
 )
 
-// Leave leaves all connections made before the given instant, because their server was found not to
-// serve.
+// Leave marks all connections made before the given instant as not to be used again, because their
+// server was found not to serve.
 func (l *Links) Leave(before time.Time) {
 	l.leave(func(c *serverConn) bool { return c.made.Before(before) })
 	l.Refused()
 }
 
-// Keep leaves the connections to servers whose run id is known and differs from run.
+// Keep leaves unused the connections to servers whose known run id is not run.
 func (l *Links) Keep(run string) {
 	l.leave(func(c *serverConn) bool { return c.run != "" && c.run != run })
 }
@@ -336,7 +335,7 @@ func (c *link) label(p []byte) {
 var errLeft = errors.New("the connection leads to a server that does not serve")
 
 // SyscallConn implements syscall.Conn. The client calls it to check an idle
-// connection. The error keeps the client from using a connection that was left.
+// connection. The error keeps the client from using a connection that Links has left.
 func (c *serverConn) SyscallConn() (syscall.RawConn, error) {
 	if c.left.Load() {
 		return nil, errLeft

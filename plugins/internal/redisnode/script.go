@@ -40,7 +40,7 @@ var Rights = lua("rights")
 // Script is the text of a script and the digest by which the server knows it.
 type Script struct{ Text, SHA string }
 
-// newScript makes a script of the Lua files, which can use all functions of the other Lua files.
+// newScript makes a script of the named Lua files, which can use the queue and lease functions.
 func newScript(files ...string) *Script {
 	text := lua("lease")
 	for _, name := range files {

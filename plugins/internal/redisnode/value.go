@@ -97,7 +97,7 @@ func isOwner(s string) bool {
 	return s != "" && len(s) <= 64
 }
 
-// printable shortens a foreign value and removes what cannot be printed.
+// printable shortens another program's value and replaces what cannot be printed.
 func printable(raw string) string {
 	const most = 64
 	var b strings.Builder

@@ -226,8 +226,8 @@ func (w *Wakeups) forgetLost() {
 	}
 }
 
-// push delivers the store's message to one waiter. "OWNER" says that the owner
-// should ask, "OWNER MS" that it should ask after MS milliseconds, and "OWNER
+// push delivers the store's message to one waiter. "OWNER" says that the owner should
+// ask for the lock, "OWNER MS" that it should do so after MS milliseconds, and "OWNER
 // TOKEN SIGN MS" that it was granted the lock. push is called with mu held.
 func (w *Wakeups) push(text string) {
 	f := strings.Fields(text)
@@ -299,8 +299,8 @@ func (n *Node) signs() {
 	}
 }
 
-// waitedFor returns one lock that has a waiter or, in a Cluster, one for each
-// slot, by control key. If no lock has a waiter, it notes that signs ends.
+// waitedFor returns one lock that has a waiter or, in a Cluster, one for each slot. Its
+// keys are the control keys. If there is no waiter, it notes that method signs ends.
 func (n *Node) waitedFor() map[string]string {
 	w := n.Wakeups
 	w.mu.Lock()

@@ -64,8 +64,8 @@ func of(t *testing.T, ill, well *member) *cluster.Cluster {
 	return c
 }
 
-// TestDeclined checks that a request goes to another member if its member cannot begin
-// it, even if the request must not be done twice. Later requests must go there too.
+// TestDeclined checks that a request goes to another member if its member cannot begin it,
+// even if the request must not be done twice. Later requests must go to the other member too.
 func TestDeclined(t *testing.T) {
 	ill, well := &member{err: rpctypes.ErrGRPCNoLeader}, &member{}
 	c := of(t, ill, well)
@@ -131,8 +131,8 @@ func TestWithoutAnswer(t *testing.T) {
 	}
 }
 
-// TestHealth checks that a store that does not answer is reported as down to
-// followers, and as up when it answers again.
+// TestHealth checks that callers of Follow are told when the store stops
+// answering, and when it answers again.
 func TestHealth(t *testing.T) {
 	ill := &member{answered: make(chan struct{})}
 	c := clustertest.Serve(t, func(s *grpc.Server) { pb.RegisterKVServer(s, ill) })
@@ -152,8 +152,8 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// TestAttempts checks that a member that was away is found soon after it is back, even
-// after a long time. With grpc's default pauses there would be only five attempts.
+// TestAttempts checks that a member that was away is found soon after it is back, even if it
+// was away for long. With grpc's default pauses there would be five attempts in 10 s, not 8.
 func TestAttempts(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	backendtest.Must(t, err)
@@ -170,8 +170,8 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
-// TestReset checks a server that resets a connection before it has ever answered.
-// The server may have refused the client's certificate, and its TLS alert was lost.
+// TestReset checks the error for a server that resets a connection before it has ever answered.
+// It must name tls_cert_file, because the server may have refused the client's certificate.
 func TestReset(t *testing.T) {
 	c := clustertest.At(t, "https://"+clustertest.Nowhere)
 	for text, unsent := range map[string]bool{

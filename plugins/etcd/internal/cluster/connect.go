@@ -138,7 +138,7 @@ func (c *Cluster) connect(m *member, token string) (*conn, error) {
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: []string{m.endpoint}, TLS: c.opts.Source.LastingTLSConfig(hostOf(m.endpoint)), Token: token,
 		// By pings, grpc notices that packets are dropped even while no request
-		// is made. It allows no shorter interval than 10 s; see redial.
+		// is made. grpc allows no shorter interval than 10 s; see redial.
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
 		// 1 forbids the client to try again. After a server has reported a cancelled
 		// context, it would repeat a write that may have been done. If a write is

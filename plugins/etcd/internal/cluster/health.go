@@ -94,7 +94,7 @@ func (c *Cluster) OnSilence(f func()) {
 	h.silent = f
 }
 
-// watchHealth asks the store after a failure, and regularly while Follow or overdue needs it.
+// watchHealth asks the store after a failure, and while a follower or an overdue request needs it.
 func (c *Cluster) watchHealth() {
 	for {
 		select {
@@ -148,8 +148,8 @@ func (c *Cluster) ask() {
 	silent()
 }
 
-// overdue is called when a request begins. If stop is not called within
-// slowAfter, the members are compared by a read, repeatedly until stop is called.
+// overdue is called when a request begins. Unless stop is called within slowAfter,
+// health asks the members again and again until stop is called.
 func (c *Cluster) overdue() (stop func()) {
 	if !c.several() {
 		return func() {}

@@ -15,8 +15,8 @@ const (
 	// slowAfter is how long a request may go unanswered before its member is
 	// compared with the others.
 	slowAfter = 250 * time.Millisecond
-	// askNext is how long a comparison of members waits for one member's answer
-	// before it also asks the next. sickAfter is how long, from the comparison's
+	// askNext is how long a comparison of members waits for one member's answer before
+	// it also asks the next member. sickAfter is how long, from the comparison's
 	// start, the member in use may take when another member has answered.
 	askNext   = 150 * time.Millisecond
 	sickAfter = 500 * time.Millisecond

@@ -166,9 +166,9 @@ func (s *Stream) LoginExpired() {
 	}
 }
 
-// Late must be called while an answer is overdue; since is how long it is
-// awaited. Late starts a comparison of the members, or reports that the stream
-// must be given up. If so, the next stream goes to another member.
+// Late must be called while an answer is overdue; since is how long it has
+// been awaited. Late starts a comparison of the members, or reports that the
+// stream must be given up. If so, the next stream goes to another member.
 func (s *Stream) Late(since time.Duration) (giveUp bool) {
 	switch {
 	case since >= s.c.opts.RequestTimeout:

@@ -118,7 +118,7 @@ func TestBrokenStream(t *testing.T) {
 	}
 }
 
-// TestOutOfOrder checks that a stream is given up when an answer is not for its oldest keepalive.
+// TestOutOfOrder checks that a stream is given up when its answers do not come in order.
 func TestOutOfOrder(t *testing.T) {
 	s := New(on(t, func(stream pb.Lease_LeaseKeepAliveServer, nth int) error {
 		if nth > 0 {

@@ -99,15 +99,15 @@ func (gs *generations) fetch(ctx context.Context, least uint64) (*Generation, er
 // holds returns a compare that fails once the generation g has ended.
 func (gs *generations) holds(g *Generation) *pb.Compare { return HasValue(gs.key, g.value()) }
 
-// goesOn reports whether g was still the present generation at the answers
-// ops. The last of them must answer a read of the generation's key.
+// goesOn reports whether g was still the present generation when the store gave
+// the answers ops. The last of ops must answer a read of the generation's key.
 func goesOn(g *Generation, ops []*pb.ResponseOp) bool {
 	kvs := ops[len(ops)-1].GetResponseRange().GetKvs()
 	return len(kvs) > 0 && bytes.Equal(kvs[0].Value, g.value())
 }
 
-// over is called when the generation g has turned out to be over. The next
-// generation's base is above g's, even if this machine's clock is behind.
+// over is called when the generation g has turned out to be over. It begins the next,
+// whose base is above every token of g, even if this machine's clock is behind.
 func (gs *generations) over(ctx context.Context, g *Generation) error {
 	if gs.present.CompareAndSwap(g, nil) {
 		gs.ended()

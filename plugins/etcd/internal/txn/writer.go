@@ -18,7 +18,7 @@ import (
 
 const (
 	// maxBatch is how many operations may share a Txn. A server allows 128 by
-	// default. Up to four of them are needed for the nesting.
+	// default, and nesting the operations takes up to four.
 	maxBatch = 120
 	// maxBatchBytes keeps a Txn well below the servers' limit of 1.5 MB, and its
 	// answer well below the client's limit of 4 MB.
@@ -301,8 +301,8 @@ func (w *Writer) send(batch []*Step, g *Generation) ([]*pb.TxnResponse, int64, e
 	return answers, resp.Header.Revision, err
 }
 
-// deliver runs the Then functions of batch. That of a granted step may have to wait for
-// the work that Alongside has started, and that of a refused step for further reads.
+// deliver runs the Then functions of batch. The function of a granted step may have to wait
+// for the work that Alongside has started, and that of a refused step for further reads.
 func (w *Writer) deliver(batch []*Step) {
 	var granted []*Step
 	for _, s := range batch {

@@ -76,8 +76,8 @@ func New(c *cluster.Cluster) *Mux {
 	return m
 }
 
-// Changes starts to watch the keys from key to below end. notify is called from one goroutine and
-// must not block.
+// Changes watches the keys from key to below end. notify runs in one goroutine and must not
+// block.
 func (m *Mux) Changes(key string, end []byte, notify func(Event)) *Watch {
 	w := &Watch{key: key, end: end, notify: notify}
 	m.mu.Lock()
@@ -132,7 +132,7 @@ func (m *Mux) Drop(w *Watch) {
 // Covers reports whether w, which may be nil, has reported every delete after revision that
 // the stream has brought. The events on one stream come in the order of revisions. So a
 // delete that another watch reports is earlier than the deletes that w has yet to report.
-// The exception is a server that could not send for so long that it holds back 128 reports.
+// This is not so if the server could not send for so long that it holds back 128 reports.
 func (m *Mux) Covers(w *Watch, revision int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -289,8 +289,7 @@ func (p *Pool) dial() (*Session, error) {
 }
 
 // Put takes a connection back, and closes it if it has failed. If s brought no answer, or its
-// server serves no client, Put also tests the idle connections over which no answer has come since
-// then.
+// server serves no client, Put also tests the idle connections that brought no answer later.
 func (p *Pool) Put(s *Session) {
 	slots := s.slots
 	s.slots = nil
