@@ -50,7 +50,6 @@ func (s space) tombstone(name, owner string) string {
 	return s.tombstones + name + separator + owner
 }
 
-// nameOf returns the lock name of an entry's key.
 func (s space) nameOf(key string) string {
 	name, _, _ := strings.Cut(strings.TrimPrefix(key, s.names), separator)
 	return name

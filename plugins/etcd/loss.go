@@ -42,7 +42,6 @@ func (l *losses) add(e *entry) {
 	}
 }
 
-// addAll calls add for all entries.
 func (l *losses) addAll() {
 	l.table.mu.Lock()
 	defer l.table.mu.Unlock()

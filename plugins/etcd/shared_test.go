@@ -18,8 +18,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// expiryStep is how late the server may end a lease. It looks for expired
-// leases twice a second, and ends one by a commit.
+// expiryStep is how late the server may end a lease. The server looks for
+// expired leases twice a second, and ends one by a commit.
 const expiryStep = 1500 * time.Millisecond
 
 func short(name, owner string) driver.Request {

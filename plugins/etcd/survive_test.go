@@ -77,8 +77,8 @@ func renewals(rs []driver.Request) []driver.Op {
 	return ops
 }
 
-// TestRightsTakenAway checks a lock that is not renewed and that the user may no longer
-// delete. It must end with its etcd lease, although another lock on that lease was renewed.
+// TestRightsTakenAway checks a lock that is not renewed and that the user may no longer delete.
+// The lock must end with its etcd lease, although another lock on that lease was renewed.
 func TestRightsTakenAway(t *testing.T) {
 	s := start(t, nil)
 	root, ctx := withUsers(t, s, "mine/"), t.Context()

@@ -18,7 +18,7 @@ import (
 const (
 	// entryFor is how long a waiting entry lives on after its owner's last Wait or TryAcquire. It
 	// is also the TTL of the waiters' lease, if the server grants so short a TTL. A lock that was
-	// granted in the queue, and that its owner does not renew, lasts no longer than that TTL.
+	// granted in the queue, and that its owner has not used, lasts no longer than that TTL.
 	entryFor = 2 * time.Second
 	// entryRenewal is how often the waiters' lease is renewed.
 	entryRenewal = entryFor / 4

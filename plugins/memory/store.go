@@ -110,7 +110,6 @@ func (s *Store) expire(e *entry, now time.Time) {
 	s.grantNext(e, now)
 }
 
-// free ends the grant and grants the lock to the next waiter.
 func (s *Store) free(e *entry, now time.Time) {
 	s.set(e, nil)
 	s.grantNext(e, now)

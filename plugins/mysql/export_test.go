@@ -16,7 +16,7 @@ const SettleFor = settleFor
 // SlowestAfter is how long a renewal may take before it certainly counts as waiting for a row.
 const SlowestAfter = slowestAfter
 
-// Granted returns the grant that a waiter computes from the time at which the store ends it.
+// Granted returns the grant that a waiter computes from the grant's end in the store.
 var Granted = granted
 
 // Purge does the purge that a host does every hour.

@@ -28,7 +28,7 @@ func place(t *testing.T, b *mysql.Backend, r driver.Request) driver.Request {
 	return r
 }
 
-// given returns the holder of r.Name, which must be r's owner by a grant made in the queue.
+// given returns r with the token of the grant that the store must have made to r's owner.
 func given(t *testing.T, b *mysql.Backend, r driver.Request) driver.Request {
 	t.Helper()
 	h, err := b.Inspect(t.Context(), r.Name)

@@ -75,7 +75,7 @@ func (b *Batcher[T]) start() {
 // send runs one sender until Close or until it is replaced.
 //
 // Note: a goroutine for each batch would grow its stack each time, through the client
-// and the system call. This took an eighth of a plugin's processor time.
+// and the system call. That took an eighth of a plugin's processor time.
 func (b *Batcher[T]) send() {
 	wake := make(chan struct{}, 1)
 	replaced := false // guarded by mu

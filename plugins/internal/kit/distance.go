@@ -7,7 +7,7 @@ import (
 
 const (
 	// FirstSpan is how long the store keeps a lock granted to a near waiter that has
-	// not used the grant. LongestSpan is the longest such time for a distant waiter.
+	// not used the grant. LongestSpan is that time for the most distant waiter.
 	FirstSpan, LongestSpan = 500 * time.Millisecond, 2 * time.Second
 
 	// A grant's time counts from the waiter's last sign of life. When the grant arrives, that

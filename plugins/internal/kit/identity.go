@@ -11,7 +11,7 @@ import (
 )
 
 // Identity tracks which server an address leads to. Several servers may stand behind one name: by
-// a load balancer, two DNS records, or a failover that cut no connection. If two of them served
+// a load balancer, two DNS records, or a failover that cut no connection. If two servers served
 // at the same time, a lock could be granted twice. So all connections of one backend lead to one
 // server, and other servers are refused while that server serves.
 //

@@ -82,7 +82,6 @@ func (f *files) client(round int, expires time.Time) {
 	f.authorities[round].Issue(f.t, f.dir, "client", expires)
 }
 
-// config returns the configuration of a client that uses the files.
 func (f *files) config(address string) driver.Config {
 	return driver.Config{
 		"address": address, "tls_ca_file": f.path("ca.pem"), "tls_cert_file": f.path("client.pem"), "tls_key_file": f.path("client.key"),

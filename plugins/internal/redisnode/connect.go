@@ -220,7 +220,7 @@ func (l *Links) Leave(before time.Time) {
 	l.Refused()
 }
 
-// Keep leaves unused the connections to servers whose known run id is not run.
+// Keep gives up the connections to servers whose run id is known and is not run.
 func (l *Links) Keep(run string) {
 	l.leave(func(c *serverConn) bool { return c.run != "" && c.run != run })
 }
@@ -334,8 +334,8 @@ func (c *link) label(p []byte) {
 
 var errLeft = errors.New("the connection leads to a server that does not serve")
 
-// SyscallConn implements syscall.Conn. The client calls it to check an idle
-// connection. The error keeps the client from using a connection that Links has left.
+// SyscallConn implements syscall.Conn. The client calls it to check an idle connection.
+// The error keeps the client from using a connection that Links has given up.
 func (c *serverConn) SyscallConn() (syscall.RawConn, error) {
 	if c.left.Load() {
 		return nil, errLeft

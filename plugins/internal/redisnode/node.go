@@ -96,8 +96,8 @@ func (n *Node) Refusal() error {
 	return nil
 }
 
-// Close refuses further requests with driver.ErrClosed, waits for those under
-// way, and closes the client.
+// Close refuses further requests with driver.ErrClosed, waits for requests
+// under way, and closes the client.
 func (n *Node) Close(ctx context.Context) error {
 	n.Wakeups.close()
 	// Closing the client cuts off requests that still wait for replies.

@@ -175,7 +175,6 @@ func (f Fields) Text(i int) (s string) {
 	return s
 }
 
-// decode reads the reply to one operation on name.
 func decode(name string, reply any) driver.Result {
 	if token, ok := reply.(int64); ok {
 		return driver.Result{Token: uint64(token)}

@@ -43,9 +43,9 @@ type pushed struct {
 	span  time.Duration
 }
 
-// Wait queues r.Owner. It returns when the store has granted r.Owner the lock, when r.Owner
-// should ask again, after the time most, or when moved is closed. woken reports whether it is
-// r.Owner's turn, or whether a push, a message from the store, came or may have been lost.
+// Wait queues r.Owner. It returns when the store has granted r.Owner the lock, when r.Owner should
+// ask for the lock again, after the time most, or when moved is closed. woken reports whether it
+// is r.Owner's turn, or whether a push, a message from the store, came or may have been lost.
 //
 // The queue is in the store. A push is lost when its connection breaks, so a
 // broken connection wakes every waiter. A push is also lost when the store
@@ -207,8 +207,8 @@ func (w *Wakeups) entered(owner string, sent time.Time, epoch int) {
 }
 
 // inQueue reports whether the owner of wt is surely in the queue: the store
-// said so lately, and the connection for its pushes is still up. Its wait then
-// needs no request, because a grant would be pushed.
+// said so lately, and the connection for its pushes is still up. The owner's
+// wait then needs no request, because a grant would be pushed.
 func (w *Wakeups) inQueue(wt *waiting) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -171,7 +171,7 @@ func TestAttempts(t *testing.T) {
 }
 
 // TestReset checks the error for a server that resets a connection before it has ever answered.
-// It must name tls_cert_file, because the server may have refused the client's certificate.
+// The error must name tls_cert_file, because the server may have refused the client's certificate.
 func TestReset(t *testing.T) {
 	c := clustertest.At(t, "https://"+clustertest.Nowhere)
 	for text, unsent := range map[string]bool{

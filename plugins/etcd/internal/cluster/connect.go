@@ -71,7 +71,7 @@ func (c *Cluster) session(ctx context.Context) (*member, *conn, error) {
 	return m, conn, err
 }
 
-// join returns the connection to m. It takes time only if there is a user to log in.
+// join returns the connection to m. It asks the member only if there is a user to log in.
 func (c *Cluster) join(ctx context.Context, m *member) (*conn, error) {
 	if c.background.Err() != nil {
 		return nil, driver.ErrClosed

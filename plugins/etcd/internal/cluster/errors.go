@@ -159,7 +159,7 @@ func (c *Cluster) Interrupted(ctx context.Context, sent bool) error {
 	return fmt.Errorf("etcd: %s: %w: %w", c.addresses(), driver.ErrUnavailable, ctx.Err())
 }
 
-// Untouched is like Wrap, for a request that cannot have changed a lock.
+// Untouched is like Wrap with driver.ErrNotSent, for a request that cannot have changed a lock.
 func (c *Cluster) Untouched(err error) error {
 	err = c.Wrap(err)
 	if errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrNotSent) {

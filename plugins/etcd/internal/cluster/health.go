@@ -94,7 +94,7 @@ func (c *Cluster) OnSilence(f func()) {
 	h.silent = f
 }
 
-// watchHealth asks the store after a failure, and while a follower or an overdue request needs it.
+// watchHealth asks the store while it fails or is down, and for followers and late requests.
 func (c *Cluster) watchHealth() {
 	for {
 		select {

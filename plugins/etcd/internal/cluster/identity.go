@@ -17,8 +17,8 @@ import (
 const (
 	lookEvery = 30 * time.Second // how long the result of asking all members counts
 	lookAgain = 2 * time.Second  // the same after a second cluster was seen
-	// settles is how long no second cluster must have answered before locks are granted again.
-	// A load balancer may lead to the clusters in turn, so one look at the members is too few.
+	// settles is how long no second cluster must have answered before locks are granted again. A
+	// load balancer may lead us to the clusters in turn, so one look at the members is too few.
 	settles = 10 * time.Second
 )
 

@@ -246,9 +246,9 @@ func (w *Writer) again(batch []*Step, err error) (rest []*Step) {
 }
 
 // current ends the steps whose revisions are of another generation than g, and
-// returns the other steps. In g, another client may have created the same key
-// at the same revision. The compare that every Txn has would not notice that,
-// because it compares with g, not with the generation of the step.
+// returns the other steps. In generation g, another client may have created the
+// same key at the same revision. The compare that every Txn has would not
+// notice that, because it compares with g, not with the generation of the step.
 func (w *Writer) current(batch []*Step, g *Generation) []*Step {
 	rest := make([]*Step, 0, len(batch))
 	for _, s := range batch {

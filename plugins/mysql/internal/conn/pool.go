@@ -289,7 +289,7 @@ func (p *Pool) dial() (*Session, error) {
 }
 
 // Put takes a connection back, and closes it if it has failed. If s brought no answer, or its
-// server serves no client, Put also tests the idle connections that brought no answer later.
+// server serves no client, Put also tests the idle connections without an answer since s.sent.
 func (p *Pool) Put(s *Session) {
 	slots := s.slots
 	s.slots = nil
@@ -329,7 +329,7 @@ func (p *Pool) keep(s *Session) (back chan struct{}) {
 // instant, at the same time, and keeps the connections that work. During the test,
 // callers get other connections. So when one connection has died silently, a caller
 // does not get another that has died with it. Question returns a function that
-// waits for the end of the test and returns how many were kept.
+// waits for the end of the test and returns how many connections were kept.
 func (p *Pool) Question(since time.Time) (kept func() int) {
 	var old []*Session
 	p.mu.Lock()
@@ -367,8 +367,8 @@ func (p *Pool) Question(since time.Time) (kept func() int) {
 	}
 }
 
-// Serves reports whether the server to which the connections lead serves, as an
-// idle connection or a recent answer on a connection in use shows.
+// Serves reports whether the server serves. Proof is an answer over an idle connection, or a
+// recent answer over a busy one.
 func (p *Pool) Serves() bool {
 	if p.Question(time.Now())() > 0 {
 		return true
