@@ -121,8 +121,8 @@ func (ls *leases) atHand(p purpose) *lease {
 	return l
 }
 
-// usable reports whether l may take another key. A lease may not if it is
-// retired or full, or if it could end before the next keepalive arrives.
+// usable reports whether l may take another key. A lease may not if it is renewed
+// no more (retired) or full, or if it could end before the next keepalive arrives.
 func (l *lease) usable(now time.Time) bool {
 	switch {
 	case l.retired:

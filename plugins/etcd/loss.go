@@ -104,8 +104,8 @@ func (l *losses) heard(e *entry, ev watch.Event) {
 	}
 }
 
-// look reads whether the keys of suspects still exist. If the read fails, look resets the stream
-// of watches, because each watch that is opened again makes its lock a suspect.
+// look reads whether the keys of suspects, which may be lost, still exist. If the read fails, look
+// resets the stream of watches, because each watch that is opened again makes its lock a suspect.
 func (l *losses) look(suspects []*entry) {
 	gone, _, err := l.table.verify(l.table.cluster.Context(), suspects)
 	if err == nil {
@@ -121,7 +121,7 @@ func (l *losses) look(suspects []*entry) {
 	kit.Wake(l.table.wake)
 }
 
-// lost announces that a lock is gone, unless this process is deleting it. The loss
+// lost announces that the lock e is gone, unless this process is deleting it. The loss
 // of a waiter's entry is not announced, because the waiter does not have the lock yet.
 func (l *losses) lost(e *entry) {
 	l.table.mu.Lock()

@@ -48,8 +48,8 @@ func (b *Backend) finish(ctx context.Context, s *txn.Step) error {
 	return b.outcome(ctx, s)
 }
 
-// outcome returns the error for the caller of the step s. The Txn of s
-// compares an owner's key, and reads the lock's entries if the compare fails.
+// outcome returns the error for the caller of the operation s, which compares
+// an owner's key and, if the compare fails, reads the lock's entries.
 func (b *Backend) outcome(ctx context.Context, s *txn.Step) error {
 	switch {
 	case errors.Is(s.Err, cluster.ErrDataLost):
@@ -134,8 +134,8 @@ func (t *table) undo(ctx context.Context, name, owner string, first ...*pb.Reque
 	return last.Err
 }
 
-// rest returns a step that deletes the owner's entries that the step s has read. If put is
-// true, s has already deleted the entry known. rest returns nil if nothing is left to delete.
+// rest returns an operation that deletes the owner's entries that the operation s has read. If put
+// is true, s has already deleted the entry known. rest returns nil if nothing is left to delete.
 func (t *table) rest(owner string, s *txn.Step, known *entry, put bool) *txn.Step {
 	if s.Err != nil {
 		return nil
@@ -177,8 +177,8 @@ func (b *Backend) keep(ctx context.Context, r driver.Request) error {
 	return nil
 }
 
-// known returns the entry of the lock that r names. If an earlier process
-// acquired the lock, known reads it from the store.
+// known returns this process's entry for the lock that r names. If an earlier
+// process acquired the lock, known reads it from the store.
 func (b *Backend) known(ctx context.Context, r driver.Request) (*entry, error) {
 	if e := b.table.find(r.Name, r.Owner, r.Token); e != nil {
 		return e, nil

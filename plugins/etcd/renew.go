@@ -127,8 +127,8 @@ func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) (stay
 	return staying
 }
 
-// moving returns the step that puts e, which is the lock, on the lease l. It moves e only from the
-// lease on which this process believes e to be. So a late move finds e on another lease and fails.
+// moving returns the operation that moves e, which is the lock, to the lease l. It moves e only
+// from the lease on which this process has e. So a move that comes too late fails.
 func (b *Backend) moving(e *entry, l *lease) *txn.Step {
 	from, _ := b.table.where(e)
 	s := &txn.Step{Name: e.name, In: e.generation, Repeatable: true, Req: &pb.TxnRequest{

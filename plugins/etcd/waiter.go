@@ -87,7 +87,8 @@ func (t *table) turn(ctx context.Context, e *entry, p *predecessor) (*predecesso
 	return nil, nil
 }
 
-// next waits until p is no longer before e. It returns the entry that is then before e, or nil.
+// next waits until p is no longer before e in the queue. It returns the entry that is then before
+// e, or nil.
 func (t *table) next(ctx context.Context, e *entry, p *predecessor, events <-chan watch.Event) (next *predecessor, err error) {
 	renewal := time.NewTicker(entryRenewal)
 	defer renewal.Stop()
@@ -143,7 +144,7 @@ func (t *table) keep(e *entry, age time.Duration) bool {
 	return true
 }
 
-// predecessor is an entry whose end may make it a waiter's turn.
+// predecessor is the entry before a waiter's entry. Its end may make it the waiter's turn.
 type predecessor struct {
 	key    string
 	rev    int64 // the revision that created it
@@ -247,8 +248,8 @@ func (t *table) newWaiting(r driver.Request, l *lease, number int, now time.Time
 	return t.pin(e, now)
 }
 
-// enter puts an entry at the end of the queue, unless the owner has a tombstone,
-// and returns it pinned. Its key is the first free key, counted from number.
+// enter puts an entry at the end of the queue, unless the owner has a tombstone, and
+// returns the entry pinned (see pin). Its key is the first free key, counted from number.
 func (t *table) enter(ctx context.Context, r driver.Request, number int, now time.Time) (_ *entry, before *predecessor, err error) {
 	l, err := t.leases.get(ctx, t.leases.forWaiting())
 	if err != nil {

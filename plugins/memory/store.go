@@ -80,8 +80,8 @@ func (s *Store) at(name string, now time.Time) *entry {
 	return e
 }
 
-// sweep drops unused names. It runs only when the number of names may have
-// doubled, so that its cost per name is constant.
+// sweep drops the names that no owner holds or waits for. It runs only when
+// the number of names may have doubled, so that its cost per name is constant.
 func (s *Store) sweep(now time.Time) {
 	if len(s.names) < s.sweepAt {
 		return

@@ -58,7 +58,7 @@ type link struct {
 	admitted      atomic.Pointer[time.Time] // when the last connection was admitted
 	noLocks       sync.Once                 // for the log message that GET_LOCK is refused
 
-	// background is the context of statements, which go on when their callers return.
+	// background is the context of all statements. It does not end when a caller returns.
 	background *kit.Group
 }
 

@@ -31,9 +31,8 @@
 //     conflict is found at commit and the statement is repeated, which is safe but slow. Waiters on
 //     other nodes are not woken: they ask for the lock twice a second, without order. Waiters
 //     behind a proxy that shares connections among clients do the same. Behind a load balancer a
-//     host stays at one Galera node while that node serves. The node that it uses next may lag, so
-//     that an existing lease seems missing; wsrep_sync_wait=7 makes a node catch up before it
-//     answers.
+//     host stays at one Galera node while that node serves. Its next node may lag, so that a lease
+//     seems missing; wsrep_sync_wait=7 makes a node catch up before it answers.
 //   - Statements that an operator writes by hand and that change rows.
 //
 // # Cost

@@ -10,7 +10,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 )
 
-// SettleFor is the longest time that a withdrawal waits before it puts a tombstone.
+// SettleFor is the longest time that a withdrawal waits before it bars the owner by a tombstone.
 const SettleFor = settleFor
 
 // SlowestAfter is how long a renewal may take before it certainly counts as waiting for a row.
@@ -19,7 +19,7 @@ const SlowestAfter = slowestAfter
 // Granted returns the grant that a waiter computes from the grant's end in the store.
 var Granted = granted
 
-// Purge does the purge that a host does every hour.
+// Purge deletes old rows, as a host does every hour.
 func (b *Backend) Purge(ctx context.Context) (int, error) { return b.purge(ctx) }
 
 // OpenAfter opens a backend whose connections first run the statement prelude,

@@ -55,7 +55,7 @@ func after(every time.Duration, h driver.Holder) <-chan time.Time {
 // in one call of Look, at the interval Every, so that many locks cost little more than one.
 type Poller struct {
 	Every time.Duration
-	// Look returns the holders of the locks names. A lock without an entry is not held.
+	// Look returns the holders of the locks with these names. A lock without an entry is not held.
 	Look func(names []string) map[string]Seen
 	// Go runs f in a goroutine, or returns false when the backend is closed.
 	Go func(f func()) bool

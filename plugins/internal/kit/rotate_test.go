@@ -34,8 +34,8 @@ import (
 
 const (
 	rounds = 2
-	// held is the number of leases. shelfLife is how much later a client's
-	// certificate expires than the previous certificate.
+	// held is how many leases the test holds. shelfLife is how much later a
+	// client's certificate expires than the previous certificate.
 	held      = 20
 	leaseTTL  = 6 * time.Second
 	shelfLife = 7 * time.Second

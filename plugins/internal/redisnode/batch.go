@@ -98,7 +98,7 @@ type part struct {
 	renewed bool // has an operation that replicas have to confirm
 }
 
-// parts packs the operations of items into scripts.
+// parts packs the operations of items, which are callers' requests, into calls of the script.
 func (n *Node) parts(items []*item) []*part {
 	var parts []*part
 	var open *part
@@ -153,8 +153,8 @@ func (p *part) add(it *item, i int, lock string) {
 // reached the replicas.
 func confirmed(kind string) bool { return kind != "w" }
 
-// deliver writes each reply to its item. The error unsafe, if not nil, replaces
-// the replies that must not be believed until replicas have confirmed them.
+// deliver writes each reply to the request (item) that it answers. The error unsafe, if not
+// nil, replaces the replies that must not be believed until replicas have confirmed them.
 func (p *part) deliver(unsafe error) {
 	all, err := p.cmd.Slice()
 	switch {

@@ -87,8 +87,8 @@ func (k Keys) Head(lock string) []any {
 	return []any{k.control(lock), k.tombstones(lock), k.side(), cluster}
 }
 
-// tag is the part of a side key that puts it in the Cluster slot of the key lock. Outside a
-// Cluster the tag is empty, so that all locks of the prefix share their side keys.
+// tag is the part of a side key (one beside the lock keys) that puts it in the Cluster slot of the
+// key lock. Outside a Cluster it is empty, so all locks of the prefix share their side keys.
 func (k Keys) tag(lock string) string {
 	if !k.cluster {
 		return ""

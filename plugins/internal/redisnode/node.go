@@ -124,7 +124,8 @@ func (n *Node) call(ctx context.Context, v *invocation) (any, error) {
 	return it.reply, it.err
 }
 
-// invoke returns a call of s, with the arguments that every script takes; see lua/head.lua.
+// invoke returns a call of the script s, with the arguments that every script takes; see
+// lua/head.lua.
 func (n *Node) invoke(s *Script, locks []string, mints bool, args []any) *invocation {
 	keys := locks
 	if mints && n.opts.Keys.cluster {

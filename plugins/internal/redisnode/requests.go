@@ -76,7 +76,7 @@ func unsent(ctx context.Context) error {
 	return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrNotSent, ctx.Err())
 }
 
-// serve sends items to the server, except those whose ctx has ended, and answers all.
+// serve sends requests (items) to the server, except those whose ctx has ended, and answers all.
 func (n *Node) serve(items []*item, _ func()) {
 	due := items[:0:len(items)]
 	for _, it := range items {

@@ -145,8 +145,8 @@ func (n *Node) take(r driver.Request) driver.Grant {
 	return driver.Grant{Token: p.token, Sent: now.Add(-age), For: p.span}
 }
 
-// enter returns the place of r.Owner. It also starts this process's signs of
-// life if the store needs them to decide who is granted the lock.
+// enter returns r.Owner's place in the queue, as far as known. It also starts this
+// process's signs of life if the store needs them to decide who is granted the lock.
 func (n *Node) enter(r driver.Request) *waiting {
 	w := n.Wakeups
 	w.mu.Lock()
@@ -170,7 +170,7 @@ func (w *Wakeups) Leave(owner string) {
 	w.forget(owner)
 }
 
-// forget drops owner's place. It is called with mu held.
+// forget drops what is known of owner's place in the queue. It is called with mu held.
 func (w *Wakeups) forget(owner string) {
 	if wt := w.waiters[owner]; wt != nil && wt.later != nil {
 		wt.later.Stop()

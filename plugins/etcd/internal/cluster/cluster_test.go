@@ -21,7 +21,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// member answers transactions and reads with err, but not before the channel answered is closed.
+// member is a server that answers transactions and reads with err, but not before the channel
+// answered is closed.
 type member struct {
 	pb.UnimplementedKVServer
 	err      error

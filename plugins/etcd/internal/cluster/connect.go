@@ -58,8 +58,8 @@ func (c *conn) renew() *leader {
 	return c.leader.Swap(&leader{ctx, cancel})
 }
 
-// session returns the member in use and the connection to it. The first caller
-// has to wait for the connection.
+// session returns the member in use and the connection to it. If there is no
+// connection yet, it waits for one.
 func (c *Cluster) session(ctx context.Context) (*member, *conn, error) {
 	c.mu.Lock()
 	m, conn := c.at, c.at.conn

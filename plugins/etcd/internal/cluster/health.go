@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// quiet is how long no answer may come from the store before health asks it.
+	// quiet is how long no answer may come from the store before health sends it a read.
 	quiet = time.Second
-	// timeout is how long the store may take to answer health before it counts as down.
+	// timeout is how long the store may take to answer that read before it counts as down.
 	timeout = time.Second
 	// downPause is the pause between two checks of a store that is down.
 	downPause = 200 * time.Millisecond
@@ -86,7 +86,7 @@ func (c *Cluster) Follow(ch chan struct{}) (stop func()) {
 	}
 }
 
-// OnSilence makes f run each time that the store was asked and did not answer.
+// OnSilence makes f run after each health check that the store did not answer.
 func (c *Cluster) OnSilence(f func()) {
 	h := &c.health
 	h.mu.Lock()

@@ -37,7 +37,7 @@ func (c *Cluster) Revoke(ctx context.Context, id int64) {
 	}
 }
 
-// TimeToLive asks how long the lease id still lives.
+// TimeToLive asks how long the etcd lease called id still lives.
 func (c *Cluster) TimeToLive(ctx context.Context, id int64) (*pb.LeaseTimeToLiveResponse, error) {
 	return call(c, ctx, true, func(ctx context.Context, on *conn) (*pb.LeaseTimeToLiveResponse, error) {
 		return on.lease.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: id})

@@ -197,7 +197,7 @@ func (s *Sender) fail(on *stream, err error) {
 	}
 }
 
-// drain answers the keepalives that were not sent with the error err.
+// drain answers, with the error err, the keepalives that were not sent.
 func (s *Sender) drain(err error) {
 	s.mu.Lock()
 	waiting := s.queue

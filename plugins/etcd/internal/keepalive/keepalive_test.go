@@ -27,7 +27,7 @@ func (l *leases) LeaseKeepAlive(stream pb.Lease_LeaseKeepAliveServer) error {
 	return l.serve(stream, nth)
 }
 
-// on returns a Cluster of a server that calls serve for each stream.
+// on returns a Cluster whose only server calls serve for each stream.
 func on(t *testing.T, serve func(stream pb.Lease_LeaseKeepAliveServer, nth int) error) *cluster.Cluster {
 	l := &leases{streams: make(chan int, 1), serve: serve}
 	l.streams <- 0

@@ -37,7 +37,7 @@ func (g *Generation) value() []byte { return strconv.AppendUint([]byte(format), 
 // Token returns the token of a lock whose key was created at rev.
 func (g *Generation) Token(rev int64) uint64 { return g.Base + uint64(rev) }
 
-// Same reports whether revisions in g can be compared with revisions in other.
+// Same reports whether g and other are one life of the data, with comparable revisions.
 func (g *Generation) Same(other *Generation) bool { return g.Base == other.Base }
 
 // generations keeps the present [Generation]. Every Txn compares the generation's key with
@@ -54,7 +54,7 @@ type generations struct {
 	highest atomic.Int64 // the highest revision seen
 }
 
-// load returns the present generation. After an error no lock has been changed.
+// load returns the present generation of the data. After an error no lock has been changed.
 func (gs *generations) load(ctx context.Context) (*Generation, error) {
 	if g := gs.present.Load(); g != nil {
 		return g, nil
@@ -96,7 +96,7 @@ func (gs *generations) fetch(ctx context.Context, least uint64) (*Generation, er
 	return g, nil
 }
 
-// holds returns a compare that fails once the generation g has ended.
+// holds returns a compare that fails once the store has lost the data of generation g.
 func (gs *generations) holds(g *Generation) *pb.Compare { return HasValue(gs.key, g.value()) }
 
 // goesOn reports whether g was still the present generation when the store gave

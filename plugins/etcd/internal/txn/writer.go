@@ -28,8 +28,8 @@ const (
 	maxInFlight = 2
 )
 
-// Writer sends steps. All steps that are waiting, up to a limit, share one Txn.
-// Its methods may be called from any number of goroutines.
+// Writer sends steps, which are operations. All steps that are waiting, up to a
+// limit, share one Txn. Its methods may be called from any number of goroutines.
 type Writer struct {
 	cluster     *cluster.Cluster
 	generations generations
@@ -68,11 +68,11 @@ func (w *Writer) tooMany(err error, n int) bool {
 	return true
 }
 
-// Generation returns the present generation, which the first caller reads from
-// the store. After an error no lock has been changed.
+// Generation returns the present generation of the store's data, which the
+// first caller reads from the store. After an error no lock has been changed.
 func (w *Writer) Generation(ctx context.Context) (*Generation, error) { return w.generations.load(ctx) }
 
-// Known returns the present generation, or nil if it must first be read from the store.
+// Known returns the present generation of the data, or nil if it must first be read.
 func (w *Writer) Known() *Generation { return w.generations.present.Load() }
 
 // Read does ops, which must only read, in one Txn. It also returns the generation
@@ -262,7 +262,7 @@ func (w *Writer) current(batch []*Step, g *Generation) []*Step {
 	return rest
 }
 
-// send sends batch as one Txn, which does nothing if g has ended.
+// send sends batch as one Txn, which does nothing if the generation g has ended.
 func (w *Writer) send(batch []*Step, g *Generation) ([]*pb.TxnResponse, int64, error) {
 	holds := w.generations.holds(g)
 	var req *pb.TxnRequest
