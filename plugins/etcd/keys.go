@@ -9,9 +9,10 @@ import (
 // Keys of one namespace, with P for its prefix, N for a lock's name, O for an
 // owner, I for a process and a number, and | for the byte 0xFF:
 //
-// P|n N|h an entry of N that was put when there was no other P|n N|w I an entry
-// that was put behind others P|b N|O the tombstone of O, which was withdrawn from
-// N and is refused P|e the base of tokens; see txn.Generation
+//	P|n N|h     an entry of N that was put when there was no other
+//	P|n N|w I   an entry that was put behind others
+//	P|b N|O     the tombstone of O, which was withdrawn from N and is refused
+//	P|e         the base of tokens; see txn.Generation
 //
 // The entry of N with the lowest create revision is the lock, and that revision
 // makes the token. The other entries wait, in the order of their create revisions.

@@ -37,16 +37,16 @@
 //
 // # Cost
 //
-// operation            round trips   commits (fsyncs)
-// acquire              1             1
-// acquire, refused     1             0
-// renew                1             1
-// release              1             1
-// wake a waiter        1             0; on MariaDB part of the release
-// wait                 2             1; on MariaDB 1 round trip
-// grant after a wait   1             0; on MariaDB part of the wait
-// withdraw             0 or 1        0 or 1
-// inspect              1             0
+//	operation            round trips   commits (fsyncs)
+//	acquire              1             1
+//	acquire, refused     1             0
+//	renew                1             1
+//	release              1             1
+//	wake a waiter        1             0; on MariaDB part of the release
+//	wait                 2             1; on MariaDB 1 round trip
+//	grant after a wait   1             0; on MariaDB part of the wait
+//	withdraw             0 or 1        0 or 1
+//	inspect              1             0
 //
 // A row that has waiters or withdrawn owners needs a longer statement. The first statement that
 // meets such a row costs one more round trip. An acquire that is alone in its statement also costs

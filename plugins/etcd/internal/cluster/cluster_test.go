@@ -21,8 +21,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// member is a server that answers transactions and reads with err, but not before the channel
-// answered is closed.
+// member is a server. It answers Txn and Range with err, once the channel answered is closed.
 type member struct {
 	pb.UnimplementedKVServer
 	err      error
@@ -171,8 +170,8 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
-// TestReset checks the error for a server that resets a connection before it has ever answered.
-// The error must name tls_cert_file, because the server may have refused the client's certificate.
+// TestReset checks the error for a server that resets a connection before it has answered. The
+// error must name tls_cert_file, as the server may have refused the certificate.
 func TestReset(t *testing.T) {
 	c := clustertest.At(t, "https://"+clustertest.Nowhere)
 	for text, unsent := range map[string]bool{

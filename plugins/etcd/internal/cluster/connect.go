@@ -140,7 +140,7 @@ func (c *Cluster) connect(m *member, token string) (*conn, error) {
 		// By pings, grpc notices that packets are dropped even while no request
 		// is made. grpc allows no shorter interval than 10 s; see redial.
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
-		// 1 forbids the client to try again. After a server has reported a cancelled
+		// The client must not try again, because after a server has reported a cancelled
 		// context, it would repeat a write that may have been done. If a write is
 		// repeated anyway, the repetition finds the owner's key and does nothing.
 		MaxUnaryRetries: 1,
