@@ -304,7 +304,7 @@ func (t *ttls) left(ctx context.Context, id int64) (time.Duration, error) {
 	return max(time.Millisecond, kit.UpToMillis(time.Until(e.at))), nil
 }
 
-// of returns the remembered answer about the lease id, or asks a server.
+// of returns the remembered answer about the etcd lease called id, or asks a server.
 func (t *ttls) of(ctx context.Context, id int64) (expiry, error) {
 	if e, known := t.known.Get(id); known {
 		return e, nil

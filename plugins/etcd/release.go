@@ -152,8 +152,8 @@ func (t *table) rest(owner string, s *txn.Step, known *entry, put bool) *txn.Ste
 	return d
 }
 
-// keep lets the lock end after r.Keep, when this process deletes the key. In case this process
-// ends first, keep renews the lock for r.Keep, rounded up to whole seconds and at least
+// keep lets the lock end after the time r.Keep, by a delete from this process. In case this
+// process ends first, keep renews the lock for r.Keep, rounded up to whole seconds and at least
 // leases.shortest(). If the lock ends by then anyway, keep only checks that its entry exists.
 func (b *Backend) keep(ctx context.Context, r driver.Request) error {
 	now := time.Now()

@@ -131,8 +131,8 @@ func (t *table) mark(e *entry) {
 // of a new entry is still in use.
 var errNoEntry = errors.New("etcd: queue entry is gone")
 
-// keep renews the lease of the waiting entry e, unless it was renewed within
-// the time age before now. It returns false if the lease is retired.
+// keep renews the lease of the waiting entry e, unless it was renewed less
+// than the time age ago. It returns false if the lease is renewed no more.
 func (t *table) keep(e *entry, age time.Duration) bool {
 	l, _ := t.where(e)
 	if !t.leases.alive(l) {
@@ -191,9 +191,9 @@ func (t *table) passed(ctx context.Context, e *entry, p *predecessor, event watc
 	return now, err
 }
 
-// queue makes sure that the owner has an entry. It returns that entry, pinned (see pin), and the
-// entry before it, or nil when it is the owner's turn. If the owner must call TryAcquire, it
-// returns no entry.
+// queue makes sure that the owner has an entry. It returns that entry, pinned (kept in the table),
+// and the entry before it, or nil when it is the owner's turn. If the owner must call TryAcquire,
+// it returns no entry.
 func (t *table) queue(ctx context.Context, r driver.Request) (*entry, *predecessor, error) {
 	for try := range 3 {
 		now := time.Now()
@@ -220,11 +220,11 @@ func (t *table) queue(ctx context.Context, r driver.Request) (*entry, *predecess
 	return nil, nil, nil // each time another client had deleted the entry
 }
 
-// newWaiting makes the entry of an owner that enters the queue. Its key is the first, counted
-// from number, that this process does not use for that lock. A key contains a text that only
+// newWaiting makes the entry of an owner that enters the queue. Its key ends in the first number,
+// from number on, that this process does not use for that lock. A key contains a text that only
 // this process has, so that no two processes use the same key. Keys are used again, because each
-// new key would stay in the server's index until it compacts. An entry whose put got no answer
-// is put once more. newWaiting returns nil for an owner that has already tried to acquire.
+// new key would stay in the server's index until it compacts. An entry whose put got no answer is
+// put once more. newWaiting returns nil for an owner that has already tried to acquire.
 func (t *table) newWaiting(r driver.Request, l *lease, number int, now time.Time) *entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -248,8 +248,8 @@ func (t *table) newWaiting(r driver.Request, l *lease, number int, now time.Time
 	return t.pin(e, now)
 }
 
-// enter puts an entry at the end of the queue, unless the owner has a tombstone, and
-// returns the entry pinned (see pin). Its key is the first free key, counted from number.
+// enter puts an entry at the end of the queue, unless the owner has a tombstone, and returns
+// the entry, pinned (kept in the table). For the parameter number, see newWaiting.
 func (t *table) enter(ctx context.Context, r driver.Request, number int, now time.Time) (_ *entry, before *predecessor, err error) {
 	l, err := t.leases.get(ctx, t.leases.forWaiting())
 	if err != nil {

@@ -49,8 +49,8 @@
 //	inspect              1             0
 //
 // A row that has waiters or withdrawn owners needs a longer statement. The first statement that
-// meets such a row costs one more round trip. An acquire that is alone in its statement also costs
-// it if this process held the lock before, and another owner does now. Operations that come while
+// meets such a row costs one more round trip. An acquire that is alone in its statement costs that
+// too if this process held the lock before, and another owner does now. Operations that come while
 // others are under way share the next statement and its commit, up to 64 operations or 500
 // renewals. So a busy host commits far less often than it locks. A withdrawal is free when all
 // requests of the owner were refused.

@@ -105,8 +105,8 @@ func TestNoHostBarges(t *testing.T) {
 	}
 }
 
-// TestReleaseOfLockedRow releases a lock that has a waiter while a foreign
-// transaction keeps its row locked for longer than a statement waits.
+// TestReleaseOfLockedRow releases a lock that has a waiter while another
+// client's transaction keeps its row locked for longer than a statement waits.
 func TestReleaseOfLockedRow(t *testing.T) {
 	w := newFixture(t)
 	mine := acquire(t, w.b, want("jobs", time.Minute))

@@ -186,7 +186,7 @@ func (q *Queue[T]) Add(ops ...T) { q.waiting = append(q.waiting, ops...) }
 // Empty reports whether no operation waits.
 func (q *Queue[T]) Empty() bool { return len(q.waiting) == 0 }
 
-// Drain removes and returns all operations without claiming them.
+// Drain removes and returns all operations without calling Claim.
 func (q *Queue[T]) Drain() []T {
 	all := q.waiting
 	q.waiting = nil

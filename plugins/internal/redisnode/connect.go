@@ -220,7 +220,7 @@ func (l *Links) Leave(before time.Time) {
 	l.Refused()
 }
 
-// Keep gives up the connections to servers whose run id is known and is not run.
+// Keep gives up the connections to servers whose run id is known and differs from the id run.
 func (l *Links) Keep(run string) {
 	l.leave(func(c *serverConn) bool { return c.run != "" && c.run != run })
 }

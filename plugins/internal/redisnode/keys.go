@@ -119,8 +119,9 @@ func slot(key string) uint16 {
 // slotTag returns a short string whose hash slot is s.
 func slotTag(s uint16) string { return slotTags()[s] }
 
-// slotTags has one tag for each slot: the first number in base 36 that hashes to that slot.
-// Finding all tags takes some ten milliseconds, once in a process, and only with a Cluster.
+// slotTags has a tag (text in braces) for each slot: the first number in base 36 that hashes to
+// that slot. Finding all tags takes some ten milliseconds, once in a process, and only with a
+// Cluster.
 var slotTags = sync.OnceValue(func() *[slots]string {
 	var tags [slots]string
 	for i, found := int64(0), 0; found < slots; i++ {

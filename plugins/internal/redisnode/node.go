@@ -206,7 +206,7 @@ func (n *Node) inspect(ctx context.Context, names []string, observe string) ([]d
 	return holders, nil
 }
 
-// ErrReply returns the error for a reply whose form is none that the scripts return.
+// ErrReply returns the error for a reply of a form that no script returns.
 func ErrReply(reply any) error {
 	return fmt.Errorf("%w: unexpected reply of type %T", driver.ErrUnavailable, reply)
 }

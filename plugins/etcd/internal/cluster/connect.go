@@ -137,8 +137,8 @@ func (c *Cluster) connect(m *member, token string) (*conn, error) {
 	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: []string{m.endpoint}, TLS: c.opts.Source.LastingTLSConfig(hostOf(m.endpoint)), Token: token,
-		// By pings, grpc notices that packets are dropped even while no request
-		// is made. grpc allows no shorter interval than 10 s; see redial.
+		// grpc pings the member, so as to notice that packets are dropped even while
+		// no request is made. grpc allows no shorter interval than 10 s; see redial.
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
 		// The client must not try again, because after a server has reported a cancelled
 		// context, it would repeat a write that may have been done. If a write is
@@ -163,7 +163,7 @@ func (c *Cluster) connect(m *member, token string) (*conn, error) {
 
 // attempts says how grpc connects to a member that is away. grpc's default pauses between
 // attempts grow to two minutes. grpc ends an attempt only after 20 s, because the error
-// of an attempt that it cuts short says less. Long before, redial begins another attempt.
+// of an attempt that it cuts short says less. Long before, method redial begins another.
 //
 // Note: grpc's ResetConnectBackoff would end a pause. But in grpc 1.85 it reads a
 // map, and the process crashes if another goroutine writes to that map meanwhile.
@@ -172,7 +172,7 @@ var attempts = grpc.ConnectParams{
 	MinConnectTimeout: 20 * time.Second,
 }
 
-// hostOf returns the host name in endpoint, which the member's certificate may have, or nil.
+// hostOf returns the host name in endpoint, which may stand in the member's certificate, or nil.
 func hostOf(endpoint string) []string {
 	if u, err := url.Parse(endpoint); err == nil && u.Scheme != "unix" {
 		return []string{u.Hostname()}

@@ -17,8 +17,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// TestDeliverWaitsForNobody checks that no sender is blocked by a refused step,
-// or by a step whose Then waits for work that Alongside has started.
+// TestDeliverWaitsForNobody checks that the sender goes on at once after a
+// refused step, and after a step whose function Then must wait for other work.
 func TestDeliverWaitsForNobody(t *testing.T) {
 	w := at(t, clustertest.Nowhere)
 	for what, s := range map[string]*Step{
