@@ -292,7 +292,7 @@ func newTTLs(c *cluster.Cluster) *ttls {
 }
 
 // left returns how long the lease id still lives, up to one second too little, because etcd rounds
-// down. It is negative for id 0, which a key has that another program has put without a lease.
+// down. It is negative for id 0, of a key that another program has put without a lease.
 func (t *ttls) left(ctx context.Context, id int64) (time.Duration, error) {
 	if id == 0 {
 		return -1, nil

@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// opsPerScript is the most operations of a script, because it keeps other clients waiting.
+// opsPerScript is the most operations of a script, because a script keeps other clients waiting.
 const opsPerScript = 32
 
 // op is one operation in the form that the script takes. It is encoded early,

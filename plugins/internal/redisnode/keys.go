@@ -120,8 +120,7 @@ func slot(key string) uint16 {
 func slotTag(s uint16) string { return slotTags()[s] }
 
 // slotTags has a tag (text in braces) for each slot: the first number in base 36 that hashes to
-// that slot. Finding all tags takes some ten milliseconds, once in a process, and only with a
-// Cluster.
+// it. Finding all takes some ten milliseconds, once in a process, and only with a Cluster.
 var slotTags = sync.OnceValue(func() *[slots]string {
 	var tags [slots]string
 	for i, found := int64(0), 0; found < slots; i++ {

@@ -40,7 +40,7 @@ func TestDeliverWaitsForNobody(t *testing.T) {
 	}
 }
 
-// TestDeliverAtOnce checks that Then runs without a new goroutine if nothing is left to wait for.
+// TestDeliverAtOnce checks that the function Then runs in no new goroutine if it need not wait.
 func TestDeliverAtOnce(t *testing.T) {
 	over := make(chan struct{})
 	close(over)
@@ -99,7 +99,7 @@ func TestEverythingRefused(t *testing.T) {
 	}
 }
 
-// TestPuts checks that puts finds a put even if the put depends on a compare.
+// TestPuts checks that function puts finds a put even if the put depends on a compare.
 func TestPuts(t *testing.T) {
 	put, free := Put("key", nil, 0), []*pb.RequestOp{Delete("key"), Exists("key"), When(present("key"), Delete("key"))}
 	if puts(free) || !puts(append(free, put)) || !puts(append(free, When(present("key"), put))) {

@@ -52,7 +52,7 @@ const (
 	answersWithin, changedLately = time.Second, 2 * time.Second
 	// A connection that was silent for longer than restsFor is checked before
 	// use. answersSoon is how long its caller then waits. A firewall or a load
-	// balancer may have dropped the connection without a word.
+	// balancer may have dropped the connection silently.
 	restsFor, answersSoon = time.Second, 250 * time.Millisecond
 	// redialFrom and redialTo bound the pauses after failed dials.
 	redialFrom, redialTo = 5 * time.Millisecond, 100 * time.Millisecond
