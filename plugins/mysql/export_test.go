@@ -66,7 +66,7 @@ func (p *prepared) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	return conn, nil
 }
 
-// ErrPrelude means that the server does not allow the prelude.
+// ErrPrelude means that the server does not allow the prelude of OpenAfter.
 var ErrPrelude = fmt.Errorf("prelude is refused")
 
 // OpenRefusing opens a backend whose statements get an error instead of the

@@ -65,7 +65,7 @@ type Poller struct {
 	last time.Time // when the last round began
 }
 
-// Seen is the holder of a lock, or the error that hides the holder.
+// Seen is the holder of a lock, or the error because of which the holder is unknown.
 type Seen struct {
 	Holder driver.Holder
 	Err    error

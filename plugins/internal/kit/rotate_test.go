@@ -89,7 +89,7 @@ func (f *files) config(address string) driver.Config {
 	}
 }
 
-// store is a server that accepts only certificates of the current authority.
+// store is a server that accepts only certificates of the authority in use.
 type store struct {
 	spec   driver.Spec
 	config driver.Config

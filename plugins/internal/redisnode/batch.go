@@ -89,7 +89,7 @@ func failed(count int, err error) []driver.Result {
 	return replies
 }
 
-// part is one call of the script that does operations, and notes which reply goes to which item.
+// part is one call of the script that does operations, and notes whose request each reply is for.
 type part struct {
 	*invocation
 	items   []*item

@@ -128,7 +128,7 @@ func (c *serverConn) SetReadDeadline(t time.Time) error {
 }
 
 const (
-	// server names what should listen at an address.
+	// server is how errors name what should listen at an address.
 	server = "Redis server"
 	// replyKinds are the first bytes of replies: a status, an error, a number, a
 	// string or an array, and a map in RESP3.

@@ -100,7 +100,7 @@ func (n *Node) Refusal() error {
 // under way, and closes the client.
 func (n *Node) Close(ctx context.Context) error {
 	n.Wakeups.close()
-	// Closing the client cuts off requests that still wait for replies.
+	// When ctx ends, closing the client cuts off requests that still wait for replies.
 	stop := context.AfterFunc(ctx, func() { _ = n.client.Close() })
 	n.requests.Close()
 	if !stop() {

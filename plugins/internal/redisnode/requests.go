@@ -111,7 +111,7 @@ func (n *Node) updateWaiters(it *item, sent time.Time) {
 	}
 }
 
-// roundTrip sends items together and fills in their replies.
+// roundTrip sends requests (items) in one round trip and fills in their replies.
 func (n *Node) roundTrip(items []*item) {
 	ctx, cancel := tripContext(items)
 	defer cancel()

@@ -213,7 +213,7 @@ func (s Server) ReadAgain(ctx context.Context, c processor) (Server, error) {
 // PolicyEvery is how often callers call [Server.ReadAgain].
 const PolicyEvery = time.Second
 
-// policies notes which servers of a store must not grant locks.
+// policies notes which servers must not grant locks, because they may evict their keys.
 type policies struct {
 	looking  sync.Mutex // keeps an older answer from overwriting a newer one
 	mu       sync.Mutex

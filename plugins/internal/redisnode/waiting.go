@@ -163,7 +163,7 @@ func (n *Node) enter(r driver.Request) *waiting {
 	return wt
 }
 
-// Leave forgets owner after a grant or a withdrawal.
+// Leave forgets owner's place in the queue, after a grant or a withdrawal.
 func (w *Wakeups) Leave(owner string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
