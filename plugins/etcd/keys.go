@@ -12,19 +12,19 @@ import (
 //	P|n N|h     an entry of N that was put when there was no other
 //	P|n N|w I   an entry that was put behind others
 //	P|b N|O     the tombstone of O, which was withdrawn from N and is refused
-//	P|e         the base of tokens
+//	P|e         the base of tokens; see txn.Generation
 //
 // The entry of N with the lowest create revision is the lock, and that revision
 // makes the token. The other entries wait, in the order of their create revisions.
 //
-// Valid UTF-8 never contains 0xFF, so prefixes and names need no escaping: no
-// two keys collide, and a scan of one name never meets another name. Within a
-// generation, a compare of the create revision compares owner and token at
-// once; see txn.Step.In.
+// Valid UTF-8 never contains 0xFF, so prefixes and names need no escaping: no two
+// keys collide, and a scan of one name never meets another name. Until the store
+// loses its data, each grant has a different create revision, so a compare of the
+// revision compares owner and token at once; see txn.Step.In.
 //
-// Note: the owner, which is different for each grant, is not part of the keys
-// of entries. The server keeps deleted keys in its index until it compacts, and
-// a Txn that asks whether N is free would read all of these. A lock taken a
+// Note: the owner, which is different for each grant, is not part of the keys of
+// entries. The server keeps deleted keys in its index until it compacts, and a Txn
+// that asks whether N is free would read all deleted keys of N. A lock taken a
 // hundred times a second would become slow within minutes.
 const (
 	separator   = "\xff"
@@ -40,8 +40,9 @@ func newSpace(prefix string) space {
 	return space{names: own + "n", tombstones: own + "b", generation: own + "e"}
 }
 
-// free returns the key for an entry that is put when the name has no other. waiting returns the key
-// for an entry that is put behind others. entries returns the prefix of all entries of a name.
+// free returns the key of an entry (a holder's or waiter's key) that is put when the name has
+// none. waiting returns the key of an entry put behind others. entries returns the prefix of all
+// entries of a name.
 func (s space) free(name string) string        { return s.entries(name) + kindFree }
 func (s space) waiting(name, id string) string { return s.entries(name) + kindWaiting + id }
 func (s space) entries(name string) string     { return s.names + name + separator }
@@ -50,15 +51,14 @@ func (s space) tombstone(name, owner string) string {
 	return s.tombstones + name + separator + owner
 }
 
-// nameOf returns the lock name of an entry's key.
 func (s space) nameOf(key string) string {
 	name, _, _ := strings.Cut(strings.TrimPrefix(key, s.names), separator)
 	return name
 }
 
-// record is the content of an entry's value: a version byte, owner and label,
-// each after its length, and the published value. Each grant's record is unique
-// because each grant has a different owner.
+// record is the value of an entry, which is the key of a holder or a waiter: a
+// version byte, owner and label, each after its length, and the published value.
+// Each grant's record is unique because each grant has a different owner.
 type record struct {
 	owner string
 	label string

@@ -41,9 +41,9 @@ const (
 const maxLoad = 1024
 
 const (
-	// tombstoneFor is the least time for which a withdrawn owner is refused.
-	// One lease, which is never renewed, takes tombstones for the time
-	// tombstoneUse, and at most maxTombstones of them.
+	// tombstoneFor is the least time for which a withdrawn owner is refused,
+	// because of a key, its tombstone. One lease, which is never renewed, takes
+	// the tombstones that are put within tombstoneUse, at most maxTombstones.
 	tombstoneFor  = time.Minute
 	tombstoneUse  = 10 * time.Second
 	maxTombstones = 256
@@ -53,8 +53,8 @@ var forTombstones = purpose{ttl: tombstoneFor + tombstoneUse, use: tombstones}
 
 // leases hands out the shared leases. One lease at a time is in use for each purpose.
 //
-// Sharing saves the consensus entry of a LeaseGrant for each lock, and lets one keepalive
-// renew many locks. Sharing causes three problems, which are solved as follows:
+// Sharing saves a LeaseGrant, an entry in the consensus log, for each lock, and lets one
+// keepalive renew many locks. Sharing causes three problems, which are solved as follows:
 //   - A key that is put late in the life of its lease would end too early. So
 //     every Txn with acquires is sent together with one keepalive of the lease.
 //     From then on, the lease lasts for the whole TTL.
@@ -64,9 +64,9 @@ var forTombstones = purpose{ttl: tombstoneFor + tombstoneUse, use: tombstones}
 //   - A new process does not know the deadlines, so it never renews a lease of an earlier
 //     process. It moves each lock that it is asked to renew to a lease that it has made.
 //
-// Waiters have a separate lease with the shortest TTL that the server grants, because
-// its TTL bounds how long a lost machine delays the waiters behind it. When an entry
-// has become the lock, an acquire or a renewal moves it to a lease with the lock's TTL.
+// Waiters have a separate lease with the shortest TTL that the server grants, because its TTL
+// bounds how long a waiter whose machine is lost delays the next waiters. When a waiter's
+// entry has become the lock, an acquire or a renewal moves it to a lease with the lock's TTL.
 type leases struct {
 	cluster    *cluster.Cluster
 	keepalives *keepalive.Sender
@@ -121,8 +121,8 @@ func (ls *leases) atHand(p purpose) *lease {
 	return l
 }
 
-// usable reports whether l may take another key. A lease may not if it is
-// retired or full, or if it could end before the next keepalive arrives.
+// usable reports whether l may take another key. A lease may not if it is renewed
+// no more (retired) or full, or if it could end before the next keepalive arrives.
 func (l *lease) usable(now time.Time) bool {
 	switch {
 	case l.retired:
@@ -247,7 +247,7 @@ func (ls *leases) retireAll() {
 	clear(ls.current)
 }
 
-// renewable reports whether a keepalive of l renews a lock on l for the time ttl.
+// renewable reports whether l is a lease for locks of the TTL ttl that is still renewed.
 func (ls *leases) renewable(l *lease, ttl time.Duration) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -268,7 +268,7 @@ func (ls *leases) unload(l *lease) {
 	l.load--
 }
 
-// ttls asks for the remaining time of leases, and remembers the answers for a
+// ttls asks a server how long leases still live, and remembers the answers for a
 // moment. A remembered answer is good enough, because a waiter needs only a hint.
 type ttls struct {
 	cluster *cluster.Cluster
@@ -291,8 +291,8 @@ func newTTLs(c *cluster.Cluster) *ttls {
 	return &ttls{cluster: c, known: kit.Recent[int64, expiry]{Age: rememberTTL, Limit: maxTTLs}}
 }
 
-// left returns the remaining time, up to one second too little, because etcd rounds it down.
-// It is negative for the lease id 0, of a key that another program has put without a lease.
+// left returns how long the lease id still lives, up to one second too little, because etcd rounds
+// down. It is negative for id 0, of a key that another program has put without a lease.
 func (t *ttls) left(ctx context.Context, id int64) (time.Duration, error) {
 	if id == 0 {
 		return -1, nil
@@ -304,7 +304,7 @@ func (t *ttls) left(ctx context.Context, id int64) (time.Duration, error) {
 	return max(time.Millisecond, kit.UpToMillis(time.Until(e.at))), nil
 }
 
-// of returns the remembered answer about the lease id, or asks a server.
+// of returns the remembered answer about the etcd lease called id, or asks a server.
 func (t *ttls) of(ctx context.Context, id int64) (expiry, error) {
 	if e, known := t.known.Get(id); known {
 		return e, nil

@@ -14,8 +14,8 @@ import (
 var errDeleted = errors.New("etcd: key was deleted or its lease revoked from outside")
 
 // young is how long a lock that was granted without a wait is held before its
-// key is watched, because a watch costs two messages and most locks are
-// released sooner. A loss before that is noticed when the watch is opened.
+// key is watched, because a watch costs two messages and most locks are released
+// sooner. If the lock is lost before, the opening of the watch shows it.
 const young = 20 * time.Millisecond
 
 // losses finds out which locks of a table are lost, by watching their keys. The
@@ -28,7 +28,7 @@ type losses struct {
 	looking bool
 }
 
-// add makes sure that e is watched once it is old enough, unless e is being deleted by then. It
+// add has the lock e watched once e is older than young, unless e is being deleted by then. It
 // ignores an entry that is not known to be the lock, because another owner may hold the lock.
 func (l *losses) add(e *entry) {
 	if !l.feeds.Watched() || !e.held || l.table.watches.Covers(e.watch, e.seenAt) {
@@ -42,7 +42,6 @@ func (l *losses) add(e *entry) {
 	}
 }
 
-// addAll calls add for all entries.
 func (l *losses) addAll() {
 	l.table.mu.Lock()
 	defer l.table.mu.Unlock()
@@ -105,8 +104,8 @@ func (l *losses) heard(e *entry, ev watch.Event) {
 	}
 }
 
-// look reads whether the keys of suspects still exist. If the read fails, look resets the stream
-// of watches, because each watch that is opened again makes its lock a suspect.
+// look reads whether the keys of suspects, which may be lost, still exist. If the read fails, look
+// resets the stream of watches, because each watch that is opened again makes its lock a suspect.
 func (l *losses) look(suspects []*entry) {
 	gone, _, err := l.table.verify(l.table.cluster.Context(), suspects)
 	if err == nil {
@@ -122,7 +121,7 @@ func (l *losses) look(suspects []*entry) {
 	kit.Wake(l.table.wake)
 }
 
-// lost announces that a lock is gone, unless this process is deleting it. The loss
+// lost announces that the lock e is gone, unless this process is deleting it. The loss
 // of a waiter's entry is not announced, because the waiter does not have the lock yet.
 func (l *losses) lost(e *entry) {
 	l.table.mu.Lock()

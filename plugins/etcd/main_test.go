@@ -49,7 +49,7 @@ func connect(t testing.TB, o Options) *Backend {
 
 func on(s *servers.Server) Options { return Options{Address: []string{s.Addr()}} }
 
-// plain returns a separate client, like that of an operator.
+// plain returns an etcd client that is not part of the backend, such as operators use.
 func plain(t testing.TB, s *servers.Server) *clientv3.Client {
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr()}, Logger: zap.NewNop()})
 	if err != nil {
@@ -69,7 +69,7 @@ var (
 
 const testTimeout = backendtest.Timeout
 
-// acquire acquires and returns the request with its token.
+// acquire acquires the lock of r, and returns r with its token.
 func acquire(t testing.TB, b *Backend, r driver.Request) driver.Request {
 	t.Helper()
 	if r = backendtest.Acquire(t, b, r); r.Token == 0 {

@@ -134,15 +134,15 @@ func TestMemberWithoutLeader(t *testing.T) {
 	})
 }
 
-// rotated returns the addresses of members, beginning with the member of index first.
+// rotated returns the addresses of members, beginning with the member that has the index first.
 func rotated(members servers.Nodes, first int) []string {
 	addrs := members.Addrs()
 	return append(addrs[first:len(addrs):len(addrs)], addrs[:first]...)
 }
 
-// TestBalancer checks a load balancer before several members, when the
-// connection leads to a member that has lost the others. Before a lease ends,
-// the host must make a new connection, which leads to another member.
+// TestBalancer has a load balancer in front of three members. The member that
+// the host is connected to loses the other two. The host must renew its lease
+// in time over a new connection, which leads to another member.
 func TestBalancer(t *testing.T) {
 	t.Parallel() // most of its time is waiting
 	peers := &etcdserver.Peers{}

@@ -11,8 +11,8 @@ import (
 	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
 )
 
-// TestMaxTxnOps checks a server that allows few operations in a transaction. A host with
-// many more leases than that must keep them, and all other operations must work too.
+// TestMaxTxnOps checks a server that allows few operations in a transaction. A host with many
+// more leases than that limit must keep all leases, and all other operations must work too.
 func TestMaxTxnOps(t *testing.T) {
 	for _, most := range []int{64, 32, 8} {
 		t.Run(fmt.Sprint(most), func(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 
 // TestForgottenConnections has a firewall that drops all packets on existing
 // connections, and passes new connections. No lease may be lost, so a new
-// connection must be made long before grpc's pings notice.
+// connection must be made long before grpc's pings find the loss.
 func TestForgottenConnections(t *testing.T) {
 	t.Parallel() // most of its time is waiting
 	p := backendtest.NewProxy(t, start(t, nil).Addr())
@@ -84,8 +84,8 @@ func TestRevokedFromOutside(t *testing.T) {
 	}
 }
 
-// TestMemberRestart stops each of three members once, including the leader, while
-// there are a held lock and a waiter. Neither may lose its lease or place.
+// TestMemberRestart stops each of three members once, including the leader, while there are
+// a held lock and a waiter. The lock must stay held, and the waiter must stay in the queue.
 func TestMemberRestart(t *testing.T) {
 	members, err := etcdserver.StartCluster(t.Context(), 3, nil)
 	servers.Keep(t, "etcd", members, err)
@@ -143,7 +143,7 @@ func TestMemberRestart(t *testing.T) {
 	}
 }
 
-// TestCompaction compacts all revisions while there are a waiter and an observer.
+// TestCompaction checks that compactions of all revisions harm neither a waiter nor an observer.
 func TestCompaction(t *testing.T) {
 	s := start(t, nil)
 	b, other, operator := connect(t, on(s)), connect(t, on(s)), plain(t, s)
@@ -177,9 +177,9 @@ func TestCompaction(t *testing.T) {
 	eventually(t, "the new holder is observed", func() bool { return (<-seen).Token == next.Token })
 }
 
-// TestTokensOfTwoGenerations checks that a process that outlives the data of
-// its store never mixes two generations, although the first operations on a new
-// server get the same revisions as on the old server.
+// TestTokensOfTwoGenerations checks that a process that goes on after its store
+// has lost all data never takes an old lock for a new one, although the first
+// operations on a new server get the same revisions as on the old server.
 func TestTokensOfTwoGenerations(t *testing.T) {
 	s := start(t, nil)
 	old := connect(t, on(s))

@@ -113,7 +113,7 @@ func forward(client net.Conn, addr string) {
 	_, _ = io.Copy(server, client)
 }
 
-// raw is a codec that leaves messages as they are.
+// raw is a grpc codec that passes on the bytes of messages unchanged.
 type raw struct{}
 
 func (raw) Name() string { return "raw" }

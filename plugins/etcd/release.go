@@ -14,8 +14,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 )
 
-// Release sends one Txn. If an earlier process acquired the lock, it first
-// reads the lock. With r.Keep, it lets the lock end after that time; see keep.
+// Release sends one Txn. If an earlier process acquired the lock, it first reads
+// the lock. If r.Keep is set, the lock ends only after that time; see method keep.
 func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	if r.Keep > 0 {
 		return b.keep(ctx, r)
@@ -29,7 +29,6 @@ func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	return b.finish(ctx, s)
 }
 
-// releasing returns the step that releases e, for the caller to submit.
 func (b *Backend) releasing(e *entry) *txn.Step {
 	b.table.end(e)
 	s := &txn.Step{Name: e.name, In: e.generation, Repeatable: true, Req: &pb.TxnRequest{
@@ -42,7 +41,6 @@ func (b *Backend) releasing(e *entry) *txn.Step {
 	return s
 }
 
-// finish waits for a step that was submitted, and returns its outcome.
 func (b *Backend) finish(ctx context.Context, s *txn.Step) error {
 	if err := b.txns.Wait(ctx, s); err != nil {
 		return err
@@ -50,8 +48,8 @@ func (b *Backend) finish(ctx context.Context, s *txn.Step) error {
 	return b.outcome(ctx, s)
 }
 
-// outcome returns the error of the step s. The Txn of s compares an owner's
-// key, and reads the lock's entries if the compare fails.
+// outcome returns the error for the caller of the operation s, which compares
+// an owner's key and, if the compare fails, reads the lock's entries.
 func (b *Backend) outcome(ctx context.Context, s *txn.Step) error {
 	switch {
 	case errors.Is(s.Err, cluster.ErrDataLost):
@@ -64,15 +62,16 @@ func (b *Backend) outcome(ctx context.Context, s *txn.Step) error {
 	return &driver.NotHeldError{Holder: b.holder(ctx, lockStateIn(s.Generation, s.Ops))}
 }
 
-// Withdraw sends one Txn, and one more Txn to delete other entries of owner that the
-// first Txn has found. From time to time it must first make a lease for tombstones.
+// Withdraw sends one Txn, and one more Txn to delete other entries of owner that the first Txn
+// has found. Sometimes it must first make an etcd lease for the keys that bar withdrawn owners.
 func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
 	return b.table.withdraw(ctx, name, owner, false)
 }
 
-// withdraw puts a tombstone for the owner, whose acquire may still be on its way, and deletes
-// the owner's entries. A store without space accepts the deletes, but no tombstone. Then the
-// lock is free, and the error means that the owner may still take it by a late acquire.
+// withdraw puts a tombstone, a key that bars the owner, because its acquire may still be on its
+// way. It also deletes the owner's entries. A store without space accepts the deletes, but no
+// tombstone. Then the lock is free, but the error means that a late acquire of the owner may still
+// take it.
 func (t *table) withdraw(ctx context.Context, name, owner string, again bool) error {
 	l, err := t.leases.get(ctx, forTombstones)
 	if err == nil {
@@ -89,14 +88,15 @@ func (t *table) withdraw(ctx context.Context, name, owner string, again bool) er
 }
 
 const (
-	// maxFound is the most entries that are searched for an owner's entries that an earlier
-	// process has put. maxRecord bounds the bytes of a deleted record in the answer.
+	// maxFound is how many entries are read to find those that an earlier process has put
+	// for an owner. maxRecord bounds the bytes of a deleted record in the answer.
 	maxFound  = 100
 	maxRecord = 64 << 10
 )
 
-// undo does the operations in the list first, deletes the owner's entry that this process knows,
-// and then other entries of the owner. Its error is an error of the client library.
+// undo does the operations of its parameter first, and deletes the owner's entry that this process
+// knows, in one Txn. Then it deletes other entries of the owner. Its error is the client
+// library's.
 func (t *table) undo(ctx context.Context, name, owner string, first ...*pb.RequestOp) error {
 	s := &txn.Step{Name: name, Size: 2 * maxRecord, Repeatable: true, Req: &pb.TxnRequest{
 		Success: append([]*pb.RequestOp{entries(t.space, name, maxFound)}, first...),
@@ -134,8 +134,8 @@ func (t *table) undo(ctx context.Context, name, owner string, first ...*pb.Reque
 	return last.Err
 }
 
-// rest returns a step that deletes the owner's entries that the step s has found,
-// without the entry known if put is true. It returns nil if nothing is left to delete.
+// rest returns an operation that deletes the owner's entries that the operation s has read. If put
+// is true, s has already deleted the entry known. rest returns nil if nothing is left to delete.
 func (t *table) rest(owner string, s *txn.Step, known *entry, put bool) *txn.Step {
 	if s.Err != nil {
 		return nil
@@ -152,9 +152,9 @@ func (t *table) rest(owner string, s *txn.Step, known *entry, put bool) *txn.Ste
 	return d
 }
 
-// keep lets the lock end after r.Keep. If no more than r.Keep is left, it only checks that the
-// entry still exists. Otherwise it renews the lock for r.Keep, rounded up to whole seconds and at
-// least leases.shortest(), in case this process ends. This process deletes the key after r.Keep.
+// keep lets the lock end after the time r.Keep, by a delete from this process. In case this
+// process ends first, keep renews the lock for r.Keep, rounded up to whole seconds and at least
+// leases.shortest(). If the lock ends by then anyway, keep only checks that its entry exists.
 func (b *Backend) keep(ctx context.Context, r driver.Request) error {
 	now := time.Now()
 	e, err := b.known(ctx, r)
@@ -177,8 +177,8 @@ func (b *Backend) keep(ctx context.Context, r driver.Request) error {
 	return nil
 }
 
-// known returns the entry of the lock that r names. If an earlier process
-// acquired the lock, known reads it from the store.
+// known returns this process's entry for the lock that r names. If an earlier
+// process acquired the lock, known reads it from the store.
 func (b *Backend) known(ctx context.Context, r driver.Request) (*entry, error) {
 	if e := b.table.find(r.Name, r.Owner, r.Token); e != nil {
 		return e, nil
@@ -186,7 +186,6 @@ func (b *Backend) known(ctx context.Context, r driver.Request) (*entry, error) {
 	return b.adopt(ctx, r)
 }
 
-// notHeld returns the error for a lease that is known to be over.
 func (b *Backend) notHeld(ctx context.Context, r driver.Request) error {
 	h, err := b.Inspect(ctx, r.Name)
 	if err != nil && !errors.Is(err, driver.ErrUnavailable) {

@@ -18,9 +18,9 @@ import (
 )
 
 // Renew sends a keepalive and, at the same time, a read of the key, because a
-// keepalive alone would succeed for a key that Break has deleted. A lock that
-// was granted in the queue, or acquired by an earlier process, or gets another
-// TTL, is moved to a lease with that TTL by one Txn instead.
+// keepalive alone would succeed for a key that Break has deleted. Instead, one
+// Txn moves the lock to a lease with its TTL if the lock was granted in the
+// queue, was acquired by an earlier process, or gets another TTL.
 func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
 	return b.one(ctx, driver.OpRenew, r).Err
 }
@@ -87,10 +87,10 @@ func (b *Backend) stay(ctx context.Context, all []*renewal, now time.Time) {
 	}
 }
 
-// move renews locks by moving them to the present lease for their TTL. It returns
-// the renewals that a store without space refused to move and whose present lease
-// has a sufficient TTL. A keepalive, which is not a write, renews these. Other keys
-// of an earlier process on those leases also live on until they can be moved.
+// move renews locks by moving their keys to this process's lease for that TTL. It returns
+// the renewals that a store without space refused to move and whose present lease has a
+// sufficient TTL. The caller renews these by a keepalive, which is no write. That keepalive
+// also keeps alive the other keys that an earlier process has put on those leases.
 func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) (staying []*renewal) {
 	var steps []*txn.Step
 	var refused error // the refusal by a store without space
@@ -127,8 +127,8 @@ func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) (stay
 	return staying
 }
 
-// moving returns the step that puts e, which is the lock, on the lease l. It moves e only from the
-// lease on which this process believes e to be. So a late move finds e on another lease and fails.
+// moving returns the operation that moves e, which is the lock, to the lease l. It moves e only
+// from the lease on which this process has e. So a move that comes too late fails.
 func (b *Backend) moving(e *entry, l *lease) *txn.Step {
 	from, _ := b.table.where(e)
 	s := &txn.Step{Name: e.name, In: e.generation, Repeatable: true, Req: &pb.TxnRequest{

@@ -18,8 +18,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// expiryStep is how late the server may end a lease, because it looks for
-// expired leases twice a second and needs a commit to end one.
+// expiryStep is how late the server may end a lease. The server looks for
+// expired leases twice a second, and ends one by a commit.
 const expiryStep = 1500 * time.Millisecond
 
 func short(name, owner string) driver.Request {
@@ -28,7 +28,7 @@ func short(name, owner string) driver.Request {
 	return r
 }
 
-// heldUntil polls until name is free, and returns the time at which it was.
+// heldUntil polls until the lock called name is free, and returns when that was.
 func heldUntil(t *testing.T, b *Backend, name string) time.Time {
 	t.Helper()
 	var at time.Time
@@ -63,7 +63,7 @@ func TestLateOnSharedLease(t *testing.T) {
 	})
 }
 
-// keepRenewing renews r until the test ends or stop is called.
+// keepRenewing renews the lock of r until the test ends or stop is called.
 func keepRenewing(t *testing.T, b *Backend, r driver.Request) (stop func() error) {
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error, 1)

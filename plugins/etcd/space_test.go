@@ -79,7 +79,7 @@ func (f *filling) alarm(action pb.AlarmRequest_AlarmAction) error {
 	return err
 }
 
-// connect returns a backend on f that already has a lease for locks and a lease for entries.
+// connect returns a backend on f that already has a lease for locks and one for queue entries.
 func (f *filling) connect(t *testing.T) *Backend {
 	t.Helper()
 	b := connect(t, Options{Address: []string{f.relay}})
@@ -91,7 +91,7 @@ func (f *filling) connect(t *testing.T) *Backend {
 	return b
 }
 
-// keys returns the keys that begin with key, each with its owner and, as Token, its lease.
+// keys returns the keys that begin with key, each with its owner and, as Token, its lease's id.
 func (f *filling) keys(t *testing.T, key string) []driver.Holder {
 	t.Helper()
 	resp, err := f.operator.Get(t.Context(), key, clientv3.WithPrefix())
@@ -211,8 +211,8 @@ func TestWithdrawnWithoutSpace(t *testing.T) {
 	}
 }
 
-// TestUnknownWithoutSpace checks a grant that got only ErrNoSpace as answer and cannot
-// be read. It must end in time, even while another lock on its lease is renewed.
+// TestUnknownWithoutSpace checks a grant whose only answer is ErrNoSpace and whose key cannot be
+// read. The lock must end in time, even while another lock on its lease is renewed.
 func TestUnknownWithoutSpace(t *testing.T) {
 	f := startFilling(t)
 	b := f.connect(t)
@@ -241,8 +241,8 @@ func (f *filling) onItsLease(t *testing.T, b *Backend, r driver.Request) {
 	}
 }
 
-// TestMovedWithoutSpace checks a lock that was moved when the space ended. It must be
-// renewed on its present lease. While that lease is unknown, no renewal may succeed.
+// TestMovedWithoutSpace checks a lock whose move to another lease got ErrNoSpace as answer. It
+// must be renewed on the lease that it is on. While b does not know which, no renewal may succeed.
 func TestMovedWithoutSpace(t *testing.T) {
 	f := startFilling(t)
 	before, b := f.connect(t), f.connect(t)
@@ -269,9 +269,9 @@ func TestMovedWithoutSpace(t *testing.T) {
 	}
 }
 
-// TestLateMove lets a request for a lock's first move to another lease get no answer.
-// If the request arrives late, when the lock is on a third lease, it must not move the
-// lock. If it has arrived, this process and the next must find where the lock is.
+// TestLateMove loses the answer to a request that moves a lock to another lease. If the
+// request arrives late, when the lock is on a third lease, it must not move the lock. If
+// it arrived in time, this process and the next must find which lease the lock is on.
 func TestLateMove(t *testing.T) {
 	f := startFilling(t)
 	b, next := f.connect(t), f.connect(t)
@@ -317,8 +317,8 @@ func TestLateMove(t *testing.T) {
 	f.onItsLease(t, next, r)
 }
 
-// TestProclaimedWithoutSpace checks that a value that was put when the space
-// ended is published, and that a refused value is not.
+// TestProclaimedWithoutSpace checks that a value whose put got ErrNoSpace as
+// answer, but was done, is published, and that a refused value is not.
 func TestProclaimedWithoutSpace(t *testing.T) {
 	f := startFilling(t)
 	b := f.connect(t)
@@ -333,7 +333,7 @@ func TestProclaimedWithoutSpace(t *testing.T) {
 	}
 }
 
-// TestUnderAlarm checks requests that the store refuses because of its alarm. Their
+// TestUnderAlarm checks requests that the store refuses because of its space alarm. Their
 // errors must say that nothing was done, and they must cost no other owner a lease.
 func TestUnderAlarm(t *testing.T) {
 	f := startFilling(t)

@@ -65,7 +65,7 @@ func TestStart(t *testing.T) {
 }
 
 // TestStartGivenUp checks that an operation whose ctx has already ended is never sent,
-// and that a closed backend answers.
+// and that a closed backend refuses operations.
 func TestStartGivenUp(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, on(s))

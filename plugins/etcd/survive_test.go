@@ -77,8 +77,8 @@ func renewals(rs []driver.Request) []driver.Op {
 	return ops
 }
 
-// TestRightsTakenAway checks a lock that is not renewed and that the user may no longer
-// delete. It must end with its etcd lease, although another lock on that lease was renewed.
+// TestRightsTakenAway checks a lock that is not renewed and that the user may no longer delete.
+// The lock must end with its etcd lease, although another lock on that lease was renewed.
 func TestRightsTakenAway(t *testing.T) {
 	s := start(t, nil)
 	root, ctx := withUsers(t, s, "mine/"), t.Context()
@@ -103,8 +103,8 @@ func TestRightsTakenAway(t *testing.T) {
 	acquire(t, b, short("left", "c"))
 }
 
-// TestGenerationDeletedByHand deletes the generation's key. Locks held before must
-// be free after their TTL, although the process that had them goes on taking locks.
+// TestGenerationDeletedByHand deletes the generation's key, as if all data were lost. Locks held
+// before must be free after their TTL, although the process that had them goes on taking locks.
 func TestGenerationDeletedByHand(t *testing.T) {
 	s := start(t, nil)
 	b, operator := connect(t, on(s)), plain(t, s)

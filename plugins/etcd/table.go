@@ -35,7 +35,7 @@ type table struct {
 	losses  losses
 }
 
-// entryKey names the entry of an owner.
+// entryKey says which lock and which owner an entry of the table is for.
 type entryKey struct{ name, owner string }
 
 // newTable returns a table, whose goroutine runs until c is closed.
@@ -51,7 +51,7 @@ func newTable(s space, c *cluster.Cluster, txns *txn.Writer, leases *leases, wat
 }
 
 // add records e before its key is put, so that e ends in time even if no answer
-// comes. An owner that asks again keeps its entry.
+// comes. An owner that acquires again keeps its entry.
 func (t *table) add(e *entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -115,7 +115,7 @@ func (t *table) remove(e *entry) bool {
 	return t.detach(e)
 }
 
-// detach is like remove, but e's key stays in use. The caller holds mu.
+// detach is like remove, but e's key stays reserved. The caller holds mu.
 func (t *table) detach(e *entry) bool {
 	if e == nil || t.entries[e.who()] != e {
 		return false
@@ -155,7 +155,7 @@ func (t *table) pause() time.Duration {
 	return max(0, min(until, t.losses.pause()))
 }
 
-// overdue returns the entries whose time is over. From now on they are not renewed.
+// overdue returns the entries whose time is over, and marks them, so that no renewal begins.
 func (t *table) overdue(now time.Time) (over []*entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -179,10 +179,10 @@ func (t *table) overdue(now time.Time) (over []*entry) {
 // eraseAgain is the shortest pause after a delete that failed or got no answer.
 const eraseAgain = 500 * time.Millisecond
 
-// erase deletes e, whose time is over, repeatedly until the store says that e
-// is gone. So the renewal of other locks on its lease cannot keep e alive. If
-// e's put had no answer, the put may still arrive, so erase withdraws the
-// owner. If the user has no right to delete, the lease is renewed no more.
+// erase deletes the key of e, whose time is over, repeatedly until the store
+// says that it is gone. So the renewal of other locks on its lease cannot keep e
+// alive. If e's put had no answer, the put may still arrive, so erase withdraws
+// the owner. If the user has no right to delete, the lease is renewed no more.
 func (t *table) erase(e *entry) {
 	t.mu.Lock()
 	own := []*pb.Compare{txn.At(e.key, e.rev)}
@@ -202,7 +202,7 @@ func (t *table) erase(e *entry) {
 	t.txns.Submit(s)
 }
 
-// erased notes the outcome of erase. The next try comes at e's deadline or by a timer.
+// erased notes the outcome of erase. If the delete failed, it lets erase run again.
 func (t *table) erased(e *entry, err error) {
 	switch {
 	case t.cluster.Context().Err() != nil:

@@ -16,27 +16,26 @@ import (
 )
 
 const (
-	// entryFor is how long a waiting entry lives on after its owner's last Wait or
-	// TryAcquire. It is also the TTL of the waiters' lease, if the server grants so short a TTL.
-	// A lock that was granted in the queue and is not confirmed lasts no longer than that TTL.
+	// entryFor is how long a waiting entry lives on after its owner's last Wait or TryAcquire. It
+	// is also the TTL of the waiters' lease, if the server grants so short a TTL. A lock that was
+	// granted in the queue, and that its owner has not used, lasts no longer than that TTL.
 	entryFor = 2 * time.Second
 	// entryRenewal is how often the waiters' lease is renewed.
 	entryRenewal = entryFor / 4
 	// maxWaitingValue bounds the published value in a waiting entry, in bytes, because other
-	// waiters read many entries at a time. A waiter with a longer value must ask to get the lock.
+	// waiters read many entries at a time. A waiter with a longer value must call TryAcquire.
 	maxWaitingValue = 512
 )
 
-// forWaiting returns the purpose by which the lease for waiting entries is chosen.
 func (ls *leases) forWaiting() purpose {
 	return purpose{ttl: max(entryFor, ls.shortest()), use: waiting}
 }
 
 // Wait watches the entry before the waiter's entry, so a release wakes only one waiter.
-// If the watched entry was the lock, its end is the grant, and the store is not asked.
-// If an operator had deleted the waiter's entry, the watch of that entry, on the same
-// stream, would have reported that first. A Wait that runs out of time leaves the
-// watched key to the entry's next Wait, and its watch stays open until then.
+// If the watched entry was the lock, its end grants the lock, and the store is not
+// asked. If an operator had deleted the waiter's entry, the watch of that entry, on the
+// same stream, would have reported that first. A Wait that times out notes the watched
+// entry for its owner's next Wait, and the watch stays open for a second.
 //
 // A waiting entry is on a lease that is renewed while this process has waiters.
 // When it becomes the lock, it lives for the rest of that lease. This process
@@ -70,8 +69,8 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration)
 	return g, nil
 }
 
-// turn waits until no entry is before e. p is the entry before e at the start.
-// On an error, turn returns the entry before e at the end.
+// turn waits until no entry is before e in the queue. p is the entry before e
+// at the start. If turn fails, it returns the entry that is before e then.
 func (t *table) turn(ctx context.Context, e *entry, p *predecessor) (*predecessor, error) {
 	for p != nil {
 		events, w := t.follow(p)
@@ -88,7 +87,8 @@ func (t *table) turn(ctx context.Context, e *entry, p *predecessor) (*predecesso
 	return nil, nil
 }
 
-// next waits until p is no longer before e. It returns the entry that is then before e, or nil.
+// next waits until p is no longer before e in the queue. It returns the entry that is then before
+// e, or nil.
 func (t *table) next(ctx context.Context, e *entry, p *predecessor, events <-chan watch.Event) (next *predecessor, err error) {
 	renewal := time.NewTicker(entryRenewal)
 	defer renewal.Stop()
@@ -109,7 +109,7 @@ func (t *table) next(ctx context.Context, e *entry, p *predecessor, events <-cha
 	return next, err
 }
 
-// guard watches the key of e, from before the entry in front of e is watched until e is gone.
+// guard watches e's key until e is gone. Call it before a watch of the entry before e begins.
 func (t *table) guard(e *entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -118,9 +118,9 @@ func (t *table) guard(e *entry) {
 	}
 }
 
-// mark puts the key of e, which is the lock, once more, unchanged. Waiters that came before
-// e was granted do not know that e is the lock. At e's end the mark tells them, so they
-// need not ask the store. If two hosts take turns, every waiter knows it without a mark.
+// mark puts the key of e once more, unchanged, after e has become the lock. Then the event of e's
+// end shows, by the key's version, that e was the lock. Waiters that came before that grant would
+// otherwise have to ask the store. With only two hosts, the waiter knows it without a mark.
 func (t *table) mark(e *entry) {
 	t.txns.Submit(&txn.Step{Name: e.name, In: e.generation, Req: &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.At(e.key, e.rev)}, Success: []*pb.RequestOp{txn.Touch(e.key)},
@@ -131,8 +131,8 @@ func (t *table) mark(e *entry) {
 // of a new entry is still in use.
 var errNoEntry = errors.New("etcd: queue entry is gone")
 
-// keep renews the lease of the waiting entry e, unless it was renewed within
-// the time age before now. It returns false if the lease is retired.
+// keep renews the lease of the waiting entry e, unless it was renewed less
+// than the time age ago. It returns false if the lease is renewed no more.
 func (t *table) keep(e *entry, age time.Duration) bool {
 	l, _ := t.where(e)
 	if !t.leases.alive(l) {
@@ -144,7 +144,7 @@ func (t *table) keep(e *entry, age time.Duration) bool {
 	return true
 }
 
-// predecessor is an entry whose end may make it a waiter's turn.
+// predecessor is the entry before a waiter's entry. Its end may make it the waiter's turn.
 type predecessor struct {
 	key    string
 	rev    int64 // the revision that created it
@@ -152,7 +152,6 @@ type predecessor struct {
 	seenAt int64 // the store's revision when the entry was seen
 }
 
-// follow begins to watch p's key.
 func (t *table) follow(p *predecessor) (<-chan watch.Event, *watch.Watch) {
 	events, seenAt := make(chan watch.Event, 4), p.seenAt
 	return events, t.watches.Deletes(p.key, seenAt, func(e watch.Event) {
@@ -166,17 +165,17 @@ func (t *table) follow(p *predecessor) (<-chan watch.Event, *watch.Watch) {
 	})
 }
 
-// guarded reports whether the watch of e would already have reported an end of e.
+// guarded reports whether the watch of e would already have reported it if e had ended.
 func (t *table) guarded(e *entry) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.watches.Covers(e.watch, e.seenAt)
 }
 
-// passed returns the entry before e after an event of p's watch: still p, or nil when
-// it is e's turn. Only the lock's key is put twice (see mark), so the end of an entry
-// shows whether it was the lock, unless it was released at once. If the event does not
-// show that, or the watch may have missed something, passed asks the store.
+// passed returns the entry before e after an event of p's watch: still p, or nil when it
+// is e's turn. Only the lock's key is put twice (see mark), so an entry's end shows by
+// the key's version whether it was the lock, unless it was released at once. If the event
+// does not show that, or the watch may have missed something, passed asks the store.
 func (t *table) passed(ctx context.Context, e *entry, p *predecessor, event watch.Event) (*predecessor, error) {
 	switch {
 	case event.Changed != 0 && (p.first || event.Created == p.rev && event.Version > 1) && t.guarded(e):
@@ -192,8 +191,9 @@ func (t *table) passed(ctx context.Context, e *entry, p *predecessor, event watc
 	return now, err
 }
 
-// queue makes sure that the owner has an entry. It returns the owner's entry, pinned, and the entry
-// before it, or nil when it is this owner's turn. It returns no entry when the caller should ask.
+// queue makes sure that the owner has an entry. It returns that entry, pinned (kept in the table),
+// and the entry before it, or nil when it is the owner's turn. If the owner must call TryAcquire,
+// it returns no entry.
 func (t *table) queue(ctx context.Context, r driver.Request) (*entry, *predecessor, error) {
 	for try := range 3 {
 		now := time.Now()
@@ -220,11 +220,11 @@ func (t *table) queue(ctx context.Context, r driver.Request) (*entry, *predecess
 	return nil, nil, nil // each time another client had deleted the entry
 }
 
-// newWaiting makes the entry of an owner that enters the queue. Its key is the first, counted
-// from number, that this process does not use for that lock. A key contains a text that only
-// this process has, so that no two processes use the same key. Keys are used again, because
-// each new key would stay in the server's index until it compacts. An entry whose put got no
-// answer is put once more. newWaiting returns nil for an owner that has asked for the lock.
+// newWaiting makes the entry of an owner that enters the queue. Its key ends in the first number,
+// from number on, that this process does not use for that lock. A key contains a text that only
+// this process has, so that no two processes use the same key. Keys are used again, because each
+// new key would stay in the server's index until it compacts. An entry whose put got no answer is
+// put once more. newWaiting returns nil for an owner that has already tried to acquire.
 func (t *table) newWaiting(r driver.Request, l *lease, number int, now time.Time) *entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -248,8 +248,8 @@ func (t *table) newWaiting(r driver.Request, l *lease, number int, now time.Time
 	return t.pin(e, now)
 }
 
-// enter puts an entry at the end of the queue, unless the owner has a tombstone,
-// and returns it pinned. Its key is the first free key, counted from number.
+// enter puts an entry at the end of the queue, unless the owner has a tombstone, and returns
+// the entry, pinned (kept in the table). For the parameter number, see newWaiting.
 func (t *table) enter(ctx context.Context, r driver.Request, number int, now time.Time) (_ *entry, before *predecessor, err error) {
 	l, err := t.leases.get(ctx, t.leases.forWaiting())
 	if err != nil {
@@ -321,7 +321,7 @@ func (t *table) enter(ctx context.Context, r driver.Request, number int, now tim
 	return e, before, err
 }
 
-// ahead returns an operation that reads the newest entries of name created before rev, if not 0.
+// ahead returns a read of name's newest entries, only of those created before rev unless rev is 0.
 func ahead(s space, name string, rev int64, limit int64) *pb.RequestOp {
 	all := s.entries(name)
 	return txn.Range(&pb.RangeRequest{
@@ -330,8 +330,8 @@ func ahead(s space, name string, rev int64, limit int64) *pb.RequestOp {
 	})
 }
 
-// nextTo picks the entry to watch from what ahead has read at rev: the newest entry besides
-// the entry with the key own. The picked entry is the lock if no entry is before it.
+// nextTo picks the entry to watch from op, what function ahead has read at revision rev: the
+// newest entry whose key is not own. The picked entry is the lock if no entry is before it.
 func nextTo(own string, op *pb.ResponseOp, rev int64) *predecessor {
 	var before *predecessor
 	for _, kv := range op.GetResponseRange().GetKvs() {

@@ -1,6 +1,6 @@
-// Package memory is the reference backend: a store in the memory of one process. It
-// shows what the contract in core/driver requires, without the details of a real store.
-// It also serves examples and tests, and its plugin shows what the wire costs.
+// Package memory is the reference backend: a store in the memory of one process. It shows what the
+// contract in core/driver requires, without the details of a real store. It also serves examples
+// and tests, and its plugin shows what the plugin protocol costs.
 //
 // Its leases end with its process, so hosts that exclude each other must share one [Store]. Each
 // plugin process has its own Store, so two hosts with their own plugins do not exclude each other.
@@ -18,7 +18,7 @@ const (
 	// placeFor is how long a waiter keeps its place in the queue after its last
 	// Wait or TryAcquire.
 	placeFor = 2 * time.Second
-	// firstSpan is how long the store grants a lock to a waiter at first. The waiter may be gone.
+	// firstSpan is how long a grant to a waiter lasts unless renewed; the waiter may be gone.
 	firstSpan = 500 * time.Millisecond
 	// tombstoneFor is how long a withdrawn owner is refused.
 	tombstoneFor = time.Minute

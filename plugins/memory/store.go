@@ -68,7 +68,7 @@ func (s *Store) do(name string, f func(s *Store, e *entry, now time.Time) error)
 	return f(s, e, now)
 }
 
-// at returns name's entry after removing its expired parts.
+// at returns the entry of the lock called name, without the parts that have expired.
 func (s *Store) at(name string, now time.Time) *entry {
 	e := s.names[name]
 	if e == nil {
@@ -80,8 +80,8 @@ func (s *Store) at(name string, now time.Time) *entry {
 	return e
 }
 
-// sweep drops unused names. It runs only when the number of names may have
-// doubled, so that its cost per name is constant.
+// sweep drops the names that no owner holds or waits for. It runs only when
+// the number of names may have doubled, so that its cost per name is constant.
 func (s *Store) sweep(now time.Time) {
 	if len(s.names) < s.sweepAt {
 		return
@@ -93,7 +93,7 @@ func (s *Store) sweep(now time.Time) {
 	s.sweepAt = 2*len(s.names) + 64
 }
 
-// tidy drops name if it has neither a grant nor a queue.
+// tidy drops the lock called name if it has neither a grant nor a queue.
 func (s *Store) tidy(name string, e *entry) {
 	if e.grant == nil && len(e.queue) == 0 {
 		delete(s.names, name)
@@ -110,7 +110,6 @@ func (s *Store) expire(e *entry, now time.Time) {
 	s.grantNext(e, now)
 }
 
-// free ends the grant and grants the lock to the next waiter.
 func (s *Store) free(e *entry, now time.Time) {
 	s.set(e, nil)
 	s.grantNext(e, now)

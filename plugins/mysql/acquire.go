@@ -61,9 +61,9 @@ func (b *Backend) runAcquires(ctx context.Context, s *conn.Session, ops []statem
 	return results, nil, nil
 }
 
-// askInFull asks again, with the long text of the statement, for locks that the short text
-// refused although they have no holder, or have more than a TTL left. A free lock that the
-// long text refuses too is first granted to its first waiter, which may be an owner in ops.
+// askInFull repeats, with the long text of the statement, acquires that the short text refused
+// although the lock is free, or its lease ends later than its TTL allows. If the long text also
+// refuses a free lock, askInFull first grants it to its first waiter, perhaps one of ops.
 func (b *Backend) askInFull(ctx context.Context, s *conn.Session, ops []statement.Operation, rows []statement.Row, long bool) error {
 	const most = 3 // each time another host may be quicker
 	for range most {
@@ -95,7 +95,7 @@ func (b *Backend) askInFull(ctx context.Context, s *conn.Session, ops []statemen
 	return nil
 }
 
-// attempt numbers ops, sends them in one statement, and returns the resulting state of their rows.
+// attempt sends ops, with new nonces, in one statement, and returns their rows' new state.
 func (b *Backend) attempt(ctx context.Context, s *conn.Session, ops []statement.Operation, long bool) ([]statement.Row, error) {
 	base := newNonce() >> statement.NonceBits
 	at := make(map[string]int, len(ops))
@@ -114,7 +114,7 @@ func (b *Backend) attempt(ctx context.Context, s *conn.Session, ops []statement.
 	return rows, err
 }
 
-// withdrawn reports whether a's owner has a tombstone.
+// withdrawn reports whether a's owner has a tombstone, because it was withdrawn.
 func (b *Backend) withdrawn(ctx context.Context, s *conn.Session, a statement.Operation) (yes bool, err error) {
 	err = s.Query(ctx, statement.Withdrawn(b.table, a.Request), func(v []sqldriver.Value) error {
 		yes = conn.Uint(v[0]) == 0

@@ -40,8 +40,8 @@ type Backend struct {
 	observers                                 kit.Poller
 
 	// rows has locks whose rows exist, because the locks were granted before.
-	// Like contended, rows is only a guess that selects the statement. A wrong
-	// guess costs only a second statement.
+	// Like contended, rows is only a guess that selects which statement to
+	// send first. A wrong guess costs only a second statement.
 	rows kit.Recent[string, struct{}]
 }
 
@@ -53,12 +53,12 @@ type link struct {
 	pool   *conn.Pool // for statements
 	waits  *conn.Pool // for waiters
 
-	// cluster and node identify the server in use. They are equal without Galera.
+	// cluster and node identify the server in use. Without Galera both are the same.
 	cluster, node kit.Identity
 	admitted      atomic.Pointer[time.Time] // when the last connection was admitted
 	noLocks       sync.Once                 // for the log message that GET_LOCK is refused
 
-	// background is the context of statements, which go on when their callers return.
+	// background is the context of all statements. It does not end when a caller returns.
 	background *kit.Group
 }
 
@@ -77,7 +77,7 @@ func open(o Options) (*Backend, error) {
 	return start(o, connector, conn.Setup(database)), nil
 }
 
-// start makes a Backend whose sessions begin with setup.
+// start makes a Backend that runs the statement setup first on each connection.
 func start(o Options, connector sqldriver.Connector, setup string) *Backend {
 	b := &Backend{link: &link{opts: o, table: tableName(o.Prefix), background: kit.NewGroup()}}
 	b.queue.link, b.owners, b.signs.process = b.link, newOwners(), newProcess()

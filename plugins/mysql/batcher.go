@@ -42,9 +42,9 @@ type batcher struct {
 	patient bool // for renewals, which have time; a statement has one TTL
 	repeats bool // a statement may contain a name several times
 	values  bool // values are sent
-	// get takes a connection. slots has a place for each statement that may wait
-	// for a row in the server; see slow. probes has a place for each statement that
-	// tests whether an insert has to wait; nil if the batcher inserts no rows.
+	// get takes a connection. The room of slots limits how many statements may wait for
+	// a row in the server; see slow. The room of probes limits how many statements test
+	// whether an insert has to wait. probes is nil if the batcher inserts no rows.
 	get           func(ctx context.Context) (*conn.Session, error)
 	slots, probes chan struct{}
 	// run sends ops, sorted by name, in one statement. After an error, the
@@ -55,7 +55,6 @@ type batcher struct {
 	batches *kit.Batcher[*pending]
 }
 
-// init makes the batcher ready for operations.
 func (l *batcher) init() {
 	limits := kit.Limits[*pending]{
 		Count: func() int { return l.width },
@@ -111,7 +110,7 @@ func (l *batcher) enter(ps []*pending) {
 	}
 }
 
-// wait returns p's result, or returns as soon as its caller has given up.
+// wait returns p's result, or returns as soon as the caller's context has ended.
 func (p *pending) wait() driver.Result {
 	switch p.Wait(p.ctx) {
 	case kit.Answered:

@@ -67,7 +67,7 @@ func (q quiet) Print(v ...any) { q.log.Debug("mysql driver", "says", fmt.Sprint(
 const (
 	// The bounds of the pauses between dials when a connection leads to another server.
 	redialFrom, redialTo = 10 * time.Millisecond, 100 * time.Millisecond
-	// redialShares bounds how long link.dial dials again: dial_timeout/redialShares.
+	// redialShares divides dial_timeout, to bound how long link.dial dials again.
 	redialShares = 2
 )
 

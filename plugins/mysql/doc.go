@@ -27,13 +27,12 @@
 //     server serves, logs a warning, and fails its Check. But another host may stay at
 //     the other server. Servers are told apart by server_uuid on MySQL. On MariaDB they
 //     are told apart by host name, port and server_id, from 11.7 on by server_uid too.
-//   - Galera and group replication: let all hosts use one node. If hosts write on
-//     several nodes, a conflict is found at commit and the statement is repeated, which
-//     is safe but slow. Waiters on other nodes are not woken: they ask twice a second,
-//     without order. Waiters behind a proxy that shares connections among clients ask
-//     likewise. Behind a load balancer a host stays at one Galera node while that node
-//     serves. The next node may lag, so that an existing lease seems missing;
-//     wsrep_sync_wait=7 makes a node catch up before it answers.
+//   - Galera and group replication: let all hosts use one node. If hosts write on several nodes, a
+//     conflict is found at commit and the statement is repeated, which is safe but slow. Waiters on
+//     other nodes are not woken: they ask for the lock twice a second, without order. Waiters
+//     behind a proxy that shares connections among clients do the same. Behind a load balancer a
+//     host stays at one Galera node while that node serves. Its next node may lag, so that a lease
+//     seems missing; wsrep_sync_wait=7 makes a node catch up before it answers.
 //   - Statements that an operator writes by hand and that change rows.
 //
 // # Cost
@@ -49,12 +48,12 @@
 //	withdraw             0 or 1        0 or 1
 //	inspect              1             0
 //
-// A row that has waiters or withdrawn owners needs a longer statement. The first statement
-// that meets such a row costs one more round trip. So does an acquire that shares its
-// statement with no other operation, if this process held the lock before and another owner
-// holds it now. Operations that come while others are under way share the next statement,
-// up to 64, or 500 renewals, in one commit. So a busy host commits far less often than it
-// locks. A withdrawal is free when all requests of the owner were refused.
+// A row that has waiters or withdrawn owners needs a longer statement. The first statement that
+// meets such a row costs one more round trip. An acquire that is alone in its statement costs that
+// too if this process held the lock before, and another owner does now. Operations that come while
+// others are under way share the next statement and its commit, up to 64 operations or 500
+// renewals. So a busy host commits far less often than it locks. A withdrawal is free when all
+// requests of the owner were refused.
 //
 // A statement is no longer than the server's max_allowed_packet and the
 // maxAllowedPacket in the address. Names, labels and values are written in hexadecimal.
@@ -68,29 +67,30 @@
 //
 // Waiters are in the row's queue, first in, first out over all hosts. Each waiter blocks in the
 // server on its own connection; waiters beyond Options.WaitConnections ask every 15 to 45 ms. A
-// release grants the lock to the first waiter in the same statement, at first for half a second
-// (up to 2 s for a distant waiter). Then it wakes the waiter by a KILL QUERY, which finds the
-// session by a randomly named user lock (GET_LOCK), so it hits no other session. The waiter learns
-// how long it has the lock, and core renews it. A waiter that does not come costs the other waiters
-// that half second, unless its process has given no sign of life for the last 0.6 s, because then
-// the release passes it over. A waiting process gives five signs a second, by a statement that
+// release also grants the lock to the first waiter, in the same statement, for half a second (up to
+// 2 s for a distant waiter). Then it wakes the waiter by a KILL QUERY, which finds the session by a
+// randomly named user lock (GET_LOCK), so it hits no other session. The waiter learns how long its
+// grant lasts, and core renews it. A waiter that does not come costs the other waiters the half
+// second of its grant, unless its process has given no sign of life for the last 0.6 s. The release
+// passes over such a waiter. A waiting process gives five signs a second, by a statement that
 // changes no row. If GET_LOCK is refused, all waiters ask, every 15 to 45 ms at first and later
-// every 120 to 360 ms, without order. Check then fails unless WaitConnections allows none.
+// every 120 to 360 ms, without order. Check then fails unless WaitConnections wants no blocked
+// waiters.
 //
-// A free row is kept, because of its token, until the row's end and its token are a day
-// old, and then purged. A token that was granted while the clock was ahead delays this.
+// The row of a free lock is kept, because of its token, until its last lease's end and the token
+// are a day old. Then it is purged. A token that was granted while the clock was ahead delays this.
 //
 // # Settings that matter
 //
-// max_connections must allow Connections + WaitConnections + 5 for every host: two for withdrawals,
-// two for statements that kill others, and one for signs of life. Every dial runs to its end,
-// because a server counts aborted handshakes and then blocks the machine (max_connect_errors). An
-// unneeded connection is kept for the next request. Every other setting that the statements rely on
-// is set for each connection, so that the server's settings and its init_connect do not matter:
-// sql_mode, completion_type, isolation and access mode, autocommit, character set, time zone and
-// timestamp, lock waits of one second, no limits on the rows, time and safety of a statement, and
-// no secondary engine. A transaction or table locks that init_connect has begun are ended. The
-// binary log must not have the format STATEMENT.
+// max_connections must allow Connections + WaitConnections + 5 for every host. The 5 are two for
+// withdrawals, two for statements that kill others, and one for signs of life. Every dial runs to
+// its end, because a server counts aborted handshakes and then blocks the machine
+// (max_connect_errors). An unneeded connection is kept for the next request. Every other setting
+// that the statements rely on is set for each connection, so that the server's settings and its
+// init_connect do not matter: sql_mode, completion_type, isolation and access mode, autocommit,
+// character set, time zone and timestamp, lock waits of one second, no limits on the rows, time and
+// safety of a statement, and no secondary engine. A transaction or table locks that init_connect
+// has begun are ended. The binary log must not have the format STATEMENT.
 //
 // # Rights
 //

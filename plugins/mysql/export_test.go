@@ -10,16 +10,16 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 )
 
-// SettleFor is the longest time that a withdrawal waits before it puts a tombstone.
+// SettleFor is the longest time that a withdrawal waits before it bars the owner by a tombstone.
 const SettleFor = settleFor
 
-// SlowestAfter is after how long a renewal that has time is assumed to wait for a row.
+// SlowestAfter is how long a renewal may take before it certainly counts as waiting for a row.
 const SlowestAfter = slowestAfter
 
-// Granted returns the grant that a waiter computes from the time at which the store ends it.
+// Granted returns the grant that a waiter computes from the grant's end in the store.
 var Granted = granted
 
-// Purge does the purge that a host does every hour.
+// Purge deletes old rows, as a host does every hour.
 func (b *Backend) Purge(ctx context.Context) (int, error) { return b.purge(ctx) }
 
 // OpenAfter opens a backend whose connections first run the statement prelude,
@@ -66,7 +66,7 @@ func (p *prepared) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	return conn, nil
 }
 
-// ErrPrelude means that the server does not allow the prelude.
+// ErrPrelude means that the server does not allow the prelude of OpenAfter.
 var ErrPrelude = fmt.Errorf("prelude is refused")
 
 // OpenRefusing opens a backend whose statements get an error instead of the

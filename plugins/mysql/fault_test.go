@@ -19,8 +19,8 @@ import (
 )
 
 // TestAbandonedStatement lets an acquire wait for a row lock until its caller
-// gives up. The acquire is withdrawn while it still waits. It must never grant
-// the lock when the row is unlocked later, even if its host is gone by then.
+// gives up. The acquire is withdrawn while it still waits. The acquire must never
+// get the lock when the row is unlocked later, even if its host is gone by then.
 func TestAbandonedStatement(t *testing.T) {
 	for _, gone := range []bool{false, true} {
 		t.Run(fmt.Sprintf("host gone %t", gone), func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestAbandonedStatement(t *testing.T) {
 	}
 }
 
-// TestKilledConnections kills the connections on which a waiter sleeps and which a holder uses.
+// TestKilledConnections kills the connections of a sleeping waiter and of a holder.
 func TestKilledConnections(t *testing.T) {
 	w := newFixture(t)
 	r := acquire(t, w.b, want("jobs", 10*time.Second))
@@ -120,7 +120,7 @@ func (w *fixture) killIdle(t *testing.T) (killed int) {
 }
 
 // TestLostFirstWaiter grants the lock to a first waiter that never comes, as if its
-// machine were lost. The next grant must come after the first span.
+// machine were lost. The next waiter must get the lock when that grant ends.
 func TestLostFirstWaiter(t *testing.T) {
 	w := newFixture(t)
 	const ttl = 2 * time.Second

@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
-// firstSpan is how long the store grants a lock to a waiter at first.
+// firstSpan is how long a grant to a waiter lasts unless it is renewed.
 var firstSpan = mysql.Spec.Properties.FirstSpan
 
 // place enters an owner into the queue of a held lock without waiting.
@@ -28,7 +28,7 @@ func place(t *testing.T, b *mysql.Backend, r driver.Request) driver.Request {
 	return r
 }
 
-// given returns the holder of r.Name, which must be r's owner by a grant made in the queue.
+// given returns r with the token of the grant that the store must have made to r's owner.
 func given(t *testing.T, b *mysql.Backend, r driver.Request) driver.Request {
 	t.Helper()
 	h, err := b.Inspect(t.Context(), r.Name)
@@ -41,7 +41,7 @@ func given(t *testing.T, b *mysql.Backend, r driver.Request) driver.Request {
 }
 
 // TestReleaseGrants checks that the waiter gets the lock with its label and value, for the
-// first span, and does not count on the lock after the end of the grant in the store.
+// time firstSpan, and relies on the lock no longer than the grant lasts in the store.
 func TestReleaseGrants(t *testing.T) {
 	w := newFixture(t)
 	waiter := w.host(t)
@@ -104,7 +104,7 @@ func TestGrantFromTheFuture(t *testing.T) {
 }
 
 // TestFirstUseOfAGrant checks that a grant that the store made becomes an ordinary lease at
-// its first use, by any operation, and that asking again does not renew the lease.
+// its first use, by any operation, and that a later TryAcquire does not renew the lease.
 func TestFirstUseOfAGrant(t *testing.T) {
 	w := newFixture(t)
 	b, ctx := w.b, t.Context()
@@ -165,7 +165,7 @@ func askInBatch(ctx context.Context, b *mysql.Backend, r driver.Request) error {
 }
 
 // TestLongValueIsAskedFor checks that a published value that is too long for
-// the queue is stored once its owner asks.
+// the queue is stored once its owner calls TryAcquire.
 func TestLongValueIsAskedFor(t *testing.T) {
 	w := newFixture(t)
 	holder := acquire(t, w.b, want("jobs", time.Minute))
@@ -305,7 +305,7 @@ func TestCutOffWaiterIsPassedOver(t *testing.T) {
 	must(t, p.Heal())
 }
 
-// TestWithdrawalCrossesTheGrant checks that a withdrawal that crosses a grant undoes the grant.
+// TestWithdrawalCrossesTheGrant checks that a withdrawal undoes a grant made at the same time.
 func TestWithdrawalCrossesTheGrant(t *testing.T) {
 	w := newFixture(t)
 	waiter, ctx := w.host(t), t.Context()

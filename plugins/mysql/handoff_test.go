@@ -54,7 +54,7 @@ func TestHandoffs(t *testing.T) {
 		}
 		mine = g.request
 	}
-	// If the release comes when the waiter is about to sleep, the waiter asks (three statements).
+	// If the release comes just before the sleep, the waiter asks (three statements).
 	most := 10 // an acquire in vain (two), enter, sleep, release, wake, read
 	if w.mariadb(t) {
 		most = 4 // one for an acquire, one for enter, sleep and read, one for release and wake
@@ -64,9 +64,9 @@ func TestHandoffs(t *testing.T) {
 	}
 }
 
-// TestNoHostBarges lets two hosts take a lock for no time at all, and ask again
-// at once. A waiter must get a queue entry even if the lock is free at that
-// moment, so that no other owner takes the lock before the waiter asks.
+// TestNoHostBarges lets two hosts take a lock, release it at once, and ask
+// again at once. A waiter must get a queue entry even if the lock is free at
+// that moment, so that no other owner takes the lock before the waiter asks.
 func TestNoHostBarges(t *testing.T) {
 	w := newFixture(t)
 	const each = 200
@@ -105,8 +105,8 @@ func TestNoHostBarges(t *testing.T) {
 	}
 }
 
-// TestReleaseOfLockedRow releases a lock that has a waiter while a foreign
-// transaction keeps its row locked for longer than a statement waits.
+// TestReleaseOfLockedRow releases a lock that has a waiter while another
+// client's transaction keeps its row locked for longer than a statement waits.
 func TestReleaseOfLockedRow(t *testing.T) {
 	w := newFixture(t)
 	mine := acquire(t, w.b, want("jobs", time.Minute))
@@ -147,7 +147,7 @@ func TestSleepersDoNotHoldUpChanges(t *testing.T) {
 	defer waiting.Wait()
 	defer cancel()
 	eventually(t, "they sleep", func() bool { return blocked(t, w.db, asleep) == 3 })
-	// The waiters sleep for five seconds.
+	// The waiters sleep for five seconds, longer than this statement may wait.
 	if _, err := w.db.ExecContext(t.Context(), "SET STATEMENT lock_wait_timeout=1 FOR ALTER TABLE "+table(w.prefix)+" FORCE"); err != nil {
 		t.Error(err)
 	}

@@ -37,7 +37,7 @@ var (
 
 const timeout = backendtest.Timeout
 
-// throughout polls ok for the time d, and fails if it returns false.
+// throughout polls ok for the time d, and fails the test if ok returns false.
 func throughout(t testing.TB, d time.Duration, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); pause(t, 5*time.Millisecond) {
@@ -92,8 +92,8 @@ func (w *fixture) host(t drivertest.T) *mysql.Backend {
 	return open(t, mysql.Options{Address: w.address, Prefix: w.prefix})
 }
 
-// patient opens another host. It waits for a minute, and its server waits so
-// long for a row. So a call that ends earlier has not waited for the row.
+// patient opens another host. It waits a minute for an answer, and lets the server wait
+// a minute for a row. So a call that ends earlier has not waited for a locked row.
 func (w *fixture) patient(t *testing.T) *mysql.Backend {
 	t.Helper()
 	b, err := mysql.OpenWith(mysql.Options{
@@ -104,7 +104,7 @@ func (w *fixture) patient(t *testing.T) *mysql.Backend {
 	return backendtest.CloseAfter(t, b)
 }
 
-// lockRow keeps a row locked until the returned function is called.
+// lockRow locks the row of the lock called name until the returned function is called.
 func (w *fixture) lockRow(t *testing.T, name string) (unlock func()) {
 	t.Helper()
 	tx, err := w.db.BeginTx(context.Background(), nil)

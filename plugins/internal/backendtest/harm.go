@@ -12,13 +12,13 @@ import (
 	"github.com/lockbench/lockbench/core/drivertest"
 )
 
-// HarmToAWaiter harms the host process of the first waiter, its plugin or both, just
-// before b releases the lock. The second waiter must get the lock. After it, the first
+// HarmToAWaiter freezes or kills the host process of the first waiter, its plugin or both,
+// just before b releases the lock. The second waiter must get the lock. After it, the first
 // waiter must get the lock if it lives. With LOCKBENCH_LONG=1 each case runs a hundred
-// times, and the second waiter must wait no longer than the first span and 100 ms.
+// times, and the second waiter must wait no longer than an unused grant lasts, plus 100 ms.
 func HarmToAWaiter(t *testing.T, h *drivertest.Harness, b driver.Backend) {
 	long, span := os.Getenv("LOCKBENCH_LONG") == "1", b.Properties().FirstSpan
-	// The host may have killed its frozen plugin by then, so the error is ignored.
+	// The error is ignored, because the host may have killed its frozen plugin meanwhile.
 	goOn := func(pid int) { _ = syscall.Kill(pid, syscall.SIGCONT) }
 	for i, harm := range []struct {
 		what string
@@ -82,7 +82,7 @@ func HarmToAWaiter(t *testing.T, h *drivertest.Harness, b driver.Backend) {
 			if heal != nil {
 				heal()
 			}
-			// If a host wrongly believes that it has the lease, its release fails.
+			// A release fails if the host does not know of its grant, or the store does not.
 			releases := func(host drivertest.Host) func() bool {
 				return func() bool { return host.Release(t, name) == nil }
 			}

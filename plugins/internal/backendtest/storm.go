@@ -54,10 +54,10 @@ func (j *judge) set(r driver.Request, until time.Time) {
 	}
 }
 
-// Storm lets 32 simulated processes, each with a backend from open, compete for one lock
-// for a while. They stop asking or end at random moments, without a release. No two may
-// hold the lock at a time, and tokens must rise. A holder whose process ends still counts
-// as believing in its lease, as a host that is cut off from the store would.
+// Storm lets 32 simulated processes, each with a backend that open returns, compete for one lock
+// for a while. At random moments they stop asking, or end without a release. No two may hold the
+// lock at a time, and tokens must rise. If a holder's process ends, its lease counts until its
+// deadline, because a host that is cut off from the store would rely on it until then.
 func Storm(t *testing.T, open func() (driver.Backend, error), lasting time.Duration, ttl func() time.Duration) {
 	j := &judge{t: t}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -100,7 +100,7 @@ func Storm(t *testing.T, open func() (driver.Backend, error), lasting time.Durat
 	})
 }
 
-// stormCycle acquires, renews, works and releases; life may end during any step.
+// stormCycle acquires, renews, works and releases, unless the context life ends meanwhile.
 func stormCycle(life context.Context, b driver.Backend, j *judge, r driver.Request) {
 	var until time.Time
 	pushed := false
@@ -130,7 +130,7 @@ func stormCycle(life context.Context, b driver.Backend, j *judge, r driver.Reque
 	_ = b.Release(life, r)
 }
 
-// closeNow closes a backend whose process has neither released nor withdrawn anything.
+// closeNow closes b, although its owners have neither released nor withdrawn.
 func closeNow(t *testing.T, b driver.Backend) {
 	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 	defer cancel()

@@ -12,9 +12,9 @@ type BatcherOptions[T any] struct {
 	Limits[T]
 	// Senders is the most batches that may be under way at a time.
 	Senders int
-	// Send sends a batch of at least one operation and answers its operations. If
-	// Send takes long, it may call handOn, on any goroutine but before it returns.
-	// Another sender then replaces this sender. A second call does nothing.
+	// Send sends a batch of at least one operation and answers its operations. If Send
+	// takes long, it may call handOn, on any goroutine but before it returns. Another
+	// sender (a goroutine) then replaces this sender. A second call of handOn does nothing.
 	Send func(batch []T, handOn func())
 }
 
@@ -75,7 +75,7 @@ func (b *Batcher[T]) start() {
 // send runs one sender until Close or until it is replaced.
 //
 // Note: a goroutine for each batch would grow its stack each time, through the client
-// and the system call. Growing it took an eighth of a plugin's processor time.
+// and the system call. That took an eighth of a plugin's processor time.
 func (b *Batcher[T]) send() {
 	wake := make(chan struct{}, 1)
 	replaced := false // guarded by mu
@@ -138,8 +138,8 @@ type Limits[T any] struct {
 	// Count returns how many operations may share a batch, at least 1. It is
 	// called for each batch.
 	Count func() int
-	// Size returns the room that op takes in a batch, and Room the room of one batch. Room
-	// is called for each batch. An operation larger than Room gets a batch of its own.
+	// Size returns how much room op takes in a batch. Room is called for each batch, and
+	// returns how much room it has. A larger operation gets a batch of its own.
 	Size func(op T) int
 	Room func() int
 	// Name returns the name of op's lock. No batch contains a name twice.
@@ -186,7 +186,7 @@ func (q *Queue[T]) Add(ops ...T) { q.waiting = append(q.waiting, ops...) }
 // Empty reports whether no operation waits.
 func (q *Queue[T]) Empty() bool { return len(q.waiting) == 0 }
 
-// Drain removes and returns all operations without claiming them.
+// Drain removes and returns all operations without calling Claim.
 func (q *Queue[T]) Drain() []T {
 	all := q.waiting
 	q.waiting = nil
@@ -234,8 +234,8 @@ func (q *Queue[T]) Take() (batch []T) {
 }
 
 // Ticket is shared by an operation's caller, who may give it up, and its
-// sender, who claims it. The first of these two decides whether the operation
-// is sent. The operation embeds its Ticket, which must not be copied.
+// sender, who claims it. Whichever of the two acts first decides whether the
+// operation is sent. The operation embeds its Ticket, which must not be copied.
 type Ticket struct {
 	state atomic.Int32
 	done  chan struct{}
@@ -254,7 +254,7 @@ func (t *Ticket) Open() { t.done = make(chan struct{}) }
 // operation. A claimed operation counts as sent.
 func (t *Ticket) Claim() bool { return t.state.CompareAndSwap(queued, sent) }
 
-// Unclaim takes a Claim back after nothing was sent, or nothing was done.
+// Unclaim undoes Claim, when the operation has turned out not to be sent, or not done.
 func (t *Ticket) Unclaim() { t.state.Store(queued) }
 
 // GiveUp gives up an unclaimed operation, and reports whether it did. Claim then fails.

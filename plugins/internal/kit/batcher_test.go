@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// store answers a batch after the time takes, and records the batches that it got.
+// store is a store that answers a batch after the duration takes, and records its batches.
 type store struct {
 	mu      sync.Mutex
 	takes   time.Duration

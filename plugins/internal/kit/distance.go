@@ -7,12 +7,12 @@ import (
 
 const (
 	// FirstSpan is how long the store keeps a lock granted to a near waiter that has
-	// not used the grant. LongestSpan is the longest such time for a distant waiter.
+	// not used the grant. LongestSpan is that time for the most distant waiter.
 	FirstSpan, LongestSpan = 500 * time.Millisecond, 2 * time.Second
 
-	// When a grant arrives, the waiter's last sign of life is older than one round trip, by up to
-	// the time between two signs (200 ms or a round trip) and by its wait behind other requests.
-	// Core wants two more round trips left for the first renewal.
+	// A grant's time counts from the waiter's last sign of life. When the grant arrives, that
+	// sign is a round trip old, plus the time between two signs (200 ms or a round trip), plus
+	// its wait behind other requests. Core's first renewal needs two more round trips.
 	spanTrips, spanBeside, spanStep = 5, 200 * time.Millisecond, 100 * time.Millisecond
 )
 
@@ -33,7 +33,7 @@ func (d *Distance) Took(trip time.Duration) {
 func (d *Distance) Trip() time.Duration { return time.Duration(d.trip.Load()) }
 
 // FirstSpan returns how long a grant that the store makes to a waiter of this process
-// lasts at first: FirstSpan for a round trip of up to 60 ms, LongestSpan above 340 ms.
+// lasts if it is not renewed: 500 ms for a round trip of up to 60 ms, 2 s above 340 ms.
 func (d *Distance) FirstSpan() time.Duration {
 	span := spanBeside + spanTrips*d.Trip()
 	return min(max((span+spanStep-1).Truncate(spanStep), FirstSpan), LongestSpan)

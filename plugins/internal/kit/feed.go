@@ -6,10 +6,10 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Feeds pass a backend's notices to its present watchers. The zero value has no
-// watchers. Its methods may be called from any number of goroutines, and with locks
-// held. Note: if Announce called a watcher's emit, it would need no queue. But a host
-// that does not read from its plugin would then block every caller of Announce.
+// Feeds pass a backend's notices to its present watchers. The zero value has no watchers.
+// Its methods may be called from any number of goroutines, also by a caller that holds a
+// lock. Note: without queues, Announce would have to call each watcher's function. Then a
+// host that does not read from its plugin would block every caller of Announce.
 type Feeds struct {
 	mu   sync.Mutex
 	open map[*Feed]struct{}

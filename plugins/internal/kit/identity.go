@@ -11,7 +11,7 @@ import (
 )
 
 // Identity tracks which server an address leads to. Several servers may stand behind one name: by
-// a load balancer, two DNS records, or a failover that cut no connection. If two of them served
+// a load balancer, two DNS records, or a failover that cut no connection. If two servers served
 // at the same time, a lock could be granted twice. So all connections of one backend lead to one
 // server, and other servers are refused while that server serves.
 //
@@ -31,12 +31,12 @@ type Identity struct {
 	at     time.Time
 }
 
-// Admit decides about a new connection to server, a unique name that changes with a restart. It
-// admits the name "", an unknown server, and makes the first named server the current one. For
-// another server it calls serves, which asks over an existing connection whether the current
-// server still serves. If it serves, the new connection must be closed, and the error wraps
-// driver.ErrUnavailable and driver.ErrNotSent. Otherwise the new server becomes current. A
-// connection to a server that is not [Identity.Current] must not be used again.
+// Admit decides about a new connection to the server with the unique name server, which changes
+// with a restart. It admits a server whose name is unknown (""), and makes the first named server
+// the current one. For another server it calls serves, which asks over an existing connection
+// whether the current server still serves. If so, the new connection must be closed, and the
+// error wraps driver.ErrUnavailable and driver.ErrNotSent. Otherwise the new server becomes
+// current. A connection to a server that is not [Identity.Current] must not be used again.
 func (i *Identity) Admit(server string, serves func() bool) error {
 	if server == "" || server == i.Current() {
 		return nil
@@ -72,8 +72,8 @@ func (i *Identity) Current() string {
 	return i.server
 }
 
-// Err returns the last refusal by Admit if it came after since and the server is
-// still the same, else nil.
+// Err returns the last refusal by Admit if it came after the instant since and
+// the server in use has not changed, else nil.
 func (i *Identity) Err(since time.Time) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -83,5 +83,5 @@ func (i *Identity) Err(since time.Time) error {
 	return nil
 }
 
-// Recent returns such a refusal of the last minute, for a backend's Check.
+// Recent returns a refusal by Admit in the last minute, for a backend's Check, or nil.
 func (i *Identity) Recent() error { return i.Err(time.Now().Add(-time.Minute)) }

@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// The server in use stays in use while it serves. Then another server takes its place.
+// The server in use stays in use while it serves. Afterwards another server may take its place.
 func TestIdentity(t *testing.T) {
 	var logs bytes.Buffer
 	i := kit.Identity{Addr: "db:1", Log: slog.New(slog.NewTextHandler(&logs, nil))}

@@ -9,9 +9,9 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Follow calls emit with the lock's holder, as look returns it, and again after each
-// change; see driver.Observer. It calls the function look again when the channel that look
-// returned is filled or closed, at the interval every, and when the holder's TTL runs out.
+// Follow calls emit with the lock's holder, as look returns it, and again after each change;
+// see driver.Observer. It calls the function look again when the channel that look returned
+// is filled or closed, when the time every has passed, and when the holder's TTL runs out.
 // If every is 0, it waits only for the channel. It returns when ctx ends or look fails.
 func Follow(ctx context.Context, every time.Duration, look func() (driver.Holder, <-chan struct{}, error), emit func(driver.Holder)) error {
 	var last driver.Holder
@@ -40,7 +40,7 @@ func Follow(ctx context.Context, every time.Duration, look func() (driver.Holder
 	}
 }
 
-// after returns a channel that fires when the lock must be read again without a change.
+// after returns a channel that fires when the lock must be read although no change was reported.
 func after(every time.Duration, h driver.Holder) <-chan time.Time {
 	switch {
 	case every == 0:
@@ -55,7 +55,7 @@ func after(every time.Duration, h driver.Holder) <-chan time.Time {
 // in one call of Look, at the interval Every, so that many locks cost little more than one.
 type Poller struct {
 	Every time.Duration
-	// Look returns the holders of the locks names. A lock without an entry is not held.
+	// Look returns the holders of the locks with these names. A lock without an entry is not held.
 	Look func(names []string) map[string]Seen
 	// Go runs f in a goroutine, or returns false when the backend is closed.
 	Go func(f func()) bool
@@ -65,13 +65,13 @@ type Poller struct {
 	last time.Time // when the last round began
 }
 
-// Seen is the holder of a lock, or the error that hides the holder.
+// Seen is the holder of a lock, or the error because of which the holder is unknown.
 type Seen struct {
 	Holder driver.Holder
 	Err    error
 }
 
-// round is one call of Look for several locks.
+// round is one call of Look, for all locks that followers wait for.
 type round struct {
 	names map[string]struct{} // guarded by the Poller's mutex until the round begins
 	done  chan struct{}
@@ -95,7 +95,7 @@ func (p *Poller) Follow(ctx context.Context, name string, emit func(driver.Holde
 	}, emit)
 }
 
-// join adds name to the next round, which it begins if necessary.
+// join adds the lock called name to the next call of Look, which it begins if necessary.
 func (p *Poller) join(name string) *round {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -25,7 +25,7 @@ func specs() []driver.Spec {
 	return []driver.Spec{redis.Spec, redlock.Spec, mysql.Spec, postgres.Spec, etcd.Spec, memory.Spec}
 }
 
-// TestPage checks that docs/configuration.md lists the keys that the backends have.
+// TestPage checks that docs/configuration.md lists the configuration keys of all backends.
 func TestPage(t *testing.T) {
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -48,7 +48,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// table returns the page's table: first keys of several backends, then the keys of each backend.
+// table returns the page's table: first configuration keys of several backends, then others.
 func table() string {
 	type row struct{ backends, defaults []string }
 	rows := map[string]*row{}
@@ -87,7 +87,7 @@ func table() string {
 	return b.String() + "\n"
 }
 
-// standard returns a key's default as the table shows it.
+// standard returns a configuration key's default as the page's table shows it.
 func standard(k driver.Key) string {
 	switch {
 	case k.Required:
@@ -98,7 +98,7 @@ func standard(k driver.Key) string {
 	return "`" + k.Default + "`"
 }
 
-// defaults returns the defaults of a key, each with the backends that have it.
+// defaults returns a configuration key's default, or each different one with its backends.
 func defaults(backends, of []string) string {
 	if len(slices.Compact(slices.Clone(of))) == 1 {
 		return of[0]
@@ -122,7 +122,7 @@ func defaults(backends, of []string) string {
 	return strings.Join(each, "; ")
 }
 
-// describe returns a key's documentation, or each backend's text if the texts differ.
+// describe returns a configuration key's documentation, or the backends' texts if they differ.
 func describe(name, doc string) string {
 	if doc != "" {
 		return strings.ReplaceAll(doc, "|", `\|`)

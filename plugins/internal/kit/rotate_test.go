@@ -34,8 +34,8 @@ import (
 
 const (
 	rounds = 2
-	// held is the number of leases. shelfLife is how much later a client's
-	// certificate expires than the previous certificate.
+	// held is how many leases the test holds. shelfLife is how much later a
+	// client's certificate expires than the previous certificate.
 	held      = 20
 	leaseTTL  = 6 * time.Second
 	shelfLife = 7 * time.Second
@@ -65,8 +65,8 @@ func newFiles(t *testing.T) *files {
 
 func (f *files) path(name string) string { return filepath.Join(f.dir, name) }
 
-// write writes the files that are valid from this round on: another authority,
-// certificates issued by it, and another password.
+// write writes the files that are valid from the given round of the test on:
+// another authority, certificates issued by it, and another password.
 func (f *files) write(round int) {
 	a := f.authorities[round]
 	f.password = fmt.Sprint("secret-", round, "-of-the-test")
@@ -82,7 +82,6 @@ func (f *files) client(round int, expires time.Time) {
 	f.authorities[round].Issue(f.t, f.dir, "client", expires)
 }
 
-// config returns the configuration of a client that uses the files.
 func (f *files) config(address string) driver.Config {
 	return driver.Config{
 		"address": address, "tls_ca_file": f.path("ca.pem"), "tls_cert_file": f.path("client.pem"), "tls_key_file": f.path("client.key"),
@@ -90,7 +89,7 @@ func (f *files) config(address string) driver.Config {
 	}
 }
 
-// store is a server that accepts only certificates of the current authority.
+// store is a server that accepts only certificates of the authority in use.
 type store struct {
 	spec   driver.Spec
 	config driver.Config

@@ -9,9 +9,9 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// TestTLSKeys checks that on every backend any key about TLS turns TLS on.
-// Together, a key that turns TLS off and a key that needs TLS are refused, and
-// so are two passwords. The error names both keys.
+// TestTLSKeys checks that on every backend any key about TLS turns TLS on. A
+// configuration is refused if one of its keys turns TLS off and another needs
+// TLS, or if it has two passwords. The error names both keys.
 func TestTLSKeys(t *testing.T) {
 	f := newFiles(t)
 	ca, cert, key, password := f.path("ca.pem"), f.path("client.pem"), f.path("client.key"), f.path("password")

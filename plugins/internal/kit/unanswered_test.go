@@ -108,7 +108,7 @@ func TestRefusedCertificates(t *testing.T) {
 	}
 }
 
-// address returns a backend's address key for a server at addr; redlock needs three.
+// address returns the value of backend's key "address" for a server at addr; redlock gets three.
 func address(backend, addr string) string {
 	switch backend {
 	case "mysql":

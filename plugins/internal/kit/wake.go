@@ -2,7 +2,7 @@ package kit
 
 import "sync"
 
-// Wake wakes the present or next reader of c, which has room for one signal.
+// Wake wakes the present or next reader of the channel c, which has room for one signal.
 func Wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -10,8 +10,8 @@ func Wake(c chan struct{}) {
 	}
 }
 
-// Broadcast wakes all goroutines that wait for its next Up. Its methods may be
-// called from any number of goroutines.
+// Broadcast wakes all goroutines that wait for the next call of Up. Its
+// methods may be called from any number of goroutines.
 type Broadcast struct {
 	mu   sync.Mutex
 	next chan struct{} // nil while no caller waits
@@ -27,7 +27,7 @@ func (b *Broadcast) Next() <-chan struct{} {
 	return b.next
 }
 
-// Up wakes all callers that wait for Next.
+// Up wakes all goroutines that wait for a channel from Next.
 func (b *Broadcast) Up() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -24,7 +24,7 @@ type Address struct {
 }
 
 // ParseAddress reads "host", "host:port", "redis://user:password@host:port/db",
-// the same with rediss for TLS, or "unix:///path?db=1". Its errors wrap
+// the same with "rediss" for TLS, or "unix:///path?db=1". Its errors wrap
 // driver.ErrConfig and show no part of the address but a known scheme, because
 // any other part of an unreadable address may be a password.
 func ParseAddress(text string, defaultPort int) (Address, error) {

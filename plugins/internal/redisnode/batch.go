@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// opsPerScript bounds how long one script keeps the server from other clients.
+// opsPerScript is the most operations of a script, because a script keeps other clients waiting.
 const opsPerScript = 32
 
 // op is one operation in the form that the script takes. It is encoded early,
@@ -89,7 +89,7 @@ func failed(count int, err error) []driver.Result {
 	return replies
 }
 
-// part is one call of the operations script, with the places for its replies.
+// part is one call of the script that does operations, and notes whose request each reply is for.
 type part struct {
 	*invocation
 	items   []*item
@@ -98,7 +98,7 @@ type part struct {
 	renewed bool // has an operation that replicas have to confirm
 }
 
-// parts packs the operations of items into scripts.
+// parts packs the operations of items, which are callers' requests, into calls of the script.
 func (n *Node) parts(items []*item) []*part {
 	var parts []*part
 	var open *part
@@ -130,8 +130,8 @@ func (n *Node) parts(items []*item) []*part {
 	return parts
 }
 
-// perScript returns how many locks a script may name. In a Cluster it is one, because
-// several keys would need the same slot, and the same node while that slot moves.
+// perScript returns how many locks a script may name. In a Cluster it is one, because the
+// keys of one script must be in one slot, and on one node even while that slot moves.
 func (n *Node) perScript() int {
 	if n.opts.Keys.cluster {
 		return 1
@@ -149,12 +149,12 @@ func (p *part) add(it *item, i int, lock string) {
 
 // confirmed reports whether an operation of this kind counts only when replicas
 // have it. A release does, because a failover that loses it leaves the lock
-// taken. A withdrawal does not, because its failed acquire often never reached
-// the replicas.
+// taken. A withdrawal does not, because the acquire that it undoes often never
+// reached the replicas.
 func confirmed(kind string) bool { return kind != "w" }
 
-// deliver writes each reply to its item. The error unsafe, if not nil, replaces
-// the replies that must not be believed until replicas have confirmed them.
+// deliver writes each reply to the request (item) that it answers. The error unsafe, if not
+// nil, replaces the replies that must not be believed until replicas have confirmed them.
 func (p *part) deliver(unsafe error) {
 	all, err := p.cmd.Slice()
 	switch {

@@ -78,11 +78,11 @@ func (c *pollConn) fail(op string, err error) error {
 	return &net.OpError{Op: op, Net: c.LocalAddr().Network(), Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
 }
 
-// SyscallConn implements syscall.Conn. Through it the client looks at an idle
-// connection: has the server closed it, or sent something unasked?
+// SyscallConn implements syscall.Conn. By it the client finds out whether the
+// server has closed an idle connection, or has sent something unasked.
 func (c *pollConn) SyscallConn() (syscall.RawConn, error) { return quiet{c.raw}, nil }
 
-// quiet skips the system call of the client's look when there is nothing to read.
+// quiet skips the system call by which the client looks for data, if there is nothing to read.
 type quiet struct{ syscall.RawConn }
 
 // Read implements syscall.RawConn.

@@ -72,7 +72,7 @@ func ClientOptions(c config.Connect, pool int, secure bool, log *slog.Logger, li
 		Protocol: 2, Dialer: dialer(c.DialTimeout, source, links), OnConnect: connected,
 		MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
 		DialTimeout: c.DialTimeout, ReadTimeout: c.RequestTimeout, WriteTimeout: c.RequestTimeout,
-		// Two more connections than pool, for a check and a listing.
+		// The two connections beyond pool are for a check and a listing.
 		PoolSize: pool + 2, PoolTimeout: c.RequestTimeout, PipelinePoolSize: -1,
 		ConnMaxIdleTime: 5 * time.Minute, DisableIdentity: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
@@ -80,7 +80,7 @@ func ClientOptions(c config.Connect, pool int, secure bool, log *slog.Logger, li
 }
 
 // closeWithContext marks a context whose end closes the connections that were
-// opened with it. The client does not look at a context while it reads.
+// opened with it. The client itself ignores a context while it reads.
 type closeWithContext struct{}
 
 // dialer returns a function that connects. Its errors distinguish a failed dial from a broken
@@ -108,8 +108,8 @@ func dialer(timeout time.Duration, source *config.Source, links *Links) func(con
 }
 
 // serverConn is a connection to what should be a Redis server. The first bytes received
-// show whether it is. A TLS 1.3 server may refuse a certificate only then, after the
-// handshake. The first bytes answer the client's HELLO, so no request was sent before.
+// show whether it is. Until they come, a TLS 1.3 server may still refuse the client's
+// certificate. They answer the client's HELLO, so no request was sent before.
 type serverConn struct {
 	net.Conn
 	addr    string
@@ -128,7 +128,7 @@ func (c *serverConn) SetReadDeadline(t time.Time) error {
 }
 
 const (
-	// server names what should listen at an address.
+	// server is how errors name what should listen at an address.
 	server = "Redis server"
 	// replyKinds are the first bytes of replies: a status, an error, a number, a
 	// string or an array, and a map in RESP3.
@@ -196,7 +196,7 @@ func (silent) Printf(context.Context, string, ...any) {}
 // when it next looks for an idle connection. The connection for wake-ups is
 // never idle, so Links closes it at once. Replies under way still arrive.
 type Links struct {
-	// Labels says that each connection notes its server's run id from the first INFO.
+	// Labels says that each connection reads its server's run id from the first INFO reply.
 	Labels bool
 
 	mu     sync.Mutex
@@ -205,22 +205,22 @@ type Links struct {
 	pause  time.Duration // no connection is made for so long after failed
 }
 
-// Pauses before the next connection after a server was found not to serve: none the first time,
-// then longer and longer pauses.
+// When a server is first found not to serve, the next connection is made at once. When that is
+// found again soon, longer and longer pauses come first.
 const (
 	firstPause = 25 * time.Millisecond
 	mostPause  = 250 * time.Millisecond
 	calmAfter  = 4 * mostPause
 )
 
-// Leave leaves all connections made before the given instant, because their server was found not to
-// serve.
+// Leave marks all connections made before the given instant as not to be used again, because their
+// server was found not to serve.
 func (l *Links) Leave(before time.Time) {
 	l.leave(func(c *serverConn) bool { return c.made.Before(before) })
 	l.Refused()
 }
 
-// Keep leaves the connections to servers whose run id is known and differs from run.
+// Keep gives up the connections to servers whose run id is known and differs from the id run.
 func (l *Links) Keep(run string) {
 	l.leave(func(c *serverConn) bool { return c.run != "" && c.run != run })
 }
@@ -255,7 +255,6 @@ func (l *Links) Refused() {
 	l.failed = time.Now()
 }
 
-// rest waits until a connection may be made.
 func (l *Links) rest(ctx context.Context) {
 	l.mu.Lock()
 	pause := time.Until(l.failed.Add(l.pause))
@@ -335,8 +334,8 @@ func (c *link) label(p []byte) {
 
 var errLeft = errors.New("the connection leads to a server that does not serve")
 
-// SyscallConn implements syscall.Conn. The client calls it to check an idle
-// connection. The error keeps the client from using a connection that was left.
+// SyscallConn implements syscall.Conn. The client calls it to check an idle connection.
+// The error keeps the client from using a connection that Links has given up.
 func (c *serverConn) SyscallConn() (syscall.RawConn, error) {
 	if c.left.Load() {
 		return nil, errLeft

@@ -9,7 +9,7 @@ import (
 )
 
 // A request whose deadline has passed when the connection is made does not wait for
-// the answer of a silent server, because it would block a sender, and Close.
+// the answer of a silent server, because the wait would block a sender, and Close.
 func TestWriteTooLate(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -21,7 +21,7 @@ type DialError struct {
 
 func (e *DialError) Error() string {
 	if op, ok := e.Err.(*net.OpError); ok && op.Err != nil {
-		// op itself would name the operation and the address a second time.
+		// op.Error() would name the operation and the address a second time.
 		return fmt.Sprintf("cannot connect to %s: %v", e.Addr, op.Err)
 	}
 	return fmt.Sprintf("cannot connect to %s: %v", e.Addr, e.Err)
@@ -39,9 +39,9 @@ type verdict struct {
 
 const needsRights = "the ACL user needs +@read +@write +@scripting +@pubsub +@connection +time +info, on the keys and channels of the prefix"
 
-// verdicts has the meaning of each code that an error reply starts with. A
-// connection whose login is refused has sent no request. A script is refused
-// before it starts or at its first write, but a missing right may show later.
+// verdicts has the meaning of each code that an error reply starts with. A connection
+// whose login is refused has sent no request. A script is refused before it starts or
+// at its first write, so it has done nothing. But a missing right may show later.
 var verdicts = map[string]verdict{
 	"NOAUTH":      {sentinel: driver.ErrDenied, notSent: true, advice: "the server wants a password: set username and password"},
 	"WRONGPASS":   {sentinel: driver.ErrDenied, notSent: true, advice: "wrong username or password"},

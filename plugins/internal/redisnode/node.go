@@ -23,11 +23,11 @@ const TombstoneFor = 110 * time.Second
 // Options are the settings of a [Node].
 type Options struct {
 	Keys Keys
-	// ID is the name under which the store wakes this instance: random letters
-	// and digits.
+	// ID is how the store addresses its messages to this instance's waiters.
+	// It consists of random letters and digits.
 	ID string
 	// Turns is the script by which a waiter enters a queue that grants no locks but tells a waiter
-	// when it is its turn. Nil means the queue of this package, which grants locks to waiters.
+	// when to try. Nil means the queue of this package, which grants locks to waiters.
 	Turns *Script
 	// Batches is how many batches of requests may be under way at once.
 	Batches int
@@ -35,9 +35,9 @@ type Options struct {
 	// before it counts; WaitTimeout bounds the wait for them.
 	WaitReplicas int
 	WaitTimeout  time.Duration
-	// Links are the client's connections. They are used no longer when a reply
-	// says that their server does not serve. Nil in a Cluster, where a server
-	// that does not serve a key names the server that does.
+	// Links are the client's connections. A connection is used no longer when
+	// a reply says that its server does not serve. Links is nil in a Cluster,
+	// where such a server names the server that serves a key.
 	Links *Links
 	// Silence is how long a server may be silent before it counts as a server
 	// that does not serve.
@@ -58,7 +58,7 @@ type Node struct {
 	// Wakeups receives the store's messages to the waiters and observers of this Node.
 	Wakeups *Wakeups
 
-	// Turned wakes its listeners when acquires begin or cease to be refused.
+	// Turned wakes its listeners when [Node.Refuse] begins or ends the refusal of acquires.
 	Turned   kit.Broadcast
 	refusing sync.Mutex            // lets one Refuse run at a time
 	refusal  atomic.Pointer[error] // nil until the first Refuse
@@ -78,7 +78,7 @@ func NewNode(client goredis.UniversalClient, opts Options) *Node {
 }
 
 // Refuse makes acquires fail with err, without asking the server, until
-// Refuse(nil).
+// Refuse is called with nil.
 func (n *Node) Refuse(err error) {
 	n.refusing.Lock()
 	defer n.refusing.Unlock()
@@ -96,11 +96,11 @@ func (n *Node) Refusal() error {
 	return nil
 }
 
-// Close refuses further requests with driver.ErrClosed, waits for those under
-// way, and closes the client.
+// Close refuses further requests with driver.ErrClosed, waits for requests
+// under way, and closes the client.
 func (n *Node) Close(ctx context.Context) error {
 	n.Wakeups.close()
-	// Closing the client cuts off requests that still wait for replies.
+	// When ctx ends, closing the client cuts off requests that still wait for replies.
 	stop := context.AfterFunc(ctx, func() { _ = n.client.Close() })
 	n.requests.Close()
 	if !stop() {
@@ -112,7 +112,6 @@ func (n *Node) Close(ctx context.Context) error {
 	return nil
 }
 
-// run calls s for one lock and returns its reply.
 func (n *Node) run(ctx context.Context, s *Script, name string, args ...any) (any, error) {
 	return n.call(ctx, n.invoke(s, []string{n.opts.Keys.Lock(name)}, false, args))
 }
@@ -125,7 +124,8 @@ func (n *Node) call(ctx context.Context, v *invocation) (any, error) {
 	return it.reply, it.err
 }
 
-// invoke returns a call of s, with the arguments that every script takes; see lua/head.lua.
+// invoke returns a call of the script s, with the arguments that every script takes; see
+// lua/head.lua.
 func (n *Node) invoke(s *Script, locks []string, mints bool, args []any) *invocation {
 	keys := locks
 	if mints && n.opts.Keys.cluster {
@@ -182,8 +182,8 @@ func (n *Node) InspectAll(ctx context.Context, names []string, emit func(driver.
 	return nil
 }
 
-// inspect returns the holder of each lock in names. If observe is "1", the scripts publish for
-// the next seconds the changes of every lock of the prefix, or, in a Cluster, of the same slot.
+// inspect returns the holder of each lock in names. If observe is "1", all hosts publish for some
+// seconds the changes of every lock of the prefix or, in a Cluster, of the slot.
 func (n *Node) inspect(ctx context.Context, names []string, observe string) ([]driver.Holder, error) {
 	locks := make([]string, len(names))
 	for i, name := range names {
@@ -206,7 +206,7 @@ func (n *Node) inspect(ctx context.Context, names []string, observe string) ([]d
 	return holders, nil
 }
 
-// ErrReply returns the error for a reply that no script gives.
+// ErrReply returns the error for a reply of a form that no script returns.
 func ErrReply(reply any) error {
 	return fmt.Errorf("%w: unexpected reply of type %T", driver.ErrUnavailable, reply)
 }

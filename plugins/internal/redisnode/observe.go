@@ -13,7 +13,7 @@ import (
 )
 
 // Observe follows the holder of name; see [kit.Follow]. Changes made through this package, by
-// any host, are pushed. Other changes are found by reading the lock at the interval every.
+// any host, are pushed. To find other changes, it reads the lock again after each time every.
 func (n *Node) Observe(ctx context.Context, name string, every time.Duration, emit func(driver.Holder)) error {
 	changes, stop := n.Wakeups.listen(ctx, n.opts.Keys.changeChannel(name))
 	defer stop()
@@ -24,7 +24,7 @@ func (n *Node) Observe(ctx context.Context, name string, every time.Duration, em
 }
 
 // listen returns a channel that is filled whenever a message arrives on the channel name, when
-// the subscription begins, and when the connection breaks. The returned function stops that.
+// the subscription begins, and when the connection breaks. The returned function ends this.
 func (w *Wakeups) listen(ctx context.Context, name string) (<-chan struct{}, func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -34,7 +34,7 @@ func (w *Wakeups) listen(ctx context.Context, name string) (<-chan struct{}, fun
 		listeners = map[chan struct{}]struct{}{}
 		w.changes[name] = listeners
 		if w.pubsub != nil {
-			// An error breaks the connection, and the next connection subscribes again.
+			// The error does no harm: it breaks the connection, and the next one subscribes again.
 			_ = w.pubsub.Subscribe(ctx, name)
 		}
 	}
@@ -68,8 +68,8 @@ func (w *Wakeups) wakeObservers(name string) {
 // scanCount is how many keys a step of SCAN looks at.
 const scanCount = 500
 
-// Names returns the names of all locks that start with prefix. It scans the
-// keys of the database without blocking the server, and may go on for a while
+// Names returns the names of locks that start with prefix. It scans the keys
+// of the database without blocking the server, and may go on for a while
 // after ctx has ended.
 func (n *Node) Names(ctx context.Context, prefix string) (map[string]struct{}, error) {
 	var mu sync.Mutex

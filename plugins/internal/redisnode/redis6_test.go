@@ -11,7 +11,7 @@ import (
 )
 
 // TestRefuseOnRedis6 checks that the script does not take an error for the text
-// of a queue. Redis 6 raises errors as strings.
+// of a queue, because Redis 6 raises errors as strings.
 func TestRefuseOnRedis6(t *testing.T) {
 	s, err := redisserver.Start(t.Context(), nil)
 	servers.Keep(t, "redis", s, err)

@@ -53,7 +53,7 @@ func (it *item) end() {
 //
 // Requests do not run on their caller's goroutine, so that simultaneous
 // requests share scripts and round trips. A caller can also return when its ctx
-// is cancelled, but a read from a socket would not.
+// is cancelled, which a read from a socket does not do.
 func (n *Node) do(ctx context.Context, it *item) error {
 	if ctx.Err() != nil {
 		return unsent(ctx)
@@ -76,7 +76,7 @@ func unsent(ctx context.Context) error {
 	return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrNotSent, ctx.Err())
 }
 
-// serve sends items to the server, except those whose ctx has ended, and answers all.
+// serve sends requests (items) to the server, except those whose ctx has ended, and answers all.
 func (n *Node) serve(items []*item, _ func()) {
 	due := items[:0:len(items)]
 	for _, it := range items {
@@ -111,7 +111,7 @@ func (n *Node) updateWaiters(it *item, sent time.Time) {
 	}
 }
 
-// roundTrip sends items together and fills in their replies.
+// roundTrip sends requests (items) in one round trip and fills in their replies.
 func (n *Node) roundTrip(items []*item) {
 	ctx, cancel := tripContext(items)
 	defer cancel()
@@ -142,7 +142,7 @@ func (n *Node) roundTrip(items []*item) {
 	}
 }
 
-// tripContext returns a context that ends at the last deadline of the callers.
+// tripContext returns a context that ends at the latest of the callers' deadlines.
 // If a caller has no deadline, only the connections' own read timeout applies.
 func tripContext(items []*item) (context.Context, context.CancelFunc) {
 	var last time.Time
@@ -158,9 +158,9 @@ func tripContext(items []*item) (context.Context, context.CancelFunc) {
 }
 
 // exec sends calls. It sends a call once more with the whole text if the server
-// does not know its script, and over another connection if the reply says that
-// the server does not serve. Such a call has done nothing. The returned error
-// is only about the replicas; each call has its own error.
+// does not know its script, and over another connection if the reply says that the
+// server does not serve. In both cases its first sending did nothing. The returned
+// error says only that replicas may lack the changes. Each call has its own error.
 func (n *Node) exec(ctx context.Context, calls []*invocation, renewed bool) error {
 	var before error // the replicas' error for the calls that are not repeated
 	for again := false; ; again = true {
@@ -191,8 +191,8 @@ func (n *Node) exec(ctx context.Context, calls []*invocation, renewed bool) erro
 	}
 }
 
-// astray reports whether to send c again because its reply says that the server
-// does not serve. It also leaves the connections to that server or to a silent server.
+// astray reports whether to send c again because its reply says that the server does
+// not serve. It also gives up the connections to that server or to a silent server.
 func (n *Node) astray(c *invocation, sent time.Time) bool {
 	if n.opts.Links == nil {
 		return false

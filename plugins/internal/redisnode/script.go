@@ -34,13 +34,13 @@ var (
 	probeScript    = newScript("rights", "probe")
 )
 
-// Rights is the Lua function use_all, which redlock's slow path includes.
+// Rights is a Lua function that tries every command that the scripts need; redlock uses it too.
 var Rights = lua("rights")
 
 // Script is the text of a script and the digest by which the server knows it.
 type Script struct{ Text, SHA string }
 
-// newScript makes a script of files and the functions that they use. Each run defines all of these.
+// newScript makes a script of the named Lua files, which can use the queue and lease functions.
 func newScript(files ...string) *Script {
 	text := lua("lease")
 	for _, name := range files {
@@ -49,8 +49,8 @@ func newScript(files ...string) *Script {
 	return QueueScript("", lua("queue"), text)
 }
 
-// QueueScript makes a script with the functions of queue, the functions of the
-// state, and body.
+// QueueScript makes a script of the Lua texts head, queue and body. The text
+// body can also use the functions of lua/read.lua and lua/state.lua.
 func QueueScript(head, queue, body string) *Script {
 	return wholeScript(lua("head") + head + "local " + known + "\n" + queue + lua("read") + lua("state") + body)
 }
@@ -58,9 +58,9 @@ func QueueScript(head, queue, body string) *Script {
 // known are the variables that lua/read.lua sets.
 const known = "now, last, tombstones_until, queued, observed"
 
-// NewScript makes a script that defines no Lua functions in a usual run. Unusual runs load a
-// library of functions, which gets the variables in known. The library returns what slowPath
-// returns, or, with queue_only, the functions of queue that handoff names. All parts may use head.
+// NewScript makes a script of Lua texts. A usual run executes only head and body, without defining
+// functions. In unusual cases body calls the function library with the variables known. This
+// returns what slowPath returns or, with queue_only, the functions of queue named in handoff.
 func NewScript(head, queue, handoff, slowPath, body string) *Script {
 	head = lua("head") + head
 	return wholeScript("local function library(" + known + ", queue_only)\n" + head +

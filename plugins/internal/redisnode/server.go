@@ -161,8 +161,8 @@ func durability(aof, fsync string) string {
 
 // Unsafe returns why locks must not be kept on this server, or nil. In a
 // Cluster, replicas are accepted because the client asks them only where the
-// slots are. served says that a master answered here before; a replica then
-// means a failover under way and not a wrong address.
+// slots are. If served is true, a master has answered at addr before, so a
+// replica there means a failover under way, not a wrong address.
 func (s Server) Unsafe(addr string, how Topology, served bool) error {
 	switch {
 	case s.Sentinel && how == Sentinels:
@@ -184,9 +184,9 @@ func (s Server) Unsafe(addr string, how Topology, served bool) error {
 	return nil
 }
 
-// Evicts returns an error when the server may delete the key of a held lock, so
-// it must not grant locks. Held leases can still be renewed, but a deleted
-// lease is lost.
+// Evicts returns an error when the server's settings let it delete the key of a
+// held lock, because such a server must not grant locks. Held leases can be
+// renewed until it deletes them.
 func (s Server) Evicts(addr string) error {
 	if s.policy == "" || s.policy == "noeviction" {
 		return nil
@@ -213,17 +213,17 @@ func (s Server) ReadAgain(ctx context.Context, c processor) (Server, error) {
 // PolicyEvery is how often callers call [Server.ReadAgain].
 const PolicyEvery = time.Second
 
-// policies notes which servers of a store must not grant locks.
+// policies notes which servers must not grant locks, because they may evict their keys.
 type policies struct {
 	looking  sync.Mutex // keeps an older answer from overwriting a newer one
 	mu       sync.Mutex
 	verdicts map[string]error // by server, as its clients and connections call themselves
 }
 
-// Judge notes why server (a client or a connection) must not grant locks; the
-// verdict nil means that it may. While any server must not grant locks, all
-// acquires are refused. A verdict that does not wrap driver.ErrDenied says
-// nothing about the server, and changes nothing.
+// Judge notes why a server, named by a client or connection to it, must not
+// grant locks. The verdict nil means that it may. While any server must not
+// grant locks, all acquires are refused. A verdict that does not wrap
+// driver.ErrDenied says nothing about the server, and changes nothing.
 func (n *Node) Judge(server fmt.Stringer, verdict error) {
 	n.policies.mu.Lock()
 	defer n.policies.mu.Unlock()

@@ -21,12 +21,12 @@ import (
 // not yet used the lease that the store granted to it, a "+" stands in place of
 // the second space.
 
-// LeaseID returns the head of a lease's value.
+// LeaseID returns the beginning of a lease's value: its owner and token.
 func LeaseID(owner string, token uint64) string {
 	return owner + " " + strconv.FormatUint(token, 10) + " "
 }
 
-// ValueTail returns the rest of a lease's value, after the head.
+// ValueTail returns the rest of a lease's value: its label and published value.
 func ValueTail(label string, value []byte) string {
 	var b strings.Builder
 	b.Grow(len(label) + len(value) + 6)
@@ -37,9 +37,9 @@ func ValueTail(label string, value []byte) string {
 	return b.String()
 }
 
-// parseHolder reads a lock key's value. A value of any other form means a foreign
-// holder: its owner is a short, printable form of the value, and it has no token.
-// ms is a reply of PTTL, where -2 means that the key does not exist.
+// parseHolder reads a lock key's value. A value of any other form means that another
+// program has the key. Then the holder's owner is a short, printable form of the value,
+// and its token is 0. ms is a reply of PTTL, where -2 means that the key does not exist.
 func parseHolder(name, raw string, ms, waiters int64) driver.Holder {
 	if ms == -2 {
 		return driver.Holder{}
@@ -97,7 +97,7 @@ func isOwner(s string) bool {
 	return s != "" && len(s) <= 64
 }
 
-// printable shortens a foreign value and removes what cannot be printed.
+// printable shortens another program's value and replaces what cannot be printed.
 func printable(raw string) string {
 	const most = 64
 	var b strings.Builder
@@ -118,8 +118,8 @@ func printable(raw string) string {
 }
 
 // ParseVote reads the value that one redlock node has for the lock called name.
-// Its token is 0 while the token of the grant is not written yet. ms is a reply
-// of PTTL.
+// The holder's token is 0 until the node has been told the token of the grant.
+// ms is a reply of PTTL.
 func ParseVote(name, raw string, ms int64) driver.Holder {
 	owner, rest, ok := strings.Cut(raw, " 0 ")
 	if ok && isOwner(owner) {
@@ -175,7 +175,6 @@ func (f Fields) Text(i int) (s string) {
 	return s
 }
 
-// decode reads the reply to one operation on name.
 func decode(name string, reply any) driver.Result {
 	if token, ok := reply.(int64); ok {
 		return driver.Result{Token: uint64(token)}

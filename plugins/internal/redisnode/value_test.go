@@ -59,7 +59,7 @@ func FuzzValue(f *testing.F) {
 	})
 }
 
-// unused matches the head of a value that has the mark of an unused grant.
+// unused matches the beginning of a value with the "+" of an unused grant.
 var unused = regexp.MustCompile(`^(\S+ [0-9]+)\+`)
 
 // FuzzForeign checks that a text in a key is read as one of our leases only if we would have

@@ -24,8 +24,8 @@ const (
 	maxEntryValue = 512
 )
 
-// waiting is an owner's place in the queue as this instance knows it. It
-// outlives a single wait, so that a push that comes between two waits is not lost.
+// waiting is an owner's place in the queue as this instance knows it. It outlives a
+// single wait, so that a push, a message from the store, is not lost between two waits.
 type waiting struct {
 	lock   string        // the lock's key
 	woken  chan struct{} // receives when the owner was granted the lock or should ask again
@@ -43,9 +43,9 @@ type pushed struct {
 	span  time.Duration
 }
 
-// Wait queues r.Owner. It returns when the store has granted r.Owner the lock, when r.Owner
-// should ask again, after the time most, or when moved is closed. woken reports whether it is
-// r.Owner's turn, or whether a push, a message from the store, came or may have been lost.
+// Wait queues r.Owner. It returns when the store has granted r.Owner the lock, when r.Owner should
+// ask for the lock again, after the time most, or when moved is closed. woken reports whether it
+// is r.Owner's turn, or whether a push, a message from the store, came or may have been lost.
 //
 // The queue is in the store. A push is lost when its connection breaks, so a
 // broken connection wakes every waiter. A push is also lost when the store
@@ -79,8 +79,8 @@ func (n *Node) Wait(ctx context.Context, r driver.Request, most time.Duration, m
 	}
 }
 
-// enqueue enters r.Owner into the queue of r.Name. free reports whether the lock is free and it
-// is r.Owner's turn; it is always false where a release grants the lock to a waiter, because a
+// enqueue enters r.Owner into the queue of r.Name. free reports whether the lock is free and
+// r.Owner is the first in the queue. It is always false if the queue grants locks, because a
 // push then tells the waiter. left is the rest of the holder's lease, or zero if unknown.
 func (n *Node) enqueue(ctx context.Context, r driver.Request) (free bool, left time.Duration, err error) {
 	epoch, err := n.Wakeups.Ready(ctx)
@@ -109,9 +109,9 @@ func (n *Node) enqueue(ctx context.Context, r driver.Request) (free bool, left t
 }
 
 // entry returns the text that follows r.Owner in the queue; see lua/queue.lua.
-// r.TTL is the longest time of a grant by the store. A published value that is
+// r.TTL bounds how long a grant by the store lasts. A published value that is
 // too long for the queue is sent with the owner's first request, so the owner
-// has to ask before it may use the grant.
+// must call TryAcquire before it may use the grant.
 func entry(process string, r driver.Request) string {
 	value := r.Value
 	if len(value) > maxEntryValue {
@@ -134,8 +134,8 @@ func (n *Node) take(r driver.Request) driver.Grant {
 	}
 	p := wt.grant
 	wt.grant = pushed{}
-	// The clock is read before sinceBoot. A pause of this thread between the
-	// two readings then makes the sign seem older, which is safe.
+	// time.Now is read before sinceBoot. If this thread pauses between the two
+	// readings, the sign of life then seems older than it is, which is safe.
 	now := time.Now()
 	age := sinceBoot() - p.sign
 	if p.token == 0 || age < 0 || age >= p.span || n.opts.WaitReplicas > 0 || len(r.Value) > maxEntryValue || n.Refusal() != nil {
@@ -145,8 +145,8 @@ func (n *Node) take(r driver.Request) driver.Grant {
 	return driver.Grant{Token: p.token, Sent: now.Add(-age), For: p.span}
 }
 
-// enter returns the place of r.Owner. It also starts this process's signs of
-// life if the store needs them to decide who is granted the lock.
+// enter returns r.Owner's place in the queue, as far as known. It also starts this
+// process's signs of life if the store needs them to decide who is granted the lock.
 func (n *Node) enter(r driver.Request) *waiting {
 	w := n.Wakeups
 	w.mu.Lock()
@@ -163,14 +163,14 @@ func (n *Node) enter(r driver.Request) *waiting {
 	return wt
 }
 
-// Leave forgets owner after a grant or a withdrawal.
+// Leave forgets owner's place in the queue, after a grant or a withdrawal.
 func (w *Wakeups) Leave(owner string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.forget(owner)
 }
 
-// forget drops owner's place. It is called with mu held.
+// forget drops what is known of owner's place in the queue. It is called with mu held.
 func (w *Wakeups) forget(owner string) {
 	if wt := w.waiters[owner]; wt != nil && wt.later != nil {
 		wt.later.Stop()
@@ -197,7 +197,7 @@ func (w *Wakeups) refused(owner string, sent time.Time, queued bool) {
 }
 
 // entered notes that a request, which left at the instant sent, has put owner into
-// the queue. epoch is the epoch of the connection that brings owner's pushes.
+// the queue. epoch says which connection will bring owner's pushes.
 func (w *Wakeups) entered(owner string, sent time.Time, epoch int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -207,15 +207,15 @@ func (w *Wakeups) entered(owner string, sent time.Time, epoch int) {
 }
 
 // inQueue reports whether the owner of wt is surely in the queue: the store
-// said so lately, and the connection for its pushes is still up. Its wait then
-// needs no request, because a grant would be pushed.
+// said so lately, and the connection for its pushes is still up. The owner's
+// wait then needs no request, because a grant would be pushed.
 func (w *Wakeups) inQueue(wt *waiting) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.link.Up && wt.epoch == w.link.Epoch && time.Since(wt.queued) < refreshEvery
 }
 
-// forgetLost drops the places of owners that have not waited or asked for lostAfter.
+// forgetLost drops the places of owners that have not waited or asked for the time lostAfter.
 func (w *Wakeups) forgetLost() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -226,8 +226,8 @@ func (w *Wakeups) forgetLost() {
 	}
 }
 
-// push delivers the store's message to one waiter. "OWNER" says that the owner
-// should ask, "OWNER MS" that it should ask after MS milliseconds, and "OWNER
+// push delivers the store's message to one waiter. "OWNER" says that the owner should
+// ask for the lock, "OWNER MS" that it should do so after MS milliseconds, and "OWNER
 // TOKEN SIGN MS" that it was granted the lock. push is called with mu held.
 func (w *Wakeups) push(text string) {
 	f := strings.Fields(text)
@@ -255,10 +255,10 @@ func (w *Wakeups) push(text string) {
 }
 
 const (
-	// signEvery is how often a process with waiters sends a sign of life,
-	// unless a round trip takes longer. A sign is valid for signFor, which is
-	// longer because travel times vary, and for even longer where the store may
-	// grant a lock for more than the usual first span.
+	// signEvery is how often a process with waiters sends a sign of life, unless
+	// a round trip takes longer. A sign is valid for signFor, which is longer
+	// than signEvery because travel times vary. If the store is far away, so
+	// that its grants to waiters last longer, signs are valid for longer too.
 	signEvery = 200 * time.Millisecond
 	signFor   = 2 * signEvery
 
@@ -278,9 +278,9 @@ func (n *Node) sign() []any {
 	return []any{n.opts.ID, sinceBoot().Microseconds(), stands.Milliseconds()}
 }
 
-// signs sends signs of life while this process has waiters, one for each control
-// string; a Cluster has one control string for each slot. It sends a sign without
-// waiting for the reply to the last sign, but never more often than a round trip takes.
+// signs sends signs of life while this process has waiters: one for all locks or, in a
+// Cluster, one for each slot that has waiters. It sends a sign without waiting for the
+// reply to the last sign, but never more often than a round trip takes.
 func (n *Node) signs() {
 	w := n.Wakeups
 	for {
@@ -299,8 +299,8 @@ func (n *Node) signs() {
 	}
 }
 
-// waitedFor returns, for each control string, one lock that has a waiter. When
-// there is none, it marks the signs as ended.
+// waitedFor returns one lock that has a waiter or, in a Cluster, one for each slot. Its
+// keys are the control keys. If there is no waiter, it notes that no more signs are sent.
 func (n *Node) waitedFor() map[string]string {
 	w := n.Wakeups
 	w.mu.Lock()

@@ -19,10 +19,9 @@ import (
 // pingEvery is the shortest time between two pings of a silent connection.
 const pingEvery = 2 * time.Second
 
-// Wakeups is the one pub/sub connection of a Node, opened by its first use.
-// One channel belongs to the instance: a message names a waiting owner, and
-// says that the owner has the lock or should ask. Each observed lock has one
-// more channel, for the lock's changes.
+// Wakeups is the one pub/sub connection of a Node, opened by its first use. One channel
+// belongs to the instance: a message names a waiting owner, and says that the owner has the
+// lock or should ask for it. Each observed lock has one more channel, for the lock's changes.
 //
 // When the connection breaks, every waiter and observer is woken, because a push may be lost.
 type Wakeups struct {
@@ -80,8 +79,8 @@ func (w *Wakeups) start() {
 	}
 }
 
-// Ready waits until the connection is up and returns its epoch, or returns why
-// it is not up.
+// Ready waits until the connection is up and returns Link.Epoch. If an attempt
+// to connect has failed, it returns the error.
 func (w *Wakeups) Ready(ctx context.Context) (epoch int, err error) {
 	for {
 		link, moved := w.Link()

@@ -25,15 +25,15 @@ type Options struct {
 	Probe string
 }
 
-// Cluster is the connection of a process to a cluster. All its requests and streams
-// go to one member. New ones go to another member as soon as that member reports a
-// failure, or does not answer a read that another member answers.
+// Cluster is the connection of a process to a cluster. All its requests and streams go to
+// one member. The next requests and streams go to another member as soon as the member in
+// use reports a failure, or does not answer a read that another member answers.
 //
 // Its methods may be called from any number of goroutines.
 //
-// Note: the client library's own balancer takes turns among all connected members.
-// A member that stalls, or has lost its peers, stays connected for 13 s and more.
-// If one request in three went to that member, every caller would soon wait for it.
+// Note: the client library's own balancer takes turns among all connected members. A member
+// that stalls, or has lost its peers, stays connected for 13 s and more. In a cluster of
+// three, one request in three would go to that member, so every caller would soon wait.
 type Cluster struct {
 	opts   Options
 	health health

@@ -21,7 +21,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// member answers transactions and reads with err, but not before the channel answered is closed.
+// member is a server. It answers Txn and Range with err, once the channel answered is closed.
 type member struct {
 	pb.UnimplementedKVServer
 	err      error
@@ -50,7 +50,7 @@ func (m *member) Range(ctx context.Context, _ *pb.RangeRequest) (*pb.RangeRespon
 	return &pb.RangeResponse{Header: &pb.ResponseHeader{}}, m.wait(ctx)
 }
 
-// of returns a Cluster that uses the member ill, and may change to the member well.
+// of returns a Cluster of two members, called ill and well, that first uses ill.
 func of(t *testing.T, ill, well *member) *cluster.Cluster {
 	t.Helper()
 	var addrs []string
@@ -64,8 +64,8 @@ func of(t *testing.T, ill, well *member) *cluster.Cluster {
 	return c
 }
 
-// TestDeclined checks that a request that a member cannot begin goes to another member,
-// even if it must not be done twice. All later requests must go to that other member too.
+// TestDeclined checks that a request goes to another member if its member cannot begin it,
+// even if the request must not be done twice. Later requests must go to the other member too.
 func TestDeclined(t *testing.T) {
 	ill, well := &member{err: rpctypes.ErrGRPCNoLeader}, &member{}
 	c := of(t, ill, well)
@@ -89,8 +89,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestOutOfSpace checks a member without space, which may have done the
-// request. Its error is an answer, so no other member is asked.
+// TestOutOfSpace checks the error of a member without space. The member may
+// have done the request. Its error is an answer, so no other member is asked.
 func TestOutOfSpace(t *testing.T) {
 	ill, well := &member{err: rpctypes.ErrGRPCNoSpace}, &member{}
 	c := of(t, ill, well)
@@ -131,8 +131,8 @@ func TestWithoutAnswer(t *testing.T) {
 	}
 }
 
-// TestHealth checks that a store that does not answer is reported as down to
-// followers, and as up when it answers again.
+// TestHealth checks that callers of Follow are told when the store stops
+// answering, and when it answers again.
 func TestHealth(t *testing.T) {
 	ill := &member{answered: make(chan struct{})}
 	c := clustertest.Serve(t, func(s *grpc.Server) { pb.RegisterKVServer(s, ill) })
@@ -152,8 +152,8 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// TestAttempts checks that a member that was away is found soon after it is back, even
-// after a long time. With grpc's default pauses there would be only five attempts.
+// TestAttempts checks that a member that was away is found soon after it is back, even if it
+// was away for long. With grpc's default pauses there would be five attempts in 10 s, not 8.
 func TestAttempts(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	backendtest.Must(t, err)
@@ -170,8 +170,8 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
-// TestReset checks a server that resets a connection before it has ever answered.
-// The server may have refused the client's certificate, and its TLS alert was lost.
+// TestReset checks the error for a server that resets a connection before it has answered. The
+// error must name tls_cert_file, as the server may have refused the certificate.
 func TestReset(t *testing.T) {
 	c := clustertest.At(t, "https://"+clustertest.Nowhere)
 	for text, unsent := range map[string]bool{

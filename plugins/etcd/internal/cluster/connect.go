@@ -19,16 +19,16 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// conn is a connection to one member, logged in once.
+// conn is a connection to one member, with one login.
 //
 // Note: requests use the generated clients on the connection of clientv3, and not its KV, Lease
 // and Watch. KV, Lease and Watch wait for a member to come back instead of failing fast (K8),
 // repeat reads a hundred times, open a stream for each keepalive, and run a goroutine for each
 // watch. This package uses clientv3 only for endpoints and TLS.
 //
-// Note: clientv3 must not log in again when its token has expired. Servers
-// before 3.5 refuse even a login that carries an expired token, and then
-// clientv3 logs in from within its login until memory runs out.
+// Note: clientv3 must not renew an expired login. It sends the expired token with the new
+// login, which servers before 3.5 refuse. After each refusal clientv3 logs in again, in a
+// recursion, until memory runs out.
 type conn struct {
 	member *member
 	client *clientv3.Client
@@ -45,21 +45,21 @@ type conn struct {
 	leader atomic.Pointer[leader]
 }
 
-// leader is the reign of one leader of the cluster, as a connection sees it.
+// leader has the context of the requests that a connection makes under one raft leader.
 type leader struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 }
 
-// renew begins the reign of a new leader. It returns the reign of the earlier
-// leader, which the caller must cancel.
+// renew makes a new leader value, because the cluster has a new raft leader.
+// It returns the earlier leader value, whose context the caller must cancel.
 func (c *conn) renew() *leader {
 	ctx, cancel := context.WithCancelCause(c.ctx)
 	return c.leader.Swap(&leader{ctx, cancel})
 }
 
-// session returns the member in use and the connection to it. The first caller
-// has to wait for the connection.
+// session returns the member in use and the connection to it. If there is no
+// connection yet, it waits for one.
 func (c *Cluster) session(ctx context.Context) (*member, *conn, error) {
 	c.mu.Lock()
 	m, conn := c.at, c.at.conn
@@ -71,7 +71,7 @@ func (c *Cluster) session(ctx context.Context) (*member, *conn, error) {
 	return m, conn, err
 }
 
-// join returns the connection to m. It takes time only if there is a user to log in.
+// join returns the connection to m. It asks the member only if there is a user to log in.
 func (c *Cluster) join(ctx context.Context, m *member) (*conn, error) {
 	if c.background.Err() != nil {
 		return nil, driver.ErrClosed
@@ -137,11 +137,11 @@ func (c *Cluster) connect(m *member, token string) (*conn, error) {
 	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: []string{m.endpoint}, TLS: c.opts.Source.LastingTLSConfig(hostOf(m.endpoint)), Token: token,
-		// Pings find a connection that is black-holed while no request is made.
-		// grpc allows no shorter interval than 10 s. See redial.
+		// grpc pings the member, so as to notice that packets are dropped even while
+		// no request is made. grpc allows no shorter interval than 10 s; see redial.
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
-		// One try only, because after a server has reported a cancelled context,
-		// the client would repeat a write that may have been done. If a write is
+		// The client must not try again, because after a server has reported a cancelled
+		// context, it would repeat a write that may have been done. If a write is
 		// repeated anyway, the repetition finds the owner's key and does nothing.
 		MaxUnaryRetries: 1,
 		DialOptions:     options,
@@ -161,18 +161,18 @@ func (c *Cluster) connect(m *member, token string) (*conn, error) {
 	return made, nil
 }
 
-// attempts says how grpc connects to a member that is away. grpc's default pauses
-// between attempts grow to two minutes. grpc does not cut an attempt short here,
-// because its error would then say less; redial begins another attempt.
+// attempts says how grpc connects to a member that is away. grpc's default pauses between
+// attempts grow to two minutes. grpc ends an attempt only after 20 s, because the error
+// of an attempt that it cuts short says less. Long before, method redial begins another.
 //
-// Note: ResetConnectBackoff would end a pause, but it crashes the process if
-// another goroutine of grpc 1.85 writes to the map that it reads.
+// Note: grpc's ResetConnectBackoff would end a pause. But in grpc 1.85 it reads a
+// map, and the process crashes if another goroutine writes to that map meanwhile.
 var attempts = grpc.ConnectParams{
 	Backoff:           backoff.Config{BaseDelay: downPause / 4, Multiplier: 1.6, Jitter: 0.2, MaxDelay: downPause},
 	MinConnectTimeout: 20 * time.Second,
 }
 
-// hostOf returns the host name in endpoint, which the member's certificate may have, or nil.
+// hostOf returns the host name in endpoint, which may stand in the member's certificate, or nil.
 func hostOf(endpoint string) []string {
 	if u, err := url.Parse(endpoint); err == nil && u.Scheme != "unix" {
 		return []string{u.Hostname()}
@@ -185,8 +185,8 @@ func (c *conn) close() {
 	_ = c.client.Close() // its error says only that it was cancelled
 }
 
-// expired reports whether err says that conn's login has expired. If so, it drops conn,
-// and the next session logs in again. The request had no effect, and must be repeated.
+// expired reports whether err says that conn's login has expired. If so, it drops conn, so
+// that the next request logs in again. The failed request had no effect, and must be repeated.
 func (c *Cluster) expired(conn *conn, err error) bool {
 	over := Is(err, rpctypes.ErrInvalidAuthToken) || Is(err, rpctypes.ErrAuthOldRevision) || Is(err, rpctypes.ErrUserEmpty)
 	if !over || c.opts.Username == "" {

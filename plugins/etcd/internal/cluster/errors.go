@@ -13,19 +13,19 @@ import (
 	"github.com/lockbench/lockbench/core/driver/config"
 )
 
-// ErrDataLost means that the generation for which a request was prepared has
-// ended with the store's data, and that the request had no effect.
+// ErrDataLost means that the store has lost its data since the request was
+// prepared, and that the request had no effect.
 var ErrDataLost = errors.New("etcd: the store has lost its data")
 
-// refusals are answers by which the server refuses a whole Txn and does nothing
-// of it. ErrNoSpace is not among them; see [OutOfSpace].
+// refusals are answers by which the server refuses a whole Txn and does nothing of it.
+// ErrNoSpace is no refusal, because the server may have done the Txn; see [OutOfSpace].
 var refusals = []error{
 	rpctypes.ErrLeaseNotFound, rpctypes.ErrTooManyOps, rpctypes.ErrDuplicateKey, rpctypes.ErrRequestTooLarge,
 	rpctypes.ErrKeyNotFound, rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty,
 	rpctypes.ErrAuthFailed, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrInvalidAuthMgmt,
 }
 
-// declines are errors of a member that cannot begin a request that another member may do.
+// declines are errors by which a member says that it cannot begin a request. Another member may.
 var declines = []error{
 	rpctypes.ErrNoLeader, rpctypes.ErrTooManyRequests, rpctypes.ErrCorrupt, rpctypes.Error(rpctypes.ErrGRPCNotSupportedForLearner),
 }
@@ -48,7 +48,7 @@ func declined(err error) bool {
 	return isOneOf(err, declines) || err != nil && strings.Contains(err.Error(), "raft proposal dropped")
 }
 
-// Failing reports whether err is a reason to ask another member from now on.
+// Failing reports whether err is a reason to send later requests to another member.
 func Failing(err error) bool {
 	if errors.Is(err, errSick) || errors.Is(err, errSilent) || errors.Is(err, errAstray) || errors.Is(err, errElected) || declined(err) || errors.Is(err, errStranger) {
 		return true
@@ -66,15 +66,15 @@ func isOneOf(err error, targets []error) bool {
 	return slices.ContainsFunc(targets, func(t error) bool { return Is(native, t) })
 }
 
-// Is reports whether err is target, as errors.Is does. It also finds the struct values
-// that the client library makes of the server's errors, although errors.Is finds those
-// only by equality. err may be an error of this package that wraps such a value.
+// Is reports whether err is target. Unlike errors.Is, it also recognizes an error of
+// the server in the form that the client library gives to it, a struct. err may be an
+// error of this package that wraps such a struct.
 func Is(err, target error) bool {
 	return err != nil && (errors.Is(err, target) || errors.Is(rpctypes.Error(err), target))
 }
 
-// Wrap adds to an error of the client library the sentinel that the contract
-// requires. An error that Wrap does not know means an unknown outcome.
+// Wrap adds to an error of the client library the sentinel that the contract requires. To an
+// error that it does not know, it adds driver.ErrUnavailable, because the outcome is unknown.
 func (c *Cluster) Wrap(err error) error {
 	if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrDenied) || errors.Is(err, driver.ErrClosed) {
 		return err
@@ -113,9 +113,9 @@ func (c *Cluster) Wrap(err error) error {
 	return fmt.Errorf("etcd: %s: %w: %w", c.addresses(), driver.ErrUnavailable, native)
 }
 
-// ended reports whether a server that has never answered has reset a connection.
-// With TLS 1.3, a server refuses the client's certificate only after the client has
-// begun to send, and the server's alert may be lost with the connection.
+// ended reports whether text says that a server that has never answered has reset
+// the connection. The reason may be the certificate: with TLS 1.3, a server refuses
+// it only after the client has begun to send, and the server's alert may be lost.
 func (c *Cluster) ended(text string) bool {
 	return !c.answered() && (strings.Contains(text, "connection reset by peer") || strings.Contains(text, "broken pipe"))
 }
@@ -159,7 +159,7 @@ func (c *Cluster) Interrupted(ctx context.Context, sent bool) error {
 	return fmt.Errorf("etcd: %s: %w: %w", c.addresses(), driver.ErrUnavailable, ctx.Err())
 }
 
-// Untouched is like Wrap, for a request that cannot have changed a lock.
+// Untouched is like Wrap with driver.ErrNotSent, for a request that cannot have changed a lock.
 func (c *Cluster) Untouched(err error) error {
 	err = c.Wrap(err)
 	if errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrNotSent) {

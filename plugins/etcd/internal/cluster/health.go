@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// quiet is how long no answer may come from the store before health asks it.
+	// quiet is how long no answer may come from the store before health sends it a read.
 	quiet = time.Second
-	// timeout is how long the store may take to answer health before it counts as down.
+	// timeout is how long the store may take to answer that read before it counts as down.
 	timeout = time.Second
 	// downPause is the pause between two checks of a store that is down.
 	downPause = 200 * time.Millisecond
 )
 
-// health knows whether the store answers. An error of a request only makes it ask
-// the store at once, by a read through the consensus, and that answer decides.
+// health keeps whether the store is up. A failed request does not yet mean that the store is
+// down. But health then sends a read through the consensus at once, and its outcome decides.
 type health struct {
 	wake chan struct{}
 	late atomic.Int32 // counts requests whose answer is overdue
@@ -36,8 +36,8 @@ func (h *health) init() {
 	h.wake, h.subscribers, h.silent = make(chan struct{}, 1), map[chan struct{}]bool{}, func() {}
 }
 
-// Report must be called with every error that came instead of an answer, and
-// with nil for an answer.
+// Report must be called after each request, with the request's error, or nil
+// if there is none.
 func (c *Cluster) Report(err error) {
 	if !isAnswer(err) {
 		kit.Wake(c.health.wake)
@@ -86,7 +86,7 @@ func (c *Cluster) Follow(ch chan struct{}) (stop func()) {
 	}
 }
 
-// OnSilence makes f run each time that the store was asked and did not answer.
+// OnSilence makes f run after each health check that the store did not answer.
 func (c *Cluster) OnSilence(f func()) {
 	h := &c.health
 	h.mu.Lock()
@@ -94,7 +94,7 @@ func (c *Cluster) OnSilence(f func()) {
 	h.silent = f
 }
 
-// watchHealth asks the store when there is a reason to, until Close.
+// watchHealth asks the store while it fails or is down, and for followers and late requests.
 func (c *Cluster) watchHealth() {
 	for {
 		select {
@@ -148,8 +148,8 @@ func (c *Cluster) ask() {
 	silent()
 }
 
-// overdue is called when a request begins. If no answer comes in time, the
-// members are compared repeatedly until stop is called.
+// overdue is called when a request begins. Unless stop is called within slowAfter,
+// health asks the members again and again until stop is called.
 func (c *Cluster) overdue() (stop func()) {
 	if !c.several() {
 		return func() {}

@@ -17,8 +17,8 @@ import (
 const (
 	lookEvery = 30 * time.Second // how long the result of asking all members counts
 	lookAgain = 2 * time.Second  // the same after a second cluster was seen
-	// settles is for how long no second cluster must be seen before locks are granted
-	// again. It is longer than one look, because a load balancer may alternate.
+	// settles is how long no second cluster must have answered before locks are granted again. A
+	// load balancer may lead us to the clusters in turn, so one look at the members is too few.
 	settles = 10 * time.Second
 )
 
@@ -35,8 +35,8 @@ type identity struct {
 // header is implemented by every answer of a member.
 type header interface{ GetHeader() *pb.ResponseHeader }
 
-// admit compares the cluster that answered over conn with the cluster in use. After an error, the
-// answer and conn must not be used. The request has then changed no lock of the cluster in use.
+// admit returns an error if the answer h, which came over conn, is from another cluster than the
+// one in use. Then h and conn must not be used. No lock of the cluster in use was changed.
 func (c *Cluster) admit(conn *conn, h header) error {
 	id := h.GetHeader().GetClusterId()
 	if id == 0 {
@@ -53,7 +53,7 @@ func (c *Cluster) admit(conn *conn, h header) error {
 func clusterName(id uint64) string { return "cluster " + strconv.FormatUint(id, 16) }
 
 // serves reports whether the cluster in use may still serve, that is, whether a connection to one
-// of its members is open. So a cluster that is only slow does not give way to another cluster.
+// of its members is open. While it may serve, even slowly, no other cluster takes its place.
 func (c *Cluster) serves() bool {
 	current := c.identity.Current()
 	c.mu.Lock()
@@ -90,7 +90,6 @@ func (c *Cluster) serves() bool {
 	return false
 }
 
-// question returns the request that shows whether the store answers.
 func (c *Cluster) question() *pb.RangeRequest {
 	return &pb.RangeRequest{Key: []byte(c.opts.Probe), KeysOnly: true}
 }
@@ -103,8 +102,8 @@ func (c *Cluster) Looked() bool {
 	return !c.identity.looked.IsZero() && c.identity.stray() == nil
 }
 
-// stray returns the last refusal of a connection to a second cluster, until none came
-// for settles and the last look has found none. The caller holds mu.
+// stray returns the last error that reported a second cluster, or nil if none came for
+// the time settles and the last look at the members found none. The caller holds mu.
 func (i *identity) stray() error {
 	since := time.Now().Add(-settles)
 	if i.looked.Before(since) {
@@ -113,10 +112,11 @@ func (i *identity) stray() error {
 	return i.Err(since)
 }
 
-// Certain returns an error if the addresses lead to members of two clusters. It asks all
-// members over new connections, because a load balancer or a name may lead new connections
-// elsewhere. It asks once, at most every 2 s after two clusters were seen, and at most every 30 s
-// if anew is true. It sees neither a member that is down nor the connections of another process.
+// Certain returns an error if the addresses lead to members of two clusters. It asks all members
+// over new connections, because a load balancer or a DNS name may lead new connections elsewhere.
+// After the first call it asks again while two clusters are seen, at most every 2 s, or if anew is
+// true, at most every 30 s. It finds no cluster of a member that is down, or that only other
+// processes reach.
 func (c *Cluster) Certain(ctx context.Context, anew bool) error {
 	if !c.Looked() || anew {
 		select {
@@ -132,7 +132,7 @@ func (c *Cluster) Certain(ctx context.Context, anew bool) error {
 	return c.identity.stray()
 }
 
-// look compares the clusters of all members, unless it did so a short time ago.
+// look asks all members for their cluster, unless it did so a short time ago.
 func (c *Cluster) look(ctx context.Context) {
 	c.identity.mu.Lock()
 	looked, every := c.identity.looked, lookEvery

@@ -15,8 +15,8 @@ const (
 	// slowAfter is how long a request may go unanswered before its member is
 	// compared with the others.
 	slowAfter = 250 * time.Millisecond
-	// askNext is how long a comparison of members waits for one member's answer
-	// before it also asks the next. sickAfter is how long, from the comparison's
+	// askNext is how long a comparison of members waits for one member's answer before
+	// it also asks the next member. sickAfter is how long, from the comparison's
 	// start, the member in use may take when another member has answered.
 	askNext   = 150 * time.Millisecond
 	sickAfter = 500 * time.Millisecond
@@ -80,7 +80,7 @@ func (c *Cluster) order() []*member {
 	return order
 }
 
-// leave makes next the member in use in place of old, and gives up all requests under way on old.
+// leave makes the member next the one in use, in place of old, and ends all requests to old.
 func (c *Cluster) leave(old, next *member, why error) {
 	c.mu.Lock()
 	old.failed = time.Now()
@@ -108,7 +108,7 @@ func (c *Cluster) drop(conn *conn, why error) {
 // cases. First, the member answers that it has no leader or is a learner, and a load balancer may
 // be at that address. Second, nothing at all comes over the old connection, because a firewall
 // drops its packets or the machine has vanished. grpc's pings need 13 s to notice that, longer
-// than a lease lasts. err is what m has answered; nil if nothing.
+// than a lease lasts. err is m's last answer, or nil if it gave none.
 func (c *Cluster) redial(m *member, err error) {
 	c.mu.Lock()
 	conn := m.conn
@@ -139,15 +139,15 @@ func (c *Cluster) redial(m *member, err error) {
 }
 
 // astray takes conn out of use after its member has answered why it cannot serve.
-// Requests under way on conn have the time electedGrace to end, as after a change
-// of leader, because there may be an election. Watches on conn stay a while longer.
+// Requests under way on conn have the time electedGrace to end, as after a change of
+// leader, because there may be an election. Watches end when forsake closes conn.
 func (c *Cluster) astray(conn *conn, why error) {
 	c.opts.Logger.Debug("etcd: connects anew to a member that cannot serve", "member", conn.member.endpoint, "error", why)
 	c.forsake(conn)
 	time.AfterFunc(electedGrace, func() { conn.leader.Load().cancel(errAstray) })
 }
 
-// detach takes conn out of use. It reports whether it was in use.
+// detach takes conn out of use, and reports whether conn was in use.
 func (c *Cluster) detach(conn *conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Txn does req; repeatable says whether req may be done twice. Like every
-// request here, it returns an error of the client library; see [Cluster.Wrap].
+// Txn does req. The parameter repeatable says whether req may be done twice. As with
+// every request here, the error is one of the client library; see [Cluster.Wrap].
 func (c *Cluster) Txn(ctx context.Context, repeatable bool, req *pb.TxnRequest) (*pb.TxnResponse, error) {
 	resp, err := call(c, ctx, repeatable, func(ctx context.Context, on *conn) (*pb.TxnResponse, error) { return on.kv.Txn(ctx, req) })
 	if err == nil {
@@ -37,7 +37,7 @@ func (c *Cluster) Revoke(ctx context.Context, id int64) {
 	}
 }
 
-// TimeToLive asks how long the lease id still lives.
+// TimeToLive asks how long the etcd lease called id still lives.
 func (c *Cluster) TimeToLive(ctx context.Context, id int64) (*pb.LeaseTimeToLiveResponse, error) {
 	return call(c, ctx, true, func(ctx context.Context, on *conn) (*pb.LeaseTimeToLiveResponse, error) {
 		return on.lease.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: id})
@@ -52,7 +52,7 @@ func (c *Cluster) Status(ctx context.Context) (*pb.StatusResponse, error) {
 }
 
 // call makes one request, repeats it after a new login if necessary, and
-// reports its outcome to health. It goes to another member if a member could
+// reports its outcome to health. It tries another member if the first could
 // not begin the request, or did not answer a repeatable request.
 func call[T header](c *Cluster, ctx context.Context, repeatable bool, request func(context.Context, *conn) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.RequestTimeout)
@@ -106,8 +106,8 @@ type Stream struct {
 	Cancel context.CancelFunc
 }
 
-// KeepAlive opens a stream of keepalives, to another member if one fails. It ends
-// when the cluster gets another leader.
+// KeepAlive opens a stream of keepalives. If a member fails, it tries the next.
+// The stream ends when the cluster gets another leader.
 func (c *Cluster) KeepAlive() (client pb.Lease_LeaseKeepAliveClient, s *Stream, err error) {
 	for range c.all {
 		client, s, err = open(c, func(on *conn) context.Context { return on.leader.Load().ctx },
@@ -154,8 +154,8 @@ func (s *Stream) Ended(err error) {
 	}
 }
 
-// Admit compares the cluster that gave an answer with the cluster in use. After
-// an error the answer must not be used, and the stream must be given up.
+// Admit returns an error if answer is from another cluster than the one in use.
+// Then the answer must not be used, and the stream must be given up.
 func (s *Stream) Admit(answer header) error { return s.c.admit(s.on, answer) }
 
 // LoginExpired must be called when an answer says that the login has expired.
@@ -166,9 +166,9 @@ func (s *Stream) LoginExpired() {
 	}
 }
 
-// Late must be called when an answer has been awaited for the time since. It
-// starts a comparison of the members, or reports that the stream must be given
-// up. Then the next stream goes to another member.
+// Late must be called while an answer is overdue; since is how long it has
+// been awaited. Late starts a comparison of the members, or reports that the
+// stream must be given up. If so, the next stream goes to another member.
 func (s *Stream) Late(since time.Duration) (giveUp bool) {
 	switch {
 	case since >= s.c.opts.RequestTimeout:

@@ -1,6 +1,6 @@
 // Package keepalive sends the keepalives of all leases of a process on one
-// stream. It sends only the keepalives that callers ask for, so a lease lives
-// on only because locks on it are acquired, waited for or renewed.
+// stream. It sends only the keepalives that callers ask for, so a lease
+// expires if no lock on it is acquired, waited for or renewed.
 package keepalive
 
 import (
@@ -42,7 +42,7 @@ type Sender struct {
 	stream *stream              // nil when there is none
 }
 
-// stream is one stream. The server answers in order.
+// stream is one stream of keepalives, which the server answers in the order of sending.
 type stream struct {
 	pb.Lease_LeaseKeepAliveClient
 	*cluster.Stream
@@ -56,8 +56,8 @@ func New(c *cluster.Cluster) *Sender {
 	return s
 }
 
-// Send queues a keepalive of the lease id and returns at once. Further calls
-// share the keepalive until it is sent.
+// Send queues a keepalive of the lease id and returns at once. Until it is
+// sent, further calls with the same id share it.
 func (s *Sender) Send(id int64) *Keepalive {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,7 +197,7 @@ func (s *Sender) fail(on *stream, err error) {
 	}
 }
 
-// drain answers the keepalives that were not sent with the error err.
+// drain answers, with the error err, the keepalives that were not sent.
 func (s *Sender) drain(err error) {
 	s.mu.Lock()
 	waiting := s.queue

@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// leases is a server of keepalives, which passes each stream and its number to serve.
+// leases is a server of keepalives. It calls serve for each stream, with the stream's number.
 type leases struct {
 	pb.UnimplementedLeaseServer
 	streams chan int
@@ -27,7 +27,7 @@ func (l *leases) LeaseKeepAlive(stream pb.Lease_LeaseKeepAliveServer) error {
 	return l.serve(stream, nth)
 }
 
-// on returns a Cluster of a server that calls serve for each stream.
+// on returns a Cluster whose only server calls serve for each stream.
 func on(t *testing.T, serve func(stream pb.Lease_LeaseKeepAliveServer, nth int) error) *cluster.Cluster {
 	l := &leases{streams: make(chan int, 1), serve: serve}
 	l.streams <- 0
@@ -118,7 +118,7 @@ func TestBrokenStream(t *testing.T) {
 	}
 }
 
-// TestOutOfOrder checks that a stream that answers for another lease than the oldest is given up.
+// TestOutOfOrder checks that a stream is given up when its answers do not come in order.
 func TestOutOfOrder(t *testing.T) {
 	s := New(on(t, func(stream pb.Lease_LeaseKeepAliveServer, nth int) error {
 		if nth > 0 {

@@ -7,7 +7,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// nested makes one Txn of many steps, each a nested Txn.
+// nested returns one Txn in which each operation (Step) of batch is a nested Txn.
 func nested(batch []*Step, holds *pb.Compare) *pb.TxnRequest {
 	req := &pb.TxnRequest{Compare: []*pb.Compare{holds}, Success: make([]*pb.RequestOp, len(batch))}
 	for i, s := range batch {
@@ -16,8 +16,8 @@ func nested(batch []*Step, holds *pb.Compare) *pb.TxnRequest {
 	return req
 }
 
-// single makes a request without nested transactions, because nested ones are slower. If a compare
-// fails, the request also reads the generation's key, to show whether the generation has ended.
+// single makes the Txn for one operation, without nesting, because nested Txns are slower. If a
+// compare fails, the Txn also reads the generation's key, to show whether data were lost.
 func single(r *pb.TxnRequest, holds *pb.Compare) *pb.TxnRequest {
 	return &pb.TxnRequest{
 		Compare: slices.Concat(r.Compare, []*pb.Compare{holds}),
@@ -26,9 +26,9 @@ func single(r *pb.TxnRequest, holds *pb.Compare) *pb.TxnRequest {
 	}
 }
 
-// lookAfter reads, for the refused steps of a shared Txn, what a single step
-// reads in its Failure branch. A shared Txn has no such branches, because
-// refusals are rare under load and the branches would be most of the Txn.
+// lookAfter does, for the operations (steps) of a shared Txn that were refused, the reads
+// that an operation sent alone has in its Failure branch. A shared Txn has no such
+// branches, because refusals are rare under load and the branches would be most of the Txn.
 func (w *Writer) lookAfter(batch []*Step) {
 	var refused []*Step
 	var reads [][]*pb.RequestOp
@@ -54,8 +54,8 @@ type Found struct {
 }
 
 // ReadEach does groups of reads, each group at one revision, and as many groups in one Txn as the
-// server allows. It calls found with the answer to each group, in order, and returns for how many
-// groups it did. If it did not for all, it also returns an error of the client library.
+// server allows. It calls the function found with the answer to each group, in order. It returns
+// the number of answered groups and, if some are not answered, an error of the client library.
 func (w *Writer) ReadEach(ctx context.Context, groups [][]*pb.RequestOp, found func(int, Found)) (n int, err error) {
 	for n < len(groups) {
 		var ops []*pb.RequestOp

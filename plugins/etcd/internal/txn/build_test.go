@@ -26,14 +26,14 @@ func (d *dice) below(n int) int {
 	return int(b) % n
 }
 
-// shaped is one copy of a set of keys, on which a step is done either alone or among other steps.
+// shaped is a copy of a set of keys, on which a Step is done alone or in a Txn with others.
 type shaped struct {
 	w    *Writer
 	name string           // prefix of the keys
 	revs map[string]int64 // create revisions
 }
 
-// keys returns the keys that a step may name.
+// keys returns the keys that a random operation may read or change.
 func (s *shaped) keys() []string {
 	return []string{s.name + "h", s.name + "w1", s.name + "w2", s.name + "b1", s.name + "b2"}
 }
@@ -60,7 +60,7 @@ func (s *shaped) fill(t *testing.T, d *dice) {
 	}
 }
 
-// step makes a random step: compares, operations, and the reads for failed compares.
+// step makes a random operation: compares, changes, and the reads for failed compares.
 func (s *shaped) step(d *dice) *Step {
 	st := &Step{Name: s.name, Req: &pb.TxnRequest{}}
 	keys := s.keys()
@@ -90,8 +90,8 @@ func (s *shaped) step(d *dice) *Step {
 	return st
 }
 
-// outcome describes a step's answer and the keys in the store after the step,
-// without the parts that always differ between two copies.
+// outcome describes the answer to st and the keys in the store after it,
+// without the parts of a name by which the two copies differ.
 func (s *shaped) outcome(t *testing.T, st *Step) string {
 	var out strings.Builder
 	say := func(kvs []*mvccpb.KeyValue) {
@@ -119,8 +119,8 @@ func (s *shaped) outcome(t *testing.T, st *Step) string {
 	return out.String()
 }
 
-// FuzzShapes does a random step alone and among other steps, on equal keys. The
-// answers, and the keys after the step, must be the same.
+// FuzzShapes does a random operation twice, on equal keys: alone, and in a Txn
+// with others. The answers, and the keys after the operation, must be the same.
 func FuzzShapes(f *testing.F) {
 	random := rand.NewChaCha8([32]byte{})
 	for i := range 300 { // seeds, so that plain go test runs these too

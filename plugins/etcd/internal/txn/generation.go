@@ -29,7 +29,7 @@ type Generation struct {
 
 // format begins the value of the generation's key. Old releases of this package, in which
 // locks and queue entries were two kinds of key, wrote no such text. They cannot read this
-// value, so they refuse everything, and the keys that they have left end with their leases.
+// value, so they refuse all requests. The keys that they have left expire with their leases.
 const format = "2:"
 
 func (g *Generation) value() []byte { return strconv.AppendUint([]byte(format), g.Base, 10) }
@@ -37,11 +37,11 @@ func (g *Generation) value() []byte { return strconv.AppendUint([]byte(format), 
 // Token returns the token of a lock whose key was created at rev.
 func (g *Generation) Token(rev int64) uint64 { return g.Base + uint64(rev) }
 
-// Same reports whether revisions in g can be compared with revisions in other.
+// Same reports whether g and other are one life of the data, with comparable revisions.
 func (g *Generation) Same(other *Generation) bool { return g.Base == other.Base }
 
-// generations keeps the present generation. Every Txn compares the generation,
-// so that a process that outlives its store's data cannot mix two generations.
+// generations keeps the present [Generation]. Every Txn compares the generation's key with
+// it, so a process that goes on after its store's data was lost cannot mix two generations.
 //
 // Note: etcd has no clock that can be read, so the first user of an empty
 // namespace sets the base from its own clock. That clock orders only
@@ -54,7 +54,7 @@ type generations struct {
 	highest atomic.Int64 // the highest revision seen
 }
 
-// load returns the present generation. After an error no lock has been changed.
+// load returns the present generation of the data. After an error no lock has been changed.
 func (gs *generations) load(ctx context.Context) (*Generation, error) {
 	if g := gs.present.Load(); g != nil {
 		return g, nil
@@ -62,7 +62,7 @@ func (gs *generations) load(ctx context.Context) (*Generation, error) {
 	return gs.fetch(ctx, 0)
 }
 
-// fetch reads the generation, or begins a generation whose base is not below least. It first
+// fetch reads the generation, or begins one whose base is at least the number least. It first
 // sends a Txn that only reads, because a store without space refuses a Txn that might write.
 func (gs *generations) fetch(ctx context.Context, least uint64) (*Generation, error) {
 	look := []*pb.RequestOp{Range(&pb.RangeRequest{Key: []byte(gs.key)})}
@@ -96,18 +96,18 @@ func (gs *generations) fetch(ctx context.Context, least uint64) (*Generation, er
 	return g, nil
 }
 
-// holds returns the compare that makes a Txn depend on g.
+// holds returns a compare that fails once the store has lost the data of generation g.
 func (gs *generations) holds(g *Generation) *pb.Compare { return HasValue(gs.key, g.value()) }
 
-// goesOn reports whether g was still the generation when ops were done. The
-// last of ops must be a read of the generation's key.
+// goesOn reports whether g was still the present generation when the store gave
+// the answers ops. The last of ops must answer a read of the generation's key.
 func goesOn(g *Generation, ops []*pb.ResponseOp) bool {
 	kvs := ops[len(ops)-1].GetResponseRange().GetKvs()
 	return len(kvs) > 0 && bytes.Equal(kvs[0].Value, g.value())
 }
 
-// over is called when the generation g has turned out to be over. The next
-// generation's base is above g's, even if this machine's clock is behind.
+// over is called when the generation g has turned out to be over. Unless another client has,
+// it begins the next one, with a base above g's, even if this machine's clock is behind.
 func (gs *generations) over(ctx context.Context, g *Generation) error {
 	if gs.present.CompareAndSwap(g, nil) {
 		gs.ended()
@@ -117,7 +117,7 @@ func (gs *generations) over(ctx context.Context, g *Generation) error {
 }
 
 // read does a Txn that only reads, and repeats it once if the generation has
-// ended. It returns the generation in which the answer's revisions count.
+// ended. It returns the generation that the answer's revisions belong to.
 func (gs *generations) read(ctx context.Context, ops ...*pb.RequestOp) (*pb.TxnResponse, *Generation, error) {
 	for range 2 {
 		g, err := gs.load(ctx)

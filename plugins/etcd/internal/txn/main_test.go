@@ -23,7 +23,7 @@ func at(t testing.TB, addr string) *Writer {
 	return w
 }
 
-// onServer returns a Writer on a server for this test alone.
+// onServer returns a Writer on an etcd server that no other test uses.
 func onServer(t testing.TB) *Writer {
 	t.Helper()
 	s, err := etcdserver.Start(t.Context(), nil)

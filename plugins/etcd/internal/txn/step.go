@@ -27,14 +27,14 @@ type Step struct {
 	// Repeatable reports whether a repetition does no harm, even if the first
 	// sending arrives late. Such a step is sent again while no answer comes.
 	Repeatable bool
-	// Done is called when the compares do not hold after a try in Doubt, or when the answer does
-	// not say whether they held. It reports whether an earlier try has done the step. It may read
-	// Ops, the answers of Failure, and correct Rev. Without Done, an earlier try stays in doubt.
+	// Done is called when the compares fail after a try that may have been done, or when the
+	// answer does not say whether they failed. It reports whether the step was done. It may read
+	// Ops, the answers to Req.Failure, and correct Rev. Without Done, the outcome stays unknown.
 	Done func() bool
 	// OnAnswer runs before any caller sees the answer, even when no caller waits.
 	OnAnswer func()
-	// Then runs after OnAnswer, for a caller that does not wait. A step that is
-	// not sent when the context Until ends is given up.
+	// Then runs after OnAnswer, for a caller that does not wait. If the context
+	// Until ends before the step is sent, the step is given up.
 	Then  func()
 	Until context.Context
 
@@ -113,7 +113,7 @@ func Put(key string, value []byte, lease int64) *pb.RequestOp {
 	return opPut(&pb.PutRequest{Key: []byte(key), Value: value, Lease: lease})
 }
 
-// Move puts key on another lease; it keeps its value and create revision.
+// Move puts key on the lease with the id lease. The key keeps its value and create revision.
 func Move(key string, lease int64) *pb.RequestOp {
 	return opPut(&pb.PutRequest{Key: []byte(key), IgnoreValue: true, Lease: lease})
 }
@@ -123,7 +123,7 @@ func Touch(key string) *pb.RequestOp {
 	return opPut(&pb.PutRequest{Key: []byte(key), IgnoreValue: true, IgnoreLease: true})
 }
 
-// Replace replaces key's value; it keeps its lease and create revision.
+// Replace replaces key's value. The key keeps its lease and create revision.
 func Replace(key string, value []byte) *pb.RequestOp {
 	return opPut(&pb.PutRequest{Key: []byte(key), Value: value, IgnoreLease: true})
 }
@@ -142,7 +142,7 @@ func Range(r *pb.RangeRequest) *pb.RequestOp {
 	return &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: r}}
 }
 
-// puts reports whether ops put keys. A put needs space, even behind a compare.
+// puts reports whether ops put keys. A server without space refuses puts, even behind a compare.
 func puts(ops []*pb.RequestOp) bool {
 	return slices.ContainsFunc(ops, func(op *pb.RequestOp) bool {
 		return op.GetRequestPut() != nil || puts(op.GetRequestTxn().GetSuccess())

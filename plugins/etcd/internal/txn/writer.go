@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// maxBatch is how many operations may share a Txn. The servers' default
-	// limit is 128, and nesting takes up to four of these.
+	// maxBatch is how many operations may share a Txn. A server allows 128 by
+	// default, and nesting the operations takes up to four.
 	maxBatch = 120
 	// maxBatchBytes keeps a Txn well below the servers' limit of 1.5 MB, and its
 	// answer well below the client's limit of 4 MB.
@@ -28,8 +28,8 @@ const (
 	maxInFlight = 2
 )
 
-// Writer sends steps. All steps that are waiting, up to a limit, share one Txn.
-// Its methods may be called from any number of goroutines.
+// Writer sends steps, which are operations. All steps that are waiting, up to a
+// limit, share one Txn. Its methods may be called from any number of goroutines.
 type Writer struct {
 	cluster     *cluster.Cluster
 	generations generations
@@ -37,8 +37,8 @@ type Writer struct {
 	limit       atomic.Int32 // most steps, or reads, in a Txn; see tooMany
 }
 
-// New returns a Writer. The value of key has the base of tokens. The function ended is
-// called when a generation has ended, before anything is done in the next generation.
+// New returns a Writer. The value of key keeps the base, from which tokens are counted. The
+// function ended is called when the store has lost its data, before any step is done on new data.
 func New(c *cluster.Cluster, key string, ended func()) *Writer {
 	w := &Writer{cluster: c, generations: generations{cluster: c, key: key, ended: ended}}
 	w.limit.Store(maxBatch)
@@ -68,15 +68,15 @@ func (w *Writer) tooMany(err error, n int) bool {
 	return true
 }
 
-// Generation returns the present generation, which the first caller reads from
-// the store. After an error no lock has been changed.
+// Generation returns the present generation of the store's data, which the
+// first caller reads from the store. After an error no lock has been changed.
 func (w *Writer) Generation(ctx context.Context) (*Generation, error) { return w.generations.load(ctx) }
 
-// Known returns the present generation, or nil if it must first be read from the store.
+// Known returns the present generation of the data, or nil if it must first be read.
 func (w *Writer) Known() *Generation { return w.generations.present.Load() }
 
-// Read does ops, which only read, in one Txn. It also returns the generation in
-// which the answer's revisions count. Its error is an error of the client library.
+// Read does ops, which must only read, in one Txn. It also returns the generation
+// that the answer's revisions belong to. Its error is an error of the client library.
 func (w *Writer) Read(ctx context.Context, ops ...*pb.RequestOp) (*pb.TxnResponse, *Generation, error) {
 	return w.generations.read(ctx, ops...)
 }
@@ -189,9 +189,9 @@ func (w *Writer) do(batch []*Step) {
 	}
 }
 
-// settle finds out whether the server has done or refused batch, sent in g, after it
-// has answered that it has no space. Steps that put nothing are sent again, because
-// without puts they are not refused. A read finds out about the other steps.
+// settle finds out which steps of batch, sent in generation g, the server has done,
+// after it has answered that it has no space. Steps that put nothing are sent again,
+// because they need no space. A read shows what became of the other steps.
 func (w *Writer) settle(batch []*Step, g *Generation, full error) {
 	var free, rest []*Step
 	for _, s := range batch {
@@ -246,9 +246,9 @@ func (w *Writer) again(batch []*Step, err error) (rest []*Step) {
 }
 
 // current ends the steps whose revisions are of another generation than g, and
-// returns the other steps. Another client may have created a key of g at the
-// same revision. The generation's own compare would not notice that, because
-// the sender has learned of g since the step was prepared.
+// returns the other steps. In generation g, another client may have created the
+// same key at the same revision. The compare that every Txn has would not
+// notice that, because it compares with g, not with the generation of the step.
 func (w *Writer) current(batch []*Step, g *Generation) []*Step {
 	rest := make([]*Step, 0, len(batch))
 	for _, s := range batch {
@@ -262,7 +262,7 @@ func (w *Writer) current(batch []*Step, g *Generation) []*Step {
 	return rest
 }
 
-// send sends batch as one Txn, which does nothing if g has ended.
+// send sends batch as one Txn, which does nothing if the generation g has ended.
 func (w *Writer) send(batch []*Step, g *Generation) ([]*pb.TxnResponse, int64, error) {
 	holds := w.generations.holds(g)
 	var req *pb.TxnRequest
@@ -301,8 +301,8 @@ func (w *Writer) send(batch []*Step, g *Generation) ([]*pb.TxnResponse, int64, e
 	return answers, resp.Header.Revision, err
 }
 
-// deliver runs the Then functions of batch. Granted steps may have to wait for
-// the work that Alongside has started, and refused steps for further reads.
+// deliver runs the Then functions of batch. The function of a granted step may have to wait
+// for the work that Alongside has started, and that of a refused step for further reads.
 func (w *Writer) deliver(batch []*Step) {
 	var granted []*Step
 	for _, s := range batch {

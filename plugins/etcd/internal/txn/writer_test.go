@@ -17,8 +17,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// TestDeliverWaitsForNobody checks that no sender is blocked by a refused step,
-// or by a step whose Then waits for work that Alongside has started.
+// TestDeliverWaitsForNobody checks that the sender goes on at once after a
+// refused step, and after a step whose function Then must wait for other work.
 func TestDeliverWaitsForNobody(t *testing.T) {
 	w := at(t, clustertest.Nowhere)
 	for what, s := range map[string]*Step{
@@ -40,7 +40,7 @@ func TestDeliverWaitsForNobody(t *testing.T) {
 	}
 }
 
-// TestDeliverAtOnce checks that Then runs without a new goroutine if nothing is left to wait for.
+// TestDeliverAtOnce checks that the function Then runs in no new goroutine if it need not wait.
 func TestDeliverAtOnce(t *testing.T) {
 	over := make(chan struct{})
 	close(over)
@@ -52,8 +52,8 @@ func TestDeliverAtOnce(t *testing.T) {
 	}
 }
 
-// TestOtherGenerationIsNotSent checks that a step whose revisions are of
-// another generation ends without a request.
+// TestOtherGenerationIsNotSent checks that a step that was prepared for data
+// that the store has lost since ends without a request.
 func TestOtherGenerationIsNotSent(t *testing.T) {
 	w := at(t, clustertest.Nowhere)
 	w.generations.present.Store(&Generation{Base: 8})
@@ -76,8 +76,8 @@ func (f *full) Txn(context.Context, *pb.TxnRequest) (*pb.TxnResponse, error) {
 	return nil, rpctypes.ErrGRPCNoSpace
 }
 
-// TestEverythingRefused checks a request that needs no space, but is refused for
-// lack of space. It must not be sent for ever, and its outcome must be unknown.
+// TestEverythingRefused checks a request that needs no space, but is refused for lack
+// of space. The request must not be sent for ever, and its outcome must be unknown.
 func TestEverythingRefused(t *testing.T) {
 	f := &full{}
 	w := at(t, clustertest.Member(t, func(s *grpc.Server) { pb.RegisterKVServer(s, f) }))
@@ -99,7 +99,7 @@ func TestEverythingRefused(t *testing.T) {
 	}
 }
 
-// TestPuts checks that puts finds a put even if the put depends on a compare.
+// TestPuts checks that function puts finds a put even if the put depends on a compare.
 func TestPuts(t *testing.T) {
 	put, free := Put("key", nil, 0), []*pb.RequestOp{Delete("key"), Exists("key"), When(present("key"), Delete("key"))}
 	if puts(free) || !puts(append(free, put)) || !puts(append(free, When(present("key"), put))) {

@@ -12,11 +12,11 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Event is what a watch reports. An Event is only a reason to ask the store. Only a delete proves
-// something: the key's earlier owner has lost the key. A member that is behind the others opens a
-// watch at an older revision, and then reports changes that are known already.
+// Event is what a watch reports. An Event is only a reason to ask the store, because a member
+// that is behind the others opens a watch at an older revision, and then reports changes that are
+// known already. Only a delete proves something: the key's earlier owner has lost the key.
 //
-// The zero Event says that the stream is broken. No change is seen until an Event with Opened.
+// The zero Event says that the stream is broken. Changes are missed until an Event sets Opened.
 type Event struct {
 	Opened  int64 // not 0: from now on, changes after this revision are seen
 	Changed int64 // not 0: the revision of the last change
@@ -38,10 +38,10 @@ type Watch struct {
 }
 
 // Mux carries watches on one stream. It opens them at the present revision, because
-// the server serves watches with an older revision only every 100 ms. After an
-// Event with Opened, the user of a watch must read what happened before the watch
-// was opened or while the stream was broken. So compaction cannot harm a watch. The
-// methods of Mux may be called from any number of goroutines.
+// the server serves watches with an older revision only every 100 ms. After an Event
+// that sets Opened, the user of a watch must read what happened before the watch was
+// opened or while the stream was broken. So a compaction of old revisions cannot
+// harm a watch. The methods of Mux may be called from any number of goroutines.
 type Mux struct {
 	cluster *cluster.Cluster
 	wake    chan struct{}
@@ -53,7 +53,7 @@ type Mux struct {
 
 // spareFor is how long a dropped watch stays open, for the next watch of its key. A
 // caller that waits for a lock again and again mostly follows the same key. Without
-// spareFor, each of its turns would end a watch and begin a new watch.
+// spareFor, each of its waits would end a watch and begin a new watch.
 const spareFor = time.Second
 
 // stream is one stream of watches. The fields after wake are guarded by Mux.mu.
@@ -76,7 +76,8 @@ func New(c *cluster.Cluster) *Mux {
 	return m
 }
 
-// Changes starts to watch [key, end). notify is called from one goroutine and must not block.
+// Changes watches the keys from key to below end. notify runs in one goroutine and must not
+// block.
 func (m *Mux) Changes(key string, end []byte, notify func(Event)) *Watch {
 	w := &Watch{key: key, end: end, notify: notify}
 	m.mu.Lock()
@@ -86,7 +87,7 @@ func (m *Mux) Changes(key string, end []byte, notify func(Event)) *Watch {
 }
 
 // Deletes starts to watch for deletes of key after revision; see [Mux.Changes]. If a dropped watch
-// of the key has been open since revision, it is used again, and no Event with Opened comes.
+// of the key has been open since revision, it is used again, and no Event sets Opened.
 func (m *Mux) Deletes(key string, revision int64, notify func(Event)) *Watch {
 	w := &Watch{key: key, deletes: true, notify: notify}
 	m.mu.Lock()
@@ -131,7 +132,7 @@ func (m *Mux) Drop(w *Watch) {
 // Covers reports whether w, which may be nil, has reported every delete after revision that
 // the stream has brought. The events on one stream come in the order of revisions. So a
 // delete that another watch reports is earlier than the deletes that w has yet to report.
-// The exception is a server that could not send for so long that it holds back 128 reports.
+// This is not so if the server could not send for so long that it holds back 128 reports.
 func (m *Mux) Covers(w *Watch, revision int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -174,8 +175,8 @@ func (s *stream) cancel(w *Watch) {
 	s.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: w.id}}})
 }
 
-// reuse puts w in the place of a spare watch that has been open since revision and has
-// seen no delete after revision. It returns false if there is no such spare watch.
+// reuse puts w in the place of a dropped watch that has been open since revision and
+// has seen no delete after revision. It returns false if there is no such watch.
 func (s *stream) reuse(w *Watch, revision int64) bool {
 	old := s.spare[w.key]
 	if old == nil || old.opened > revision || old.changed > revision {
@@ -226,7 +227,7 @@ func (m *Mux) run() {
 	}
 }
 
-// The bounds of the pause before the stream is opened again; each refusal costs a new login.
+// The bounds of the pause before the stream is opened again. Each try may cost a login.
 const (
 	reopenPause    = 50 * time.Millisecond
 	maxReopenPause = time.Second
@@ -276,7 +277,6 @@ func (m *Mux) serve(on *stream) error {
 	return err
 }
 
-// send sends the queued requests until the stream ends.
 func (m *Mux) send(on *stream) {
 	for {
 		select {

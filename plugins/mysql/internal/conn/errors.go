@@ -67,8 +67,8 @@ func Number(err error) uint16 {
 // outage says what an error number means for the server or the connection, if
 // it is not about the statement.
 type outage struct {
-	// closes means that the connection must not be used again. The server ends it, or
-	// currently serves no client, and a new connection may lead to another server.
+	// closes means that the connection must not be used again. Either the server ends it,
+	// or the server serves no client, and a new connection may lead to another server.
 	closes bool
 	// unbegun means that the statement has done nothing.
 	unbegun bool
@@ -78,8 +78,8 @@ type outage struct {
 // outages has the error numbers by which a server says that it currently does
 // not serve this client, because of a failover or a limit, for example.
 //
-// Note: 1047 may be the error of the second statement in a text whose first
-// statement was carried out.
+// Note: 1047 (ErNotReady) is not unbegun, because it may be the error of the
+// second statement in a text whose first statement was carried out.
 var outages = map[uint16]outage{
 	ErNotReady:           {closes: true, hint: "the node is not part of a primary component of its Galera cluster"},
 	ErServerShutdown:     {closes: true, hint: "the server shuts down"},
@@ -111,8 +111,8 @@ func Unserved(err error) bool {
 }
 
 // RolledBack reports whether err says that the server has rolled a statement back, because
-// others were in its way or because it was killed to make way for the rest of a batch. The
-// statement may be sent again, because an acquire is identified by its nonce.
+// other statements were in its way, or because it was killed so that the rest of its batch
+// could go on. The statement may be sent again, because an acquire is identified by its nonce.
 func RolledBack(err error) bool {
 	switch Number(err) {
 	case ErLockDeadlock, ErLockWaitTimeout, ErCheckRead, ErQueryInterrupted, ErRolledBackByPlugin:
@@ -179,7 +179,7 @@ func withCause(ctx context.Context, err error) error {
 	return err
 }
 
-// deniedBy returns advice for the user if err refuses the client, else "".
+// deniedBy returns advice for the user if err says that the server refuses the client, else "".
 func deniedBy(err error) string {
 	if hint := advice(Number(err)); hint != "" {
 		return " (" + hint + ")"
@@ -197,8 +197,8 @@ func deniedBy(err error) string {
 	return ""
 }
 
-// StatementError classifies an error of a statement on an open connection. It
-// returns errors that are classified already unchanged.
+// StatementError classifies an error of a statement on an open connection. An
+// error that is already classified is returned unchanged.
 func StatementError(what, name string, err error) error {
 	switch {
 	case Definite(err), errors.Is(err, driver.ErrClosed), errors.Is(err, driver.ErrUnavailable):

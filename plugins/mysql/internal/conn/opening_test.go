@@ -37,7 +37,7 @@ func greeting() io.Reader {
 }
 
 // TestEndedWhileSetUp checks a server that ends the connection before the driver writes. The
-// driver's error is only "bad connection". With TLS the server may have refused the client.
+// driver's error is only "bad connection". Open's error must also name tls_cert_file.
 func TestEndedWhileSetUp(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		cfg := mysqldriver.NewConfig()

@@ -18,17 +18,17 @@ import (
 // statement was never sent, must know a connection's id to kill its statement,
 // and needs reserved connections for statements that free others.
 type Pool struct {
-	// Dial makes a connection. It runs to its end in a goroutine of spawn,
-	// because a server counts an aborted handshake as an error of this machine,
-	// and after max_connect_errors of them it blocks all programs on the
-	// machine.
+	// Dial makes a connection. It runs to its end in a goroutine that the
+	// function spawn starts, because a server counts an aborted handshake as an
+	// error of this machine, and after max_connect_errors of them it blocks all
+	// programs on the machine.
 	Dial  func() (*Session, error)
 	spawn func(func()) bool
 	// Stale reports whether a connection leads to a server that is no longer used.
 	Stale func(*Session) bool
 
-	// A connection in use has a place in slots, in spare (for withdrawals) or in
-	// kills.
+	// A connection in use has a place in slots, in spare (for withdrawals), or
+	// in kills (for statements that kill others).
 	slots, spare, kills chan struct{}
 
 	mu      sync.Mutex
@@ -48,11 +48,11 @@ const (
 	killConnections = 2
 	// answersWithin is how long a connection may take to answer whether it
 	// works. changedLately is how long an answer shows that the server serves.
-	// It is longer than a statement waits for a row.
+	// That is longer than a statement waits for a row.
 	answersWithin, changedLately = time.Second, 2 * time.Second
 	// A connection that was silent for longer than restsFor is checked before
 	// use. answersSoon is how long its caller then waits. A firewall or a load
-	// balancer may have dropped the connection without a word.
+	// balancer may have dropped the connection silently.
 	restsFor, answersSoon = time.Second, 250 * time.Millisecond
 	// redialFrom and redialTo bound the pauses after failed dials.
 	redialFrom, redialTo = 5 * time.Millisecond, 100 * time.Millisecond
@@ -165,7 +165,7 @@ func (p *Pool) answers(ctx context.Context, s *Session) bool {
 	return false
 }
 
-// putBack is like Put, for a connection that has no place.
+// putBack is like Put, for a connection that has no place in slots.
 func (p *Pool) putBack(s *Session) {
 	p.mu.Lock()
 	p.busy--
@@ -196,7 +196,7 @@ func (p *Pool) pop() (s *Session, back <-chan struct{}, err error) {
 
 // connect dials a new connection, and returns it or a connection that is put
 // back earlier. If the caller does not take the new connection, the next caller
-// gets it. Until it is in the pool, it keeps its place in slots.
+// gets it. Until it is in the pool, it keeps the caller's place in slots.
 func (p *Pool) connect(ctx context.Context, slots chan struct{}, back <-chan struct{}) (*Session, error) {
 	type result struct {
 		s   *Session
@@ -288,8 +288,8 @@ func (p *Pool) dial() (*Session, error) {
 	return s, err
 }
 
-// Put takes a connection back, and closes it if it has failed. If it went silent, or its server
-// serves no client, Put also tests the idle connections that brought no answer after its request.
+// Put takes a connection back, and closes it if it has failed. If s brought no answer, or its
+// server serves no client, Put also tests the idle connections without an answer since s.sent.
 func (p *Pool) Put(s *Session) {
 	slots := s.slots
 	s.slots = nil
@@ -329,7 +329,7 @@ func (p *Pool) keep(s *Session) (back chan struct{}) {
 // instant, at the same time, and keeps the connections that work. During the test,
 // callers get other connections. So when one connection has died silently, a caller
 // does not get another that has died with it. Question returns a function that
-// waits for the end of the test and returns how many were kept.
+// waits for the end of the test and returns how many connections were kept.
 func (p *Pool) Question(since time.Time) (kept func() int) {
 	var old []*Session
 	p.mu.Lock()
@@ -367,8 +367,8 @@ func (p *Pool) Question(since time.Time) (kept func() int) {
 	}
 }
 
-// Serves reports whether the server to which the connections lead serves, as an
-// idle connection or a recent answer on a connection in use shows.
+// Serves reports whether the server serves. Proof is an answer over an idle connection, or a
+// recent answer over a busy one.
 func (p *Pool) Serves() bool {
 	if p.Question(time.Now())() > 0 {
 		return true
