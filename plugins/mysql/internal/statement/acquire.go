@@ -6,12 +6,12 @@ import "strconv"
 // holder, its new owner is not withdrawn, and no other owner is first in its queue.
 //
 // MySQL runs assignments from left to right, and each sees the earlier results. So the first one
-// decides: it writes the request's random number (nonce) to attempt if the row is taken. The
-// others compare attempt. expires_at and owner come last, because the decision reads their old
-// values.
+// decides: it writes the request's random number (nonce) to attempt if the row is taken. The others
+// compare attempt. expires_at and owner come last, because the decision reads their old values.
 //
 // All nonces of one statement have base as their high bits. The low NonceBits number its requests.
-// A row with base in attempt was granted. The statement replies details only for other rows.
+// A row whose attempt has base as high bits was granted. The statement replies details only for
+// other rows.
 //
 // There are two texts, because the long text would be slow for a single row. The short text takes
 // only rows that have no queue, no withdrawn owners and no running lease. The long text handles
