@@ -145,8 +145,7 @@ func (b *Backend) endLeases(ctx context.Context, s *conn.Session, nonce uint64, 
 	return n, reply, err
 }
 
-// missing sets a NotHeldError in results for each operation whose row, read
-// now, is not as done wants.
+// missing sets a NotHeldError in results for each operation whose row is not as done wants it.
 func (b *Backend) missing(ctx context.Context, s *conn.Session, ops []statement.Operation, results []driver.Result, done func(statement.Row, statement.Operation) bool) error {
 	rows := map[string]statement.Row{}
 	if err := b.each(ctx, s, statement.Names(ops), func(r statement.Row) { rows[r.Name] = r }); err != nil {
@@ -216,8 +215,7 @@ func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 	return found[0], err
 }
 
-// holders returns the holders that text, a query for stateColumns and value,
-// finds.
+// holders returns the holders that text, a query for stateColumns and value, finds.
 func (b *Backend) holders(ctx context.Context, text string) (found []driver.Holder, err error) {
 	err = b.on(ctx, b.pool.Get, func(ctx context.Context, s *conn.Session) error {
 		found = nil

@@ -67,10 +67,9 @@ func application(t *testing.T, address string, sessions int) (killed *atomic.Int
 // rounds is how often a test repeats its check that no other statement or lease is harmed.
 const rounds = 20
 
-// TestApplicationIsNotKilled uses an address that leads to two servers in turn.
-// An application on one server has sessions with the numbers of the backend's
-// sessions on the other. Waiters that give up make the backend kill their
-// statements, but it must kill none of the application.
+// TestApplicationIsNotKilled uses an address that leads to two servers in turn. An application
+// on one server has sessions with the numbers of the backend's sessions on the other. When
+// waiters give up, the backend kills their statements, but must kill none of the application.
 func TestApplicationIsNotKilled(t *testing.T) {
 	one, two := own(t, nil), own(t, nil)
 	killed := application(t, mysqlserver.Address(two), 150)
@@ -266,8 +265,7 @@ func TestOldServer(t *testing.T) {
 	refused(t, checking(t, mysql.Options{Address: mysqlserver.Address(s)}), driver.ErrDenied, "MariaDB 10.5.29", "MariaDB 10.6")
 }
 
-// TestMaxAllowedPacket checks that large batches keep to a limit that the
-// address sets.
+// TestMaxAllowedPacket checks that large batches keep to a limit that the address sets.
 func TestMaxAllowedPacket(t *testing.T) {
 	w := newFixture(t)
 	for _, most := range []int{0, 1 << 14, 1 << 18} {

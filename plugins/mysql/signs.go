@@ -155,8 +155,7 @@ func (d *signs) give(k *link) (err error) {
 	return nil
 }
 
-// lost notes that the user lock called name was free: if it is d's, the server
-// has ended d's session.
+// lost notes that the user lock called name was free. If it is d's, the server has ended d.s.
 func (d *signs) lost(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
