@@ -14,8 +14,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/postgres"
 )
 
-// TestOptions checks that options that cannot work or contradict each other are refused
-// before anything is sent, and that the error names their keys.
+// TestOptions checks that Open refuses options that cannot work or contradict
+// each other, and that its error names their keys.
 func TestOptions(t *testing.T) {
 	const address = "postgres://u@h:1/db"
 	for _, tt := range []struct {
@@ -46,7 +46,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestTLS checks that the server's certificate is verified, and that errors name the key at fault.
+// TestTLS checks that certificates are verified, and that an error names the wrong key.
 func TestTLS(t *testing.T) {
 	ca, dir := configtest.NewAuthority(t), t.TempDir()
 	ca.Issue(t, dir, "server", time.Now().Add(time.Hour))
