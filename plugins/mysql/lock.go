@@ -105,8 +105,8 @@ func (b *Backend) runReleases(ctx context.Context, s *conn.Session, ops []statem
 	return results, b.then(ctx, s, ops, reply), err
 }
 
-// then returns a function that wakes or grants to waiters after a statement has
-// freed rows of ops, or nil if there is no waiter. reply is that statement's reply.
+// then returns a function that wakes waiters, or grants them locks, after a statement has
+// freed rows of ops. It returns nil if there is no waiter. reply is that statement's reply.
 func (b *Backend) then(ctx context.Context, s *conn.Session, ops []statement.Operation, reply uint64) func() {
 	switch {
 	case reply == 0:
@@ -122,7 +122,7 @@ func (b *Backend) then(ctx context.Context, s *conn.Session, ops []statement.Ope
 			}
 		})
 		if err != nil && b.background.Err() == nil {
-			b.opts.Logger.Warn("mysql: looking for waiters", "err", err) // waiters wake anyway
+			b.opts.Logger.Warn("mysql: looking for waiters", "err", err) // waiters also wake up without this
 		}
 		for _, name := range freed {
 			b.next(ctx, s, name, reply)
@@ -145,7 +145,7 @@ func (b *Backend) endLeases(ctx context.Context, s *conn.Session, nonce uint64, 
 	return n, reply, err
 }
 
-// missing sets a NotHeldError in results for each operation whose row is not as done wants it.
+// missing reads the rows of ops. Where done is false, it sets a NotHeldError in results.
 func (b *Backend) missing(ctx context.Context, s *conn.Session, ops []statement.Operation, results []driver.Result, done func(statement.Row, statement.Operation) bool) error {
 	rows := map[string]statement.Row{}
 	if err := b.each(ctx, s, statement.Names(ops), func(r statement.Row) { rows[r.Name] = r }); err != nil {
@@ -230,7 +230,7 @@ func (b *Backend) holders(ctx context.Context, text string) (found []driver.Hold
 	return found, err
 }
 
-// each calls f with the existing rows of names.
+// each calls f with the row of each of names that has a row.
 func (b *Backend) each(ctx context.Context, s *conn.Session, names []string, f func(statement.Row)) error {
 	return s.Query(ctx, statement.Inspect(b.table, names...), func(v []sqldriver.Value) error {
 		f(statement.Read(v))

@@ -16,12 +16,11 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
-// Another client, such as a foreign transaction or an operator at a console, may keep
-// a row locked for long. Operations on other rows must not wait for it. So a
-// statement that waits for such a row is killed. The operations of this statement
-// whose rows are not locked are sent again. The others wait in this process, and one
-// query regularly checks their rows. A few statements for a single row may wait in
-// the server, because its queue is fair.
+// Another client, such as a foreign transaction or an operator at a console, may keep a row
+// locked for long. Operations on other rows must not wait for that row. So a statement that
+// waits for it is killed. Those of its operations whose rows are not locked are sent again. Its
+// operations on locked rows wait in this process, and one query regularly checks their rows. A
+// few statements for a single row may wait in the server, because its queue is fair.
 //
 // A transaction that asks for a missing row locks the gap between the rows around it.
 // An INSERT into the gap waits, and no query can predict that. So after a kill,
@@ -66,7 +65,7 @@ func (l *batcher) timeout(t *inFlight, batch []*pending) time.Duration {
 	return min(max(slowAfter, time.Until(deadline)/patientShares), slowestAfter)
 }
 
-// trip says whether a statement is sent first, or again after a kill.
+// trip says whether operations are sent for the first time, or again after a kill.
 type trip int
 
 const (
@@ -86,7 +85,7 @@ type inFlight struct {
 	s     *conn.Session
 	since time.Time     // when the statement began on s
 	yield func()        // lets another sender take its place in the batcher; nil if it has none
-	place chan struct{} // slots or probes of the batcher if it has a place there, else nil
+	place chan struct{} // which of the batcher's slots and probes has a place of it; nil for none
 	over  bool
 }
 
@@ -130,7 +129,7 @@ func (t *inFlight) slow() {
 	if t.s == nil {
 		return
 	}
-	l.link.pool.Question(t.since) // it may wait for a row, or for an unreachable server
+	l.link.pool.Question(t.since) // the statement may wait for a row, or for a server that is gone
 	if !t.many && t.trip != probe && t.take(l.slots) {
 		return
 	}
@@ -172,8 +171,8 @@ func (k *link) kill(ctx context.Context, target *conn.Session) error {
 	return err
 }
 
-// resendUnlocked sends the operations of a killed statement again if their rows are not locked.
-// The others join the blocked operations, and so do all if it was not their first statement.
+// resendUnlocked sends the operations of a killed statement again if their rows are not
+// locked. The others join the blocked operations. After a second kill, all of them do.
 func (l *batcher) resendUnlocked(t *inFlight, batch []*pending) {
 	for _, p := range batch {
 		p.kills++
@@ -282,7 +281,7 @@ func (k *blockedOps) run(b *link) {
 		}
 		began := time.Now()
 		rest := k.look(b, todo)
-		pause.Reset(max(blockedFor, blockedRests*time.Since(began))) // many rows take long
+		pause.Reset(max(blockedFor, blockedRests*time.Since(began))) // a check of many rows takes long
 		k.mu.Lock()
 		k.waiting = append(rest, k.waiting...)
 		k.mu.Unlock()

@@ -106,7 +106,7 @@ func (o Options) target() (*mysqldriver.Config, error) {
 	cfg.InterpolateParams, cfg.MultiStatements, cfg.ClientFoundRows = true, true, true
 	cfg.ParseTime, cfg.Loc, cfg.RejectReadOnly, cfg.CheckConnLiveness = false, time.UTC, false, true
 	cfg.Timeout = cmp.Or(cfg.Timeout, o.DialTimeout)
-	cfg.ReadTimeout = 0 // every statement has a deadline of its own
+	cfg.ReadTimeout = 0 // every statement has a separate deadline
 	return cfg, nil
 }
 

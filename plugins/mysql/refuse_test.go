@@ -235,7 +235,7 @@ func TestNothingWasSent(t *testing.T) {
 	for {
 		conn, err := db.Conn(t.Context())
 		if err != nil {
-			break // 1040
+			break // error 1040: the server has too many connections
 		}
 		defer conn.Close()
 	}

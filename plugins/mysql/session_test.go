@@ -22,7 +22,7 @@ var preludes = []string{
 	"SET TRANSACTION READ ONLY",
 	"SET completion_type=CHAIN;START TRANSACTION",
 	"USE information_schema",
-	"SET NAMES ucs2", // the client's texts cannot be in it, so the server refuses it
+	"SET NAMES ucs2", // a client cannot send texts in ucs2, so the server refuses it
 	"SET NAMES latin1;SET collation_connection=utf32_general_ci",
 	"LOCK TABLES %s READ",
 }

@@ -81,8 +81,7 @@ func TestCancelledWaiters(t *testing.T) {
 		cancel()
 		all.Wait()
 	}
-	// Five are for withdrawals, for kills and the session that gives signs of
-	// life; one is the connection of the test.
+	// Five more are for withdrawals, kills and signs of life, and one is the test's connection.
 	if most := status(t, db, "Max_used_connections"); most > connections+waits+5+1 {
 		t.Errorf("%d connections, and the limits are %d and %d", most, connections, waits)
 	}

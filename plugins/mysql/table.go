@@ -104,9 +104,9 @@ func (b *Backend) purge(ctx context.Context) (int, error) {
 	return total, nil
 }
 
-// idlers reads the next rows behind the name in *after, and sets *after to the last
-// name read. It returns the names of the unused rows and the number of rows read.
-// It locks no rows. A DELETE without names would lock every row that it reads.
+// idlers reads the next rows behind the name in *after, and sets *after to the last name
+// read. It returns the names of the unused rows and the number of rows read. It locks no
+// rows. A DELETE that looked for unused rows would lock every row that it reads.
 func (b *Backend) idlers(ctx context.Context, s *conn.Session, after *string) (names []string, rows int, err error) {
 	err = s.Query(ctx, statement.Unused(b.table, *after, purgeAtOnce), func(v []sqldriver.Value) error {
 		*after = conn.String(v[0])

@@ -254,7 +254,7 @@ func FuzzTexts(f *testing.F) {
 // mutant is a connection that replaces old by new in one of the texts, as a bug would.
 type mutant struct {
 	sqldriver.Conn
-	of       string // a part that only that text contains
+	of       string // what only the text to change contains
 	old, new string
 	changed  int
 }

@@ -109,8 +109,8 @@ func (q *queue) Wait(ctx context.Context, r driver.Request, most time.Duration) 
 }
 
 // wait does the work of Wait, also after Wait's caller has given up. It then
-// ends the sleep in the server by KILL QUERY, because the server would sleep
-// on, and keeps the connection for other waiters.
+// ends the sleep in the server by KILL QUERY, because the server would not
+// notice that the caller is gone, and keeps the connection for other waiters.
 func (q *queue) wait(ctx context.Context, o *owner, r driver.Request, most time.Duration) (none driver.Grant, _ error) {
 	left := q.owners.leaving(o)
 	sctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), most+q.opts.RequestTimeout, errSlow)
@@ -130,7 +130,7 @@ func (q *queue) wait(ctx context.Context, o *owner, r driver.Request, most time.
 		}
 	}
 	if tried != nil && err == nil {
-		_ = poll(ctx, left, tried, most, statement.SignEvery) // its queue entry is a sign for so long
+		_ = poll(ctx, left, tried, most, statement.SignEvery) // its entry counts as a sign
 		lock, tried, err = q.signs.begin(q.link)
 	}
 	if tried != nil {
@@ -167,7 +167,7 @@ func (q *queue) wait(ctx context.Context, o *owner, r driver.Request, most time.
 		return none, fmt.Errorf("mysql: wait for %q: %w", r.Name, driver.ErrWithdrawn)
 	case woken:
 		return g, nil
-	case conn.Number(err) == conn.ErNoSuchTable: // no lock is held
+	case conn.Number(err) == conn.ErNoSuchTable: // without the table no lock is held
 		return none, nil
 	case errors.Is(err, sqldriver.ErrBadConn):
 		return none, conn.NotSent(err)
@@ -205,7 +205,7 @@ func (q *queue) sleep(ctx context.Context, s *conn.Session, lock string, r drive
 			case v[0] == nil:
 				woken = true
 			case conn.Uint(v[0]) == 1:
-				s.Broken = true // s now has the lock, and must not keep it
+				s.Broken = true // s now has the user lock, and must not keep it
 				q.signs.lost(lock)
 			}
 			return nil

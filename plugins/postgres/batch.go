@@ -38,10 +38,10 @@ type pending struct {
 	driver.Request
 	ctx  context.Context
 	done func(driver.Result) // gets the result if no goroutine waits for it
-	stay time.Duration       // for how long a place in the queue stays
+	stay time.Duration       // for how long the owner's queue entry stays
 
 	sent   time.Time     // an instant before it was sent
-	state  int64         // the number that the function replied for it
+	state  int64         // the column token of the SQL function's reply
 	left   time.Duration // time left of a grant to another waiter; 0 for none
 	result driver.Result
 }
@@ -168,7 +168,7 @@ func (l *batcher) serve(batch []*pending, handOn func()) {
 	switch {
 	case len(due) == 0:
 		return
-	case l.b.stuck.Has(due[0].Name): // a stuck name is alone in its batch
+	case l.b.stuck.Has(due[0].Name): // an operation on a stuck lock is alone in its batch
 		handOn()
 		l.sendAlone(due)
 		return

@@ -251,7 +251,7 @@ func read[T any](ctx context.Context, b *Backend, what, name string, f func(ctx 
 
 var errSlow = errors.New("the server does not answer in time")
 
-// The server's error codes (SQLSTATE), by the names in its manual.
+// PostgreSQL's error codes (SQLSTATE), named as in its manual.
 const (
 	protocolViolation    = "08P01"
 	noStatement          = "26000"
@@ -295,7 +295,7 @@ func (b *Backend) unconnected(what, name string, err error) error {
 		return fmt.Errorf("postgres: %s %q: %w", what, name, err)
 	case advice[state] != "":
 		return fmt.Errorf("postgres: %s %q: %w: %w: %w (%s)", what, name, driver.ErrDenied, driver.ErrNotSent, err, advice[state])
-	case state == undefinedObject: // a setting in session is unknown
+	case state == undefinedObject: // the server does not know a setting in the map session
 		return fmt.Errorf("postgres: %s %q: %w: %w: the server must be PostgreSQL 14 or later: %w", what, name, driver.ErrDenied, driver.ErrNotSent, err)
 	case state != "":
 		return fmt.Errorf("postgres: %s %q: %w: %w: %w", what, name, driver.ErrUnavailable, driver.ErrNotSent, err)

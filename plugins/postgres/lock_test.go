@@ -80,8 +80,8 @@ func TestTokensRise(t *testing.T) {
 	hosts.Wait()
 	c, b := connect(t, server(t)), host(t, prefix)
 	for _, statement := range []string{
-		"DELETE FROM lockbench.locks WHERE name = $1",                           // the clock sets the least token
-		"UPDATE lockbench.locks SET token = token + 3600000000 WHERE name = $1", // the row does, as if the clock were ahead
+		"DELETE FROM lockbench.locks WHERE name = $1",                           // the next token comes from the clock
+		"UPDATE lockbench.locks SET token = token + 3600000000 WHERE name = $1", // the next token comes from the row
 	} {
 		var before uint64
 		must(t, c.QueryRow(t.Context(), "SELECT token FROM lockbench.locks WHERE name = $1", []byte(prefix+"/one")).Scan(&before))
@@ -397,8 +397,8 @@ func TestFarWaiters(t *testing.T) {
 	})
 }
 
-// TestWaiterHearsOfAnothersGrant checks that a waiter behind one that may be dead is told how
-// long that one's grant lasts. So it asks when the grant ends, and waits for one grant, not two.
+// TestWaiterHearsOfAnothersGrant checks that if the lock was granted to a waiter that may be dead,
+// the next waiter is told when this grant ends. So the next waiter asks then, and not later.
 func TestWaiterHearsOfAnothersGrant(t *testing.T) {
 	prefix := fresh()
 	b, next, c := host(t, prefix), host(t, prefix), connect(t, server(t))

@@ -20,7 +20,7 @@ func TestOptions(t *testing.T) {
 	const address = "postgres://u@h:1/db"
 	for _, tt := range []struct {
 		cfg   driver.Config
-		names string // "" when it can work
+		names string // "" if the options can work
 	}{
 		{driver.Config{"address": address}, ""},
 		{driver.Config{"address": "postgresql://u:p@h1:1,h2:2/db?sslmode=verify-full"}, ""},

@@ -18,13 +18,13 @@ import (
 // many is how many requests a test sends at once, so that they need several connections.
 const many = 40
 
-// TestOneOfTwoServers checks that behind an address that leads to two servers in turn, all
-// locks are on one server, and Check reports both. When it is stopped, the other must be used.
+// TestOneOfTwoServers checks that if an address leads to two servers in turn, only one of
+// them has locks, and Check reports both. If that server is stopped, the other is used.
 func TestOneOfTwoServers(t *testing.T) {
 	one, two := own(t, nil), own(t, nil)
 	to := backendtest.NewProxy(t, one.Addr(), two.Addr())
 	o := postgres.Options{Address: postgresserver.At(to.Addr()), Prefix: fresh()}
-	o.DialTimeout, o.RequestTimeout = backendtest.Timeout, backendtest.Timeout // half of all dials are refused
+	o.DialTimeout, o.RequestTimeout = backendtest.Timeout, backendtest.Timeout // half of all dials lead to the server that is not used
 	b := open(t, o)
 	var all sync.WaitGroup
 	for i := range many {

@@ -62,8 +62,8 @@ type sleeper struct {
 	grant driver.Grant
 }
 
-// Wait puts r's owner into the queue, and returns when a notice arrives. Until then it repeats
-// that, because the waiter before the owner may be dead, and only a call makes the store skip it.
+// Wait puts r's owner into the queue until a notice arrives. It does so repeatedly, because
+// the waiter before the owner may be dead, and only such a call makes the store skip it.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, _ error) {
 	if err := valid(r); err != nil {
 		return none, err
@@ -92,7 +92,7 @@ func (b *Backend) waitOnce(ctx context.Context, r driver.Request, most time.Dura
 		return none, false, res.Err
 	case res.Token != 0:
 		return driver.Grant{Token: res.Token, Sent: p.sent, For: r.TTL}, true, nil
-	case p.state != 0: // r had the lock before it entered again, and may know by now
+	case p.state != 0: // r's owner already had the lock, and a notice may have told it
 		select {
 		case <-s.woken:
 			return s.grant, true, nil
@@ -101,7 +101,7 @@ func (b *Backend) waitOnce(ctx context.Context, r driver.Request, most time.Dura
 		}
 	}
 	if p.left > 0 {
-		most = min(most, p.left+time.Millisecond) // otherwise a dead waiter costs two spans
+		most = min(most, p.left+time.Millisecond) // otherwise a dead waiter delays r by two grants
 	}
 	timer := time.NewTimer(most)
 	defer timer.Stop()
@@ -155,7 +155,7 @@ func (l *listener) hearing() string {
 	return l.process
 }
 
-// sign returns the number of a new sign of life, and due false if the last sign is not old enough.
+// sign returns the number of a new sign of life, or false if one was given less than old ago.
 func (l *listener) sign(old time.Duration) (us int64, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -248,7 +248,7 @@ func (l *listener) check(ctx context.Context) error {
 	defer cancel()
 	select {
 	case <-l.tried:
-	case <-ctx.Done(): // the server was slow, so it is not known
+	case <-ctx.Done(): // the server was slow, so it is not known whether notices arrive
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -65,7 +65,7 @@ func (b *Backend) connected(ctx context.Context, c *goredis.Conn) error {
 		b.links.Refused()
 		return refused{err}
 	}
-	if db := b.target.opts.DB; db != 0 && b.target.topology == redisnode.Cluster { // the client selects none
+	if db := b.target.opts.DB; db != 0 && b.target.topology == redisnode.Cluster { // go-redis selects none
 		if err := c.Select(ctx, db).Err(); err != nil {
 			return refused{redisnode.Unsent(redisnode.Explain(err))}
 		}

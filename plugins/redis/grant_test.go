@@ -66,7 +66,7 @@ func TestReleaseGrants(t *testing.T) {
 		h, err := b.Inspect(ctx, name)
 		must(t, err)
 		left, now := c.PTTL(ctx, name).Val(), time.Now()
-		if g.Token == 0 { // this process did not run for as long as the grant lasts
+		if g.Token == 0 { // the grant ended while this process did not run
 			continue
 		}
 		if g.Token <= holder.Token || g.For != min(ttl, kit.FirstSpan) {

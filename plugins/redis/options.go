@@ -19,7 +19,7 @@ type Connect = config.Connect
 // Options are the settings of the backend. A zero field means its default. The
 // tag of a field names its configuration key.
 type Options struct {
-	// Address is the server's: host:port, redis://user:password@host:port/db,
+	// Address is the server: host:port, redis://user:password@host:port/db,
 	// rediss:// for TLS, or unix:///path?db=1. If Cluster is set, it lists some
 	// of the Cluster's nodes. If SentinelMaster is set, it lists the sentinels.
 	Address []string `key:"address" default:"localhost:6379" doc:"host:port, redis://, rediss:// or unix://; a list with cluster or sentinel_master"`
@@ -51,9 +51,9 @@ type Options struct {
 	// Cluster says that Address names nodes of a Redis Cluster.
 	Cluster bool `key:"cluster" default:"false" doc:"address names nodes of a Redis Cluster"`
 
-	// WaitReplicas is how many replicas must confirm a grant, a renewal or a
-	// release, by the command WAIT within WaitTimeout. Otherwise the request fails.
-	// It makes the loss of a lock at a failover less likely, but not impossible.
+	// WaitReplicas is how many replicas must confirm a grant, a renewal or a release,
+	// by the command WAIT within WaitTimeout. Otherwise the request fails. WaitReplicas
+	// makes the loss of a lock at a failover less likely, but not impossible.
 	WaitReplicas int           `key:"wait_replicas" default:"0" doc:"replicas that must confirm a grant, a renewal or a release"`
 	WaitTimeout  time.Duration `key:"wait_timeout" default:"200ms" doc:"how long to wait for them"`
 
@@ -150,8 +150,8 @@ func (t *target) add(a redisnode.Address) error {
 	return nil
 }
 
-// The least TTL of a lease, its unit, and the largest. Redis counts whole milliseconds. A
-// TTL near TTLMin is only for tests, because it needs a renewal every few milliseconds.
+// TTLMin and TTLMax are the shortest and the longest TTL of a lease, in steps of TTLStep. A TTL
+// near TTLMin is only for tests, because it needs a renewal every few milliseconds.
 const (
 	TTLMin  = 10 * time.Millisecond
 	TTLStep = time.Millisecond

@@ -168,7 +168,7 @@ func TestIdleHostAsksAsItsKeySays(t *testing.T) {
 			continue
 		}
 		infos, pings := calls(t, c, "info"), calls(t, c, "ping")
-		time.Sleep(3 * time.Second) // it must not happen, so there is no event to wait for
+		time.Sleep(3 * time.Second) // no request must come, so there is no event to wait for
 		// The two calls of INFO by the test itself count too.
 		if i, p := calls(t, c, "info"), calls(t, c, "ping"); i > infos+2 || p > pings {
 			t.Errorf("in 3 s: %d INFO, %d PING", i-infos-2, p-pings)

@@ -196,8 +196,8 @@ func TestWithdrawnWaiterPassesItsGrantOn(t *testing.T) {
 	acquire(t, b, lease("a", "w2"))
 }
 
-// If another lock has waiters and withdrawn owners, an operation runs hardly
-// more commands: one finds that its own lock has no waiters.
+// If one lock has waiters or withdrawn owners, an operation on another lock
+// runs one more command, which checks whether its own lock has any.
 func TestOthersWaitersAreCheap(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)

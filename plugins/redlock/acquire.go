@@ -36,7 +36,7 @@ type acquisition struct {
 	operation
 	first     *quorumRequest
 	votes     []vote // the first round's votes when it was decided
-	queue     int    // the node with the queue; -1 for none
+	queue     int    // index of the node with the lock's queue; -1 for none
 	onlyQueue bool   // so far only the node with the queue was asked
 	undoing   bool
 }

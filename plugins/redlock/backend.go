@@ -42,7 +42,7 @@ type Backend struct {
 	mu      sync.Mutex    // guards each node's runID
 	changed kit.Broadcast // signals each change of a node's state
 
-	background *kit.Group // ends when requests are refused; cancel ends those under way
+	background *kit.Group // refuses requests once it has ended; cancel ends those under way
 	cancel     context.CancelFunc
 }
 
@@ -160,7 +160,7 @@ func (b *Backend) rest(ctx context.Context, moved <-chan struct{}, timeout <-cha
 	}
 }
 
-// inspectServer returns an error if conn, new to n, leads to an unsafe server or to another node's.
+// inspectServer reads the server behind conn, and refuses it if it is unsafe or another node's.
 func (b *Backend) inspectServer(ctx context.Context, n *node, conn *goredis.Conn) (redisnode.Server, error) {
 	s, err := n.store.Probe(ctx, conn)
 	if err := errors.Join(s.Unsafe(n.addr, redisnode.Alone, n.identity.Load() != 0), redisnode.Explain(err)); err != nil {

@@ -22,29 +22,28 @@ import (
 // Session is one connection. It runs one statement at a time.
 type Session struct {
 	Conn   sqldriver.Conn
-	raw    net.Conn // the connection below Conn and TLS
-	WakeID uint64   // names the lock that finds this session; zero if GET_LOCK is refused
+	raw    net.Conn // the network connection, below Conn and TLS
+	WakeID uint64   // names the user lock that this session holds; zero if GET_LOCK is refused
 	Server Server
 	Broken bool          // the session must not be used again
-	slots  chan struct{} // where it has a place while it is in use
+	slots  chan struct{} // the pool's slots; the session has one while it is in use
 
 	sent, heard time.Time // when the last statement was sent, and when the last answer came
-	changed     time.Time // when a statement that may change something was last answered
+	changed     time.Time // when a statement other than SELECT was last answered
 	suspicious  bool      // the server went silent or serves no client; check older connections too
 }
 
 // WakePrefix begins the name of each user lock (a lock taken by GET_LOCK) of this program.
 const WakePrefix = "lockbench."
 
-// WakeName returns the name of the user lock by which the session with wake id id is found.
+// WakeName returns the name of the user lock that the session with this wake id holds.
 func WakeName(id uint64) string { return WakePrefix + strconv.FormatUint(id, 36) }
 
 // Kill returns a statement that interrupts the running statement of the session with wakeID.
 //
-// Note: KILL QUERY with a session number would be wrong. If the address leads to several
-// servers, the KILL may reach a server where a session of the application has that number.
-// But only the wanted session holds the user lock of its random name, while it lives, and
-// only on its server.
+// Note: KILL QUERY with a session number would be wrong. If the address leads to several servers,
+// the KILL may reach a server where a session of the application has that number. But only the
+// wanted session holds the user lock with its random name, while it lives, on its server.
 func Kill(wakeID uint64) string { return "KILL QUERY IS_USED_LOCK('" + WakeName(wakeID) + "')" }
 
 // Setup returns a text that prepares a connection and asks the server about
@@ -169,7 +168,7 @@ var ErrTooLong = errors.New("statement is too long")
 // begin returns an error for a text longer than the server's limit, because the server would close
 // the connection. When ctx ends before done is called, reads and writes of the session fail.
 //
-// Note: the driver could do that too, but it would need a goroutine per connection that wakes
+// Note: the driver could watch ctx too, but it would need a goroutine per connection that wakes
 // twice for each statement.
 func (s *Session) begin(ctx context.Context, text string) (bare context.Context, done func(), err error) {
 	if most := s.Server.Packet; most > 0 && len(text)+1 > most {

@@ -53,7 +53,7 @@ const (
 // A reply or queue entry may have one of these numbers in place of a wake id.
 const (
 	NoWakeID = 1 // the waiter has no wake id and polls
-	Look     = 2 // a waiter exists that was not granted the lock
+	Look     = 2 // a waiter exists, but was not granted the lock
 )
 
 // StoreGrant is the value of column attempt after the store made a grant to a
@@ -69,10 +69,10 @@ const SignEvery = 200 * time.Millisecond
 // part is the number of the present part: the server's time divided by SignEvery.
 var part = "(" + micros + " DIV " + strconv.FormatInt(SignEvery.Microseconds(), 10) + ")"
 
-// Process is the process of a waiter.
+// Process describes the process of a waiter.
 type Process struct {
 	ID    string
-	Signs bool   // its signs of life are valid; else its entry is one
+	Signs bool   // its signs of life are valid; otherwise its queue entry counts as a sign
 	Ahead uint64 // for how many more parts than usual its signs are valid
 }
 
@@ -80,8 +80,9 @@ type Process struct {
 // valid for Ahead parts (of 200 ms) longer than usual.
 type Signed struct{ Part, Ahead uint64 }
 
-// Sign gives a sign of life for process by user locks for the present part and, if it must be valid
-// for ahead parts more, every third later part. It ends the sign in last, and replies the part.
+// Sign gives a sign of life for process by user locks for the present part and,
+// if it must be valid for ahead parts more, every third later part. It ends the
+// earlier sign, last. It replies the part.
 func Sign(process string, ahead uint64, last Signed) string {
 	var t text
 	t.add("SELECT ", part)
@@ -146,7 +147,7 @@ func Confirm(table string, a Operation) string {
 	return t.granted(a.Request).String()
 }
 
-// granted adds the condition that the store granted r's owner the lock, still unconfirmed.
+// granted adds the condition that r's owner has an unconfirmed grant, which the store made.
 func (t *text) granted(r driver.Request) *text {
 	return t.add("name=").bytes(r.Name).add(" AND owner='", r.Owner, "' AND attempt=1 AND expires_at>", Now)
 }
@@ -163,9 +164,9 @@ const byKey = " FORCE INDEX(PRIMARY)"
 
 type Operation struct {
 	driver.Request
-	Nonce     uint64 // for acquires: distinguishes the grant from others of the owner
-	Again     bool   // an earlier statement without a reply may have done it
-	Tombstone bool   // for withdrawals: the owner may still ask
+	Nonce     uint64 // in acquires: a random number, different for each request of an owner
+	Again     bool   // an earlier statement without a reply may have done the operation
+	Tombstone bool   // in withdrawals: a request of the owner may still arrive
 }
 
 func Names(ops []Operation) []string {
@@ -244,7 +245,7 @@ func (t *text) leases(ops []Operation) *text {
 	if len(ops) == 1 {
 		return t.lease(ops[0].Request)
 	}
-	t.add("name IN(").list(Names(ops)) // without this the rows are not found by their key
+	t.add("name IN(").list(Names(ops)) // without this MySQL does not find the rows by their key
 	t.add(")AND(name,owner,token)IN(")
 	for i, a := range ops {
 		if i > 0 {
@@ -346,10 +347,10 @@ func noTombstone(owner string) string {
 	return "LOCATE('," + owner + ",',barred)=0 AND LOCATE('," + owner + ",',barred_old)=0"
 }
 
-// Enter puts r's owner into the queue, with a wake id, unless this owner holds the
-// lock. The store may then grant the owner the lock, for r's TTL. Enter also works
-// while the lock is free. Otherwise a host might never get a lock that another host
-// takes for short times: free when it wants to enter, held when it asks for the lock.
+// Enter puts r's owner into the queue, with a wake id, unless this owner holds the lock.
+// The store may then grant the owner the lock, for r's TTL. Enter also works while the
+// lock is free. Otherwise a host might never get a lock that another host takes for
+// short times, because the lock might be free at each Enter and held at each acquire.
 func Enter(table string, p Process, r driver.Request, wakeID uint64) string {
 	value := "-"
 	if r.Value != nil && Fits(r) {

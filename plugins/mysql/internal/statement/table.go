@@ -21,11 +21,11 @@ func Create(table string) string {
 ) ENGINE=InnoDB`
 }
 
-// unused is the condition that a row has been free for a day and that its last
-// token, a time, is a day old. An owner in its queue is dead, because a living
-// waiter would have taken the lock. Deleting the row is safe unless the clock
-// goes back by more than a day, because new tokens start at the clock. The token
-// is checked, because a clock that was ahead may have set it to a time to come.
+// unused is the condition that a row has been free for a day and that its last token,
+// a time, is a day old. An owner in its queue is dead, because a living waiter would
+// have taken the lock. Deleting the row is safe unless the clock goes back by more
+// than a day, because new tokens start at the clock. The token is checked, because a
+// clock that was ahead may have made a token that lies in the future.
 const (
 	unused = "expires_at<" + dayAgo + " AND barred_since<" + dayAgo +
 		" AND token<TIMESTAMPDIFF(MICROSECOND,'1970-01-01'," + dayAgo + ")"
