@@ -16,7 +16,7 @@ var (
 	inline = regexp.MustCompile("`((?:lockbench|lockplugin-[a-z]+) [^`]+)`")
 )
 
-// aroundPart completes a part of a program, such as README.md has, to a program that compiles.
+// aroundPart makes a whole program from a part of a program, such as README.md has.
 const aroundPart = `package main
 
 import (

@@ -80,8 +80,8 @@ func TestTokensRise(t *testing.T) {
 	hosts.Wait()
 	c, b := connect(t, server(t)), host(t, prefix)
 	for _, statement := range []string{
-		"DELETE FROM lockbench.locks WHERE name = $1",                           // the next token comes from the clock
-		"UPDATE lockbench.locks SET token = token + 3600000000 WHERE name = $1", // the next token comes from the row
+		"DELETE FROM lockbench.locks WHERE name = $1",                           // the clock sets the token
+		"UPDATE lockbench.locks SET token = token + 3600000000 WHERE name = $1", // the row sets the token
 	} {
 		var before uint64
 		must(t, c.QueryRow(t.Context(), "SELECT token FROM lockbench.locks WHERE name = $1", []byte(prefix+"/one")).Scan(&before))

@@ -24,7 +24,7 @@ func TestOneOfTwoServers(t *testing.T) {
 	one, two := own(t, nil), own(t, nil)
 	to := backendtest.NewProxy(t, one.Addr(), two.Addr())
 	o := postgres.Options{Address: postgresserver.At(to.Addr()), Prefix: fresh()}
-	o.DialTimeout, o.RequestTimeout = backendtest.Timeout, backendtest.Timeout // half of all dials lead to the server that is not used
+	o.DialTimeout, o.RequestTimeout = backendtest.Timeout, backendtest.Timeout // half of all dials are refused
 	b := open(t, o)
 	var all sync.WaitGroup
 	for i := range many {

@@ -21,7 +21,7 @@ type Backend struct {
 	target    target
 	sentinels *config.Source // the source of the sentinels' password; nil if no file has it
 	node      *redisnode.Node
-	server    atomic.Pointer[redisnode.Server] // the server of the newest connection; nil before the first
+	server    atomic.Pointer[redisnode.Server] // the newest connection's server; nil for none
 	links     *redisnode.Links
 	identity  kit.Identity // used only for a single server, not with a Cluster or sentinels
 

@@ -181,8 +181,8 @@ func duplicateNode(a, b string) error {
 	return fmt.Errorf("%w: address: %s and %s lead to one server, which would vote twice", driver.ErrDenied, a, b)
 }
 
-// closeGrace is how long Close at most tries to send nodes the releases and
-// undos that they missed. A plugin has 700 ms for all of Close.
+// closeGrace is for how long, at most, Close tries to send nodes the releases
+// and undos that they missed. A plugin has 700 ms for all of Close.
 const closeGrace = 400 * time.Millisecond
 
 // settle sends nodes the releases and undos that they missed, because after

@@ -133,7 +133,7 @@ func TestTokenAfterClockJumpAndWipe(t *testing.T) {
 	cutOff(t, b, nodes[3:])
 	r := lease("a", "o1")
 	r.TTL = 2 * time.Second
-	// Each clock is off by less than max_ttl, 2 s, which is the limit that the backend allows.
+	// Each clock is off by less than max_ttl (2 s), the limit for which tokens must rise.
 	clocks[0].shift(t, 1500*time.Millisecond)
 	clocks[1].shift(t, -1500*time.Millisecond)
 	r = acquire(t, b, r)

@@ -22,7 +22,7 @@ type connection struct {
 	n      *node
 	conn   *goredis.Conn
 	server redisnode.Server
-	marker string // the marker that admits this run; "" without quarantine
+	marker string // what the hash at markerKey must have; "" without quarantine
 	args   []any
 	looked time.Time // when the server's changeable settings were last read
 }

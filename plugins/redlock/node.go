@@ -55,7 +55,7 @@ type node struct {
 	mu     sync.Mutex
 	state  state
 	cause  error       // why it is not up
-	late   *time.Timer // ends the state starting
+	late   *time.Timer // ends the state starting after a while
 	queue  kit.Queue[*quorumRequest]
 	server redisnode.Server
 	held   quarantine // only the goroutine of run changes it
@@ -310,8 +310,8 @@ func (n *node) describe() string {
 	return ""
 }
 
-// session makes a connection and uses it until it ends. It returns nil if the
-// backend is closed.
+// session makes a connection and uses it until the connection ends. It returns
+// nil if the backend is closed.
 func (n *node) session(ctx context.Context) error {
 	began := time.Now()
 	conn := n.client.EphemeralConn()

@@ -162,7 +162,7 @@ func (o *operation) verdict() error {
 func (o *operation) lost(votes []vote) error {
 	h := merge(mostVotes(holders(o.r.Name, votes)))
 	if h.Owner == o.r.Owner && o.r.Owner != "" {
-		h = driver.Holder{} // these are the remains of the lost lease itself
+		h = driver.Holder{} // some nodes still have the lost lease
 	}
 	return &driver.NotHeldError{Holder: h}
 }

@@ -38,7 +38,7 @@ func markerOf(runID string, maxTTL time.Duration) string {
 // a random id on the node, its episode. If a host sees one episode twice, the
 // quarantine has lasted all the time between, even if the connection broke.
 type quarantine struct {
-	episode string    // "" while the node votes
+	episode string    // its random id; "" while the node votes
 	since   time.Time // when this host first saw the episode
 	ends    time.Time // until when the node does not vote, at the latest
 	next    time.Time // when to ask the node again
@@ -76,7 +76,7 @@ func (b *Backend) clocks(n *node) (earliest, latest any) {
 type admission struct {
 	marker, watched  string
 	lasts            time.Duration
-	earliest, latest any // bounds of the other nodes' clocks; nil when not known
+	earliest, latest any // the other nodes' lowest and highest clock; nil if not known
 }
 
 // send runs lua/admit.lua. It returns the node's marker, the id of its quarantine ("" for

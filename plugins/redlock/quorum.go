@@ -37,11 +37,11 @@ const (
 	done                      // the request was done
 	freed                     // the request was done, and that node's queue has a waiter
 	pending                   // the lock was granted, but its token has to exceed floor
-	seen                      // the vote has the lock's holder there, if any
-	heldBy                    // another owner holds the lock there
-	notHeld                   // the lease is not there
-	withdrawn                 // the owner is refused there
-	turn                      // the lock is free, but it is a waiter's turn
+	seen                      // the vote says who holds the lock on the node, if any owner does
+	heldBy                    // another owner holds the lock on the node
+	notHeld                   // the node does not have the lease
+	withdrawn                 // the node refuses the owner, which was withdrawn
+	turn                      // the lock is free, but kept for the waiter whose turn it is
 	quarantined               // the node has lost data, and its vote does not count
 	unsent                    // the node never got the request and never will
 	unknown                   // the node may have got the request
@@ -50,11 +50,11 @@ const (
 // vote is one node's answer to one request.
 type vote struct {
 	answer  answer
-	floor   uint64 // only with pending
+	floor   uint64 // with pending: the token must be above it
 	raw     string // value of the lock key, or the head of it
 	ms      int64  // a reply of PTTL; with turn, milliseconds until the turn ends
 	waiters int
-	queued  bool  // with heldBy: the owner has a place in that node's queue
+	queued  bool  // with heldBy: the owner is in that node's queue
 	err     error // why the answer is unsent or unknown
 }
 
@@ -83,7 +83,7 @@ type quorumRequest struct {
 	ms    int64
 	token uint64
 	rest  string
-	// grantee is the owner that this request may give the lock to.
+	// grantee is the owner that may get the lock by this request; "" if none may.
 	grantee string
 	// targets says for each node whether it is asked; nil means all nodes.
 	targets []bool

@@ -15,9 +15,9 @@ import (
 //
 // A node that cannot be reached, or that refuses to write, gets the release again
 // until it confirms or this backend closes. Until then the lease remains on this
-// node, at most for the rest of its TTL, but a majority is free. The backend
-// keeps the last 10,000 such releases for each node. If it is closed before the
-// node confirms, and r.Keep is zero, other hosts end the lease; see lookForOver.
+// node, at most for the rest of its TTL, but a majority of nodes is free. The
+// backend keeps the last 10,000 such releases for each node. If it is closed before
+// the node confirms, and r.Keep is zero, other hosts end the lease; see lookForOver.
 func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	return b.do(ctx, b.release(r))[0].Err
 }

@@ -120,7 +120,7 @@ type contention struct {
 	mu    sync.Mutex  // keeps known consistent with names
 	names kit.Recent[string, struct{}]
 	turns kit.Recent[string, struct{}] // owners whose turn it is
-	lacks kit.Recent[string, []bool]   // by owner, see noteRefusal
+	lacks kit.Recent[string, []bool]   // by owner; see noteRefusal
 }
 
 func (c *contention) init() {
@@ -136,8 +136,8 @@ func (c *contention) note(name string) {
 }
 
 // noteRefusal notes that a majority refused owner, and that the nodes in nodes
-// granted owner the lock, because they lack the holder's lease. They get a copy
-// of the lease after the holder's next renewal.
+// granted owner the lock, because they lack the holder's lease. Those nodes get
+// a copy of the lease after the holder's next renewal.
 func (c *contention) noteRefusal(name, owner string, nodes []bool) {
 	c.lacks.Put(owner, nodes)
 	c.note(name)

@@ -214,8 +214,8 @@ func TestQueueMoves(t *testing.T) {
 	work.Wait()
 }
 
-// The node with the queue lacks the holder's lease, because another owner had the lock there.
-// A waiter must use another node's queue, where the end of the lease wakes it. The node soon
+// The node with the queue lacks the holder's lease, because another owner had the lock there. A
+// waiter must use another node's queue, where the end of the lease wakes it. The first node soon
 // gets a copy of the lease, even without a renewal, but not if the lease was released before.
 func TestQueueLacksTheLease(t *testing.T) {
 	nodes, b := cluster(t, nil)

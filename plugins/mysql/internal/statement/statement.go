@@ -80,9 +80,8 @@ type Process struct {
 // valid for Ahead parts (of 200 ms) longer than usual.
 type Signed struct{ Part, Ahead uint64 }
 
-// Sign gives a sign of life for process by user locks for the present part and,
-// if it must be valid for ahead parts more, every third later part. It ends the
-// earlier sign, last. It replies the part.
+// Sign gives a sign of life for process: user locks for the present part and, if ahead is not 0,
+// every third part in the next ahead parts. It ends the earlier sign, last. It replies the part.
 func Sign(process string, ahead uint64, last Signed) string {
 	var t text
 	t.add("SELECT ", part)
