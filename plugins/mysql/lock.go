@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
-// newNonce returns a random number that marks a request's row, never 0 or 1, which mean no request.
+// newNonce returns a request's random number, never 0 or 1, which column attempt may have too.
 func newNonce() uint64 { return rand.Uint64()>>1 | 2 }
 
 func newOperation(r driver.Request) statement.Operation {
@@ -55,7 +55,7 @@ func (b *Backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, err
 	return result.Token, result.Err
 }
 
-// acquirer returns the batcher for acquires of name, which depends on whether its row exists.
+// acquirer returns the batcher for acquires of name: one for existing rows, or one for new rows.
 func (b *Backend) acquirer(name string) *batcher {
 	if b.rows.Has(name) {
 		return &b.acquires
@@ -230,7 +230,7 @@ func (b *Backend) holders(ctx context.Context, text string) (found []driver.Hold
 	return found, err
 }
 
-// each calls f with the row of each of names that has a row.
+// each calls f with the rows of those names that have one.
 func (b *Backend) each(ctx context.Context, s *conn.Session, names []string, f func(statement.Row)) error {
 	return s.Query(ctx, statement.Inspect(b.table, names...), func(v []sqldriver.Value) error {
 		f(statement.Read(v))
@@ -273,7 +273,7 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 	return b.proclaims.one(ctx, r).Err
 }
 
-// observeEvery is how often a host reads all observed locks. It must poll, because when
+// observeEvery is how often a host reads all observed locks. Hosts must poll, because when
 // a leader leaves, the store wakes only the next waiter, and a changed value wakes none.
 const observeEvery = 25 * time.Millisecond
 

@@ -28,12 +28,10 @@ import (
 // too, each of its operations is sent alone, again and again, and killed if it waits.
 
 const (
-	// slowAfter is how long a statement may take before it is assumed to wait
-	// for a locked row. Commits take far less time. Renewals are less urgent:
-	// they get an eighth of the time until their deadline, at most
-	// slowestAfter. Otherwise a busy server would get every renewal twice.
-	// Operations sent again because their rows were not locked get
-	// slowestAfter.
+	// slowAfter is how long a statement may take before it is assumed to wait for a locked row.
+	// Commits take far less time. Renewals are less urgent: they get an eighth of the time until
+	// their deadline, at most slowestAfter. Otherwise a busy server would get every renewal twice.
+	// A statement sent again after a kill, for rows that are not locked, gets slowestAfter.
 	slowAfter     = 50 * time.Millisecond
 	slowestAfter  = 500 * time.Millisecond
 	patientShares = 8
@@ -89,7 +87,7 @@ type inFlight struct {
 	over  bool
 }
 
-// on notes the session on which the statement runs, or nil when it has ended.
+// on notes the session s that the statement runs on. A nil s means that the statement has ended.
 func (t *inFlight) on(s *conn.Session) {
 	t.mu.Lock()
 	t.s, t.since = s, time.Now()
@@ -114,8 +112,8 @@ func (t *inFlight) end() {
 // between them loses the reply (see Wait). The read then fails at its deadline, and the
 // outcome of the batch is unknown.
 //
-// Note: SELECT ... FOR UPDATE SKIP LOCKED before each batch would find locked rows without a
-// KILL, but it would cost every batch a second round trip.
+// Note: a SELECT with FOR UPDATE SKIP LOCKED before each batch would find locked rows without
+// a KILL, but it would cost every batch a second round trip.
 func (t *inFlight) slow() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -139,7 +137,7 @@ func (t *inFlight) slow() {
 	}
 }
 
-// take takes a slot or probe from places if one is free, and reports whether t now has one.
+// take gives t a place in places (slots or probes) if one is free, and reports whether t has one.
 func (t *inFlight) take(places chan struct{}) bool {
 	if t.place != nil {
 		return true

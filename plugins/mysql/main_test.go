@@ -25,8 +25,8 @@ import (
 )
 
 // foreign is the environment variable with the address of a running server, such
-// as a MySQL, to use in place of the shared one. Cases that stop the shared server
-// then do not run. The account in the address needs all rights in its database.
+// as a MySQL, to use in place of the shared one. Then cases that must stop the
+// server do not run. The account in the address needs all rights in its database.
 const foreign = "LOCKBENCH_TEST_MYSQL"
 
 // TestMain stops the shared server after all tests.

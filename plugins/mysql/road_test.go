@@ -305,7 +305,7 @@ func TestRolledBackAtCommit(t *testing.T) {
 }
 
 // TestNoGetLock checks that if the server refuses GET_LOCK, waiters poll, but
-// not too often, and Check returns an error about it.
+// not too often, and Check returns an error that says so.
 func TestNoGetLock(t *testing.T) {
 	w := newFixture(t)
 	var logs lines

@@ -34,7 +34,7 @@ type bench struct {
 	s *conn.Session
 }
 
-// textServer is the server of the tests in this file. It runs while this variable refers to it.
+// textServer is these tests' server. It is global, because a server without references is stopped.
 var textServer struct {
 	sync.Once
 	*servers.Server
@@ -140,8 +140,8 @@ func newSituation(seed uint64) (c situation) {
 // way is one way to send a request.
 type way func(ctx context.Context, w *bench, r driver.Request) (driver.Result, error)
 
-// alone returns the way that sends the request without another one. The function
-// in knows sets what the backend remembers about the lock, which decides the text.
+// alone returns the way that sends the request in a statement without other requests. The
+// function in knows sets what the backend remembers about the lock, which decides the text.
 func alone(batcher func(*Backend) *batcher, knows func(*Backend, string)) way {
 	return func(ctx context.Context, w *bench, r driver.Request) (driver.Result, error) {
 		return w.ask(ctx, batcher(w.b), knows, newOperation(r))

@@ -47,8 +47,8 @@
 // Each lock has one queue of waiters of all hosts, first in, first out. A release grants the lock
 // to the first waiter whose process lives, for 0.5 s, or up to 2 s for a distant waiter. The same
 // commit sends the waiter a notice (NOTIFY), and then core renews the lease. A waiting process
-// gives five signs of life a second over the connection that receives notices. Its waiters lose
-// their places if it is silent for 0.1 s longer than a grant lasts, or if this connection ends. A
+// gives five signs of life a second over the connection that receives notices. Its waiters leave
+// their queues if it is silent for 0.1 s longer than a grant lasts, or if this connection ends. A
 // dead waiter still in the queue delays the others by 0.5 s. If notices do not arrive, waiters
 // poll every 30 to 90 ms, still in order, and a dead waiter delays the others by 1 s.
 //

@@ -20,8 +20,8 @@ import (
 var schema string
 
 const (
-	// alone takes a lock so that only one host at a time creates the schema, because
-	// concurrent CREATE ... IF NOT EXISTS may fail. The schema is complete if the function
+	// alone takes a lock so that only one host at a time creates the schema, because IF
+	// NOT EXISTS may fail in concurrent statements. The schema is complete if the function
 	// lastMade exists, which is created last. Then the next host creates nothing.
 	alone    = "SELECT pg_advisory_xact_lock(7813564918211)"
 	lastMade = "sweep1"

@@ -280,7 +280,7 @@ func (l *listener) run(c *pgxpool.Config) {
 
 var errDeaf = errors.New("no notice comes")
 
-// listen makes a connection and receives notices over it until it ends.
+// listen makes a connection and receives notices over it until the connection ends.
 func (l *listener) listen(c *pgxpool.Config) error {
 	ctx, cancel := context.WithTimeout(l.b.background, l.b.opts.DialTimeout)
 	defer cancel()

@@ -96,7 +96,7 @@ func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	return b.do(ctx, driver.Op{Kind: driver.OpRelease, Request: r}).Err
 }
 
-// Withdraw undoes all requests of owner for the lock, also late ones; see driver.Lock.
+// Withdraw undoes all requests of owner for the lock, even those on their way; see driver.Lock.
 func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
 	return b.do(ctx, driver.Op{Kind: driver.OpWithdraw, Request: driver.Request{Name: name, Owner: owner}}).Err
 }

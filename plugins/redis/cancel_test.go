@@ -67,8 +67,8 @@ func TestCancelledAttemptsLeaveNothing(t *testing.T) {
 	}
 }
 
-// The server refuses a request that arrives after the withdrawal of its owner,
-// even over another connection than the withdrawal's.
+// If a request arrives after the withdrawal of its owner, the server refuses
+// it, even if the two came over different connections.
 func TestLateAcquireIsRefused(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)

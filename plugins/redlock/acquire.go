@@ -31,7 +31,7 @@ func (b *Backend) checkTTL(ttl time.Duration) error {
 
 // acquisition is one attempt to get a lock. A round is one request to the nodes. The first
 // round takes the lock on every node, usually with its token. A second round writes the token
-// if the first could not. If the attempt fails, a last round frees the nodes that it took.
+// if the first could not. If the attempt fails, a last round frees the lock where it was taken.
 type acquisition struct {
 	operation
 	first     *quorumRequest

@@ -91,8 +91,8 @@ func newNode(b *Backend, index int, addr string, client *goredis.Client, links *
 	return n
 }
 
-// firstConnect is for how many NodeTimeouts requests wait for the first
-// connection, because connecting takes several round trips.
+// firstConnect, times NodeTimeout, is how long requests wait for the first
+// connection, which takes several round trips.
 const firstConnect = 5
 
 // start makes requests wait while the node is being connected to, for at most timeout.

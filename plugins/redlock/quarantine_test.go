@@ -60,7 +60,7 @@ func TestBrokenConnectionsDoNotProlongQuarantine(t *testing.T) {
 
 // If the clock of a node in quarantine jumps ahead, the quarantine does not
 // end, because the clocks of the other nodes show that too little time has
-// passed. Even a new host, which did not see the start, finds that.
+// passed. Even a host that was opened later must see that.
 func TestClockJumpEndsNoQuarantine(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	c := plain(t, nodes[0])

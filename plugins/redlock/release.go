@@ -138,11 +138,10 @@ func (b *Backend) retryOf(x *quorumRequest) *quorumRequest {
 	return y
 }
 
-// later returns the request of retryOf, but without room for votes, because
-// thousands may be kept for a node that is away. A release is replaced by an
-// undo with a tombstone, because the owner's acquire may arrive even later. An
-// undo remains one, because its owner may ask again. A release with Keep keeps
-// the lock only for the rest of Keep.
+// later returns the request of retryOf, but without room for votes, because thousands may be
+// kept for a node that is away. A release is replaced by an undo with a tombstone, because the
+// owner's acquire may arrive even later. The undo of a failed attempt puts no tombstone, because
+// its owner may ask again. A release with Keep keeps the lock only for the rest of Keep.
 func (b *Backend) later(x *quorumRequest) *quorumRequest {
 	y := &quorumRequest{
 		kind: x.kind, key: x.key, owner: x.owner, token: x.token, ms: x.ms, rest: x.rest, until: x.until, kept: x.kept,

@@ -270,8 +270,8 @@ func TestCloseWaitsForWhatIsQueued(t *testing.T) {
 	}
 }
 
-// A release that a node missed is kept as long as the lease may be on the node,
-// but only the newest maxRetries are kept.
+// A backend keeps a release that a node missed as long as the lease may be on
+// the node, but keeps only the newest maxRetries requests for a node.
 func TestMissedReleaseIsRemembered(t *testing.T) {
 	nodes, b := cluster(t, driver.Config{"max_ttl": "24h", "node_timeout": "500ms"})
 	r := acquire(t, b, lease("a", "o1"))

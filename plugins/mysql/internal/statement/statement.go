@@ -155,10 +155,10 @@ func (t *text) granted(r driver.Request) *text {
 // it, the next tombstone moves the older ones to barred_old, whose former content is dropped.
 const tombstoneFor = "INTERVAL 1 MINUTE"
 
-// byKey follows the table's name in a statement that locks several rows. Without byKey,
-// the optimizer reads the whole table if it expects these rows to be most of it. MariaDB
-// 11.8 then also waits for locked rows that the statement does not name, because
-// innodb_snapshot_isolation ends the skipping of such rows under READ COMMITTED.
+// byKey follows the table's name in a statement that locks several rows. Without byKey, the
+// optimizer reads the whole table if it expects that the statement needs most rows of the
+// table. MariaDB 11.8 then also waits for locked rows that the statement does not name,
+// because innodb_snapshot_isolation ends the skipping of such rows under READ COMMITTED.
 const byKey = " FORCE INDEX(PRIMARY)"
 
 type Operation struct {
@@ -186,7 +186,7 @@ func (t *text) add(parts ...string) *text {
 	return t
 }
 
-// bytes adds a binary string.
+// bytes adds b as a binary string in hexadecimal.
 func (t *text) bytes(b string) *text {
 	t.WriteString("x'")
 	t.Grow(2*len(b) + 1)
@@ -196,7 +196,7 @@ func (t *text) bytes(b string) *text {
 	return t
 }
 
-// blob adds a binary string that may be NULL.
+// blob adds b as a binary string, or NULL if b is nil.
 func (t *text) blob(b []byte) *text {
 	if b == nil {
 		return t.add("NULL")
@@ -204,7 +204,7 @@ func (t *text) blob(b []byte) *text {
 	return t.bytes(string(b))
 }
 
-// list adds binary strings, separated by commas.
+// list adds the texts in all as binary strings, with commas between them.
 func (t *text) list(all []string) *text {
 	for i, b := range all {
 		if i > 0 {
@@ -394,7 +394,7 @@ func Sleep(table string, r driver.Request, most time.Duration) string {
 //
 // Note: the row must be read by a SET. MariaDB forgets a KILL QUERY (the wake-up) that comes
 // at the end of a statement, also in a block, but a SET does not count as a statement. With
-// SELECT ... INTO in place of SET, MariaDB 10.11 lost one wake-up in 20 handoffs.
+// SELECT INTO in place of SET, MariaDB 10.11 lost one wake-up in 20 handoffs.
 func EnterAndSleep(table, lock string, p Process, r driver.Request, wakeID uint64, most time.Duration) string {
 	var t text
 	t.add("BEGIN NOT ATOMIC DECLARE pause_us BIGINT;", Enter(table, p, r, wakeID))

@@ -38,7 +38,7 @@ func Unused(table, after string, limit int) string {
 	return t.add("SELECT name,", unused, " FROM ", table, " WHERE name>").bytes(after).add(" ORDER BY name LIMIT ").uint(uint64(limit)).String()
 }
 
-// Purge deletes the unused rows among names.
+// Purge deletes those of the named rows that are still unused.
 func Purge(table string, names []string) string {
 	var t text
 	return t.add("DELETE old FROM ", table, " old", byKey, " WHERE ", unused, " AND name IN(").list(names).add(")").String()
