@@ -43,7 +43,7 @@ type Options struct {
 	// beyond that number poll every 15 to 45 ms. If it is negative, all waiters poll.
 	WaitConnections int `key:"wait_connections" default:"32" doc:"the most that waiters are blocked on, 0 (none) to 1000; those above it poll"`
 
-	// Logger receives messages that reach no caller; nil means slog.Default().
+	// Logger receives messages that no method returns as an error; nil means slog.Default().
 	Logger *slog.Logger
 }
 

@@ -186,8 +186,8 @@ func slowRoad(t *testing.T, to string, delay time.Duration) (address string) {
 	return l.Addr().String()
 }
 
-// TestDialsEndByThemselves lets callers give up during handshakes. The backend must end each
-// handshake, because MariaDB blocks a machine after max_connect_errors aborted handshakes.
+// TestDialsEndByThemselves lets callers give up during handshakes. The backend must complete
+// each handshake, because MariaDB blocks a machine after max_connect_errors aborted handshakes.
 func TestDialsEndByThemselves(t *testing.T) {
 	s := own(t, nil)
 	db := connect(t, mysqlserver.Address(s))

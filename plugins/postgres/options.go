@@ -43,7 +43,7 @@ type Options struct {
 	// connection receives the notices that tell waiters of grants.
 	Connections int `key:"connections" default:"16" doc:"the most that are used at a time, 2 to 1000; one more listens"`
 
-	// Logger receives messages that reach no caller; nil means slog.Default().
+	// Logger receives messages that no method returns as an error; nil means slog.Default().
 	Logger *slog.Logger
 }
 

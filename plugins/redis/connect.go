@@ -49,8 +49,8 @@ func (t target) silence() time.Duration {
 }
 
 // connected checks the server of a new connection before the first request. A
-// restart, a failover or a reconfiguration breaks connections, so the new
-// server is always checked before it grants a lock.
+// server that is reconfigured, restarted or replaced closes its connections, so
+// each server is checked before it grants a lock.
 func (b *Backend) connected(ctx context.Context, c *goredis.Conn) error {
 	s, err := redisnode.ReadServer(ctx, c)
 	if b.sentinels != nil && goredis.HasErrorPrefix(err, "NOAUTH") {

@@ -154,7 +154,7 @@ func releases(t *testing.T, b *Backend, r driver.Request) []driver.Op {
 	return ops
 }
 
-// A waiter whose value is too long for the queue gets no grant, and stores the value when it asks.
+// A waiter whose value is too long for the queue must ask for the lock, which stores the value.
 func TestLongValueIsAskedFor(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, at(s))

@@ -348,7 +348,7 @@ func commandCalls(info, name string) float64 {
 }
 
 // A waiter that asks again, to stay in the queue, makes the server log at most 200 bytes. In an
-// earlier design each one rewrote the queue, so 100 hosts made the server log 0.7 MB a second.
+// earlier design each waiter rewrote the queue, so 100 hosts made the server log 0.7 MB a second.
 func TestPlacesAreKeptCheaply(t *testing.T) {
 	s := start(t, &redisserver.Options{AppendFsync: redisserver.FsyncEverySec})
 	b, c := connect(t, at(s)), plain(t, s)

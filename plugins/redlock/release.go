@@ -88,7 +88,7 @@ func (b *Backend) remember(x *quorumRequest, missed int) {
 	}
 }
 
-// maxRemembered limits how many such tombstones a host leaves while a node is away.
+// maxRemembered limits how many tombstones remember leaves on the other nodes while a node is away.
 const maxRemembered = 1000
 
 // lookForOver ends released leases on nodes that missed the release. Such a node says that an

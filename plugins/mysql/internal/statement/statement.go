@@ -57,7 +57,7 @@ const (
 )
 
 // StoreGrant is the value of column attempt after the store made a grant to a
-// waiter, until the waiter confirms the grant.
+// waiter, until the waiter first uses the grant.
 const StoreGrant = 1
 
 // SignEvery is how often a waiting process gives a sign of life, so that the store
@@ -146,7 +146,7 @@ func Confirm(table string, a Operation) string {
 	return t.granted(a.Request).String()
 }
 
-// granted adds the condition that r's owner has an unconfirmed grant, which the store made.
+// granted adds the condition that r's owner has an unused grant, which the store made.
 func (t *text) granted(r driver.Request) *text {
 	return t.add("name=").bytes(r.Name).add(" AND owner='", r.Owner, "' AND attempt=1 AND expires_at>", Now)
 }
