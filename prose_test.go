@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// These are the limits of prose. Readers must read a longer sentence twice.
+// These limits hold for documents, because readers must read a longer sentence twice.
 const (
 	mostSentenceWords  = 40
 	mostParagraphWords = 90
@@ -25,8 +25,8 @@ var (
 	banned      = regexp.MustCompile(`(?i)\b(nobody|somebody|everybody|whoever|tells that|who has it|what it is of|which that is)\b`)
 )
 
-// TestProse checks that the documents have no long sentences, no long
-// paragraphs and no banned words, most of which leave open who is meant.
+// TestProse checks that the documents have no long sentences, no long paragraphs
+// and no banned words, such as "somebody", which leave open who is meant.
 func TestProse(t *testing.T) {
 	all := documents(t)
 	maps.DeleteFunc(all, func(path, _ string) bool { return !isProse(path) })
@@ -37,11 +37,11 @@ func TestProse(t *testing.T) {
 	}
 }
 
-// mostWords has the largest number of words that a document may have. Blocks of code
-// and the bars of tables do not count.
+// mostWords has, by path, how many words a document may have. Blocks of code do
+// not count.
 var mostWords = map[string]int{"README.md": 700, "CONTRIBUTING.md": 900, "docs/authoring.md": 2_000}
 
-// mostWordsOfUsers is the limit for all pages in docs together, without pages for backend authors.
+// mostWordsOfUsers limits the words of all pages in docs, except those for backend authors.
 const mostWordsOfUsers = 15_000
 
 // TestDocumentsAreShort keeps documents short, so that each fact is stated only once.
@@ -66,8 +66,8 @@ func isProse(path string) bool {
 	return path == "README.md" || path == "CONTRIBUTING.md" || filepath.Dir(path) == "docs"
 }
 
-// badProse returns the banned words, and the sentences and paragraphs that are too long. In
-// tables it checks only words, because readers do not read a table as a paragraph.
+// badProse returns the banned words, and the sentences and paragraphs that are too
+// long. In tables it looks only for banned words, because a table is no paragraph.
 func badProse(text string) (wrong []string) {
 	text = remark.ReplaceAllString(fenced.ReplaceAllString(text, ""), "")
 	for _, w := range banned.FindAllString(text, -1) {

@@ -16,7 +16,7 @@ var (
 	inline = regexp.MustCompile("`((?:lockbench|lockplugin-[a-z]+) [^`]+)`")
 )
 
-// aroundPart is a program around a part of a program, such as README.md has.
+// aroundPart makes a whole program from a part of a program, such as README.md has.
 const aroundPart = `package main
 
 import (
@@ -41,7 +41,7 @@ func main() {
 }
 `
 
-// documents returns the texts that users and contributors read, by path.
+// documents returns, by path, the documents for users and contributors.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -64,7 +64,7 @@ func documents(t *testing.T) map[string]string {
 	return out
 }
 
-// blocks returns the fenced blocks in one language.
+// blocks returns the fenced code blocks of text that are in the given language.
 func blocks(text, language string) (found []string) {
 	for _, m := range fence.FindAllStringSubmatch(text, -1) {
 		if m[1] == language {
@@ -74,8 +74,8 @@ func blocks(text, language string) (found []string) {
 	return found
 }
 
-// commands returns the command lines in the sh blocks of a document, a line for each
-// program that is called, and the command lines within sentences.
+// commands returns the command lines in a document: those in sh blocks, one for
+// each program called, and those within sentences.
 func commands(text string) (found []string) {
 	for _, block := range blocks(text, "sh") {
 		block = strings.ReplaceAll(block, "\\\n", " ")
@@ -95,7 +95,7 @@ func commands(text string) (found []string) {
 	return slices.DeleteFunc(found, func(s string) bool { return s == "" })
 }
 
-// noCgo makes go build use the same settings as make build, whose compiled packages it reuses.
+// noCgo gives go build the setting of make build, so that it reuses the compiled packages.
 const noCgo = "CGO_ENABLED=0"
 
 func TestDocumentedProgramsCompile(t *testing.T) {
@@ -132,8 +132,8 @@ func TestDocumentedProgramsCompile(t *testing.T) {
 	}
 }
 
-// TestDocumentedCommands asks every command in the documents for its help,
-// because an unknown command or flag is an error even then.
+// TestDocumentedCommands runs every command in the documents with --help, which
+// does nothing but fails if the command or a flag is unknown.
 func TestDocumentedCommands(t *testing.T) {
 	lockbench := filepath.Join(t.TempDir(), "lockbench")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", lockbench, "./cmd/lockbench")
@@ -161,13 +161,13 @@ type checker struct {
 	lockbench, makefile string
 }
 
-// shellWord is one word of a shell, which may contain quoted spaces.
+// shellWord matches one word of a command line, which may contain quoted spaces.
 var shellWord = regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s])+`)
 
 var assignment = regexp.MustCompile(`^[A-Z_]+=`)
 
-// foreign lists programs whose arguments the checker does not know. Among these arguments
-// it checks only paths of the repository.
+// foreign lists programs that the checker does not run. In their arguments it
+// checks only paths of the repository.
 var foreign = []string{"cd", "cp", "mkdir", "export", "curl", "app", "docker", "kubectl", "systemctl", "sudo", "git", "benchstat"}
 
 func (c checker) check(command string) string {
@@ -205,8 +205,8 @@ func (c checker) targets(words []string) string {
 	return ""
 }
 
-// help runs a command with all its flags and --help. Words after "--" or ">" do
-// not belong to lockbench.
+// help runs a command of lockbench with its flags and --help. It leaves out
+// words after "--" or ">", which are not for lockbench.
 func (c checker) help(words []string) string {
 	for i, w := range words {
 		if w == "--" || strings.HasPrefix(w, ">") {
@@ -217,8 +217,8 @@ func (c checker) help(words []string) string {
 	return c.output(c.lockbench, append(slices.Clone(words), "--help")...)
 }
 
-// plugin accepts the commands that every plugin has, and looks for other
-// commands in the sources of our plugins.
+// plugin checks a command of a plugin: it must be one that every plugin has, or
+// appear in the sources of our plugins.
 func (c checker) plugin(name string, words []string) string {
 	if len(words) == 0 || words[0] == "describe" || words[0] == "help" {
 		return ""
@@ -244,7 +244,7 @@ func (c checker) output(program string, args ...string) string {
 	return ""
 }
 
-// paths returns an error text for a path that begins with a directory of the
+// paths returns an error text if a word is a path below a directory of the
 // repository and does not exist.
 func paths(words []string) string {
 	for _, w := range words {
@@ -259,7 +259,7 @@ func paths(words []string) string {
 	return ""
 }
 
-// TestCommandCheckerFinds checks that the checker finds mistakes that documents may contain.
+// TestCommandCheckerFinds checks that the checker finds the mistakes in wrong command lines.
 func TestCommandCheckerFinds(t *testing.T) {
 	c := checker{t: t, lockbench: "false", makefile: "bench: build\n"}
 	for command, good := range map[string]bool{

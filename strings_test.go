@@ -14,16 +14,16 @@ import (
 	"testing"
 )
 
-// These patterns find the texts that a user may see. Texts for users are literals of several
-// words, except texts that are sent to a store and texts that only a contributor reads.
+// These patterns find the texts that a user may see: string literals of several
+// words, except statements for a store and texts that only contributors read.
 var (
 	unseen   = regexp.MustCompile(`^(SELECT|INSERT|UPDATE|DELETE|CREATE|DROP|SET|ALTER|DO|GRANT|REVOKE|KILL|SHOW|local|FLUSH) |^--|\bredis\.call\b`)
 	unworded = regexp.MustCompile(`(?i)\b(nobody|somebody|everybody|whoever|tells that)\b`)
 	several  = regexp.MustCompile(`[A-Za-z]{2,} [A-Za-z%]{2,}`)
 )
 
-// TestStringsOfUsers prints, with -v, all texts that a user can see in errors, help, reports,
-// logs and events, each with its place. It fails for words that leave open who is meant.
+// TestStringsOfUsers prints, with -v, all texts that users can see in errors, help, reports, logs
+// and events. It fails if one has a word such as "somebody", which leaves open who is meant.
 func TestStringsOfUsers(t *testing.T) {
 	found := 0
 	for _, dir := range []string{"core", "plugins", "internal", "bench", "cmd"} {
@@ -49,7 +49,7 @@ func TestStringsOfUsers(t *testing.T) {
 	}
 }
 
-// stringsOf returns the texts in a Go file, each with its place.
+// stringsOf returns the texts for users in a Go file, each with file and line.
 func stringsOf(t *testing.T, path string) (found []string) {
 	t.Helper()
 	files := token.NewFileSet()
@@ -78,8 +78,8 @@ func stringsOf(t *testing.T, path string) (found []string) {
 	return found
 }
 
-// textOf returns the text of the literals in an expression, and adds the parts of the
-// expression to parts.
+// textOf returns the joined text of the string literals in e. It appends the
+// parts of e to parts, so that the caller does not read them again.
 func textOf(e ast.Expr, parts *[]ast.Node) string {
 	*parts = append(*parts, e)
 	switch e := e.(type) {

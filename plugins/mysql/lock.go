@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
-// newNonce returns a random number for a request, never 0 or 1, which have other meanings.
+// newNonce returns a request's random number, never 0 or 1, which column attempt may have too.
 func newNonce() uint64 { return rand.Uint64()>>1 | 2 }
 
 func newOperation(r driver.Request) statement.Operation {
@@ -41,7 +41,7 @@ func ready(ctx context.Context, r driver.Request) error {
 	return nil
 }
 
-// one sends one operation through l and waits for its result.
+// one sends the operation r in a batch of l and waits for its result.
 func (l *batcher) one(ctx context.Context, r driver.Request) driver.Result {
 	if err := ready(ctx, r); err != nil {
 		return driver.Result{Err: err}
@@ -55,7 +55,7 @@ func (b *Backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, err
 	return result.Token, result.Err
 }
 
-// acquirer returns the batcher for acquires of name.
+// acquirer returns the batcher for acquires of name: one for existing rows, or one for new rows.
 func (b *Backend) acquirer(name string) *batcher {
 	if b.rows.Has(name) {
 		return &b.acquires
@@ -68,7 +68,7 @@ func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
 	return b.renewals.one(ctx, r).Err
 }
 
-// Release sends one statement, and more if there is a waiter that the first has not woken.
+// Release sends one statement, and more if a waiter must still be woken after it.
 func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	if r.Keep > 0 {
 		return b.shortens.one(ctx, r).Err
@@ -85,7 +85,7 @@ func (b *Backend) runRenewals(ctx context.Context, s *conn.Session, ops []statem
 	if int(n) == len(ops) {
 		return results, nil, nil
 	}
-	// A lease that existed at the renewal still exists after it.
+	// Every renewed lease is still in its row, so a lease missing now was not renewed.
 	return results, nil, b.missing(ctx, s, ops, results, func(r statement.Row, a statement.Operation) bool {
 		return r.Held() && r.Owner == a.Owner && r.Token == a.Token
 	})
@@ -105,8 +105,8 @@ func (b *Backend) runReleases(ctx context.Context, s *conn.Session, ops []statem
 	return results, b.then(ctx, s, ops, reply), err
 }
 
-// then returns a function that does the work left by a statement that has freed
-// rows of ops, or nil if no work is left. reply is the statement's reply.
+// then returns a function that wakes waiters, or grants them locks, after a statement has
+// freed rows of ops. It returns nil if there is no waiter. reply is that statement's reply.
 func (b *Backend) then(ctx context.Context, s *conn.Session, ops []statement.Operation, reply uint64) func() {
 	switch {
 	case reply == 0:
@@ -122,7 +122,7 @@ func (b *Backend) then(ctx context.Context, s *conn.Session, ops []statement.Ope
 			}
 		})
 		if err != nil && b.background.Err() == nil {
-			b.opts.Logger.Warn("mysql: looking for waiters", "err", err) // waiters wake anyway
+			b.opts.Logger.Warn("mysql: looking for waiters", "err", err) // waiters also wake up without this
 		}
 		for _, name := range freed {
 			b.next(ctx, s, name, reply)
@@ -130,9 +130,9 @@ func (b *Backend) then(ctx context.Context, s *conn.Session, ops []statement.Ope
 	}
 }
 
-// endLeases releases the existing leases of ops. It returns their number and the statement's
-// reply; see [statement.Release]. If the statement is a block (see ReleaseAndWake) and fails,
-// its transaction may stay open; the server rolls it back when the connection ends.
+// endLeases releases the leases of ops. It returns how many existed, and the statement's reply;
+// see [statement.Release]. A failed block of statements (see ReleaseAndWake) may leave its
+// transaction open, so the session is marked broken: closing it rolls the transaction back.
 func (b *Backend) endLeases(ctx context.Context, s *conn.Session, nonce uint64, ops []statement.Operation, alone bool) (n int64, reply uint64, err error) {
 	if !alone || !s.Server.MariaDB {
 		return s.Exec(ctx, statement.Release(b.table, nonce, ops, alone))
@@ -145,7 +145,7 @@ func (b *Backend) endLeases(ctx context.Context, s *conn.Session, nonce uint64, 
 	return n, reply, err
 }
 
-// missing sets a NotHeldError in results for each operation that was not done.
+// missing reads the rows of ops. Where done is false, it sets a NotHeldError in results.
 func (b *Backend) missing(ctx context.Context, s *conn.Session, ops []statement.Operation, results []driver.Result, done func(statement.Row, statement.Operation) bool) error {
 	rows := map[string]statement.Row{}
 	if err := b.each(ctx, s, statement.Names(ops), func(r statement.Row) { rows[r.Name] = r }); err != nil {
@@ -159,8 +159,8 @@ func (b *Backend) missing(ctx context.Context, s *conn.Session, ops []statement.
 	return nil
 }
 
-// runSingle returns a function that runs a statement on one row. Afterwards the function
-// wakes the waiter that the reply names, or grants the lock to the next waiter.
+// runSingle returns a function that runs the statement text on the row of its one operation,
+// and then wakes the waiter that the reply names, or grants the lock to the next waiter.
 func (b *Backend) runSingle(text func(table string, r driver.Request) string) func(context.Context, *conn.Session, []statement.Operation) ([]driver.Result, func(), error) {
 	return func(ctx context.Context, s *conn.Session, ops []statement.Operation) ([]driver.Result, func(), error) {
 		n, reply, err := s.Exec(ctx, text(b.table, ops[0].Request))
@@ -175,15 +175,15 @@ func (b *Backend) runSingle(text func(table string, r driver.Request) string) fu
 	}
 }
 
-// Withdraw waits, for at most settleFor, for this process's requests of owner that are under way.
-// If all requests were refused, it does nothing more. Otherwise it sends a statement, shared with
-// other withdrawals, over reserved connections: requests may keep all other connections busy.
+// Withdraw waits, for at most settleFor, for the replies to this process's requests
+// of owner. If all were refused, the store needs no change. Otherwise it sends a
+// statement, shared with other withdrawals, over reserved connections, because
+// requests may keep all others busy.
 //
-// Note: killing the connection of the withdrawn request is not enough, because
-// that connection may be unknown. If a plugin is killed, the server goes on
-// with its statements, and the next plugin does not know their connections. A
-// statement may also still lie unread in a socket. The tombstone is in the row
-// that such a statement must lock, and is read under that lock.
+// Note: killing the request's connection is not enough. If a plugin is killed, the
+// server goes on with its statements, and the next plugin does not know their
+// connections. A statement may also still lie unread in a socket. A tombstone stops
+// such a statement, because the statement locks the tombstone's row and reads it.
 func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
 	r := driver.Request{Name: name, Owner: owner}
 	if err := ready(ctx, r); err != nil {
@@ -215,7 +215,7 @@ func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 	return found[0], err
 }
 
-// holders returns the held locks that the query text finds; its columns are stateColumns and value.
+// holders returns the holders that text, a query for stateColumns and value, finds.
 func (b *Backend) holders(ctx context.Context, text string) (found []driver.Holder, err error) {
 	err = b.on(ctx, b.pool.Get, func(ctx context.Context, s *conn.Session) error {
 		found = nil
@@ -230,7 +230,7 @@ func (b *Backend) holders(ctx context.Context, text string) (found []driver.Hold
 	return found, err
 }
 
-// each calls f with the existing rows of names.
+// each calls f with the rows of those names that have one.
 func (b *Backend) each(ctx context.Context, s *conn.Session, names []string, f func(statement.Row)) error {
 	return s.Query(ctx, statement.Inspect(b.table, names...), func(v []sqldriver.Value) error {
 		f(statement.Read(v))
@@ -241,8 +241,8 @@ func (b *Backend) each(ctx context.Context, s *conn.Session, names []string, f f
 // listAtOnce is how many locks one query of List may read.
 const listAtOnce = 500
 
-// List reads held locks in pages, so that no query takes long. It may miss a
-// change made between two pages.
+// List reads held locks in pages, so that no query takes long. It may miss
+// locks taken or released between two pages.
 func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
 	for after := ""; ; {
 		page, err := do(ctx, b.link, "list", prefix, func(ctx context.Context) ([]driver.Holder, error) {
@@ -263,7 +263,7 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	}
 }
 
-// Break sends one statement, and more if there is a waiter.
+// Break sends one statement, and one more if there is a waiter to wake.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	return b.breaks.one(ctx, driver.Request{Name: name, Owner: "operator", Token: token}).Err
 }
@@ -273,8 +273,8 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 	return b.proclaims.one(ctx, r).Err
 }
 
-// observeEvery is how often a host asks about all observed locks. Polling is needed, because the
-// store tells only the next waiter when a leader leaves, and tells no host of a changed value.
+// observeEvery is how often a host reads all observed locks. Hosts must poll, because when
+// a leader leaves, the store wakes only the next waiter, and a changed value wakes none.
 const observeEvery = 25 * time.Millisecond
 
 // Observe reads the lock every 25 ms, by one query for all observers of the host.

@@ -19,7 +19,6 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
-// product matches the name of a server in Properties.
 var product = regexp.MustCompile(`^(MariaDB|MySQL) \d+\.\d+\.\d+`)
 
 func TestProperties(t *testing.T) {
@@ -43,7 +42,7 @@ func TestProperties(t *testing.T) {
 	}
 }
 
-// TestPolling has more waiters than there are connections for waiters.
+// TestPolling lets a caller wait on a host that has no connections for waiters.
 func TestPolling(t *testing.T) {
 	w := newFixture(t)
 	b := open(t, mysql.Options{Address: w.address, Prefix: w.prefix, WaitConnections: -1})
@@ -63,7 +62,7 @@ func TestPurge(t *testing.T) {
 	release(t, w.b, acquire(t, w.b, want("old", time.Second)))
 	release(t, w.b, acquire(t, w.b, want("young", time.Second)))
 	acquire(t, w.b, want("held", time.Minute))
-	// The holder and its only waiter have died.
+	// This row belongs to a holder and a waiter that have died.
 	acquire(t, w.b, want("dead", time.Second))
 	_, err := w.db.Exec("UPDATE " + table(w.prefix) + " SET queue=',owner.2iplosywzrxw5.0.500000.686f7374.-.1' WHERE name='dead'")
 	must(t, err)
@@ -79,8 +78,8 @@ func TestPurge(t *testing.T) {
 	}
 }
 
-// TestPurgeKeepsTokensAheadOfTheClock checks that the row of a grant made while
-// the clock was ahead stays until the clock has passed its token by a day.
+// TestPurgeKeepsTokensAheadOfTheClock checks that a row whose token is ahead of
+// the server's clock is purged only when the clock has passed the token by a day.
 func TestPurgeKeepsTokensAheadOfTheClock(t *testing.T) {
 	w := newFixture(t)
 	purged := func() int {
@@ -93,7 +92,7 @@ func TestPurgeKeepsTokensAheadOfTheClock(t *testing.T) {
 	release(t, w.b, ahead)
 	age(t, w, "ahead", -48)
 	ahead.Token += uint64(48 * time.Hour / time.Microsecond)
-	// The clock is corrected, and the lock is used once more.
+	// After the clock was corrected, another owner acquires the lock.
 	_, err := w.db.Exec("UPDATE " + table(w.prefix) + " SET expires_at=UTC_TIMESTAMP(6)-INTERVAL 1 MINUTE")
 	must(t, err)
 	next := acquire(t, w.b, want("ahead", time.Second))
@@ -117,7 +116,7 @@ func TestPurgeKeepsTokensAheadOfTheClock(t *testing.T) {
 	}
 }
 
-// age makes a lock's last grant, and all later times in its row, older.
+// age moves the token and all times in a lock's row into the past.
 func age(t *testing.T, w *fixture, name string, hours int) {
 	t.Helper()
 	_, err := w.db.Exec("UPDATE "+table(w.prefix)+" SET token=CAST(token AS SIGNED)-?*3600000000,expires_at=expires_at-INTERVAL ? HOUR,barred_since=barred_since-INTERVAL ? HOUR WHERE name=?",
@@ -159,8 +158,8 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// TestReleaseWakesFirst closes a host right after its release, as a plugin ends
-// when its host has died. The release must wake the waiter before.
+// TestReleaseWakesFirst closes a backend right after its release, as a plugin does
+// when its host has died. The release must wake the waiter before it returns.
 func TestReleaseWakesFirst(t *testing.T) {
 	w := newFixture(t)
 	for range 20 {
@@ -181,8 +180,8 @@ func TestReleaseWakesFirst(t *testing.T) {
 	}
 }
 
-// TestManyAreWokenTogether lets a host release many locks at once, each with a waiter. When
-// waiters slept by MariaDB's SLEEP, waking them sometimes stalled all waiters for two seconds.
+// TestManyAreWokenTogether lets a host release many locks at once, each with a waiter. An earlier
+// version let waiters run SLEEP, and on MariaDB their wake-ups sometimes took two seconds.
 func TestManyAreWokenTogether(t *testing.T) {
 	w := newFixture(t)
 	holder := w.host(t)
@@ -221,7 +220,7 @@ func TestManyAreWokenTogether(t *testing.T) {
 }
 
 // TestObserversShareAQuery lets a host observe a hundred elections. One query
-// must ask the server about all of them, and each observer must see its changes.
+// must read all of them, and each observer must see the changes of its election.
 func TestObserversShareAQuery(t *testing.T) {
 	w := newFixture(t)
 	const elections, every = 100, 25 * time.Millisecond

@@ -16,45 +16,42 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
-// Another client, such as a foreign transaction or an operator at a console, may
-// keep a row locked for long. An operation on such a row must not delay others, so
-// it does not wait on a connection. Its statement is killed, and the statement's
-// operations on free rows are sent again. Its operations on locked rows wait here,
-// and one query checks all their rows from time to time. A few statements for one
-// row may still wait in the server, because its queue is fair.
+// Another client, such as a foreign transaction or an operator at a console, may keep a row
+// locked for long. Operations on other rows must not wait for that row. So a statement that
+// waits for it is killed. Those of its operations whose rows are not locked are sent again. Its
+// operations on locked rows wait in this process, and one query regularly checks their rows. A
+// few statements for a single row may wait in the server, because its queue is fair.
 //
-// A gap between rows can be locked too, by a transaction that has asked for a row that does not
-// exist. Inserting a new row into the gap waits, and no query can predict that. So operations on
-// new rows are sent again separately from operations on existing rows. If the statement for new
-// rows is killed too, each of its operations is sent alone, for a short time, again and again.
+// A transaction that asks for a missing row locks the gap between the rows around it.
+// An INSERT into the gap waits, and no query can predict that. So after a kill,
+// operations on missing rows get a separate statement. If that statement is killed
+// too, each of its operations is sent alone, again and again, and killed if it waits.
 
 const (
-	// slowAfter is after how long a statement is assumed to wait for a row that
-	// another client keeps locked, because commits take far less time. Renewals
-	// are not urgent: they wait for an eighth of the time that their callers
-	// allow, up to half of the server's lock wait, so that a server that is
-	// only busy is not flooded by repeated statements. Operations sent again
-	// although no row was locked also get slowestAfter.
+	// slowAfter is how long a statement may take before it is assumed to wait for a locked row.
+	// Commits take far less time. Renewals are less urgent: they get an eighth of the time until
+	// their deadline, at most slowestAfter. Otherwise a busy server would get every renewal twice.
+	// A statement sent again after a kill, for rows that are not locked, gets slowestAfter.
 	slowAfter     = 50 * time.Millisecond
 	slowestAfter  = 500 * time.Millisecond
 	patientShares = 8
-	// blockedFor is the least time between two checks of locked rows.
+	// blockedFor is the least pause between two checks of locked rows.
 	blockedFor = 25 * time.Millisecond
 	// blockedRests is the least pause after a check, in multiples of the check's duration.
 	blockedRests = 3
-	// lookAtOnce is the most names that one query reads.
+	// lookAtOnce is for how many lock names, at most, one query reads the rows.
 	lookAtOnce = 500
 )
 
-// slotsOf returns how many statements of a pool may wait for a row in the
-// server. probesOf returns how many may test whether an insert has to wait.
+// slotsOf returns how many of a pool's connections may wait for a locked row.
+// probesOf returns how many may test whether an INSERT would wait for a locked gap.
 func slotsOf(connections int) int  { return max(1, connections/8) }
 func probesOf(connections int) int { return max(1, connections/4) }
 
 // errKilled means that the statement was killed because it waited for a row.
 var errKilled = errors.New("statement was killed")
 
-// timeout returns how long a statement for batch may take.
+// timeout returns after how long the statement for batch counts as slow.
 func (l *batcher) timeout(t *inFlight, batch []*pending) time.Duration {
 	if t.trip == sure {
 		return slowestAfter
@@ -66,7 +63,7 @@ func (l *batcher) timeout(t *inFlight, batch []*pending) time.Duration {
 	return min(max(slowAfter, time.Until(deadline)/patientShares), slowestAfter)
 }
 
-// trip says why a statement is sent.
+// trip says whether operations are sent for the first time, or again after a kill.
 type trip int
 
 const (
@@ -86,18 +83,18 @@ type inFlight struct {
 	s     *conn.Session
 	since time.Time     // when the statement began on s
 	yield func()        // lets another sender take its place in the batcher; nil if it has none
-	place chan struct{} // slots or probes of the batcher if it has a place there, else nil
+	place chan struct{} // which of the batcher's slots and probes has a place of it; nil for none
 	over  bool
 }
 
-// on notes the session on which the statement runs, or nil when it has ended.
+// on notes the session s that the statement runs on. A nil s means that the statement has ended.
 func (t *inFlight) on(s *conn.Session) {
 	t.mu.Lock()
 	t.s, t.since = s, time.Now()
 	t.mu.Unlock()
 }
 
-// end keeps slow from acting on a statement that is over.
+// end notes that the statement is over, so that slow no longer kills it.
 func (t *inFlight) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -108,15 +105,15 @@ func (t *inFlight) end() {
 	}
 }
 
-// slow is called for a statement that takes long. It lets another sender take its place in the
-// batcher. It kills the statement, unless it is for a single existing row and a slot is free.
+// slow is called when a statement takes longer than timeout. It lets the batcher send another
+// statement. It kills this one, unless it is for a single existing row and a slot is free.
 //
-// On a server without RETURNING, an acquire is two statements, and a KILL that
-// comes exactly between them drops the reply (see Wait). The connection then
-// runs into its deadline, and the outcome of the batch remains unknown.
+// On a server without RETURNING, an acquire is two statements. A KILL that comes exactly
+// between them loses the reply (see Wait). The read then fails at its deadline, and the
+// outcome of the batch is unknown.
 //
-// Note: SELECT ... FOR UPDATE SKIP LOCKED before each batch would find locked
-// rows without a KILL, but it would cost every batch a second round trip.
+// Note: a SELECT with FOR UPDATE SKIP LOCKED before each batch would find locked rows without
+// a KILL, but it would cost every batch a second round trip.
 func (t *inFlight) slow() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -130,7 +127,7 @@ func (t *inFlight) slow() {
 	if t.s == nil {
 		return
 	}
-	l.link.pool.Question(t.since) // it may wait for a row, or for an unreachable server
+	l.link.pool.Question(t.since) // the statement may wait for a row, or for a server that is gone
 	if !t.many && t.trip != probe && t.take(l.slots) {
 		return
 	}
@@ -140,7 +137,7 @@ func (t *inFlight) slow() {
 	}
 }
 
-// take takes a place if one is free, and reports whether the statement now has a place.
+// take gives t a place in places (slots or probes) if one is free, and reports whether t has one.
 func (t *inFlight) take(places chan struct{}) bool {
 	if t.place != nil {
 		return true
@@ -153,8 +150,8 @@ func (t *inFlight) take(places chan struct{}) bool {
 	return t.place != nil
 }
 
-// kill ends what runs on target. Where GET_LOCK is refused, kill does nothing,
-// and the server ends the wait after a second.
+// kill interrupts the statement that runs on target. Where the server refuses GET_LOCK,
+// kill does nothing, and the server ends the statement's lock wait after a second.
 func (k *link) kill(ctx context.Context, target *conn.Session) error {
 	if target.WakeID == 0 {
 		return nil
@@ -172,8 +169,8 @@ func (k *link) kill(ctx context.Context, target *conn.Session) error {
 	return err
 }
 
-// resendUnlocked sends the operations of a killed statement again if their rows are not locked.
-// The other operations, and all that were sent again before, join the blocked operations.
+// resendUnlocked sends the operations of a killed statement again if their rows are not
+// locked. The others join the blocked operations. After a second kill, all of them do.
 func (l *batcher) resendUnlocked(t *inFlight, batch []*pending) {
 	for _, p := range batch {
 		p.kills++
@@ -209,7 +206,7 @@ func (l *batcher) resend(why trip, batch []*pending) {
 	}
 }
 
-// locked returns whether another client has locked the row of each of ps, if the row exists.
+// locked returns, for each existing row of ps, whether another client has locked it.
 func (k *link) locked(ps []*pending) (map[string]bool, error) {
 	ctx, cancel := k.statement(k.background)
 	defer cancel()
@@ -238,7 +235,7 @@ func (k *link) locked(ps []*pending) (map[string]bool, error) {
 	return found, err
 }
 
-// blockedOps are operations whose row another client has locked.
+// blockedOps are operations that wait because another client has locked their row, or its gap.
 type blockedOps struct {
 	mu      sync.Mutex
 	waiting []*pending
@@ -261,7 +258,7 @@ func (k *blockedOps) add(b *link, ps []*pending) {
 	}
 }
 
-// run checks the rows until no operation waits or the backend is closed.
+// run checks the locked rows regularly, until no operation waits or the backend is closed.
 func (k *blockedOps) run(b *link) {
 	pause := time.NewTimer(blockedFor)
 	defer pause.Stop()
@@ -282,16 +279,16 @@ func (k *blockedOps) run(b *link) {
 		}
 		began := time.Now()
 		rest := k.look(b, todo)
-		pause.Reset(max(blockedFor, blockedRests*time.Since(began))) // many rows take long
+		pause.Reset(max(blockedFor, blockedRests*time.Since(began))) // a check of many rows takes long
 		k.mu.Lock()
 		k.waiting = append(rest, k.waiting...)
 		k.mu.Unlock()
 	}
 }
 
-// look sends the operations whose row is free. Of the operations on locked rows it sends as
-// many as find a slot, oldest first. Of those without a row it sends as many as find a
-// place in probes, the least killed first. It returns the rest, which go on waiting.
+// look sends the operations whose row is not locked. Operations on a locked row get the
+// free slots, oldest first, and are sent alone. Operations on a missing row get the
+// free probes, least often killed first. look returns the rest, which go on waiting.
 func (k *blockedOps) look(b *link, todo []*pending) (rest []*pending) {
 	var wanted []*pending
 	for _, p := range todo {
@@ -335,7 +332,7 @@ func (k *blockedOps) look(b *link, todo []*pending) (rest []*pending) {
 	return rest
 }
 
-// tryAlone sends p alone in a statement if t gets one of places, or appends p to rest.
+// tryAlone sends p in a statement without other operations if places has room, else adds p to rest.
 func (p *pending) tryAlone(t *inFlight, places chan struct{}, rest []*pending) []*pending {
 	if !t.take(places) || !p.batcher.link.background.Go(func() { p.batcher.try(t, []*pending{p}) }) {
 		t.end()

@@ -24,12 +24,12 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
-// foreign is the environment variable with the address of another server to test against,
-// such as a MySQL. If it is set, cases that stop and start the server do not run.
-// The account needs all rights in the address's database.
+// foreign is the environment variable with the address of a running server, such
+// as a MySQL, to use in place of the shared one. Then cases that must stop the
+// server do not run. The account in the address needs all rights in its database.
 const foreign = "LOCKBENCH_TEST_MYSQL"
 
-// TestMain ends the shared server at the end of the process.
+// TestMain stops the shared server after all tests.
 func TestMain(m *testing.M) { plugintest.Main(m) }
 
 // shared is the server of all tests that do not start their own.
@@ -40,8 +40,8 @@ var shared struct {
 	err     error
 }
 
-// address starts the shared server and returns its address. Without a server it
-// skips the test, or fails it if LOCKBENCH_REQUIRE names it.
+// address starts the shared server and returns its address. If no server is
+// installed, it skips the test, or fails it if LOCKBENCH_REQUIRE names mysql.
 func address(t *testing.T) string {
 	t.Helper()
 	shared.once.Do(func() {
@@ -73,8 +73,8 @@ func own(t *testing.T, o *mysqlserver.Options) *servers.Server {
 
 var prefixes atomic.Int64
 
-// fresh creates a table that is removed when the test ends. It creates tables in
-// advance, because on MySQL that takes long enough to disturb cases that measure time.
+// fresh creates a table that is dropped when the test ends. The test must not create it on
+// first use, because on MySQL that takes long enough to disturb cases that measure time.
 func fresh(t drivertest.T, address string) (prefix string) {
 	t.Helper()
 	prefix = fmt.Sprintf("t%d_%d_", os.Getpid(), prefixes.Add(1))
@@ -93,7 +93,7 @@ func fresh(t drivertest.T, address string) (prefix string) {
 
 func table(prefix string) string { return "`" + prefix + "locks`" }
 
-// open opens a host, and closes it when the test ends.
+// open opens a backend, as one host does, and closes it when the test ends.
 func open(t drivertest.T, o mysql.Options) *mysql.Backend {
 	t.Helper()
 	o.Logger = slog.New(slog.DiscardHandler)
@@ -116,7 +116,7 @@ func connect(t drivertest.T, address string) *sql.DB {
 // denied returns address with the login of a user that the server does not know.
 func denied(address string) string { return servers.LoginTo(address, "nobody:secret") }
 
-// complete adds to h what the test knows about the server.
+// complete adds to h, for the conformance suite, access to the server and its rows.
 func complete(h *drivertest.Harness, address, prefix string) *drivertest.Harness {
 	h.Cancels = number("LOCKBENCH_MYSQL_CANCELS", 0)
 	h.Leftovers = func(t drivertest.T) []string { return leftovers(t, address, prefix) }
@@ -126,7 +126,7 @@ func complete(h *drivertest.Harness, address, prefix string) *drivertest.Harness
 	return h
 }
 
-// number reads an environment variable that makes a test larger.
+// number returns the number in an environment variable, or the parameter otherwise if it is unset.
 func number(variable string, otherwise int) int {
 	if n, err := strconv.Atoi(os.Getenv(variable)); err == nil {
 		return n
@@ -134,8 +134,8 @@ func number(variable string, otherwise int) int {
 	return otherwise
 }
 
-// leftovers returns the rows that are held or have waiters. A free row does not count, because it
-// must keep its last token for a day, in case the clock is turned back.
+// leftovers returns the rows that a test has left held or with waiters. Free rows do not
+// count: they stay for a day on purpose, to keep tokens rising if the clock is turned back.
 func leftovers(t drivertest.T, address, prefix string) (left []string) {
 	t.Helper()
 	db := connect(t, address)

@@ -19,8 +19,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Connect are the settings of every connection to the server. Parameters in the
-// address must not contradict them.
+// Connect has the settings of every connection to the server. Parameters in
+// [Options].Address must not contradict them.
 type Connect = config.Connect
 
 // Options configure [Open]. Zero fields mean the defaults. The tag of a field
@@ -30,20 +30,20 @@ type Options struct {
 	// github.com/go-sql-driver/mysql: "user:password@tcp(db.example:3306)/app". Required.
 	Address string `key:"address" required:"true" secret:"true" doc:"server and database as go-sql-driver/mysql writes them: user:password@tcp(host:3306)/database"`
 	Connect `dial_timeout:"3s" request_timeout:"3s"`
-	// Prefix begins the table's name, which is Prefix + "locks": at most 48
-	// characters of [a-z0-9_-.:]. Hosts exclude each other if they use the same
-	// database and prefix.
+	// Prefix begins the table's name, which is Prefix + "locks". It has at most
+	// 48 characters of [a-z0-9_-.:]. Hosts share their locks if they use the
+	// same database and prefix.
 	Prefix string `key:"prefix" default:"lockbench_" doc:"of the table's name, PREFIXlocks; hosts with the same one exclude each other"`
 	// CreateTable makes the backend create the table when it is missing. Nil means true.
 	CreateTable *bool `key:"create_table" default:"true" doc:"create the table when it is missing; else see the ddl command"`
-	// Connections is the most connections used for statements at a time, 2 to
-	// 1000. Withdrawals, kills of statements and signs of life use five more.
+	// Connections limits the connections for statements, 2 to 1000. Five more are
+	// for withdrawals, kills of statements, and signs that this process lives.
 	Connections int `key:"connections" default:"16" doc:"the most that are used for statements, 2 to 1000"`
-	// WaitConnections is the most connections for blocked waiters, up to 1000. Waiters beyond
-	// that number ask every 15 to 45 ms. A negative number means that all waiters ask.
+	// WaitConnections limits the connections on which waiters block, up to 1000. Waiters
+	// beyond that number poll every 15 to 45 ms. If it is negative, all waiters poll.
 	WaitConnections int `key:"wait_connections" default:"32" doc:"the most that waiters are blocked on, 0 (none) to 1000; those above it poll"`
 
-	// Logger receives messages that reach no caller; nil means slog.Default().
+	// Logger receives messages that no method returns as an error; nil means slog.Default().
 	Logger *slog.Logger
 }
 
@@ -62,9 +62,9 @@ func (o Options) check() error {
 	return nil
 }
 
-// forced are parameters of the address that this package sets, with the only values
-// that it accepts for them. The statements of this package depend on these values:
-// they count matched rows, for example, and are sent several at a time.
+// forced are parameters of the address that this package sets. An address that
+// sets another value is refused, because our statements depend on them: for
+// example, on several statements in one text, and on the count of matched rows.
 var forced = map[string]string{
 	"autocommit": "1", "clientFoundRows": "true", "innodb_lock_wait_timeout": "1", "interpolateParams": "true",
 	"loc": "UTC", "multiStatements": "true", "parseTime": "false", "sql_mode": "", "time_zone": "'+00:00'",
@@ -75,7 +75,7 @@ var forced = map[string]string{
 // leastPacket is the least maxAllowedPacket, in bytes, that leaves room for the statements.
 const leastPacket = 1 << 14
 
-// errAddress never quotes the address, because it may contain a password.
+// errAddress does not quote the address, because the address may contain a password.
 var errAddress = errors.New("address is not of the form user:password@tcp(host:port)/database?parameter=value")
 
 // target returns the driver's configuration for the address in o.
@@ -106,11 +106,11 @@ func (o Options) target() (*mysqldriver.Config, error) {
 	cfg.InterpolateParams, cfg.MultiStatements, cfg.ClientFoundRows = true, true, true
 	cfg.ParseTime, cfg.Loc, cfg.RejectReadOnly, cfg.CheckConnLiveness = false, time.UTC, false, true
 	cfg.Timeout = cmp.Or(cfg.Timeout, o.DialTimeout)
-	cfg.ReadTimeout = 0 // every statement has a deadline of its own
+	cfg.ReadTimeout = 0 // every statement has a separate deadline
 	return cfg, nil
 }
 
-// contradicts returns an error that names the configuration key that disagrees with the address.
+// contradicts returns an error if a configuration key and the address disagree, and names the key.
 func (o Options) contradicts(cfg *mysqldriver.Config) error {
 	says := cfg.TLSConfig // the value of the parameter tls
 	switch {
@@ -128,8 +128,8 @@ func (o Options) contradicts(cfg *mysqldriver.Config) error {
 	return nil
 }
 
-// checkParameters refuses parameters of the address that contradict forced. It reads the
-// text of the address, because the driver's Config no longer has what the user wrote.
+// checkParameters refuses parameters of the address that contradict forced. It reads the text
+// of the address, because the driver's Config does not say which parameters the user wrote.
 func checkParameters(address string) error {
 	_, query, _ := strings.Cut(address[strings.LastIndexByte(address, '/')+1:], "?")
 	for pair := range strings.SplitSeq(query, "&") {
@@ -165,8 +165,8 @@ var Spec = driver.Spec{
 	}},
 }
 
-// properties are the backend's claims before the server was reached. Fencing becomes
-// strict if the server has every commit on disk before it acknowledges the commit.
+// properties are what the backend promises before it has reached the server. Fencing becomes
+// strict if the server turns out to have each commit on disk before it acknowledges the commit.
 var properties = driver.Properties{
 	Name:           "mysql",
 	Fencing:        driver.FencingDurable,
@@ -187,7 +187,7 @@ func optionsOf(cfg driver.Config) (o Options) {
 	return o
 }
 
-// Properties returns the backend's claims, completed by what is known of the server.
+// Properties returns what the backend promises, and the server's version and durability if known.
 func (b *Backend) Properties() driver.Properties {
 	p := properties
 	p.Capabilities = slices.Clone(p.Capabilities)

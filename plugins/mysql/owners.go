@@ -9,18 +9,18 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// owners remembers, for each owner, the requests that this process has sent and
-// their outcome. An owner whose requests were all answered needs no tombstone when
-// it is withdrawn. Tombstones are expensive: every statement on the row reads them
-// for a minute or two. Thousands of tombstones have brought a lock to a standstill.
+// owners remembers, for each owner, the requests that this process has sent and their outcome.
+// A withdrawn owner whose requests were all answered needs no tombstone (a mark in the row
+// that makes the store refuse the owner). Tombstones are expensive, because every statement on
+// the row reads them for a minute or two. A lock with thousands of them came to a standstill.
 //
-// owners may forget an owner at any time, because an unknown owner gets a
-// tombstone. After a restart of the plugin, core withdraws an owner before it
-// asks again. So owners never knows only a part of an owner's requests.
+// owners may forget an owner at any time, because a withdrawn owner that is unknown gets a
+// tombstone. After the plugin restarts, core withdraws an owner before it asks for a lock
+// again. So owners never knows only some of an owner's requests.
 type owners struct {
 	mu    sync.Mutex
 	known kit.Recent[string, *owner]
-	// gone are withdrawn owners, which this process refuses. Most have no tombstone.
+	// gone are withdrawn owners, which this process refuses, so most need no tombstone.
 	gone kit.Recent[string, struct{}]
 }
 
@@ -28,16 +28,16 @@ const (
 	// ownersKept is how many owners are kept before older ones are forgotten.
 	// At 10,000 acquires a second, an owner is forgotten after 0.4 s.
 	ownersKept = 4096
-	// goneFor is the least time for which a withdrawn owner is refused. goneKept is
-	// how many withdrawn owners are remembered here in place of a tombstone.
+	// goneFor is how long, at least, this process refuses a withdrawn owner.
+	// goneKept is how many withdrawn owners it remembers; others get a tombstone.
 	goneFor  = time.Minute
 	goneKept = 1 << 16
-	// settleFor bounds how long a withdrawal waits for requests under way.
+	// settleFor limits how long a withdrawal waits for replies to the owner's earlier requests.
 	settleFor = 250 * time.Millisecond
 )
 
-// owner is the state of one owner. Its fields that are not atomic are guarded
-// by owners.mu.
+// owner is the state of one owner. owners.mu guards the fields that are not
+// atomic.
 type owner struct {
 	busy   int           // requests under way
 	lost   bool          // a request was sent and its outcome is unknown
@@ -83,8 +83,8 @@ func (os *owners) leaving(o *owner) <-chan struct{} {
 	return o.left
 }
 
-// end records the outcome of a request. stands says that the request may have
-// left something in the store, and lost says that its outcome is unknown.
+// end records the end of a request. stands is true if the request may have left a
+// grant or a queue entry in the store, and lost is true if its outcome is unknown.
 func (os *owners) end(o *owner, stands, lost bool) {
 	os.mu.Lock()
 	defer os.mu.Unlock()
@@ -97,9 +97,9 @@ func (os *owners) end(o *owner, stands, lost bool) {
 	}
 }
 
-// withdraw refuses the owner id from now on, if owners knows it, and waits for its requests,
-// for at most settleFor. It returns what remains to be done in the store: undo says to
-// delete what the requests left, and tombstone says to put a tombstone too.
+// withdraw refuses the owner id from now on, if owners knows it. It waits, for at most
+// settleFor, for the ends of the owner's requests. It returns what the caller must do in the
+// store: if undo is true, remove the owner, and if tombstone is true, also put a tombstone.
 func (os *owners) withdraw(ctx context.Context, id string) (undo, tombstone bool) {
 	os.mu.Lock()
 	o, known := os.known.Get(id)

@@ -16,8 +16,8 @@ import (
 )
 
 // TestContenders lets 16 hosts with 4 goroutines each contend for one lock, for
-// as many seconds as LOCKBENCH_MYSQL_CONTEND says. Any error fails the test,
-// even a deadlock or a lock wait that reaches a caller.
+// as many seconds as LOCKBENCH_MYSQL_CONTEND says. Any error that reaches a
+// caller fails the test, such as a deadlock or a lock wait timeout.
 func TestContenders(t *testing.T) {
 	w := newFixture(t)
 	const hosts, each = 16, 4
@@ -70,7 +70,7 @@ func TestContenders(t *testing.T) {
 	for _, n := range grants {
 		total += n
 	}
-	// A host's turn has up to nine grants, so a few turns say nothing about fairness.
+	// A host may get nine grants one after another, so few grants say nothing about fairness.
 	if j := jain(grants); j < 0.95 && total > 5*9*hosts {
 		t.Errorf("fairness over hosts %.3f: %v", j, grants)
 	} else {
@@ -81,7 +81,7 @@ func TestContenders(t *testing.T) {
 	}
 }
 
-// jain returns Jain's index of fairness: 1 if all n counts are equal, and 1/n if only one is not 0.
+// jain returns Jain's index of fairness: 1 if all n counts are equal, 1/n if all but one are 0.
 func jain(counts []int) float64 {
 	var sum, squares float64
 	for _, c := range counts {
@@ -128,8 +128,8 @@ func TestFirstInsert(t *testing.T) {
 	}
 }
 
-// TestOppositeOrders sends batches of the same names in opposite orders. If the
-// backend did not sort them, they would deadlock each other.
+// TestOppositeOrders sends batches of the same names in opposite orders. The
+// batches would deadlock if the backend did not sort the names.
 func TestOppositeOrders(t *testing.T) {
 	w := newFixture(t)
 	var all sync.WaitGroup
@@ -166,9 +166,9 @@ func TestOppositeOrders(t *testing.T) {
 	all.Wait()
 }
 
-// TestLockedRowHoldsUpNobodyElse lets a foreign transaction lock one row of a
-// batch, and end only when the other locks are granted. The server does not
-// give up the statement for a minute, so only the backend can end it earlier.
+// TestLockedRowHoldsUpNobodyElse lets another client lock one row of a batch until
+// the other locks of the batch are granted. The server lets a statement wait for a
+// row for a minute, so only the backend can end the batch's statement in time.
 func TestLockedRowHoldsUpNobodyElse(t *testing.T) {
 	w := newFixture(t)
 	b := w.patient(t)
@@ -200,9 +200,9 @@ func TestLockedRowHoldsUpNobodyElse(t *testing.T) {
 	}
 }
 
-// TestLockedRowsHoldUpNoOtherRequest lets a foreign transaction lock 40 rows that
-// every kind of request of the host wants to change. Every request for another lock
-// must be answered before the transaction ends.
+// TestLockedRowsHoldUpNoOtherRequest lets another client's transaction lock 40
+// rows, and sends every kind of request for them. Requests for other locks must
+// be answered before that transaction ends.
 func TestLockedRowsHoldUpNoOtherRequest(t *testing.T) {
 	w := newFixture(t)
 	b := w.patient(t)
@@ -260,9 +260,9 @@ func TestLockedRowsHoldUpNoOtherRequest(t *testing.T) {
 	all.Wait()
 }
 
-// TestLockedGapHoldsUpNewRowsOnly lets a foreign transaction ask for a row that does not exist,
-// which locks the gap around it, while 24 callers want new rows there. Existing rows, and new
-// rows elsewhere, must be served all the time.
+// TestLockedGapHoldsUpNewRowsOnly lets another client's transaction ask for a missing
+// row, which locks the gap between the rows around it. 24 callers want new rows in the
+// gap. Meanwhile the backend must serve existing rows, and new rows outside the gap.
 func TestLockedGapHoldsUpNewRowsOnly(t *testing.T) {
 	w := newFixture(t)
 	for _, name := range []string{"a", "c"} {

@@ -21,7 +21,7 @@ import (
 const secret = "s3cret-of-mine"
 
 // refused fails the test unless f returns, within 5 s, an error that wraps
-// class, contains the texts in says, and shows no secret.
+// class, contains the texts in says, and does not contain the password.
 func refused(t *testing.T, f func() error, class error, says ...string) {
 	t.Helper()
 	start := time.Now()
@@ -88,7 +88,7 @@ func TestBadConfiguration(t *testing.T) {
 	}
 }
 
-// changed returns address after change was applied.
+// changed returns address with the changes that the function change makes.
 func changed(t *testing.T, address string, change func(*mysqldriver.Config)) string {
 	t.Helper()
 	c, err := mysqldriver.ParseDSN(address)
@@ -97,8 +97,8 @@ func changed(t *testing.T, address string, change func(*mysqldriver.Config)) str
 	return c.FormatDSN()
 }
 
-// checking returns a function that calls Check on a host with the options o. It also tries
-// to acquire a lock. Both calls must succeed, both be denied, or both fail otherwise.
+// checking returns a function that opens a backend with the options o and calls Check. It also
+// calls TryAcquire, which must succeed, be denied, or fail in another way, as Check does.
 func checking(t *testing.T, o mysql.Options) func() error {
 	return func() error {
 		b := open(t, o)
@@ -152,7 +152,7 @@ func TestDenied(t *testing.T) {
 	wakesAnother(t, b, open(t, mysql.Options{Address: writer, Prefix: prefix}))
 }
 
-// wakesAnother checks that a release by one host wakes a waiter of another host.
+// wakesAnother checks that a release by holder wakes a waiter of the host in waiter.
 func wakesAnother(t *testing.T, holder, waiter *mysql.Backend) {
 	t.Helper()
 	r := acquire(t, holder, want("jobs", 10*time.Second))
@@ -175,13 +175,13 @@ func wakesAnother(t *testing.T, holder, waiter *mysql.Backend) {
 
 func TestReadOnlyServer(t *testing.T) {
 	s := own(t, &mysqlserver.Options{SQL: []string{"SET GLOBAL read_only=1"}})
-	// The account may still write, so the backend must ask whether the server is read-only.
+	// The account may write even on a read-only server, so the backend must ask the server.
 	refused(t, checking(t, mysql.Options{Address: mysqlserver.Address(s)}), driver.ErrNotSent, "read-only", "primary")
 }
 
 // TestDemotion makes a server read-only while a host uses it, as a failover
-// does. The error must say that nothing was carried out, and must not say that
-// the server refuses the host for good, because a retry may succeed.
+// does. The error must say that the request was not carried out, and that a
+// retry may succeed.
 func TestDemotion(t *testing.T) {
 	const user = "lockbench_plain" // an account with every right could still write
 	s := own(t, &mysqlserver.Options{SQL: []string{"CREATE USER " + user + " IDENTIFIED BY '" + secret + "'", "GRANT ALL ON lockbench.* TO " + user}})
@@ -215,8 +215,8 @@ func TestDemotion(t *testing.T) {
 	release(t, b, r)
 }
 
-// TestNothingWasSent checks that after a login that the server refuses, in any
-// way, the error says for certain that the request was not sent.
+// TestNothingWasSent checks that whenever the server refuses a login, the error
+// wraps ErrNotSent.
 func TestNothingWasSent(t *testing.T) {
 	s := own(t, &mysqlserver.Options{Args: []string{"--max-connections=10"}})
 	a := mysqlserver.Address(s)
@@ -235,7 +235,7 @@ func TestNothingWasSent(t *testing.T) {
 	for {
 		conn, err := db.Conn(t.Context())
 		if err != nil {
-			break // 1040
+			break // error 1040: the server has too many connections
 		}
 		defer conn.Close()
 	}

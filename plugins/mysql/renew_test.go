@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
-// leases acquires n locks and returns their renewals.
+// leases acquires n locks and returns the operations that renew them.
 func leases(t *testing.T, b *mysql.Backend, n int) []driver.Op {
 	t.Helper()
 	ops := make([]driver.Op, n)
@@ -33,9 +33,9 @@ func kills(t *testing.T, db *sql.DB) (n int) {
 	return n
 }
 
-// TestRenewalsOfABusyServer checks that a slow server does not get a repeated
-// statement for each lease, which would make it slower. A try does not count if the
-// answers took as long as a statement may take, because the machine was busy.
+// TestRenewalsOfABusyServer checks that the backend does not kill and repeat
+// renewals that a slow server answers within SlowestAfter. A slower answer does
+// not count, because then the test's machine was busy.
 func TestRenewalsOfABusyServer(t *testing.T) {
 	s := own(t, &mysqlserver.Options{})
 	b, db := open(t, mysql.Options{Address: mysqlserver.Address(s)}), connect(t, mysqlserver.Address(s))
@@ -66,9 +66,9 @@ func TestRenewalsOfABusyServer(t *testing.T) {
 	t.Skipf("this machine never answered within %v", mysql.SlowestAfter)
 }
 
-// TestRenewalsBesideALockedRow checks that a row that another client keeps locked
-// costs no other lease its renewal. By default on MariaDB 11.8, and by an option on
-// older versions, every statement that reads the locked row waits for it.
+// TestRenewalsBesideALockedRow checks that while another client keeps one row
+// locked, the leases of other rows are renewed. On MariaDB 11.8, and with an
+// option on older versions, every statement that reads the locked row waits.
 func TestRenewalsBesideALockedRow(t *testing.T) {
 	w := fixtureAt(t, mysqlserver.Address(own(t, &mysqlserver.Options{Args: []string{"--loose-innodb-snapshot-isolation=ON"}})))
 	renewals := leases(t, w.b, 300)

@@ -27,8 +27,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
-// application runs statements on sessions of the server at address, and returns
-// a counter of the killed statements.
+// application runs statements all the time on many sessions of the server at
+// address. It returns a counter of statements that were killed.
 func application(t *testing.T, address string, sessions int) (killed *atomic.Int64) {
 	t.Helper()
 	killed = &atomic.Int64{}
@@ -64,12 +64,12 @@ func application(t *testing.T, address string, sessions int) (killed *atomic.Int
 	return killed
 }
 
-// rounds is how many rounds the tests make that check for harm to other statements and leases.
+// rounds is how often a test repeats its check that no other statement or lease is harmed.
 const rounds = 20
 
-// TestApplicationIsNotKilled has an address that leads to two servers in turn. On one
-// server an application has sessions with all the numbers that the backend's sessions have
-// on the other server. When waiters give up, no statement of the application may be killed.
+// TestApplicationIsNotKilled uses an address that leads to two servers in turn. An application
+// on one server has sessions with the numbers of the backend's sessions on the other. When
+// waiters give up, the backend kills their statements, but must kill none of the application.
 func TestApplicationIsNotKilled(t *testing.T) {
 	one, two := own(t, nil), own(t, nil)
 	killed := application(t, mysqlserver.Address(two), 150)
@@ -96,9 +96,9 @@ func TestApplicationIsNotKilled(t *testing.T) {
 	}
 }
 
-// TestOneOfTwoServers checks that behind an address that leads to two servers in turn,
-// all locks are on one server, and Check reports the second. When the first server is
-// gone, or takes no changes, the second must take its place without a failed request.
+// TestOneOfTwoServers checks that behind an address that leads to two servers in
+// turn, all locks are on one server, and Check reports that there are two. When
+// the server that has the locks is stopped, the backend must use the other server.
 func TestOneOfTwoServers(t *testing.T) {
 	one, two := own(t, nil), own(t, nil)
 	to := backendtest.NewProxy(t, one.Addr(), two.Addr())
@@ -136,7 +136,7 @@ func TestOneOfTwoServers(t *testing.T) {
 	acquire(t, b, want("job/0", time.Second))
 }
 
-// demotedBy returns the ways in which a server may stop serving clients.
+// demotedBy returns statements that make a server refuse clients, with the options for that server.
 func demotedBy(t *testing.T) map[string]*mysqlserver.Options {
 	ways := map[string]*mysqlserver.Options{"SET GLOBAL read_only=1": {}}
 	library := "/usr/lib/galera/libgalera_smm.so"
@@ -161,8 +161,8 @@ func galera(t *testing.T, library string) *mysqlserver.Options {
 	}}
 }
 
-// TestDemotedWithoutACut lets a server stop serving while its connections live and its address
-// leads to another server. Each request must be answered by the other server.
+// TestDemotedWithoutACut lets a server refuse statements while its connections stay open and
+// its address already leads to another server. The other server must answer each request.
 func TestDemotedWithoutACut(t *testing.T) {
 	const user = "lockbench_plain" // an account with every right could still write
 	account := []string{"CREATE USER " + user + " IDENTIFIED BY '" + secret + "'", "GRANT ALL ON lockbench.* TO " + user}
@@ -191,8 +191,8 @@ func TestDemotedWithoutACut(t *testing.T) {
 	}
 }
 
-// TestDeadIdleConnections freezes all idle connections but one, as a firewall does that
-// drops their packets. No lease with a short TTL may be lost while new connections work.
+// TestDeadIdleConnections stops all traffic on all idle connections but one, as a firewall does
+// that drops packets. No lease with a short TTL may be lost, because new connections work.
 func TestDeadIdleConnections(t *testing.T) {
 	s := own(t, nil)
 	for _, ttl := range []time.Duration{2 * time.Second, 4 * time.Second} {
@@ -226,8 +226,8 @@ func TestDeadIdleConnections(t *testing.T) {
 	}
 }
 
-// TestRestedConnections drops all connections whenever they have been idle, as
-// a load balancer does after a while. A single attempt must get a free lock.
+// TestRestedConnections stops all traffic on idle connections, as a load
+// balancer does after a while. A single TryAcquire must then get a free lock.
 func TestRestedConnections(t *testing.T) {
 	s := own(t, nil)
 	to := backendtest.NewProxy(t, s.Addr())
@@ -249,7 +249,7 @@ func TestRestedConnections(t *testing.T) {
 	}
 }
 
-// fill makes n idle connections, by running n statements that wait at the same time.
+// fill makes n idle connections, by calling Check n times at once.
 func fill(t *testing.T, b *mysql.Backend, n int) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -265,7 +265,7 @@ func TestOldServer(t *testing.T) {
 	refused(t, checking(t, mysql.Options{Address: mysqlserver.Address(s)}), driver.ErrDenied, "MariaDB 10.5.29", "MariaDB 10.6")
 }
 
-// TestMaxAllowedPacket checks that the address may limit statements, as the server does.
+// TestMaxAllowedPacket checks that large batches keep to a limit that the address sets.
 func TestMaxAllowedPacket(t *testing.T) {
 	w := newFixture(t)
 	for _, most := range []int{0, 1 << 14, 1 << 18} {
@@ -286,8 +286,8 @@ func TestMaxAllowedPacket(t *testing.T) {
 	refused(t, opening(driver.Config{"address": tiny}), driver.ErrConfig, "maxAllowedPacket", "16384")
 }
 
-// TestRolledBackAtCommit checks that a statement that group replication has rolled back is sent
-// again.
+// TestRolledBackAtCommit checks that the backend sends a statement again that
+// MySQL's group replication has rolled back.
 func TestRolledBackAtCommit(t *testing.T) {
 	w := newFixture(t)
 	var left atomic.Int64
@@ -304,8 +304,8 @@ func TestRolledBackAtCommit(t *testing.T) {
 	release(t, b, acquire(t, b, want("jobs", time.Second)))
 }
 
-// TestNoGetLock checks that where the server refuses GET_LOCK, waiters poll, not too often, and
-// Check says so.
+// TestNoGetLock checks that if the server refuses GET_LOCK, waiters poll, but
+// not too often, and Check returns an error that says so.
 func TestNoGetLock(t *testing.T) {
 	w := newFixture(t)
 	var logs lines
@@ -356,7 +356,7 @@ func TestNoGetLock(t *testing.T) {
 	must(t, <-got)
 }
 
-// lines is a writer that collects a log.
+// lines collects the log that is written to it.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -374,8 +374,8 @@ func (l *lines) count(what string) int {
 	return strings.Count(l.text.String(), "level=WARN msg=\"mysql: the server refuses "+what)
 }
 
-// TestFIPS checks, in another process, that if Go allows no SHA-1, a login that
-// needs SHA-1 is refused with advice on what to set.
+// TestFIPS checks, in a child process whose Go allows no SHA-1, that a login
+// that needs SHA-1 fails with an error that says what to set.
 func TestFIPS(t *testing.T) {
 	if fips140.Enforced() && flag.NArg() == 1 {
 		b := open(t, mysql.Options{Address: flag.Arg(0)})

@@ -15,21 +15,21 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
-// preludes are statements that change a session in another way than by a variable.
+// preludes are statements that change a session's state, beside assignments to its variables.
 var preludes = []string{
 	"START TRANSACTION",
 	"SET autocommit=0;START TRANSACTION",
 	"SET TRANSACTION READ ONLY",
 	"SET completion_type=CHAIN;START TRANSACTION",
 	"USE information_schema",
-	"SET NAMES ucs2", // the client's texts cannot be in it, so the server refuses it
+	"SET NAMES ucs2", // a client cannot send texts in ucs2, so the server refuses it
 	"SET NAMES latin1;SET collation_connection=utf32_general_ci",
 	"LOCK TABLES %s READ",
 }
 
-// TestSessionVariables sets every variable of a session to every kind of value
-// that the server takes, before the backend gets the connection. Locks must be
-// granted, refused, renewed, waited for and released as usual.
+// TestSessionVariables sets each variable of a session to values that the
+// server accepts, before the backend gets the connection. Acquiring, renewing,
+// waiting and releasing must work as without the change.
 func TestSessionVariables(t *testing.T) {
 	w := newFixture(t)
 	todo := append([]string(nil), preludes...)
@@ -56,7 +56,7 @@ func TestSessionVariables(t *testing.T) {
 		} else if got := decisions(t.Context(), b, w.db, w.prefix, fmt.Sprintf("n%d-%d", i, crashed)); got == want {
 		} else if crash := crash(); crash != nil && crashed != i {
 			// MySQL 9.7.4 crashes in about one of sixty runs, while it writes a warning about
-			// our SET of sql_mode. A second crash at the same assignment is no coincidence.
+			// our SET of sql_mode. So only a second crash at one assignment fails the test.
 			t.Logf("after %s: %v", todo[i], crash)
 			must(t, shared.server.Stop())
 			must(t, shared.server.Start(t.Context(), true))
@@ -72,7 +72,7 @@ func TestSessionVariables(t *testing.T) {
 	}
 }
 
-// crash returns how the shared server has ended if it crashed by a signal, else nil.
+// crash returns an error that names the signal if the shared server crashed, else nil.
 func crash() error {
 	if shared.server == nil {
 		return nil
@@ -83,8 +83,8 @@ func crash() error {
 	return nil
 }
 
-// decisions returns the results of a few requests to b, and the rows that db,
-// another connection, reads afterwards.
+// decisions returns the results of a few requests to b, and the rows that db
+// then reads.
 func decisions(ctx context.Context, b *mysql.Backend, db *sql.DB, prefix, name string) string {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

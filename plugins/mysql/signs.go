@@ -14,34 +14,32 @@ import (
 )
 
 const (
-	// signsGoOn is how long signs of life continue after the start of the last wait.
+	// signsGoOn is for how long signs of life are given after a waiter last began to wait.
 	signsGoOn = 2 * time.Second
-	// signWithin is how long the answer to a sign may take.
+	// signWithin is how long the server may take to answer the statement that gives a sign.
 	signWithin = kit.LongestSpan
 )
 
-// signs shows the server that this process lives while it waits. Every
-// [statement.SignEvery], a session used only for this runs a statement that takes a
-// user lock named after the present time. Signs say only which waiters may be granted a
-// lock; the waiter reads the length of the grant from the row. When the session ends,
-// its signs end too, so a process that has died is passed over at once.
+// signs gives signs of life, which show the server that this process lives while it waits for
+// locks. Every [statement.SignEvery], a session used only for this takes a user lock named
+// after the process and the time. The store grants locks only to waiters with a valid sign.
+// When a process dies, its session and signs end, so the store skips its waiters at once.
 //
-// Note: three designs were rejected. A sign in the row of each lock, or in a row
-// for signs, costs five commits a second. A MEMORY table needs a right to create
-// it, and each release that reads the table keeps it locked while the release waits
-// for its row. An open connection does not show that a process is frozen.
+// Note: three other kinds of sign were rejected. A row that each process updates costs five
+// commits a second. A MEMORY table needs a right to create it, and a release that reads the
+// table keeps it locked while the release waits for its row. An open connection does not show
+// that a process is frozen.
 //
-// The session's wake id is a user lock that is never free, so a waiter sleeps by
-// waiting for this lock. MariaDB needs this, because all sessions that run its SLEEP
-// share one mutex. A KILL QUERY that finds the mutex taken can deadlock with its
-// target; then every SLEEP of the server goes on for two seconds, and so do the kills.
-// (On MariaDB 10.11, when 40 sleepers were killed one after the other, this happened in
-// 2 to 5 rounds of 100. With GET_LOCK it happened in none of 600 rounds.) MySQL's
-// GET_LOCK knows only whole seconds, and its SLEEP does not have this problem.
+// The session holds a second user lock, named after its wake id. On MariaDB a waiter sleeps by
+// waiting for this lock, which is never free. MariaDB's SLEEP would not do, because all
+// sessions that run SLEEP share one mutex. A KILL QUERY that finds the mutex taken can
+// deadlock with the SLEEP that it should end. Then each SLEEP and KILL of the server lasts two
+// seconds. On MariaDB 10.11, that happened in 2 to 5 of 100 rounds of 40 kills, and with
+// GET_LOCK in none of 600 rounds. On MySQL waiters use SLEEP, because MySQL's GET_LOCK waits
+// only whole seconds, and its SLEEP has no such mutex.
 //
-// The session takes many round trips to dial, and a waiter must enter the queue
-// earlier. Until the first sign is given, a waiter's queue entry counts as a
-// sign, and the waiter polls as if there were no connection to wait on.
+// Dialing the session takes many round trips, but a waiter must enter the queue at once. Until
+// the first sign is given, a waiter's queue entry counts as a sign, and the waiter polls.
 type signs struct {
 	process  string // this process's id in the queue
 	distance kit.Distance
@@ -50,7 +48,7 @@ type signs struct {
 	s       *conn.Session    // used only by run; nil while there is none
 	last    statement.Signed // the sign that s holds; used only by run
 	gone    bool             // the server has ended s
-	stands  bool             // the last try has given a sign
+	stands  bool             // the last try to give a sign has succeeded
 	err     error            // error of the last try
 	tried   chan struct{}    // closed after the next try
 	waited  time.Time        // when a waiter last began to wait
@@ -59,9 +57,9 @@ type signs struct {
 
 func newProcess() string { return strconv.FormatUint(rand.Uint64()|1<<63, 36) }
 
-// begin makes sure that signs are given from now on, and returns the name of the user lock
-// that is never free. The name is empty where SLEEP is used. While no sign is valid, begin
-// returns a channel that is closed after the next try, and the error of the last try.
+// begin starts the signs of life if they do not run, and returns the name of the user lock that
+// a waiter sleeps on. The name is empty where waiters use SLEEP. While no sign is valid, begin
+// returns a channel closed after the next try to give a sign, and the error of the last try.
 func (d *signs) begin(k *link) (lock string, tried <-chan struct{}, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -79,15 +77,15 @@ func (d *signs) begin(k *link) (lock string, tried <-chan struct{}, err error) {
 	return conn.WakeName(d.s.WakeID), nil, nil
 }
 
-// by returns what a queue entry says about this process.
+// by returns this process's fields of a queue entry.
 func (d *signs) by() statement.Process {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return statement.Process{ID: d.process, Signs: d.stands, Ahead: d.ahead()}
 }
 
-// ahead returns how many parts of the server's time longer than usual a sign of
-// this process counts, because the store also grants it a lock for longer.
+// ahead returns for how many more parts (of SignEvery each) a sign is valid if the server
+// is far away. A grant made to a waiter of this process is longer by the same time.
 func (d *signs) ahead() uint64 {
 	return uint64((d.distance.FirstSpan() - kit.FirstSpan) / statement.SignEvery)
 }
@@ -117,7 +115,7 @@ func (d *signs) run(k *link) {
 	}
 }
 
-// give gives one sign, over a new connection if necessary.
+// give gives one sign of life, over a new session if the old one is gone.
 func (d *signs) give(k *link) (err error) {
 	d.mu.Lock()
 	s := d.s
@@ -155,14 +153,14 @@ func (d *signs) give(k *link) (err error) {
 	return nil
 }
 
-// lost notes that the user lock called name was free, because the session that gives signs is gone.
+// lost notes that the user lock called name was free. If d.s held it, the server has ended d.s.
 func (d *signs) lost(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.gone = d.gone || d.s != nil && conn.WakeName(d.s.WakeID) == name
 }
 
-// close is called when run has ended.
+// close closes the session of the signs. Call it only after run has ended.
 func (d *signs) close() {
 	if d.s != nil {
 		d.s.Close()

@@ -81,8 +81,7 @@ func TestCancelledWaiters(t *testing.T) {
 		cancel()
 		all.Wait()
 	}
-	// Five are for withdrawals, for kills and the session that gives signs of
-	// life; one is the connection of the test.
+	// Five more are for withdrawals, kills and signs of life, and one is the test's connection.
 	if most := status(t, db, "Max_used_connections"); most > connections+waits+5+1 {
 		t.Errorf("%d connections, and the limits are %d and %d", most, connections, waits)
 	}
@@ -95,8 +94,8 @@ func TestCancelledWaiters(t *testing.T) {
 	}
 }
 
-// TestShortContexts lets 64 callers of four hosts ask for one lock for 0 to 49 ms each, over
-// and over, while its holder keeps it. After that every host must be able to get the lock.
+// TestShortContexts lets 64 callers on four hosts repeatedly call Acquire for one held lock,
+// with contexts of 0 to 49 ms. After the release, each host must be able to get the lock.
 func TestShortContexts(t *testing.T) {
 	w := newFixture(t)
 	logger := slog.New(slog.DiscardHandler)
@@ -152,7 +151,7 @@ func TestShortContexts(t *testing.T) {
 	}
 }
 
-// slowRoad returns an address that forwards to the server at to, with a delay each way.
+// slowRoad returns an address that forwards, delayed in each direction, to the server at to.
 func slowRoad(t *testing.T, to string, delay time.Duration) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -187,14 +186,14 @@ func slowRoad(t *testing.T, to string, delay time.Duration) (address string) {
 	return l.Addr().String()
 }
 
-// TestDialsEndByThemselves has callers with less time than a handshake takes. No handshake may
-// be aborted, because MariaDB blocks a machine after max_connect_errors aborted handshakes.
+// TestDialsEndByThemselves lets callers give up during handshakes. The backend must complete
+// each handshake, because MariaDB blocks a machine after max_connect_errors aborted handshakes.
 func TestDialsEndByThemselves(t *testing.T) {
 	s := own(t, nil)
 	db := connect(t, mysqlserver.Address(s))
 	defer db.Close()
-	// The check whether the server was up has aborted connections too. The
-	// server counts an aborted connection only when it has finished with it.
+	// Waiting for the server's start has aborted connections too. The server
+	// counts them when it closes them, so wait until it has no other connections.
 	eventually(t, "no connection but this one", func() bool { return status(t, db, "Threads_connected") == 1 })
 	before := status(t, db, "Aborted_connects")
 	far := changed(t, mysqlserver.Address(s), func(c *mysqldriver.Config) { c.Addr = slowRoad(t, s.Addr(), 4*time.Millisecond) })
@@ -226,9 +225,9 @@ func TestDialsEndByThemselves(t *testing.T) {
 	}
 }
 
-// TestManyLockedRows lets a foreign transaction lock more rows than the host has connections, with
-// a caller for each. Leases on other rows must live on, and the waiting callers are served when the
-// transaction ends.
+// TestManyLockedRows lets another client's transaction lock more rows than the host has
+// connections, and lets a caller acquire each of these locks. Leases of other locks must
+// be renewed meanwhile. When the transaction ends, the callers must get their locks.
 func TestManyLockedRows(t *testing.T) {
 	w := newFixture(t)
 	const locked, others, ttl = 40, 20, 2 * time.Second
@@ -293,9 +292,9 @@ func TestManyLockedRows(t *testing.T) {
 	all.Wait()
 }
 
-// TestThousandsOfLockedRows lets one host wait, through the shipped plugin, for
-// 6,000 locks whose rows a foreign transaction keeps locked. Its 200 leases
-// must live on, because renewals have a separate limit.
+// TestThousandsOfLockedRows lets one host ask, through the shipped plugin, for 6,000
+// locks whose rows another client's transaction keeps locked. The host's 200 leases
+// of other locks must be renewed, because the plugin limits renewals separately.
 func TestThousandsOfLockedRows(t *testing.T) {
 	w := newFixture(t)
 	const others = 200
@@ -355,8 +354,8 @@ func TestThousandsOfLockedRows(t *testing.T) {
 	}
 }
 
-// TestValuesAboveAPacket lets 64 callers publish 60 KiB each on a server whose statements have at
-// most 1 MiB, beside other callers.
+// TestValuesAboveAPacket lets 64 callers publish values of 60 KiB each. Their
+// batches exceed the server's statement limit of 1 MiB.
 func TestValuesAboveAPacket(t *testing.T) {
 	s := own(t, &mysqlserver.Options{Args: []string{"--max-allowed-packet=1M"}})
 	b := open(t, mysql.Options{Address: mysqlserver.Address(s)})
@@ -380,14 +379,14 @@ func TestValuesAboveAPacket(t *testing.T) {
 		})
 	}
 	all.Wait()
-	// A value that can never be sent is refused alone, and breaks nothing else.
+	// A value above the limit must be refused, without harm to later requests.
 	r := want("big", time.Second)
 	r.Value = make([]byte, 600<<10)
 	if _, err := b.TryAcquire(t.Context(), r); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("a value above the server's packet: %v", err)
 	}
-	// The backend estimates the length of a statement in bytes. If a batch is
-	// too long, the backend must send it in parts.
+	// The backend must split a batch whose statement would exceed the server's
+	// limit.
 	ops := make([]driver.Op, 200)
 	for i := range ops {
 		ops[i] = driver.Op{Kind: driver.OpAcquire, Request: want(fmt.Sprint("job/", i), time.Minute)}
@@ -400,7 +399,7 @@ func TestValuesAboveAPacket(t *testing.T) {
 	}
 }
 
-// TestPurgeGoesThroughOnce checks that a purge reads the rows that it keeps only about once.
+// TestPurgeGoesThroughOnce checks that a purge of a large table reads each row at most three times.
 func TestPurgeGoesThroughOnce(t *testing.T) {
 	w := newFixture(t)
 	const rows = 20000

@@ -15,7 +15,6 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
-// tableName returns the quoted name of the table for a prefix.
 func tableName(prefix string) string { return "`" + prefix + "locks`" }
 
 func printDDL(cfg driver.Config, stdout io.Writer) error {
@@ -51,12 +50,12 @@ func (k *link) create(ctx context.Context, s *conn.Session) error {
 const (
 	// purgeEvery is the mean time between two searches for rows to purge.
 	purgeEvery = time.Hour
-	// purgeAtOnce bounds the rows that one statement reads or locks.
+	// purgeAtOnce is how many rows, at most, one statement of a purge reads or locks.
 	purgeAtOnce = 500
 )
 
-// tidy purges rows and closes idle connections until ctx ends. Every host does
-// this, at random times.
+// tidy purges rows and closes idle connections until ctx ends. Each host purges
+// at random times, so that hosts do not purge at once.
 func (b *Backend) tidy(ctx context.Context) {
 	idle := time.NewTicker(idleFor / 2)
 	defer idle.Stop()
@@ -78,8 +77,8 @@ func (b *Backend) tidy(ctx context.Context) {
 	}
 }
 
-// purge deletes rows that have been free for a day. It reads the table once, in
-// the order of the names.
+// purge deletes rows that have been free for a day. It reads the table once,
+// ordered by name.
 func (b *Backend) purge(ctx context.Context) (int, error) {
 	total := 0
 	for after, rows := "", purgeAtOnce; rows == purgeAtOnce; {
@@ -105,9 +104,9 @@ func (b *Backend) purge(ctx context.Context) (int, error) {
 	return total, nil
 }
 
-// idlers reads the next rows after the name *after, and sets *after to the last name read.
-// It returns the names of the unused rows and the number of rows read. It locks no rows,
-// whereas a DELETE that searched for unused rows would lock every row that it reads.
+// idlers reads the next rows behind the name in *after, and sets *after to the last name
+// read. It returns the names of the unused rows and the number of rows read. It locks no
+// rows. A DELETE that looked for unused rows would lock every row that it reads.
 func (b *Backend) idlers(ctx context.Context, s *conn.Session, after *string) (names []string, rows int, err error) {
 	err = s.Query(ctx, statement.Unused(b.table, *after, purgeAtOnce), func(v []sqldriver.Value) error {
 		*after = conn.String(v[0])

@@ -23,18 +23,18 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
-// Some decisions are made in more than one text. For speed there are a short and a long text for an
-// acquire, a text for a single lease and a text for many, and a release that wakes a waiter and a
-// release that does not. These tests put a row into a random state, send each text at the same
-// instant of the server's clock, and compare the answers and the row's state after each text.
+// For speed, one operation has several SQL texts: a short and a long text of an acquire, a
+// text for one lease and for many, a release that wakes a waiter and one that does not. All
+// texts must decide alike. So these tests put a row into a random state, send each text at
+// the same time of the server's clock, and compare the replies and the resulting rows.
 
-// bench is a backend with one session, in which the server's clock stands still.
+// bench is a backend with one session, in which the server's clock is stopped (SET timestamp).
 type bench struct {
 	b *Backend
 	s *conn.Session
 }
 
-// textServer is the server of the tests in this file. It runs while this variable refers to it.
+// textServer is these tests' server. It is global, because a server without references is stopped.
 var textServer struct {
 	sync.Once
 	*servers.Server
@@ -140,15 +140,15 @@ func newSituation(seed uint64) (c situation) {
 // way is one way to send a request.
 type way func(ctx context.Context, w *bench, r driver.Request) (driver.Result, error)
 
-// alone returns the way that sends the request alone. The function knows sets
-// what the backend remembers about the lock.
+// alone returns the way that sends the request in a statement without other requests. The
+// function in knows sets what the backend remembers about the lock, which decides the text.
 func alone(batcher func(*Backend) *batcher, knows func(*Backend, string)) way {
 	return func(ctx context.Context, w *bench, r driver.Request) (driver.Result, error) {
 		return w.ask(ctx, batcher(w.b), knows, newOperation(r))
 	}
 }
 
-// among returns the way that sends the request together with another request.
+// among returns the way that sends the request and a request for another lock in one statement.
 func among(batcher func(*Backend) *batcher, knows func(*Backend, string)) way {
 	return func(ctx context.Context, w *bench, r driver.Request) (driver.Result, error) {
 		other := r
@@ -183,8 +183,8 @@ func acquiresOf(b *Backend) *batcher { return &b.acquires }
 func renewalsOf(b *Backend) *batcher { return &b.renewals }
 func releasesOf(b *Backend) *batcher { return &b.releases }
 
-// play puts c's row into the table, sends c's request in the way ask, and
-// returns the answer and the row after the request.
+// play puts c's row into the table, sends c's request by the function ask, and
+// returns the reply and the row as the request left it.
 func (w *bench) play(t testing.TB, c situation, ask way) string {
 	t.Helper()
 	begin := "DELETE FROM " + w.b.table
@@ -200,8 +200,8 @@ func (w *bench) play(t testing.TB, c situation, ask way) string {
 	if held := (*driver.HeldError)(nil); errors.As(result.Err, &held) {
 		answer += fmt.Sprintf(", %+v", held.Holder)
 	}
-	// The numbers in attempt and freed_by differ each time, and attempt means nothing in a free
-	// row. A refusal may clear old tombstones, or not.
+	// Ignore what may differ: the random numbers in attempt and freed_by,
+	// attempt in a free row, and old tombstones, which only some texts remove.
 	old := "barred_since<" + statement.Now + "-INTERVAL 2 MINUTE"
 	err = w.s.Query(t.Context(), "SELECT CONCAT_WS(' ',HEX(owner),token,expires_at,IF(owner='','',IF(attempt<100,attempt,'new')),LEAST(freed_by,2),ttl_us,HEX(label),COALESCE(value,'NULL'),queue,IF("+
 		old+",'',barred),IF("+old+",'',barred_old)) FROM "+w.b.table+" WHERE name='n'", func(v []sqldriver.Value) error {
@@ -212,7 +212,7 @@ func (w *bench) play(t testing.TB, c situation, ask way) string {
 	return answer
 }
 
-// differ says how the results of the ways differ in one situation, or returns "" if they agree.
+// differ describes how the results of an operation's ways differ in situation seed, or returns "".
 func (w *bench) differ(t testing.TB, seed uint64) string {
 	t.Helper()
 	c := newSituation(seed)
@@ -240,7 +240,7 @@ func TestTextsAgree(t *testing.T) {
 	}
 }
 
-// FuzzTexts is like TestTextsAgree, for more situations.
+// FuzzTexts is TestTextsAgree for other situations.
 func FuzzTexts(f *testing.F) {
 	w := newBench(f)
 	f.Add(uint64(situations))
@@ -251,10 +251,10 @@ func FuzzTexts(f *testing.F) {
 	})
 }
 
-// mutant is a connection that changes one of the texts, as a bug would.
+// mutant is a connection that replaces old by new in one of the texts, as a bug would.
 type mutant struct {
 	sqldriver.Conn
-	of       string // a part that only that text contains
+	of       string // what only the text to change contains
 	old, new string
 	changed  int
 }
@@ -277,9 +277,9 @@ func (m *mutant) ExecContext(ctx context.Context, text string, args []sqldriver.
 	return m.Conn.(sqldriver.ExecerContext).ExecContext(ctx, m.change(text), args)
 }
 
-// TestTextsAgreeFindsBugs plants a bug in one text at a time, and the comparison
-// must find each bug. It plants none in how the long text of an acquire decides
-// about queues and tombstones, because no other text decides this.
+// TestTextsAgreeFindsBugs puts a bug into one text at a time. The comparison
+// with the other texts must find each bug. No bug is put where the long text of
+// an acquire decides by queues and tombstones, because no other text does that.
 func TestTextsAgreeFindsBugs(t *testing.T) {
 	w := newBench(t)
 	if !w.s.Server.MariaDB {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// allowed has the variables that may change the answers, with the reasons.
+// allowed has, with reasons, variables that the tests do not set because they may change replies.
 var allowed = map[string]string{
 	"MAX_SESSION_MEM_USED": "a session without memory is refused by the server",
 	"SQL_LOG_BIN":          "it needs a right of its own, and decides only what replicas get",
@@ -28,7 +28,7 @@ type variable struct {
 	list        []string // the members of an enumeration or a set
 }
 
-// assignments returns SET statements for all variables of a session.
+// assignments returns SET statements with several values for each session variable not in allowed.
 func assignments(t *testing.T, w *fixture) (all []string) {
 	t.Helper()
 	describe := mysqlVariables
@@ -52,15 +52,15 @@ func mariadbVariables(t *testing.T, db *sql.DB) []variable {
 		" FROM information_schema.SYSTEM_VARIABLES WHERE VARIABLE_SCOPE LIKE 'SESSION%' AND READ_ONLY='NO' ORDER BY VARIABLE_NAME")
 }
 
-// mysqlVariables tries numbers to find out which members enumerations and sets
-// have, because MySQL does not list the members.
+// mysqlVariables finds the members of enumerations and sets by trying numbers,
+// because MySQL does not list them.
 func mysqlVariables(t *testing.T, db *sql.DB) []variable {
 	t.Helper()
 	all := describe(t, db, "SELECT VARIABLE_NAME,CASE DATA_TYPE WHEN 'String' THEN 'VARCHAR' WHEN 'Numeric' THEN 'DOUBLE' ELSE UPPER(DATA_TYPE) END,MIN_VALUE,MAX_VALUE,''"+
 		" FROM performance_schema.variables_metadata WHERE VARIABLE_SCOPE LIKE 'SESSION%' ORDER BY VARIABLE_NAME")
 	scratch, err := db.Conn(t.Context())
 	must(t, err)
-	// The connection must not be used again, because its variables keep the last values tried.
+	// Close this connection, because its variables keep the last values that were tried.
 	defer func() { _ = scratch.Raw(func(any) error { return sqldriver.ErrBadConn }) }()
 	for i := range all {
 		switch v := &all[i]; v.kind {
@@ -83,7 +83,7 @@ func mysqlVariables(t *testing.T, db *sql.DB) []variable {
 	return all
 }
 
-// accepted returns the numbers that the server accepts for a variable.
+// accepted returns which of the numbers number(0) to number(39) the server accepts for a variable.
 func accepted(ctx context.Context, on *sql.Conn, name string, number func(i int) int) (all []string) {
 	for i := range 40 {
 		n := fmt.Sprint(number(i))
@@ -112,7 +112,7 @@ func describe(t *testing.T, db *sql.DB, query string) (all []variable) {
 	return all
 }
 
-// values returns the values that are tried for a variable.
+// values returns the values, written in SQL, that the tests set v to.
 func (v variable) values() (all []string) {
 	quote := func(words ...string) {
 		for _, w := range words {

@@ -15,42 +15,42 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
-// Waiters are in the queue column of the row, and sleep in the server (see signs), each on
-// its own connection. A connection has a wake id: it holds a user lock (GET_LOCK) of a
-// random name that no other connection takes. The statement that frees the row grants the
-// lock to the first waiter whose process lives, and reads the waiter's wake id. After the
-// commit, the same connection finds the session that holds that user lock (IS_USED_LOCK)
-// and interrupts its statement (KILL QUERY). The waiter then reads the grant's token and
-// end from the row. On MariaDB one block does all of this, so that the reply to the
-// waiter's statement brings the grant. A lock without waiters has no such costs.
+// A waiter is an entry in the queue column of the lock's row, and sleeps in the server on a
+// separate connection. Each connection holds a user lock (GET_LOCK) with a random name, its
+// wake id. The statement that frees the row grants the lock to the first waiter whose
+// process lives, and reads the waiter's wake id. After the commit, the releasing connection
+// finds the session that holds this user lock (IS_USED_LOCK) and interrupts its statement
+// (KILL QUERY). The waiter then reads the grant's token and end from the row. On MariaDB
+// each side does its part in one block of statements. A lock without waiters has none of
+// these costs.
 //
-// This is why two owners never hold a lock at once. The server's clock measures the time from the
-// start of the sleeping statement to the end of the grant. The waiter counts that time from when it
-// sent the statement, which was before that start. So its lease ends before the server's grant. No
-// sign of life and no other clock matters. A server clock that is turned back in between shortens
-// the waiter's time. A clock that is turned forward lengthens it; the waiter notices if the grant
-// would be younger than the reply. The waiter is woken only after the commit, so no crash undoes a
-// grant that it knows of. If the waiter wakes without a KILL, the grant that it finds may not be on
-// disk yet, so it asks for the lock, which needs a commit (see [statement.Confirm]). A waiter that
-// is frozen, or was killed while the lock was being granted to it, costs the other waiters its
-// first span (see [kit.Distance]). None of them sleeps for longer. Then they find the lock free,
-// and the first waiter gets it. The waiter of a silent process (see signs) is passed over.
+// Two owners never hold a lock at once, because a waiter's lease ends before the grant in
+// the row. The server's clock gives the time from the start of the sleeping statement to
+// the grant's end. The waiter counts this time from when it sent the statement, which is
+// earlier. A server clock turned back in between shortens the lease. A clock turned forward
+// lengthens it, but then the grant may seem to be made after the reply, and the waiter
+// rejects it. No crash undoes a grant that a waiter knows of: the waiter is woken after the
+// commit. If it wakes without a KILL, the grant in the row may not be on disk yet, so it
+// asks for the lock, which needs a commit (see [statement.Confirm]). A grant to a waiter
+// ends after a first span (0.5 to 2 s, see [kit.Distance]) unless used. So a waiter that is
+// frozen or killed delays the others by a first span. They sleep no longer, so they then
+// find the lock free. A waiter whose process gives no signs of life (see signs) is skipped.
 //
-// Note: four other designs were rejected. If the holder holds a user lock of
-// the lock's name, each lease needs one more round trip and a connection, and a
-// lost machine keeps the lock for hours. If it takes the user lock only when
-// there are waiters, it learns of them too late. If it holds a row lock, a
-// transaction stays open as long as the lease. If waiters poll every 10 ms, a
-// handoff takes 5 ms, and waiters starve.
+// Note: four other designs were rejected. If the holder held a user lock named after the
+// lock, each lease would need one more round trip and a connection, and a lost machine
+// would keep the lock for hours. If it took that user lock only when there are waiters, it
+// would learn of them too late. If it held a row lock, a transaction would stay open as
+// long as the lease. If waiters polled every 10 ms, a handoff would take 5 ms, and waiters
+// would starve.
 
 const (
-	// pollFrom and pollTo bound the pause of a waiter that polls.
+	// pollFrom and pollTo are the shortest and the longest pause of a waiter that polls.
 	pollFrom, pollTo = 15 * time.Millisecond, 45 * time.Millisecond
-	// slowerPolls is how many times the pause doubles where all waiters poll.
+	// slowerPolls is how many times an owner's pause doubles when the server refuses GET_LOCK.
 	slowerPolls = 3
 )
 
-// queue is where waiters enter the queues of locks, and sleep.
+// queue has what the backend needs to put waiters into queues, let them sleep, and wake them.
 type queue struct {
 	*link
 	enters    batcher // for waiters that have no connection to wait on
@@ -60,16 +60,16 @@ type queue struct {
 	foreign   sync.Once                    // for the warning about a waiter of another account
 }
 
-// Wait sends a statement that enters the queue, and a second statement that
-// returns at a wake-up, or when it is time to ask for the lock. MySQL needs a
-// third statement, which reads the grant; MariaDB gets all three in one block.
+// Wait sends a statement that enters the queue, and a second that sleeps until a
+// wake-up or until r's owner should ask for the lock. On MySQL a third statement
+// reads the grant. MariaDB gets all three in one block of statements.
 //
-// Note: for MySQL, which has no such blocks, both statements in one packet would save a
-// round trip. But a KILL QUERY that comes between two statements of a packet drops the
-// second statement without a reply (seen with MariaDB 10.11; MySQL's loop over a packet's
-// statements reads the same). The waiter then hangs until its deadline. For the same reason
-// the sleep and the reading of the grant cannot share a packet. MySQL 9 does go on after a
-// KILL QUERY during the sleep, but not after a KILL QUERY just after the sleep.
+// Note: on MySQL, which has no such blocks, entering and sleeping in one packet
+// would save a round trip. But a KILL QUERY that comes between two statements of a
+// packet drops the second one without a reply, so the waiter would hang until its
+// deadline. This was seen with MariaDB 10.11, and MySQL's source has the same loop.
+// The sleep and the reading of the grant cannot share a packet for the same reason.
+// MySQL 9 goes on after a KILL QUERY during the sleep, but not just after it.
 func (q *queue) Wait(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, _ error) {
 	if err := ready(ctx, r); err != nil {
 		return none, err
@@ -108,9 +108,9 @@ func (q *queue) Wait(ctx context.Context, r driver.Request, most time.Duration) 
 	return got.grant, conn.StatementError("wait for", r.Name, got.err)
 }
 
-// wait goes on when its caller has returned. It ends the caller's sleep by KILL
-// QUERY, because the server would not notice that the client is gone. The
-// connection is kept.
+// wait does the work of Wait, also after Wait's caller has given up. It then
+// ends the sleep in the server by KILL QUERY, because the server would not
+// notice that the caller is gone, and keeps the connection for other waiters.
 func (q *queue) wait(ctx context.Context, o *owner, r driver.Request, most time.Duration) (none driver.Grant, _ error) {
 	left := q.owners.leaving(o)
 	sctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), most+q.opts.RequestTimeout, errSlow)
@@ -124,13 +124,13 @@ func (q *queue) wait(ctx context.Context, o *owner, r driver.Request, most time.
 	}
 	lock, tried, err := q.signs.begin(q.link)
 	if tried != nil || !q.waits.Ready() {
-		// The waiter enters the queue without waiting for a new connection.
+		// Enter the queue now, over another connection, because dialing takes long.
 		if err := q.enter(ctx, r); err != nil {
 			return none, err
 		}
 	}
 	if tried != nil && err == nil {
-		_ = poll(ctx, left, tried, most, statement.SignEvery) // its queue entry is a sign for so long
+		_ = poll(ctx, left, tried, most, statement.SignEvery) // its entry counts as a sign
 		lock, tried, err = q.signs.begin(q.link)
 	}
 	if tried != nil {
@@ -167,7 +167,7 @@ func (q *queue) wait(ctx context.Context, o *owner, r driver.Request, most time.
 		return none, fmt.Errorf("mysql: wait for %q: %w", r.Name, driver.ErrWithdrawn)
 	case woken:
 		return g, nil
-	case conn.Number(err) == conn.ErNoSuchTable: // no lock is held
+	case conn.Number(err) == conn.ErNoSuchTable: // without the table no lock is held
 		return none, nil
 	case errors.Is(err, sqldriver.ErrBadConn):
 		return none, conn.NotSent(err)
@@ -175,11 +175,11 @@ func (q *queue) wait(ctx context.Context, o *owner, r driver.Request, most time.
 	return none, err
 }
 
-// sleep enters the queue and sleeps for one first span at a time. After each span it
-// checks whether the lock is free, because its wake-up, or the waiter before it, may be
-// lost. sleep returns the store's grant to r's owner, if there is one, whether the
-// owner has a tombstone, and whether the sleep was interrupted. An interrupted GET_LOCK
-// returns NULL, and an interrupted SLEEP returns 1, unless they fail.
+// sleep enters the queue and sleeps for at most one first span (0.5 to 2 s) at a time.
+// Then it checks whether the lock is free, because the wake-up may be lost or the waiter
+// before it dead. It returns the store's grant to r's owner, if there is one, whether
+// the owner was withdrawn, and whether a KILL interrupted the sleep. An interrupted
+// GET_LOCK returns NULL, and an interrupted SLEEP returns 1, or the statement fails.
 func (q *queue) sleep(ctx context.Context, s *conn.Session, lock string, r driver.Request, most time.Duration, gaveUp func() bool) (g driver.Grant, withdrawn, woken bool, err error) {
 	for end := time.Now().Add(most); ; {
 		piece := max(min(time.Until(end), q.signs.distance.FirstSpan()), 0).Truncate(time.Microsecond)
@@ -205,7 +205,7 @@ func (q *queue) sleep(ctx context.Context, s *conn.Session, lock string, r drive
 			case v[0] == nil:
 				woken = true
 			case conn.Uint(v[0]) == 1:
-				s.Broken = true // s now has the lock, and must not keep it
+				s.Broken = true // s now has the user lock, and must not keep it
 				q.signs.lost(lock)
 			}
 			return nil
@@ -220,10 +220,10 @@ func (q *queue) sleep(ctx context.Context, s *conn.Session, lock string, r drive
 	}
 }
 
-// granted returns the grant that the store made to r's waiting owner, for r's TTL.
-// end is when the grant ends, counted from when the server began the statement that
-// was sent at sent. If the grant seems to be made in the future, the server's clock
-// was turned forward. Then granted returns the zero Grant, and the waiter asks.
+// granted returns the grant that the store made to r's owner, for r's TTL. The grant
+// ends at the time end after the server began the statement that was sent at sent.
+// If the grant then seems to be made in the future, the server's clock was turned
+// forward. granted then returns the zero Grant, so the owner asks for the lock.
 func granted(r driver.Request, sent time.Time, token uint64, end time.Duration) driver.Grant {
 	made := sent.Add(end - r.TTL)
 	if made.After(time.Now()) {
@@ -232,11 +232,11 @@ func granted(r driver.Request, sent time.Time, token uint64, end time.Duration) 
 	return driver.Grant{Token: token, Sent: made, For: r.TTL}
 }
 
-// span returns how long the store's grant to the waiter r may last at first.
+// span returns how long a grant that the store makes to the waiter r lasts if r does not use it.
 func (q *queue) span(r driver.Request) time.Duration { return min(r.TTL, q.signs.distance.FirstSpan()) }
 
-// enter gives a queue entry to a waiter without a connection. Even after ctx has
-// ended, it waits for the answer, because until then r's owner counts as busy.
+// enter puts r's owner into the queue without a connection to sleep on. It waits for the reply
+// even after ctx has ended, because a withdrawal of the owner must wait for the reply too.
 func (q *queue) enter(ctx context.Context, r driver.Request) error {
 	r.TTL = q.span(r)
 	p := q.enters.send(ctx, newOperation(r))[0]
@@ -261,8 +261,8 @@ func (q *queue) noSleep() bool {
 
 func pollPause() time.Duration { return pollFrom + rand.N(pollTo-pollFrom) }
 
-// poll waits on behalf of a waiter that has no connection to sleep on. It returns after a pause,
-// or earlier when left or found is closed or ctx ends. Then the waiter asks whether it is its turn.
+// poll pauses a waiter that has no connection to sleep on, for the time in after, at most for most.
+// It returns earlier when left or found is closed or ctx ends. The caller then asks for the lock.
 func poll(ctx context.Context, left, found <-chan struct{}, most, after time.Duration) error {
 	pause := time.NewTimer(min(most, after))
 	defer pause.Stop()
@@ -278,18 +278,17 @@ func poll(ctx context.Context, left, found <-chan struct{}, most, after time.Dur
 	}
 }
 
-// next is called with the reply of a statement that has freed the lock called
-// name; see [statement.Look]. It wakes the waiter that was granted the lock, or
-// grants the lock to the first living waiter and removes dead waiters from the
-// queue. It runs before the caller gets its result, because a plugin whose host
-// has died ends as soon as it knows that it has released everything.
+// next is called with the reply of a statement that has freed the lock called name; see
+// [statement.Look]. It wakes the waiter that the statement granted the lock to. If there is none,
+// it removes dead waiters from the queue and grants the lock to the first living one. It runs
+// before the release returns, because a plugin whose host has died exits after its last release.
 //
-// An acquire that finds the lock free in the meantime first grants it to the
-// first waiter, so no owner overtakes the waiters.
+// An acquire that comes before that makes the grant itself (see askInFull), so no owner overtakes
+// the waiters.
 func (q *queue) next(ctx context.Context, s *conn.Session, name string, reply uint64) {
 	err := q.grant(ctx, s, name, reply)
 	if err != nil && q.background.Err() == nil {
-		// The lock is free despite the error, and waiters also wake without being woken.
+		// The release has succeeded despite this error, and waiters wake up after a while anyway.
 		q.opts.Logger.Warn("mysql: granting a lock to its next waiter", "name", name, "err", err)
 	}
 }

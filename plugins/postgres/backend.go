@@ -28,7 +28,7 @@ type Backend struct {
 	server atomic.Pointer[server]
 	pooled atomic.Bool // the address leads to a pooler, which shares its sessions
 	making sync.Mutex  // guards the creation of the schema
-	// identity is the server that the connections lead to.
+	// identity says which server the connections lead to, because the address may lead to several.
 	identity kit.Identity
 
 	acquires, renewals, releases, withdrawals batcher
@@ -36,17 +36,17 @@ type Backend struct {
 	listener                                  listener
 	observers                                 kit.Poller
 
-	// stuck has the locks whose rows another session had locked. alone bounds
-	// how many operations on stuck locks run at a time.
+	// stuck has the locks whose rows another client recently kept locked. alone
+	// limits how many operations on these locks run at a time.
 	stuck kit.Recent[string, struct{}]
 	alone chan struct{}
 
-	// background is the context of statements, which go on when their callers return.
+	// background is the context of statements, which go on after their callers have given up.
 	background *kit.Group
 }
 
-// Open makes a Backend; nil options and zero fields mean the defaults. It does
-// not wait for the server. Its error wraps [driver.ErrConfig].
+// Open makes a Backend, without waiting for the server. Nil options and zero
+// fields mean the defaults. Its error wraps [driver.ErrConfig].
 func Open(opts *Options) (*Backend, error) { return open(config.Filled(opts)) }
 
 func open(o Options) (*Backend, error) {
@@ -100,7 +100,7 @@ func (b *Backend) batchers() []*batcher {
 	return []*batcher{&b.acquires, &b.renewals, &b.releases, &b.withdrawals, &b.shortens, &b.proclaims, &b.enters}
 }
 
-// Close ends the connections and the statements on them. Leases are not released.
+// Close ends all statements and closes the connections. It does not release leases.
 func (b *Backend) Close(ctx context.Context) error {
 	return b.background.Close(ctx, func() {
 		for _, l := range b.batchers() {
@@ -121,7 +121,7 @@ func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
 	return b.renewals.one(ctx, r).Err
 }
 
-// Release calls one function of the schema, which also grants the lock to the next waiter.
+// Release calls one function of the schema. The function also grants the lock to the next waiter.
 func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	return b.releaser(r).one(ctx, r).Err
 }
@@ -167,7 +167,7 @@ func (b *Backend) batcherOf(op driver.Op) *batcher {
 	return nil
 }
 
-// Batch implements driver.Batcher. Operations on one name are done one after the other.
+// Batch implements driver.Batcher. Operations on one lock run one after the other, in ops' order.
 func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	results := make([]driver.Result, len(ops))
 	byName := map[string][]int{}
@@ -208,7 +208,7 @@ func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 	return found[0], err
 }
 
-// find returns the holders of the held locks among names.
+// find returns the holders of those locks in names that are held.
 func (b *Backend) find(ctx context.Context, what string, names ...string) ([]driver.Holder, error) {
 	keys := make([][]byte, len(names))
 	for i, name := range names {
@@ -229,13 +229,13 @@ func (b *Backend) find(ctx context.Context, what string, names ...string) ([]dri
 	})
 }
 
-// key returns the table's key for a lock name. A prefix has no slash.
+// key returns the table's key for a lock name: prefix, slash, name. A prefix contains no slash.
 func (b *Backend) key(name string) []byte { return []byte(b.opts.Prefix + "/" + name) }
 
 // listAtOnce is how many locks one query reads.
 const listAtOnce = 500
 
-// List reads held locks in pages, and may miss a change made between the reads of two pages.
+// List reads held locks in pages. It may miss locks taken or released between two pages.
 func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
 	for after := b.key(""); ; {
 		keys, err := read(ctx, b, "list", prefix, func(ctx context.Context, c *pgxpool.Conn) (keys [][]byte, err error) {
@@ -264,7 +264,7 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	}
 }
 
-// Break releases the lease of name that has this token, without regard to its owner.
+// Break releases the lease of name with this token, whatever its owner.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	if token == 0 {
 		return fmt.Errorf("postgres: break %q: %w: no lease has the token 0", name, driver.ErrInvalid)
@@ -275,13 +275,13 @@ func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	return b.releases.wait(&pending{Request: driver.Request{Name: name, Token: token}, ctx: ctx}).Err
 }
 
-// observeEvery is how often a host asks about all observed locks.
+// observeEvery is how often a host reads the locks that its callers observe.
 const observeEvery = 25 * time.Millisecond
 
 // Observe reads the lock every 25 ms. One query reads up to 500 observed locks of the host.
 //
-// Note: if each change sent a notice, all commits of the database would wait
-// for each other, because all notices go through one queue with one lock.
+// Note: a notice (NOTIFY) for each change would make all commits of the database wait for
+// each other, because PostgreSQL has one queue of notices with one lock.
 func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	return b.observers.Follow(ctx, name, emit)
 }

@@ -17,31 +17,31 @@ import (
 )
 
 const (
-	// These constants bound the operations of one call. A commit costs the same for
-	// one row and for many, but a long call keeps its first rows locked until its end.
+	// width, and renewWidth for renewals, limit the operations of one call. A commit costs the
+	// same for one row and for many, but a long call keeps its first rows locked until it ends.
 	width, renewWidth = 64, 500
-	// senders is how many calls of one kind may be under way at a time. With
-	// two, the server works on one call while the other is written to disk.
+	// senders is how many calls of one kind may be under way at a time. With two,
+	// the server works on one call while it writes the other call's commit to disk.
 	senders = 2
-	// patience is how long a call waits in the server for a row that another session has
-	// locked. After that, the call's operations on other rows are sent again in one call.
-	// Operations on the locked row are sent alone, with morePatience, while the row is stuck.
+	// patience is how long a call waits in the server for a row that another client
+	// keeps locked. Then the call's operations on other rows are sent again in one call,
+	// and each operation on the locked row in a separate call, all with morePatience.
 	patience, morePatience = "50ms", "1s"
-	// stuckFor is how long a lock counts as stuck, so that its operations are sent alone.
+	// stuckFor is for how long, after its row was found locked, a lock's operations are sent alone.
 	stuckFor = 2 * time.Second
 )
 
-// pending is an operation under way. Its caller can take it back until a call
-// that contains it is sent.
+// pending is an operation that waits to be sent or for its result. Its caller
+// can cancel it until a call that contains it is sent.
 type pending struct {
 	kit.Ticket
 	driver.Request
 	ctx  context.Context
 	done func(driver.Result) // gets the result if no goroutine waits for it
-	stay time.Duration       // for how long a place in the queue stays
+	stay time.Duration       // for how long the owner's queue entry stays
 
 	sent   time.Time     // an instant before it was sent
-	state  int64         // the number that the function replied for it
+	state  int64         // the column token of the SQL function's reply
 	left   time.Duration // time left of a grant to another waiter; 0 for none
 	result driver.Result
 }
@@ -56,8 +56,8 @@ func (p *pending) end(r driver.Result) {
 	p.End()
 }
 
-// batcher makes operations of one kind share calls of a function. An idle sender sends an operation
-// at once, and alone. Operations that come while all senders are busy are sent together.
+// batcher shares calls of an SQL function among operations of one kind. An idle sender sends a
+// new operation at once. Operations that come while all senders are busy share the next call.
 type batcher struct {
 	b      *Backend
 	what   string // the operation's name in errors
@@ -86,8 +86,8 @@ func (l *batcher) init() {
 	})
 }
 
-// columns are the arguments of the schema's functions, one array for each
-// field. They are sorted by name, so that all calls lock rows in one order.
+// columns are the arguments of the schema's functions, one array for each field.
+// The operations are sorted by name, so that all calls lock rows in the same order.
 type columns struct {
 	names, labels, values      [][]byte
 	owners                     []string
@@ -123,7 +123,7 @@ func (l *batcher) one(ctx context.Context, r driver.Request) driver.Result {
 	return l.wait(&pending{Request: r, ctx: ctx})
 }
 
-// wait returns the result of p, or returns as soon as its ctx has ended.
+// wait sends p and waits for its result, or until p.ctx ends.
 func (l *batcher) wait(p *pending) driver.Result {
 	if p.ctx.Err() != nil {
 		return driver.Result{Err: l.unsent(p)}
@@ -141,7 +141,7 @@ func (l *batcher) wait(p *pending) driver.Result {
 	return driver.Result{Err: fmt.Errorf("postgres: %s %q: %w: %w", l.what, p.Name, driver.ErrUnavailable, context.Cause(p.ctx))}
 }
 
-// start sends p without waiting; p.done gets the result.
+// start sends p and returns at once. The function p.done later gets the result.
 func (l *batcher) start(p *pending) {
 	if err := valid(p.Request); err != nil {
 		p.end(driver.Result{Err: err})
@@ -154,7 +154,7 @@ func (l *batcher) unsent(p *pending) error {
 	return fmt.Errorf("postgres: %s %q: %w: %w: %w", l.what, p.Name, driver.ErrUnavailable, driver.ErrNotSent, context.Cause(p.ctx))
 }
 
-// serve sends a batch and delivers its results. An operation whose ctx has ended is not sent.
+// serve sends a batch and delivers its results. It does not send operations whose ctx has ended.
 func (l *batcher) serve(batch []*pending, handOn func()) {
 	due := batch[:0]
 	for _, p := range batch {
@@ -168,7 +168,7 @@ func (l *batcher) serve(batch []*pending, handOn func()) {
 	switch {
 	case len(due) == 0:
 		return
-	case l.b.stuck.Has(due[0].Name): // a stuck name is alone in its batch
+	case l.b.stuck.Has(due[0].Name): // an operation on a stuck lock is alone in its batch
 		handOn()
 		l.sendAlone(due)
 		return
@@ -186,8 +186,8 @@ func (l *batcher) serve(batch []*pending, handOn func()) {
 	l.sendAlone(locked)
 }
 
-// split separates the operations of ps on rows that another session has locked.
-// If it cannot find out which are locked, it returns all as locked.
+// split returns the operations of ps on free rows, and those on rows that another
+// client has locked. If asking the server fails, it returns all as locked.
 func (l *batcher) split(ps []*pending) (free, locked []*pending) {
 	is := map[string]bool{}
 	err := l.b.ask(ps[0].ctx, l.what, ps[0].Name, func(ctx context.Context, c *pgxpool.Conn) error {
@@ -212,8 +212,8 @@ func (l *batcher) split(ps []*pending) (free, locked []*pending) {
 	return free, locked
 }
 
-// sendAlone sends each operation in a separate call, only a few at a time, so
-// that the other connections are free for operations that need not wait.
+// sendAlone sends each operation, which may wait for a locked row, in a separate call.
+// It sends only a few at a time, to keep connections free for operations on other rows.
 func (l *batcher) sendAlone(ps []*pending) {
 	var all sync.WaitGroup
 	for _, p := range ps {
@@ -261,7 +261,7 @@ func (l *batcher) send(ps []*pending, patience string) error {
 	})
 }
 
-// deliver ends ps with their results, or with err unless it is nil.
+// deliver gives each of ps its result, or err if err is not nil.
 func (l *batcher) deliver(ps []*pending, err error) {
 	for _, p := range ps {
 		if err != nil {
@@ -271,14 +271,14 @@ func (l *batcher) deliver(ps []*pending, err error) {
 	}
 }
 
-// reply is a function's reply about the holder of a lock; its fields are nil without a holder.
+// reply is what an SQL function replied about a lock's holder. Its fields are nil if there is none.
 type reply struct {
 	owner                *string
 	label                []byte
 	token, left, waiters *int64
 }
 
-// result converts what the function has replied for p.
+// result converts the token and holder that the SQL function replied for p.
 func (l *batcher) result(p *pending, token int64, h reply) driver.Result {
 	switch {
 	case token == -1:

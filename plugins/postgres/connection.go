@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver/config"
 )
 
-// server is what is learned about the server of a new connection.
+// server is what the server of a new connection has told about itself.
 type server struct {
 	id, version          string
 	fsync, pages, commit string
@@ -33,9 +33,9 @@ func (s *server) durability() string {
 	return fmt.Sprintf("fsync=%s, full_page_writes=%s, synchronous_commit=%s", s.fsync, s.pages, s.commit)
 }
 
-// A server is identified by its start time and its listening address. A name in
-// the data would not do, because a standby has the same data as its primary.
-// The role's time zone must not be part of the text, because it may change.
+// A server is identified by its start time and its listening address. A name stored
+// in the data would not do, because a standby has the same data as its primary. The
+// start time is written as a number, because its text would depend on the time zone.
 const (
 	identify = `SELECT concat_ws(' ', current_setting('server_version_num'), inet_server_addr(), inet_server_port(), 'of', extract(epoch FROM pg_postmaster_start_time()))`
 	describe = identify + `, current_setting('server_version'), current_setting('fsync'), current_setting('full_page_writes'),
@@ -54,14 +54,14 @@ func ask1(ctx context.Context, c *pgconn.PgConn, query string) (row []string, er
 	return row, nil
 }
 
-// through returns a copy of c whose connections all lead to one server, even through a pooler.
+// through returns a copy of c for connections to a single server, directly or through a pooler.
 func (b *Backend) through(c *pgxpool.Config) *pgxpool.Config {
 	own := c.Copy()
 	before := own.BeforeConnect
 	own.BeforeConnect = func(ctx context.Context, fresh *pgx.ConnConfig) error {
 		if b.pooled.Load() {
-			// Note: exec, pgx's mode for poolers, would read bytea as text, in
-			// the form that the role's bytea_output sets.
+			// Note: do not use pgx's mode for poolers, exec. It reads bytea as
+			// text, and the role's bytea_output changes the form of this text.
 			fresh.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 			for key := range session {
 				delete(fresh.RuntimeParams, key)
@@ -73,12 +73,12 @@ func (b *Backend) through(c *pgxpool.Config) *pgxpool.Config {
 	return own
 }
 
-// leadsTo is the key under which a connection has the id of its server.
+// leadsTo is the key in a connection's custom data under which admit stores the server's id.
 const leadsTo = "server"
 
-// admit refuses a connection to a read-only server, and a connection to another
-// server while the server in use serves. It takes only one round trip, because
-// a new connection already takes several, which are slow to a distant server.
+// admit refuses a new connection to a read-only server, and to a second server
+// while the server in use still answers. It adds only one round trip, because
+// dialing a distant server already takes several slow ones.
 func (b *Backend) admit(ctx context.Context, c *pgconn.PgConn) error {
 	said, err := ask1(ctx, c, describe)
 	if err != nil {
@@ -101,16 +101,16 @@ func (b *Backend) admit(ctx context.Context, c *pgconn.PgConn) error {
 }
 
 const (
-	// servesWithin bounds the check whether the server in use serves. lookAgain is
-	// the pause before serves looks again for an idle connection to ask.
+	// servesWithin limits how long serves checks the server in use. If all
+	// connections are busy, serves looks for an idle one again after lookAgain.
 	servesWithin, lookAgain = 200 * time.Millisecond, 5 * time.Millisecond
-	// The bounds of the pauses between dials while a connection leads to another server.
+	// If a new connection leads to the wrong server, the next dial is redialFrom to redialTo later.
 	redialFrom, redialTo = 10 * time.Millisecond, 100 * time.Millisecond
 )
 
-// serves asks idle connections whether they lead to the server in use, because
-// a pooler may now lead them elsewhere. It waits for busy connections. It reports true
-// if a connection was admitted within redialTo, which may not be in the pool yet.
+// serves reports whether any idle connection still answers and leads to the server in
+// use. If all are busy, it waits for one. It reports true at once if a connection was
+// admitted less than redialTo ago, because that connection may not be in the pool yet.
 func (b *Backend) serves() bool {
 	if s := b.server.Load(); s != nil && time.Since(s.admitted) < redialTo {
 		return true
@@ -141,8 +141,8 @@ func (b *Backend) serves() bool {
 }
 
 // connection returns a pool connection to the server in use. If the address leads
-// to several servers, it dials again for a while until it reaches the right one.
-// If a pooler refuses the session settings, it dials again without them.
+// to several servers, it dials until it reaches that server, at most for half of
+// DialTimeout. If a pooler refuses the session settings, it dials without them.
 func (b *Backend) connection(ctx context.Context) (*pgxpool.Conn, error) {
 	end, pooled := time.Now().Add(b.opts.DialTimeout/2), false
 	for pause := redialFrom; ; pause = min(2*pause, redialTo) {
@@ -169,13 +169,13 @@ func (b *Backend) connection(ctx context.Context) (*pgxpool.Conn, error) {
 	}
 }
 
-// maxTries bounds how often a rolled-back request is sent again.
+// maxTries is how often, at most, a request is sent that the server rolls back.
 const maxTries = 10
 
-// ask runs f on a connection, for as long as a request may take. The end of ctx
-// does not interrupt f, because the server would go on with the statement
-// anyway. If f failed and certainly had no effect, ask repeats it when its
-// obstacle is gone. So f must be fit to run several times.
+// ask runs f on a connection, for at most RequestTimeout. The end of ctx does
+// not interrupt f, because the server would run the statement anyway. If f
+// failed without effect for a reason that may be gone, such as a deadlock or a
+// missing schema, ask runs f again. So f must allow several runs.
 func (b *Backend) ask(ctx context.Context, what, name string, f func(ctx context.Context, c *pgxpool.Conn) error) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), b.opts.RequestTimeout, errSlow)
 	defer cancel()
@@ -223,7 +223,7 @@ func (b *Backend) ask(ctx context.Context, what, name string, f func(ctx context
 	return err
 }
 
-// read runs f as ask does, and returns f's value. If ctx ends, it returns at once, and f goes on.
+// read runs f as ask does, and returns f's value. If ctx ends, it returns at once while f goes on.
 func read[T any](ctx context.Context, b *Backend, what, name string, f func(ctx context.Context, c *pgxpool.Conn) (T, error)) (none T, _ error) {
 	type answer struct {
 		value T
@@ -251,7 +251,7 @@ func read[T any](ctx context.Context, b *Backend, what, name string, f func(ctx 
 
 var errSlow = errors.New("the server does not answer in time")
 
-// The server's error codes (SQLSTATE), by the names in its manual.
+// PostgreSQL's error codes (SQLSTATE), named as in its manual.
 const (
 	protocolViolation    = "08P01"
 	noStatement          = "26000"
@@ -271,7 +271,7 @@ const (
 	cannotConnectNow     = "57P03"
 )
 
-// advice says what to do about a refusal that a retry does not cure, by error code.
+// advice says, by error code, what a user can do about an error that a retry does not cure.
 var advice = map[string]string{
 	wrongPassword:      "check username and password",
 	noRole:             "check username, pg_hba.conf, and whether the server wants tls_enabled=true or the role a certificate (tls_cert_file)",
@@ -295,7 +295,7 @@ func (b *Backend) unconnected(what, name string, err error) error {
 		return fmt.Errorf("postgres: %s %q: %w", what, name, err)
 	case advice[state] != "":
 		return fmt.Errorf("postgres: %s %q: %w: %w: %w (%s)", what, name, driver.ErrDenied, driver.ErrNotSent, err, advice[state])
-	case state == undefinedObject: // a setting in session is unknown
+	case state == undefinedObject: // the server does not know a setting in the map session
 		return fmt.Errorf("postgres: %s %q: %w: %w: the server must be PostgreSQL 14 or later: %w", what, name, driver.ErrDenied, driver.ErrNotSent, err)
 	case state != "":
 		return fmt.Errorf("postgres: %s %q: %w: %w: %w", what, name, driver.ErrUnavailable, driver.ErrNotSent, err)
@@ -309,8 +309,8 @@ func (b *Backend) unconnected(what, name string, err error) error {
 	return fmt.Errorf("postgres: %s %q: %w", what, name, config.Unanswered("PostgreSQL server", err))
 }
 
-// failed returns the error of a statement. An ERROR reply means that the server rolled the
-// statement back. If the connection ended with the error, the commit may have come before.
+// failed returns the error of a statement. After an ERROR reply it had no effect, because
+// the server rolled it back. If the connection broke, the statement may have been committed.
 func (b *Backend) failed(what, name string, err error) error {
 	var e *pgconn.PgError
 	switch {

@@ -9,8 +9,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// TestWhatAnErrorLeavesOpen checks what an error says, in any language. A statement that the
-// server has rolled back was not done. If its connection has ended, it may have been done.
+// TestWhatAnErrorLeavesOpen checks that an ERROR reply, in any language, means that a statement
+// had no effect. A FATAL reply, which ends the connection, must leave the effect unknown.
 func TestWhatAnErrorLeavesOpen(t *testing.T) {
 	b := &Backend{}
 	for _, tt := range []struct {

@@ -1,28 +1,28 @@
-// Package postgres keeps locks as rows of a table in PostgreSQL 14 and later. Its tests
-// were run on PostgreSQL 15.18, also behind PgBouncer 1.18.
+// Package postgres keeps locks as rows of a table in PostgreSQL 14 and later. Its tests were run
+// on PostgreSQL 15.18, also behind PgBouncer 1.18.
 //
 // # Guarantee
 //
-// A lock is one row, whose primary key is the lock's name. The row alone decides. The lock is
-// taken, renewed and released by functions in the schema lockbench. Each call is one statement and
-// transaction, which first locks its rows and then reads them. All times are the server's
-// (clock_timestamp), so the clocks, names and time zones of hosts do not matter. The token is the
-// row's last token plus one or the server's clock in microseconds, whichever is higher.
+// A lock is one row, whose primary key is the lock's name. Only this row says who holds the lock.
+// SQL functions in the schema lockbench take, renew and release the lock. Each call is one
+// statement and one transaction, which first locks its rows and then reads them. All times come
+// from the server (clock_timestamp), so the clocks and time zones of hosts do not matter. A new
+// token is the higher of the row's last token plus one and the server's clock in microseconds.
 //
-// With fsync and full_page_writes on, and synchronous_commit other than off, a grant is on disk
-// before it is answered, and the tokens have fencing class strict. Otherwise they have class
+// If fsync and full_page_writes are on and synchronous_commit is not off, a grant is on disk
+// before the caller gets it, and tokens have fencing class strict. Otherwise they have class
 // durable. [Backend.Properties] says which.
 //
 // # What breaks it
 //
-//   - Asynchronous replication: a standby that is promoted may not know the last grants. A
-//     second holder is then possible until the first holder's TTL is over. Tokens keep rising
-//     if the two servers' clocks agree. The same is true of a server with a restored dump.
-//   - A server clock that is turned forward ends leases early; their holders notice with the next
-//     renewal. A clock that is turned back lengthens leases.
-//   - An address that leads to two servers. A host stays at one of them while that server
-//     serves, logs a warning, and fails its Check. But another host may stay at the other
-//     server. Servers are told apart by their start time and listening address.
+//   - Asynchronous replication: a standby that is promoted may not know the last grants. A second
+//     holder is then possible until the first holder's TTL is over. Tokens keep rising if the
+//     clocks of the two servers agree. The same is true of a database restored from a dump.
+//   - A server clock that is turned forward: leases end early, and their holders notice it at the
+//     next renewal. If the clock is turned back, leases last longer.
+//   - An address that leads to two servers. A host uses only one of them while that server
+//     serves, logs a warning, and fails its Check. But another host may use the other server.
+//     A server is recognized by its start time and listening address.
 //   - Statements that an operator writes by hand and that change rows.
 //
 // # Cost
@@ -31,51 +31,51 @@
 //	acquire              1             1
 //	acquire, refused     1             0
 //	renew                1             1
-//	release              1             1, which also grants it to the next waiter
+//	release              1             1, which also makes the next waiter's grant
 //	wait                 1             0
 //	grant after a wait   0             0
 //	withdraw             1             1
 //	inspect              1             0
 //
-// Operations that come while others are under way share the next call, up to 64, or 500 renewals,
-// in one commit. So a busy host commits far less often than it locks.
+// Operations that come while others are under way share the next call and its commit: up to 64,
+// or up to 500 if they are renewals. So a busy host needs far fewer commits than operations.
 //
-// A row that another client's transaction keeps locked delays only operations on that row. A
-// call waits for the row for 50 ms. Then the operations on other rows are sent again.
-// Operations on the locked row are sent one by one, on at most a quarter of the connections.
+// A row that another client keeps locked delays only operations on that row. A call waits for the
+// row for 50 ms. Then its operations on other rows are sent again, and those on the locked row
+// one by one, on at most a quarter of the connections.
 //
-// Waiters are in a queue, first in, first out over all hosts. A release grants the lock to the
-// first waiter whose process lives, for half a second, or up to 2 s for a distant waiter. The same
-// commit sends the waiter a notice (NOTIFY), and core renews the lease. A waiting process gives
-// five signs of life a second over the connection that receives these notices. A process that was
-// silent for 0.1 s longer than the grant lasts, or whose connection has ended, loses its places. A
-// waiter that is gone but still has its place costs the others the half second. If notices do not
-// arrive, waiters ask every 30 to 90 ms, in their order, and a dead waiter costs a second.
+// Each lock has one queue of waiters of all hosts, first in, first out. A release grants the lock
+// to the first waiter whose process lives, for 0.5 s, or up to 2 s for a distant waiter. The same
+// commit sends the waiter a notice (NOTIFY), and then core renews the lease. A waiting process
+// gives five signs of life a second over the connection that receives notices. Its waiters leave
+// their queues if it is silent for 0.1 s longer than a grant lasts, or if this connection ends. A
+// dead waiter still in the queue delays the others by 0.5 s. If notices do not arrive, waiters
+// poll every 30 to 90 ms, still in order, and a dead waiter delays the others by 1 s.
 //
-// A grant is answered when it is on disk. A disk that stalls in an fsync delays all grants, as it
-// delays every commit of the database.
+// The caller gets a grant after it is on disk. So a slow fsync delays all grants, as it delays
+// every commit of the database.
 //
-// A free row is kept, because of its token, until the row's end and its token are a day old, and
-// then purged.
+// A free row keeps the lock's last token. It is deleted when the lock has been free for a day and
+// the token is a day old.
 //
 // # Settings that matter
 //
-// max_connections must allow Connections + 1 for every host. A transaction that
-// stays open for hours keeps old versions of rows, and slows down every
-// statement on busy rows. This is so for every table that is updated often.
+// max_connections must allow Connections + 1 for every host. A transaction that stays open for
+// hours keeps old versions of rows, and slows down every statement on busy rows.
 //
 // Behind a pooler that gives a connection to another client after each transaction, everything
-// works except the notices. Options.ListenAddress must then lead directly to the server. Otherwise
-// waiters poll, and Check fails unless ListenAddress is none. PgBouncer holds requests back while
-// the server is away, so an outage is noticed only after Options.RequestTimeout.
+// works except notices. To get notices, set Options.ListenAddress to an address of the server
+// itself. Otherwise waiters poll, and Check fails unless ListenAddress is "none". PgBouncer keeps
+// requests while the server is down, so an outage is noticed only after Options.RequestTimeout.
 //
-// Other settings of a role or a database change nothing.
+// No other setting of a role or a database changes how locks work.
 //
 // # Rights
 //
-// The role needs USAGE on the schema, SELECT, INSERT, UPDATE and DELETE on its four tables, and
-// CREATE on the database unless the schema exists: "lockplugin-postgres ddl" prints all. A
-// read-only server (a standby, or in a failover) gets no request. Waiters go on waiting.
+// The role needs USAGE on the schema, and SELECT, INSERT, UPDATE and DELETE on its four tables.
+// If the schema does not exist, the role also needs CREATE on the database. The command
+// "lockplugin-postgres ddl" prints SQL that creates the schema and grants the rights. A read-only
+// server, such as a standby, gets no requests, and waiters go on waiting.
 //
 // # Where is what
 //

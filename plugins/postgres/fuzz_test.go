@@ -9,7 +9,7 @@ import (
 )
 
 // FuzzNeedle checks that no error about a configuration shows a password, even
-// one in the wrong place of the configuration.
+// one that a user wrote into the wrong key.
 func FuzzNeedle(f *testing.F) {
 	configtest.FuzzNeedle(f, Spec, func(cfg driver.Config) error {
 		cfg, err := Spec.CheckConfig(cfg)

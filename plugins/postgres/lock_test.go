@@ -23,7 +23,6 @@ import (
 	"github.com/lockbench/lockbench/plugins/postgres"
 )
 
-// host opens a host on the shared server.
 func host(t *testing.T, prefix string) *postgres.Backend {
 	t.Helper()
 	return open(t, postgres.Options{Address: postgresserver.Address(server(t)), Prefix: prefix})
@@ -45,9 +44,9 @@ func TestHostsMakeTheSchemaAtOnce(t *testing.T) {
 	hosts.Wait()
 }
 
-// TestTokensRise lets many hosts take one lock over and over. Each grant must
-// have a higher token, even after the server has lost the last grants, as a
-// promoted standby may, and when its clock is turned back.
+// TestTokensRise lets many hosts take one lock again and again. Each grant must
+// have a higher token than the last, even if the server has lost the last
+// grants, as a promoted standby may, or its clock is turned back.
 func TestTokensRise(t *testing.T) {
 	prefix := fresh()
 	var hosts sync.WaitGroup
@@ -81,8 +80,8 @@ func TestTokensRise(t *testing.T) {
 	hosts.Wait()
 	c, b := connect(t, server(t)), host(t, prefix)
 	for _, statement := range []string{
-		"DELETE FROM lockbench.locks WHERE name = $1",                           // the clock sets the least token
-		"UPDATE lockbench.locks SET token = token + 3600000000 WHERE name = $1", // the row does, as if the clock were ahead
+		"DELETE FROM lockbench.locks WHERE name = $1",                           // the clock sets the token
+		"UPDATE lockbench.locks SET token = token + 3600000000 WHERE name = $1", // the row sets the token
 	} {
 		var before uint64
 		must(t, c.QueryRow(t.Context(), "SELECT token FROM lockbench.locks WHERE name = $1", []byte(prefix+"/one")).Scan(&before))
@@ -99,15 +98,15 @@ func TestTokensRise(t *testing.T) {
 	}
 }
 
-// others are settings that a database may have for other applications.
+// others are database settings that might change what the backend's statements do.
 var others = []string{
 	"default_transaction_isolation = 'serializable'", "search_path = ''", "bytea_output = 'escape'", "timezone = 'Asia/Tokyo'",
 	"datestyle = 'German'", "intervalstyle = 'sql_standard'", "standard_conforming_strings = off", "lock_timeout = '1ms'",
 	"idle_session_timeout = '500ms'", "enable_indexscan = off", "plan_cache_mode = 'force_custom_plan'",
 }
 
-// TestSettingsOfOthers checks that settings of a database change nothing, even if a pooler
-// keeps the plugin from making its settings, and also for a host that was connected before.
+// TestSettingsOfOthers checks that locks work under unusual settings of the database, for a host
+// that connected before, for a new host, and behind a pooler that refuses our session settings.
 func TestSettingsOfOthers(t *testing.T) {
 	s := own(t, nil)
 	c, before := connect(t, s), open(t, postgres.Options{Address: postgresserver.Address(s), Prefix: fresh()})
@@ -139,7 +138,7 @@ func TestSettingsOfOthers(t *testing.T) {
 	}
 }
 
-// serves checks that b can acquire, refuse, list, wait for and withdraw a lock.
+// serves checks that acquire, refusal, list, wait and withdrawal of a lock work on b.
 func serves(t *testing.T, b *postgres.Backend) {
 	for range 20 {
 		owner := rand.Text()
@@ -178,8 +177,8 @@ func serves(t *testing.T, b *postgres.Backend) {
 	}
 }
 
-// TestTextsDoNotMove checks that no index of the schema depends on the collation of
-// a system library, because that may change with the system's next release.
+// TestTextsDoNotMove checks that no index of the schema depends on a collation of the
+// operating system, because an update of the system may change the order of texts.
 func TestTextsDoNotMove(t *testing.T) {
 	must(t, host(t, fresh()).Check(t.Context()))
 	var n int
@@ -190,8 +189,8 @@ func TestTextsDoNotMove(t *testing.T) {
 	}
 }
 
-// TestLockedRow checks that a foreign transaction that keeps a row locked
-// delays the lock of that row, but no other lock in the same call.
+// TestLockedRow checks that a row locked by another client's transaction delays
+// only the operation on this row, and no other operation of the same call.
 func TestLockedRow(t *testing.T) {
 	prefix := fresh()
 	b := host(t, prefix)
@@ -215,8 +214,8 @@ func TestLockedRow(t *testing.T) {
 	acquire(t, b, backendtest.Request("stuck", rand.Text()))
 }
 
-// TestDDL checks that the rights that the command ddl prints suffice for a role that
-// may not create the schema, and that Check notices when one of them is missing.
+// TestDDL checks that a role that may not create the schema needs only the rights that
+// the command ddl prints, and that Check reports it if one of these rights is missing.
 func TestDDL(t *testing.T) {
 	s := own(t, nil)
 	c := connect(t, s)
@@ -247,8 +246,8 @@ func TestDDL(t *testing.T) {
 	}
 }
 
-// TestPasswordIsNotShown checks that no error contains a password that was
-// refused or written into the wrong key.
+// TestPasswordIsNotShown checks that no error contains a password, whether the
+// server refused it or the user wrote it into the wrong key.
 func TestPasswordIsNotShown(t *testing.T) {
 	s := server(t)
 	const secret = "needle-in-no-message"
@@ -265,7 +264,7 @@ func TestPasswordIsNotShown(t *testing.T) {
 	}
 }
 
-// TestPasswordFileIsReadAgain checks that the next connection uses a changed password.
+// TestPasswordFileIsReadAgain checks that a new connection uses a changed password file.
 func TestPasswordFileIsReadAgain(t *testing.T) {
 	s := server(t)
 	file := t.TempDir() + "/password"
@@ -280,8 +279,8 @@ func TestPasswordFileIsReadAgain(t *testing.T) {
 	must(t, b.Check(t.Context()))
 }
 
-// TestReadOnlyIsAnOutage checks that hosts wait for a server that takes no changes, such as a
-// standby.
+// TestReadOnlyIsAnOutage checks that a read-only server, such as a standby,
+// counts as unavailable until it accepts writes.
 func TestReadOnlyIsAnOutage(t *testing.T) {
 	s := own(t, nil)
 	b, c := open(t, postgres.Options{Address: postgresserver.Address(s)}), connect(t, s)
@@ -306,8 +305,8 @@ func TestReadOnlyIsAnOutage(t *testing.T) {
 	})
 }
 
-// TestDeadListenerIsReplaced ends the listening connection. A waiter must be
-// granted the lock over the next listening connection.
+// TestDeadListenerIsReplaced ends all connections while an owner waits, also the
+// connection for notices. The owner must be granted the lock over new connections.
 func TestDeadListenerIsReplaced(t *testing.T) {
 	prefix := fresh()
 	b, c := host(t, prefix), connect(t, server(t))
@@ -357,7 +356,7 @@ func TestStorm(t *testing.T) {
 		func() time.Duration { return 300*time.Millisecond + mrand.N(time.Second).Truncate(time.Millisecond) })
 }
 
-// TestHarmToAWaiter checks that harm to the first waiter delays the second by a first span at most.
+// TestHarmToAWaiter kills or freezes the first waiter. The second one must soon get the lock.
 func TestHarmToAWaiter(t *testing.T) {
 	s, prefix := server(t), fresh()
 	binary := plugintest.Build(t, "./lockplugin-postgres")
@@ -368,8 +367,8 @@ func TestHarmToAWaiter(t *testing.T) {
 	backendtest.HarmToAWaiter(t, h, host(t, prefix))
 }
 
-// TestFarWaiters checks that hosts whose round trip is 400 ms are granted the lock in their order,
-// each when the previous lease ends. Each grant must arrive early enough for the first renewal.
+// TestFarWaiters checks that waiters with a round trip of 400 ms are granted the lock in order,
+// each when the previous lease ends, and early enough to renew it before the grant ends.
 func TestFarWaiters(t *testing.T) {
 	p, err := inject.NewProxy(server(t).Addr())
 	must(t, err)
@@ -398,8 +397,8 @@ func TestFarWaiters(t *testing.T) {
 	})
 }
 
-// TestWaiterHearsOfAnothersGrant checks the waiter behind a waiter that does not use its grant.
-// It must be told when to ask again, so that it waits for one first span and not for two.
+// TestWaiterHearsOfAnothersGrant checks that if the lock was granted to a waiter that may be dead,
+// the next waiter is told when this grant ends. So the next waiter asks then, and not later.
 func TestWaiterHearsOfAnothersGrant(t *testing.T) {
 	prefix := fresh()
 	b, next, c := host(t, prefix), host(t, prefix), connect(t, server(t))

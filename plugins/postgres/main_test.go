@@ -22,7 +22,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/postgres"
 )
 
-// TestMain ends the shared server at the end of the process.
+// TestMain stops the shared server after all tests.
 func TestMain(m *testing.M) { plugintest.Main(m) }
 
 // shared is the server of all tests that do not start their own.
@@ -32,8 +32,8 @@ var shared struct {
 	err    error
 }
 
-// server returns the shared server, started if necessary. Without a server it
-// skips the test, or fails it if LOCKBENCH_REQUIRE names postgres.
+// server returns the shared server, and starts it if necessary. If PostgreSQL is not
+// installed, it skips the test, or fails it if LOCKBENCH_REQUIRE names postgres.
 func server(t *testing.T) *servers.Server {
 	t.Helper()
 	shared.once.Do(func() { shared.server, shared.err = postgresserver.Start(context.Background(), nil) })
@@ -62,7 +62,7 @@ var (
 // fresh returns a prefix that no other test has.
 func fresh() string { return strings.ToLower(rand.Text()) }
 
-// open opens a host, and closes it when the test ends.
+// open opens a backend, as one host does, and closes it when the test ends.
 func open(t drivertest.T, o postgres.Options) *postgres.Backend {
 	t.Helper()
 	o.Logger = slog.New(slog.DiscardHandler)
@@ -85,8 +85,8 @@ func denied(s *servers.Server) string {
 	return servers.LoginTo(postgresserver.Address(s), "postgres://lockbench:secret")
 }
 
-// leftovers returns held rows, and places in queues. A free row does not count,
-// because it must keep its last token for a day.
+// leftovers returns the held locks and queue entries that a test has left. Free
+// rows do not count: they stay for a day on purpose, because of their token.
 func leftovers(t drivertest.T, s *servers.Server, prefix string) []string {
 	t.Helper()
 	rows, err := connect(t, s).Query(t.Context(), `SELECT 'held by ' || owner || ': ' || encode(name, 'escape') FROM lockbench.locks

@@ -17,8 +17,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver/config"
 )
 
-// Connect are the settings of every connection to the server. Parameters in the address must not
-// contradict them.
+// Connect has the settings of every connection to the server. Parameters in
+// [Options].Address must not contradict them.
 type Connect = config.Connect
 
 // Options configure [Open]. Zero fields mean the defaults. The tag of a field
@@ -29,21 +29,21 @@ type Options struct {
 	// separated by commas, the first server that accepts writes is used. Required.
 	Address string `key:"address" required:"true" secret:"true" doc:"server and database as libpq writes them: postgres://user:password@host:port/database; of several hosts the first that can be written to"`
 	Connect `dial_timeout:"3s" request_timeout:"3s"`
-	// ListenAddress is another address of the same database, used to receive
-	// notices of grants when Address leads to a pooler in transaction mode.
-	// "none" means that waiters poll, without notices. Empty means Address.
+	// ListenAddress is an address of the same database without a pooler in
+	// transaction mode, which would lose the notices that tell waiters of grants.
+	// Empty means Address. If it is "none", waiters poll, without notices.
 	ListenAddress string `key:"listen_address" secret:"true" doc:"another address of the same database, to hear notices from, where the first one leads to a pooler; none: waiters ask"`
-	// Prefix goes before the locks' names: at most 48 characters of [A-Za-z0-9_-.:]. Hosts exclude
-	// each other if they use the same database and prefix.
+	// Prefix goes before each lock's name. It has at most 48 characters of
+	// [A-Za-z0-9_-.:]. Hosts share their locks if they use the same database and prefix.
 	Prefix string `key:"prefix" default:"lockbench_" doc:"of the locks' names; hosts with the same one exclude each other"`
 	// CreateSchema makes the backend create the schema lockbench when it is missing. Nil means
 	// true.
 	CreateSchema *bool `key:"create_schema" default:"true" doc:"create the schema lockbench when it is missing; else see the ddl command"`
-	// Connections is the most connections used at a time, 2 to 1000. One more connection receives
-	// notices.
+	// Connections limits the connections for requests, 2 to 1000. One more
+	// connection receives the notices that tell waiters of grants.
 	Connections int `key:"connections" default:"16" doc:"the most that are used at a time, 2 to 1000; one more listens"`
 
-	// Logger receives messages that reach no caller; nil means slog.Default().
+	// Logger receives messages that no method returns as an error; nil means slog.Default().
 	Logger *slog.Logger
 }
 
@@ -63,8 +63,8 @@ func (o Options) check() error {
 	return nil
 }
 
-// session has the settings that the statements rely on. They replace the defaults of role and
-// database. A pooler may refuse them; see Backend.connection.
+// session has the settings that our statements need. A connection sets them, in place
+// of the role's and the database's. A pooler may refuse them; see Backend.connection.
 var session = map[string]string{
 	"default_transaction_isolation": "read committed",
 	"statement_timeout":             "30s", // so that no statement outlasts a tombstone
@@ -72,8 +72,8 @@ var session = map[string]string{
 	"client_encoding":               "UTF8",
 }
 
-// target parses address, the value of the given configuration key. Its errors
-// never quote the address, because it may contain a password.
+// target parses address, the value of the configuration key called key. Its
+// errors do not quote the address, because the address may contain a password.
 func (o Options) target(key, address string) (*pgxpool.Config, *config.Source, error) {
 	bad := fmt.Errorf("%s is not of the form postgres://user:password@host:port/database?parameter=value", key)
 	u, err := url.Parse(address)
@@ -88,7 +88,7 @@ func (o Options) target(key, address string) (*pgxpool.Config, *config.Source, e
 		}
 	}
 	if mode != "" && mode != "disable" && mode != "verify-full" {
-		// Note: prefer and require, the usual modes, are refused: they accept any certificate.
+		// Note: prefer and require, the usual modes, are refused, as they accept any certificate.
 		return nil, nil, fmt.Errorf("%s has another sslmode than disable and verify-full; tls_insecure accepts any certificate", key)
 	}
 	query.Set("sslmode", "disable") // TLS is set up from the configuration keys instead
@@ -147,5 +147,5 @@ func (o Options) fill(c *pgxpool.Config, source *config.Source) {
 	}
 }
 
-// pingTimeout bounds the check whether a connection that was idle for a second still works.
+// pingTimeout limits the ping that tests a connection before use if it was idle for a second.
 const pingTimeout = 500 * time.Millisecond

@@ -14,13 +14,13 @@ import (
 	"github.com/lockbench/lockbench/plugins/postgres"
 )
 
-// TestOptions checks that options that cannot work or contradict each other are refused
-// before anything is sent, and that the error names their keys.
+// TestOptions checks that Open refuses options that cannot work or contradict
+// each other, and that its error names their keys.
 func TestOptions(t *testing.T) {
 	const address = "postgres://u@h:1/db"
 	for _, tt := range []struct {
 		cfg   driver.Config
-		names string // "" when it can work
+		names string // "" if the options can work
 	}{
 		{driver.Config{"address": address}, ""},
 		{driver.Config{"address": "postgresql://u:p@h1:1,h2:2/db?sslmode=verify-full"}, ""},
@@ -46,7 +46,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestTLS checks that the server's certificate is verified, and that errors name the key at fault.
+// TestTLS checks that certificates are verified, and that errors name the key in the configuration.
 func TestTLS(t *testing.T) {
 	ca, dir := configtest.NewAuthority(t), t.TempDir()
 	ca.Issue(t, dir, "server", time.Now().Add(time.Hour))

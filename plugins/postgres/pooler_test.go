@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/postgres"
 )
 
-// pooler starts a pooler in front of s, which shares connections among clients.
+// pooler starts a pooler, which shares its connections to s among clients.
 func pooler(t *testing.T, s *servers.Server) (address string) {
 	t.Helper()
 	p, err := postgresserver.StartPooler(t.Context(), s)
@@ -22,9 +22,9 @@ func pooler(t *testing.T, s *servers.Server) (address string) {
 	return postgresserver.Address(p)
 }
 
-// TestConformanceBehindPooler checks that all rules hold behind a pooler in transaction
-// mode. Waiters poll, because no notice comes through the pooler. The pooler keeps a
-// request until a server is there again, so an outage is noticed after request_timeout.
+// TestConformanceBehindPooler runs the conformance suite behind a pooler in transaction
+// mode. Waiters poll, because the pooler loses notices. The pooler keeps requests while
+// the server is down, so the backend notices an outage only after request_timeout.
 func TestConformanceBehindPooler(t *testing.T) {
 	address := pooler(t, server(t))
 	binary := plugintest.Build(t, "./lockplugin-postgres")
@@ -43,8 +43,8 @@ func TestConformanceBehindPooler(t *testing.T) {
 	})
 }
 
-// TestCheckBehindPooler checks that Check reports missing notices, unless
-// listen_address is none or leads directly to the server.
+// TestCheckBehindPooler checks that Check returns an error if a pooler loses
+// notices, unless listen_address is none or leads directly to the server.
 func TestCheckBehindPooler(t *testing.T) {
 	address := pooler(t, server(t))
 	err := open(t, postgres.Options{Address: address, Prefix: fresh()}).Check(t.Context())

@@ -15,11 +15,11 @@ import (
 	"github.com/lockbench/lockbench/plugins/postgres"
 )
 
-// many is how many locks are requested at once, on several connections.
+// many is how many requests a test sends at once, so that they need several connections.
 const many = 40
 
-// TestOneOfTwoServers checks that behind an address that leads to two servers in turn, all locks
-// are on one server, and Check says so. When it is gone, the other server must take its place.
+// TestOneOfTwoServers checks that if an address leads to two servers in turn, only one of
+// them has locks, and Check reports both. If that server is stopped, the other is used.
 func TestOneOfTwoServers(t *testing.T) {
 	one, two := own(t, nil), own(t, nil)
 	to := backendtest.NewProxy(t, one.Addr(), two.Addr())
@@ -62,8 +62,8 @@ func TestOneOfTwoServers(t *testing.T) {
 	acquire(t, b, backendtest.Request("job/0", rand.Text()))
 }
 
-// TestDemotedWithoutACut makes a server read-only while its connections live and its
-// address leads to another server. Each request must be answered by the other server.
+// TestDemotedWithoutACut makes a server read-only while its connections stay open and its
+// address already leads to another server. The other server must answer each request.
 func TestDemotedWithoutACut(t *testing.T) {
 	one, two := own(t, nil), own(t, nil)
 	to := backendtest.NewProxy(t, one.Addr())
@@ -93,8 +93,8 @@ func TestDemotedWithoutACut(t *testing.T) {
 	eventually(t, "Check passes", func() bool { return b.Check(t.Context()) == nil })
 }
 
-// TestRestartBehindPooler restarts the server behind a pooler, which keeps its
-// clients' connections. Check must find that old and new ones lead to one server.
+// TestRestartBehindPooler restarts the server behind a pooler, which keeps our connections
+// open. Check must not report two servers, because old and new connections lead to one.
 func TestRestartBehindPooler(t *testing.T) {
 	s := own(t, nil)
 	b := open(t, postgres.Options{Address: pooler(t, s), ListenAddress: "none", Prefix: fresh()})

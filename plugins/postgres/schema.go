@@ -20,9 +20,9 @@ import (
 var schema string
 
 const (
-	// alone lets one host at a time create the schema, because concurrent
-	// CREATE ... IF NOT EXISTS is not safe. A later host finds lastMade, the
-	// last function that the schema gets, and creates nothing.
+	// alone takes a lock so that only one host at a time creates the schema, because IF
+	// NOT EXISTS may fail in concurrent statements. The schema is complete if the function
+	// lastMade exists, which is created last. Then the next host creates nothing.
 	alone    = "SELECT pg_advisory_xact_lock(7813564918211)"
 	lastMade = "sweep1"
 )
@@ -60,7 +60,7 @@ func (b *Backend) migrate(ctx context.Context) error {
 	return tx.Commit(ctx)
 }
 
-// printDDL prints the statements that create the schema, and the rights that a role needs.
+// printDDL prints the SQL that creates the schema and grants the rights that a role needs.
 func printDDL(cfg driver.Config, stdout io.Writer) error {
 	o := optionsOf(cfg)
 	if err := o.check(); err != nil {
@@ -75,7 +75,7 @@ func printDDL(cfg driver.Config, stdout io.Writer) error {
 	return err
 }
 
-// examine tests an acquire, for a name that no lock has, and then all other rights of the role.
+// examine checks the role's rights, first by an acquire for a name that no lock has.
 func (b *Backend) examine(ctx context.Context, c *pgxpool.Conn) (may bool, _ error) {
 	_, err := c.Exec(ctx, "SELECT lockbench.acquire1($1, ARRAY[$2::bytea], ARRAY['check'], ARRAY[0::bigint], ARRAY[NULL::bytea], ARRAY[NULL::bytea])", morePatience, b.key(""))
 	if err != nil {
@@ -89,9 +89,9 @@ func (b *Backend) examine(ctx context.Context, c *pgxpool.Conn) (may bool, _ err
 	return may, err
 }
 
-// Check asks whether the server would serve requests: the server must accept
-// writes, the schema must exist, the role must have its rights on the schema, the
-// address must lead to one server, and waiters must receive notices of grants.
+// Check returns an error unless the server accepts writes, the schema exists,
+// the role has its rights on the schema, the address leads to one server only,
+// and the notices that tell waiters of grants arrive.
 func (b *Backend) Check(ctx context.Context) error {
 	if _, err := read(ctx, b, "check", b.opts.Prefix, b.examine); err != nil {
 		return err
@@ -99,10 +99,10 @@ func (b *Backend) Check(ctx context.Context) error {
 	return errors.Join(b.identity.Recent(), b.listener.check(ctx))
 }
 
-// sweepEvery is the mean time between two sweeps of a host.
+// sweepEvery is the mean time after which a host again deletes expired rows.
 const sweepEvery = time.Minute
 
-// sweep deletes expired rows until Close. Every host does this, at random times.
+// sweep deletes expired rows until Close, at random times, so that hosts do not do it at once.
 func (b *Backend) sweep() {
 	for {
 		select {

@@ -32,8 +32,8 @@ var Spec = driver.Spec{
 	}},
 }
 
-// properties are the backend's claims before the server was reached. Fencing becomes
-// strict if the server has every commit on disk before it acknowledges the commit.
+// properties are what the backend promises before it has reached the server. Fencing becomes
+// strict if the server turns out to have each commit on disk before it acknowledges the commit.
 var properties = driver.Properties{
 	Name:           "postgres",
 	Fencing:        driver.FencingDurable,
@@ -54,7 +54,7 @@ func optionsOf(cfg driver.Config) (o Options) {
 	return o
 }
 
-// Properties returns the backend's claims, completed by what is known of the server.
+// Properties returns what the backend promises, and the server's version and durability if known.
 func (b *Backend) Properties() driver.Properties {
 	p := properties
 	p.Capabilities = slices.Clone(p.Capabilities)

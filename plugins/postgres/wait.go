@@ -19,25 +19,25 @@ import (
 )
 
 const (
-	// signEvery is how often a process that waits gives a sign of life. A sign
-	// is valid for signBeside more than the first span of a grant to the
-	// process. signsGoOn is how long signs continue after the last waiter came.
+	// signEvery is how often a waiting process gives a sign of life. A sign is valid for
+	// signBeside longer than a grant to one of the process's waiters at first lasts.
+	// signsGoOn is for how long signs are given after a waiter last began to wait.
 	signEvery, signBeside, signsGoOn = 200 * time.Millisecond, 100 * time.Millisecond, 2 * kit.LongestSpan
-	// placeFor is how long a waiter keeps its queue place after its Wait, if
-	// its process gives signs.
+	// placeFor is how long a waiter stays in the queue after its Wait has
+	// returned, if its process gives signs of life.
 	placeFor = 2 * time.Second
-	// pollFrom and pollTo bound the pause of a waiter that gets no notices.
+	// pollFrom and pollTo are the shortest and longest pause of a waiter that gets no notices.
 	pollFrom, pollTo = 30 * time.Millisecond, 90 * time.Millisecond
 	// idlePing is how often the listening connection is tested while there is no waiter.
 	idlePing = 5 * time.Second
-	// relisten is the pause before the next listening connection after a connection has
-	// broken. deafFor is the pause after a connection over which no notice came.
+	// relisten is the pause before the connection for notices is dialed again after it
+	// broke. deafFor is that pause if the connection worked but no notice came over it.
 	relisten, deafFor = 100 * time.Millisecond, 15 * time.Second
 )
 
-// listener receives notices of grants over a separate connection. The store
-// grants locks to the process while its signs of life come over that
-// connection. When the connection breaks, every waiter enters the queue again.
+// listener receives, over a separate connection, the notices that tell waiters of grants.
+// Over this connection it also gives signs of life, without which the store grants its
+// waiters no locks. When the connection breaks, all waiters enter their queues again.
 type listener struct {
 	b        *Backend
 	process  string    // also the channel on which it listens
@@ -54,16 +54,16 @@ type listener struct {
 	tried  chan struct{}       // closed once it is known whether notices arrive
 }
 
-// sleeper is an owner that waits. It is told at most once of a grant or to ask for the lock. If it
-// is woken untold, it enters the queue again, because notices have stopped or resumed.
+// sleeper is a waiting owner. At most one notice tells it of a grant or to ask for the lock. If
+// it is woken while told is false, notices have stopped or resumed, so it enters the queue again.
 type sleeper struct {
 	woken chan struct{}
 	told  bool
 	grant driver.Grant
 }
 
-// Wait enters the queue, and returns when a notice arrives. Until then it enters again and
-// again, because the waiter before it may be dead, and the store passes it over only in a call.
+// Wait puts r's owner into the queue until a notice arrives. It does so repeatedly, because
+// the waiter before the owner may be dead, and only such a call makes the store skip it.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, _ error) {
 	if err := valid(r); err != nil {
 		return none, err
@@ -80,8 +80,8 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration
 	}
 }
 
-// waitOnce enters the queue once and waits. told reports whether r's owner was
-// told of the returned grant or told to ask.
+// waitOnce enters the queue once and waits. told is true if a notice or reply
+// brought the returned grant or told r's owner to ask for the lock.
 func (b *Backend) waitOnce(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, told bool, _ error) {
 	s, most, after := b.listener.sleep(r.Owner, most)
 	r.TTL = min(r.TTL, b.listener.distance.FirstSpan())
@@ -92,7 +92,7 @@ func (b *Backend) waitOnce(ctx context.Context, r driver.Request, most time.Dura
 		return none, false, res.Err
 	case res.Token != 0:
 		return driver.Grant{Token: res.Token, Sent: p.sent, For: r.TTL}, true, nil
-	case p.state != 0: // r had the lock before it entered again, and may know by now
+	case p.state != 0: // r's owner already had the lock, and a notice may have told it
 		select {
 		case <-s.woken:
 			return s.grant, true, nil
@@ -101,7 +101,7 @@ func (b *Backend) waitOnce(ctx context.Context, r driver.Request, most time.Dura
 		}
 	}
 	if p.left > 0 {
-		most = min(most, p.left+time.Millisecond) // otherwise a dead waiter costs two spans
+		most = min(most, p.left+time.Millisecond) // otherwise a dead waiter delays r by two grants
 	}
 	timer := time.NewTimer(most)
 	defer timer.Stop()
@@ -117,10 +117,10 @@ func (b *Backend) waitOnce(ctx context.Context, r driver.Request, most time.Dura
 	}
 }
 
-// sleep registers the owner for notices before it enters the queue. It returns
-// how long the owner may wait, and how long its place stays after that. Without
-// notices the wait is short, and the time after it is how long a lock is kept
-// for a dead owner, because no sign shows that its process is gone.
+// sleep registers the owner for notices, before the owner enters the queue. It returns how
+// long the owner waits, and for how long after that it stays in the queue. Without
+// notices, wait is short, because the owner polls. after is then how long a free lock is
+// kept for an owner that has died, because no sign of life shows that its process is gone.
 func (l *listener) sleep(owner string, most time.Duration) (_ *sleeper, wait, after time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,7 +145,7 @@ func (l *listener) rise(owner string) {
 	delete(l.asleep, owner)
 }
 
-// hearing returns the process's name for the queue, or "" while the process gets no notices.
+// hearing returns the name of this process for a queue entry, or "" while it gets no notices.
 func (l *listener) hearing() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,7 +155,7 @@ func (l *listener) hearing() string {
 	return l.process
 }
 
-// sign returns the number for a sign of life now. due is false if the last one is newer than old.
+// sign returns the number of a new sign of life, or false if one was given less than old ago.
 func (l *listener) sign(old time.Duration) (us int64, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -167,17 +167,17 @@ func (l *listener) sign(old time.Duration) (us int64, due bool) {
 	return now.Sub(l.started).Microseconds(), true
 }
 
-// signFirst gives a sign before a waiter enters the queue, unless a sign was
-// given lately. Without a sign the waiter would be passed over. All other signs
-// go over the listening connection, and so show that this connection works.
+// signFirst gives a sign of life before a waiter enters the queue, unless a recent
+// sign exists, because the store skips a waiter without a sign. All other signs go
+// over the connection for notices, so that they show that this connection works.
 func (l *listener) signFirst(ctx context.Context, c *pgxpool.Conn) error {
 	return l.give(ctx, c.Conn(), 2*l.every())
 }
 
-// every returns how often signs are given. To a distant store, each round trip carries a sign.
+// every returns the time between two signs: signEvery, or a round trip if that takes longer.
 func (l *listener) every() time.Duration { return max(signEvery, l.distance.Trip()) }
 
-// within returns how long the answer to a sign may take.
+// within returns how long the server may take to answer a sign of life.
 func (l *listener) within() time.Duration { return 2 * l.distance.FirstSpan() }
 
 func (l *listener) give(ctx context.Context, c *pgx.Conn, old time.Duration) error {
@@ -194,8 +194,8 @@ func (l *listener) give(ctx context.Context, c *pgx.Conn, old time.Duration) err
 	return err
 }
 
-// told handles a notice. "OWNER" means that this owner should ask. "OWNER TOKEN SIGN SPAN" grants
-// it the lock for SPAN microseconds, counted from when this process sent the sign of life SIGN.
+// told handles a notice. "OWNER" tells this owner to ask for the lock. "OWNER TOKEN SIGN SPAN"
+// grants it the lock for SPAN microseconds, counted from when we sent the sign of life SIGN.
 func (l *listener) told(notice string) {
 	f := strings.Fields(notice)
 	if len(f) == 0 {
@@ -220,8 +220,8 @@ func (l *listener) told(notice string) {
 	close(s.woken)
 }
 
-// hear notes whether notices arrive. It also wakes all waiters, because notices
-// sent while no connection listened are lost.
+// hear notes whether notices arrive, or in deaf why not. It also wakes all
+// waiters, because notices sent while there was no connection are lost.
 func (l *listener) hear(heard bool, deaf error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -239,7 +239,7 @@ func (l *listener) hear(heard bool, deaf error) {
 	}
 }
 
-// check returns an error if the server serves but notices do not arrive.
+// check returns an error if notices do not arrive although the connection for them works.
 func (l *listener) check(ctx context.Context) error {
 	if l.b.opts.ListenAddress == noListening {
 		return nil
@@ -248,14 +248,14 @@ func (l *listener) check(ctx context.Context) error {
 	defer cancel()
 	select {
 	case <-l.tried:
-	case <-ctx.Done(): // the server was slow, so it is not known
+	case <-ctx.Done(): // the server was slow, so it is not known whether notices arrive
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.deaf
 }
 
-// run listens for notices until Close. When its connection breaks, it makes a new one.
+// run receives notices until Close. When the connection breaks, it makes a new connection.
 func (l *listener) run(c *pgxpool.Config) {
 	for l.b.background.Err() == nil {
 		err := l.listen(c)
@@ -280,7 +280,7 @@ func (l *listener) run(c *pgxpool.Config) {
 
 var errDeaf = errors.New("no notice comes")
 
-// listen connects and receives notices until the connection ends.
+// listen makes a connection and receives notices over it until the connection ends.
 func (l *listener) listen(c *pgxpool.Config) error {
 	ctx, cancel := context.WithTimeout(l.b.background, l.b.opts.DialTimeout)
 	defer cancel()
@@ -310,7 +310,7 @@ func (l *listener) listen(c *pgxpool.Config) error {
 	if err := l.test(ctx, conn); err != nil {
 		return err
 	}
-	// This advisory lock shows the SQL function pass1 that the session lives.
+	// While the session lives, it holds this advisory lock, by which SQL function pass1 knows that.
 	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock(hashtextextended($1::text, 0))", l.process); err != nil {
 		return err
 	}
@@ -322,8 +322,8 @@ func (l *listener) listen(c *pgxpool.Config) error {
 	}
 }
 
-// test sends a notice over a connection of the pool. If it does not arrive, it went
-// to another server, or to a session that a pooler has given to another client.
+// test sends a notice over a connection of the pool. If conn does not get it, the two
+// lead to different servers, or a pooler has given conn's session to another client.
 func (l *listener) test(ctx context.Context, conn *pgx.Conn) error {
 	c, err := l.b.connection(ctx)
 	if err != nil {

@@ -15,17 +15,17 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// Backend is a connection to one store. It has every optional capability of
-// package driver. All its methods may be called from any number of goroutines.
+// Backend is a host's access to one server, Sentinel group or Cluster. It has every optional
+// capability of package driver. All its methods may be called from any number of goroutines.
 type Backend struct {
 	target    target
 	sentinels *config.Source // the source of the sentinels' password; nil if no file has it
 	node      *redisnode.Node
-	server    atomic.Pointer[redisnode.Server] // the newest connection's; nil before the first
+	server    atomic.Pointer[redisnode.Server] // the newest connection's server; nil for none
 	links     *redisnode.Links
 	identity  kit.Identity // used only for a single server, not with a Cluster or sentinels
 
-	background *kit.Group // also runs checks and listings
+	background *kit.Group // runs checks and listings, and ends with Close
 }
 
 var _ interface {
@@ -37,8 +37,8 @@ var _ interface {
 	driver.Starter
 } = (*Backend)(nil)
 
-// Open makes a Backend; nil options and zero fields mean the defaults. It does not
-// wait for the store. An error wraps driver.ErrConfig and names the wrong key.
+// Open makes a Backend, without waiting for the store. Nil options and zero fields mean
+// the defaults. An error wraps driver.ErrConfig and names the wrong configuration key.
 func Open(opts *Options) (*Backend, error) {
 	return open(config.Filled(opts))
 }
@@ -96,7 +96,7 @@ func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	return b.do(ctx, driver.Op{Kind: driver.OpRelease, Request: r}).Err
 }
 
-// Withdraw undoes all that an acquire by owner did; see driver.Lock.
+// Withdraw undoes all requests of owner for the lock, even those on their way; see driver.Lock.
 func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
 	return b.do(ctx, driver.Op{Kind: driver.OpWithdraw, Request: driver.Request{Name: name, Owner: owner}}).Err
 }
@@ -119,7 +119,7 @@ func (b *Backend) do(ctx context.Context, op driver.Op) driver.Result {
 	return explain(op, b.node.Do(ctx, op)[0])
 }
 
-// explain names the operation in the error of res.
+// explain adds the operation and the lock's name to the error of res.
 func explain(op driver.Op, res driver.Result) driver.Result {
 	verb := "renew"
 	switch {
@@ -133,8 +133,8 @@ func explain(op driver.Op, res driver.Result) driver.Result {
 	return driver.Result{Token: res.Token, Err: wrap(verb, op.Name, res.Err)}
 }
 
-// Wait queues r.Owner. It returns when the store has granted r.Owner the lock
-// or when r.Owner should ask again; see driver.Waiter.
+// Wait puts r.Owner into the lock's queue. It returns when the store has granted
+// r.Owner the lock, or when r.Owner should call TryAcquire; see driver.Waiter.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) (driver.Grant, error) {
 	_, g, err := b.node.Wait(ctx, r, most, nil)
 	if err != nil && ctx.Err() != nil {
@@ -149,8 +149,8 @@ func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 	return h, wrap("inspect", name, err)
 }
 
-// Properties returns what the backend claims, and what the newest connection
-// has learned about the server.
+// Properties returns what the backend promises, and the version and durability
+// of the server of the newest connection.
 func (b *Backend) Properties() driver.Properties {
 	if s := b.server.Load(); s != nil {
 		return properties(s.Durability, s.Version)
@@ -158,7 +158,7 @@ func (b *Backend) Properties() driver.Properties {
 	return properties("unknown", "")
 }
 
-// Close ends connections and goroutines; see driver.Backend.
+// Close closes all connections and ends all goroutines; see driver.Backend.
 func (b *Backend) Close(ctx context.Context) error {
 	if !b.background.End() {
 		return nil
@@ -171,15 +171,15 @@ func (b *Backend) Close(ctx context.Context) error {
 	return nil
 }
 
-// Break ends the lease of name that has this token; see driver.Admin. A foreign
-// client's lock has no token, so Break cannot end it.
+// Break ends the lease of name that has this token; see driver.Admin. A lock that
+// another kind of client took by SET NX has no token, so Break cannot end it.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	return wrap("break", name, b.node.Break(ctx, name, token))
 }
 
-// List calls emit for each held lock; see driver.Admin. It scans the keys of
-// the database, without blocking the server. Keys of other clients under the
-// prefix are listed as foreign holders, even if they are no strings.
+// List calls emit for each held lock; see driver.Admin. It reads the database
+// by SCAN, which does not block the server. Keys that other kinds of clients
+// wrote under Options.Prefix appear as holders too, of any type.
 func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
 	var names map[string]struct{}
 	err := b.ask(ctx, func() (err error) {
@@ -192,8 +192,8 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	return wrap("list", prefix, err)
 }
 
-// lookEvery is how often Observe reads a lock's key, because a foreign client
-// takes or deletes the key and publishes nothing.
+// lookEvery is how often Observe reads a lock's key. It must, because another
+// kind of client publishes nothing when it takes or deletes the key.
 const lookEvery = 250 * time.Millisecond
 
 // Proclaim replaces the value that a lease publishes; see driver.Lock.
@@ -201,9 +201,9 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 	return wrap("proclaim", r.Name, b.node.Proclaim(ctx, r))
 }
 
-// Observe follows the holder of name; see driver.Observer. Changes made by this
-// package, on any host, are pushed. To see other changes, Observe reads the key
-// four times a second, and when the holder's TTL runs out.
+// Observe follows the holder of name; see driver.Observer. The store pushes
+// changes that this package makes on any host. To see other changes, Observe
+// reads the key four times a second, and when the holder's TTL ends.
 func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	err := b.node.Observe(ctx, name, lookEvery, emit)
 	if ctx.Err() != nil {
@@ -212,9 +212,9 @@ func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Hol
 	return wrap("observe", name, err)
 }
 
-// Watch reports when the store goes away, when it returns, and when it must not
-// grant locks; see driver.Watcher. It watches the connection for wake-ups,
-// because that connection is always being read.
+// Watch reports when the store goes away or comes back, and when its settings
+// make its grants unsafe; see driver.Watcher. It watches the connection for
+// wake-ups, which is always being read, so its end is noticed at once.
 func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	up, last := true, 0
 	for {

@@ -26,7 +26,7 @@ func cycle(b *testing.B, be *Backend, name string) {
 	}
 }
 
-// One operation is an acquire and a release.
+// One operation of this benchmark is an acquire and a release.
 func BenchmarkCycle(b *testing.B) {
 	s := start(b, nil)
 	for _, clients := range []int{1, 8, 64, 256} {
@@ -48,7 +48,7 @@ func BenchmarkCycle(b *testing.B) {
 	}
 }
 
-// One operation is an acquire and a release, sent in a batch as the plugin sends them.
+// One operation of this benchmark is an acquire and a release, in batches as the plugin sends them.
 func BenchmarkBatch(b *testing.B) {
 	s := start(b, nil)
 	for _, size := range []int{1, 16, 64, 256} {
@@ -74,7 +74,7 @@ func BenchmarkBatch(b *testing.B) {
 	}
 }
 
-// One operation is a release and the grant to the next waiter, on another host.
+// One operation of this benchmark is a release and the grant to the next waiter, on another host.
 func BenchmarkHandoff(b *testing.B) {
 	s := start(b, nil)
 	const hosts = 4

@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Attempts that are cancelled at random moments and withdrawn leave nothing on the server.
+// Attempts cancelled at random moments and then withdrawn leave no lock on the server.
 func TestCancelledAttemptsLeaveNothing(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -67,8 +67,8 @@ func TestCancelledAttemptsLeaveNothing(t *testing.T) {
 	}
 }
 
-// A request that was sent before its caller gave up, but arrives after the
-// withdrawal, is refused on every connection.
+// If a request arrives after the withdrawal of its owner, the server refuses
+// it, even if the two came over different connections.
 func TestLateAcquireIsRefused(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)

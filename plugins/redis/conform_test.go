@@ -17,7 +17,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// store is a server for one case.
+// store is a server that a single conformance case uses.
 type store struct{ *servers.Server }
 
 func newStore(t drivertest.T) store {
@@ -28,7 +28,7 @@ func newStore(t drivertest.T) store {
 	return store{s}
 }
 
-// leftovers returns the keys that will not expire within two minutes.
+// leftovers returns the keys that a case has left and that do not expire within two minutes.
 func (s store) leftovers(t drivertest.T) []string {
 	t.Helper()
 	c := goredis.NewClient(&goredis.Options{Addr: s.Addr()})

@@ -29,7 +29,7 @@ func (t target) newClient(links *redisnode.Links, connected func(context.Context
 	}
 	switch {
 	case t.opts.Cluster:
-		// Redirections are followed; see redisnode.onceCmd for other errors.
+		// The client may follow redirections; it repeats nothing else (see redisnode.onceCmd).
 		u.MaxRedirects = 5
 		return goredis.NewClusterClient(u.Cluster()), nil
 	case t.opts.SentinelMaster != "":
@@ -40,7 +40,7 @@ func (t target) newClient(links *redisnode.Links, connected func(context.Context
 	return goredis.NewClient(o), nil
 }
 
-// silence is how long the server may take to answer.
+// silence returns how long the server may take to answer a request.
 func (t target) silence() time.Duration {
 	if t.opts.WaitReplicas > 0 {
 		return t.opts.RequestTimeout + t.opts.WaitTimeout // WAIT may answer that late
@@ -49,8 +49,8 @@ func (t target) silence() time.Duration {
 }
 
 // connected checks the server of a new connection before the first request. A
-// server that is reconfigured, restarted or replaced breaks its connections, so
-// no server grants a lock unchecked.
+// server that is reconfigured, restarted or replaced closes its connections, so
+// each server is checked before it grants a lock.
 func (b *Backend) connected(ctx context.Context, c *goredis.Conn) error {
 	s, err := redisnode.ReadServer(ctx, c)
 	if b.sentinels != nil && goredis.HasErrorPrefix(err, "NOAUTH") {
@@ -65,7 +65,7 @@ func (b *Backend) connected(ctx context.Context, c *goredis.Conn) error {
 		b.links.Refused()
 		return refused{err}
 	}
-	if db := b.target.opts.DB; db != 0 && b.target.topology == redisnode.Cluster { // the client selects none
+	if db := b.target.opts.DB; db != 0 && b.target.topology == redisnode.Cluster { // go-redis selects none
 		if err := c.Select(ctx, db).Err(); err != nil {
 			return refused{redisnode.Unsent(redisnode.Explain(err))}
 		}
@@ -85,14 +85,14 @@ func (b *Backend) connected(ctx context.Context, c *goredis.Conn) error {
 	return nil
 }
 
-// unsafe returns why locks must not be kept on s, or nil.
+// unsafe returns an error that says why locks on s would not be safe, or nil.
 func (b *Backend) unsafe(s redisnode.Server) error {
 	return s.Unsafe(b.address(), b.target.topology, b.server.Load() != nil)
 }
 
-// admit refuses a connection to a second server behind one address while the server in use still
-// serves. If that server no longer serves, admit accepts the second and drops all connections to
-// the first. A Cluster has many servers, and sentinels say which server is the master.
+// admit refuses a connection to a second server behind one address while the server in use
+// answers. When that server no longer answers, admit accepts the second and closes all
+// connections to the first. In a Cluster, and behind sentinels, admit accepts any server.
 func (b *Backend) admit(s redisnode.Server) error {
 	if b.target.topology != redisnode.Alone || s.Replica() {
 		return nil
@@ -102,7 +102,7 @@ func (b *Backend) admit(s redisnode.Server) error {
 	return err
 }
 
-// watchPolicy checks, until Close, the settings that may change on a running server.
+// watchPolicy reads, until Close, the settings that can change on a running server.
 func (b *Backend) watchPolicy() {
 	again := time.NewTicker(b.target.opts.LookEvery)
 	defer again.Stop()
@@ -116,13 +116,13 @@ func (b *Backend) watchPolicy() {
 	}
 }
 
-// refused wraps the error by which connected refuses a connection. The client strips one
-// layer from the error of a new connection. Without refused, it would strip the reason.
+// refused wraps the error by which connected refuses a connection. go-redis unwraps
+// the error of a new connection once, so without refused the reason would be lost.
 type refused struct{ error }
 
 func (r refused) Unwrap() []error { return []error{r.error} }
 
-// address names the store in errors.
+// address returns the store's name for errors.
 func (b *Backend) address() string {
 	if m := b.target.opts.SentinelMaster; m != "" {
 		return "sentinel master " + m
@@ -130,8 +130,8 @@ func (b *Backend) address() string {
 	return strings.Join(b.target.addrs, ",")
 }
 
-// Check asks the store in one round trip whether it would serve requests, and reports
-// whether the server refuses the connection for wake-ups; see driver.Backend.
+// Check returns an error if the store would not serve requests, which costs one round
+// trip, or if the server refuses the connection for wake-ups; see driver.Backend.
 func (b *Backend) Check(ctx context.Context) error {
 	err := b.ask(ctx, func() error {
 		s, err := b.node.Check(ctx)
@@ -145,7 +145,7 @@ func (b *Backend) Check(ctx context.Context) error {
 		return errors.Join(b.node.Refusal(), b.checkReplicas(s), b.identity.Recent())
 	})
 	if err == nil {
-		// Without wake-ups a lock is granted later but still correctly.
+		// Other failures of wake-ups only delay grants, so they are no error.
 		if _, e := b.node.Wakeups.Ready(ctx); errors.Is(e, driver.ErrDenied) {
 			err = e
 		}
@@ -156,8 +156,8 @@ func (b *Backend) Check(ctx context.Context) error {
 	return nil
 }
 
-// checkReplicas returns an error when too few replicas could confirm a grant,
-// and logs a warning when too few would be left after a failover.
+// checkReplicas returns an error if fewer replicas than WaitReplicas could
+// confirm a grant. It logs a warning if fewer would be left after a failover.
 func (b *Backend) checkReplicas(s redisnode.Server) error {
 	wanted := b.target.opts.WaitReplicas
 	if wanted == 0 {
@@ -171,7 +171,7 @@ func (b *Backend) checkReplicas(s redisnode.Server) error {
 	return err
 }
 
-// ask runs f and returns early when ctx ends, because ctx cannot cancel f's reads from a socket.
+// ask runs f in a goroutine and returns when ctx ends, because ctx does not end f's reads.
 func (b *Backend) ask(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
 	if !b.background.Go(func() { done <- f() }) {

@@ -8,8 +8,8 @@ import (
 	"github.com/lockbench/lockbench/core"
 )
 
-// TestDemotedMasterEndsNoStandby checks a server that is read-only for 1.5 s
-// behind a fixed address. No waiting Acquire may fail, and no lease may be lost.
+// TestDemotedMasterEndsNoStandby makes the only server a replica, which is read-only,
+// for 1.5 s. A waiting Acquire must not fail, and a lease must not be lost.
 func TestDemotedMasterEndsNoStandby(t *testing.T) {
 	s := start(t, nil)
 	admin := plain(t, s)

@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// An acquire whose token cannot be written leaves no lock behind.
+// If the server denies an acquire the right to write its token, no lock is left behind.
 func TestDeniedHalfway(t *testing.T) {
 	s := start(t, nil)
 	c := plain(t, s)
@@ -25,8 +25,8 @@ func TestDeniedHalfway(t *testing.T) {
 	}
 }
 
-// A server at maxmemory grants no lock. If it denies an operation of one
-// caller, the renewals of other callers do not fail.
+// A server at maxmemory refuses acquires, but the renewals and withdrawals in
+// the same batch must succeed.
 func TestOutOfMemory(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)

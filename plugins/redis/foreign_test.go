@@ -58,7 +58,7 @@ func TestForeignHolder(t *testing.T) {
 	must(t, b.Renew(ctx, r))
 }
 
-// A refusal says when the foreign holder's lease ends, and a waiter sleeps until then.
+// A refusal says when another program's key expires, and the waiter gets the lock then.
 func TestWaiterFollowsForeignExpiry(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)

@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// FuzzConfig checks that every configuration either is refused with an error
-// that shows no password or names servers that can be dialled.
+// FuzzConfig checks that each configuration either names addresses that can be
+// dialled or is refused, with an error that shows no password.
 func FuzzConfig(f *testing.F) {
 	f.Add("address=redis://u:hush-hush@db:7000/3\nprefix=a{b}", "", "")
 	f.Add("address=a,b:1,[::1]\ncluster=true\nwait_timeout=-1s", "hush-hush", "")
@@ -35,7 +35,7 @@ func FuzzConfig(f *testing.F) {
 }
 
 // FuzzNeedle checks that no error about a configuration shows a password, even
-// one in the wrong place of the configuration.
+// one that a user wrote into the wrong key.
 func FuzzNeedle(f *testing.F) {
 	configtest.FuzzNeedle(f, Spec, func(cfg driver.Config) error {
 		_, err := configured(cfg)
@@ -43,7 +43,7 @@ func FuzzNeedle(f *testing.F) {
 	})
 }
 
-// configured does the steps of Open that come before a client is made.
+// configured does what Open does with a configuration, except making a client.
 func configured(cfg driver.Config) (target, error) {
 	cfg, err := Spec.CheckConfig(cfg)
 	if err != nil {

@@ -17,14 +17,14 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// place enters r into the queue of a held lock without waiting.
+// place puts r's owner into the queue of a held lock, without waiting for the lock.
 func place(t *testing.T, b *Backend, r driver.Request) driver.Request {
 	t.Helper()
 	must(t, backendtest.Err(b.Wait(t.Context(), r, time.Millisecond)))
 	return r
 }
 
-// given returns the holder of r.Name. The store must have granted the lock to r.Owner in the queue.
+// given returns r with the token of the grant that the store has made to r.Owner in the queue.
 func given(t *testing.T, b *Backend, r driver.Request) driver.Request {
 	t.Helper()
 	h, err := b.Inspect(t.Context(), r.Name)
@@ -36,8 +36,8 @@ func given(t *testing.T, b *Backend, r driver.Request) driver.Request {
 	return r
 }
 
-// through returns a proxy of the server, and a backend that reaches the server
-// through it. The backend's first connection is the one for pushes.
+// through returns a proxy of the server, and a backend that reaches the server through
+// it. The backend's first connection is the one over which the store pushes grants.
 func through(t *testing.T, s *servers.Server) (*inject.Proxy, *Backend) {
 	t.Helper()
 	p, err := inject.NewProxy(s.Addr())
@@ -49,8 +49,8 @@ func through(t *testing.T, s *servers.Server) (*inject.Proxy, *Backend) {
 	return p, b
 }
 
-// A release grants the lock to the first waiter, with the waiter's label and value,
-// for the first span. The waiter counts that span from an instant before the grant.
+// A release grants the lock to the first waiter, with the waiter's label and
+// value, for 0.5 s. The waiter counts this time from an instant before the grant.
 func TestReleaseGrants(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -66,7 +66,7 @@ func TestReleaseGrants(t *testing.T) {
 		h, err := b.Inspect(ctx, name)
 		must(t, err)
 		left, now := c.PTTL(ctx, name).Val(), time.Now()
-		if g.Token == 0 { // this process did not run for as long as the grant lasts
+		if g.Token == 0 { // the grant ended while this process did not run
 			continue
 		}
 		if g.Token <= holder.Token || g.For != min(ttl, kit.FirstSpan) {
@@ -81,8 +81,8 @@ func TestReleaseGrants(t *testing.T) {
 	}
 }
 
-// When a waiter first uses a grant that the store made, by any operation, the grant
-// becomes an ordinary lease. Asking for the lock again does not renew the lease.
+// The store grants a waiter the lock for 0.5 s. The first operation that uses this grant, of
+// any kind, works as on an ordinary lease. A second acquire by the same owner is refused.
 func TestFirstUseOfAGrant(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -142,7 +142,7 @@ func TestFirstUseOfAGrant(t *testing.T) {
 	held(t, err)
 }
 
-// renewals returns two renewals: of another lease and of r.
+// renewals acquires another lock, and returns the renewals of this lease and of r.
 func renewals(t *testing.T, b *Backend, r driver.Request) []driver.Op {
 	other := acquire(t, b, lease(r.Name+"-beside", "o"))
 	return []driver.Op{{Kind: driver.OpRenew, Request: other}, {Kind: driver.OpRenew, Request: r}}
@@ -154,7 +154,7 @@ func releases(t *testing.T, b *Backend, r driver.Request) []driver.Op {
 	return ops
 }
 
-// A published value that is too long for the queue is stored once its owner asks.
+// A waiter whose value is too long for the queue must ask for the lock, which stores the value.
 func TestLongValueIsAskedFor(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, at(s))
@@ -173,7 +173,7 @@ func TestLongValueIsAskedFor(t *testing.T) {
 	}
 }
 
-// A holder that releases twice, or whose lease was lost, does not end the next owner's grant.
+// A second release, or a release of a lost lease, does not end the next owner's grant.
 func TestReleaseTwice(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, at(s))
@@ -187,7 +187,7 @@ func TestReleaseTwice(t *testing.T) {
 	must(t, b.Renew(ctx, given(t, b, next)))
 }
 
-// An expired lock is granted to the first waiter, even if another owner finds it free.
+// If any other owner finds an expired lock free, the store grants it to the first waiter.
 func TestFreeLockIsGrantedToTheFirst(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -221,8 +221,8 @@ func TestFreeLockIsGrantedToTheFirst(t *testing.T) {
 	}
 }
 
-// Tokens rise through and after a batch in which the store grants locks between
-// acquires, even if the server's clock is behind the tokens.
+// If a batch makes the store grant locks to waiters between its acquires, all
+// tokens still rise in order, even if the server's clock is behind the tokens.
 func TestTokensRiseThroughABatch(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -245,7 +245,7 @@ func TestTokensRiseThroughABatch(t *testing.T) {
 	}
 }
 
-// A lock that a release keeps for a while is not granted before that time is over.
+// A release with Keep keeps the lock for that time, and only then is the waiter granted it.
 func TestKeptLeaseIsNotGranted(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, at(s))
@@ -264,8 +264,8 @@ func TestKeptLeaseIsNotGranted(t *testing.T) {
 	}
 }
 
-// A process whose connections are cut is passed over once the store has missed two
-// of its signs of life, even while the server takes the connections to be alive.
+// The store skips the waiters of a process once it has missed two signs of life of the
+// process, even while the server believes that the process's connections are alive.
 func TestCutOffWaiterIsPassedOver(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -283,7 +283,7 @@ func TestCutOffWaiterIsPassedOver(t *testing.T) {
 	must(t, p.Heal())
 }
 
-// A waiter that is not told of its grant asks for the lock, and then has the grant.
+// A waiter that gets no push of its grant asks for the lock, and then gets this grant.
 func TestPushIsLost(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, at(s))
@@ -305,7 +305,7 @@ func TestPushIsLost(t *testing.T) {
 	}
 }
 
-// A waiter does not count a push that arrives after the end of its grant.
+// A waiter ignores a push that arrives after the pushed grant has ended.
 func TestPushIsLate(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -329,8 +329,8 @@ func TestPushIsLate(t *testing.T) {
 	receive(t, pursue(t, far, next), "it asks and is granted the lock")
 }
 
-// The server is stopped after a sign of life was sent, and then grants a lock
-// by that sign. The waiter must not count on more time than the store gives.
+// The server is frozen while a sign of life and a release arrive, and then grants the
+// lock because of this sign. The waiter must not count on more time than the store gives.
 func TestStorePaused(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -357,7 +357,7 @@ func TestStorePaused(t *testing.T) {
 	}
 }
 
-// A withdrawal that crosses a grant undoes the grant, so that the next owner gets the lock.
+// If a waiter is withdrawn while the store grants it the lock, the next owner gets the lock.
 func TestWithdrawalCrossesTheGrant(t *testing.T) {
 	s := start(t, nil)
 	holders, waiter := connect(t, at(s)), connect(t, at(s))
@@ -379,7 +379,7 @@ func TestWithdrawalCrossesTheGrant(t *testing.T) {
 	}
 }
 
-// A waiter whose plugin was replaced after the push gets the grant when it asks for the lock.
+// If a waiter's plugin is replaced after the push of its grant, an acquire returns this grant.
 func TestGrantOutlivesThePlugin(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, at(s))
@@ -395,8 +395,8 @@ func TestGrantOutlivesThePlugin(t *testing.T) {
 	}
 }
 
-// If replicas have to confirm grants, a waiter does not count a pushed grant,
-// because the replicas may not have it.
+// With WaitReplicas, a waiter must not use a pushed grant, because the replicas
+// may not have it, but must ask for the lock.
 func TestGrantWaitsForReplicas(t *testing.T) {
 	master := start(t, &redisserver.Options{Lines: []string{"repl-diskless-sync-delay 0"}})
 	host, port, _ := strings.Cut(master.Addr(), ":")
@@ -420,7 +420,7 @@ func TestGrantWaitsForReplicas(t *testing.T) {
 	acquire(t, b, next)
 }
 
-// While a server must not grant locks, grants that it makes to waiters do not count either.
+// While the backend refuses a server's grants (node.Refuse), a waiter ignores a pushed grant too.
 func TestGrantIsRefused(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, at(s))
@@ -433,8 +433,8 @@ func TestGrantIsRefused(t *testing.T) {
 	}
 }
 
-// Hosts whose round trip is 400 ms are granted the lock in their order, each when the
-// previous lease ends. Each grant arrives early enough for the first renewal.
+// Waiters with a round trip of 400 ms are granted the lock in order, each when
+// the previous lease ends, and early enough to renew it before the grant ends.
 func TestFarWaiters(t *testing.T) {
 	s := start(t, nil)
 	p, c := backendtest.NewProxy(t, s.Addr()), plain(t, s)

@@ -32,7 +32,7 @@ func TestTokensRise(t *testing.T) {
 	next("a restart without data", lease("a", "o6"))
 }
 
-// The token counter rises even when the server's clock stops or jumps back.
+// Tokens rise even when the server's clock stops or jumps back.
 func TestTokenAheadOfClock(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)

@@ -33,7 +33,7 @@ func connect(t testing.TB, o Options) *Backend {
 // at returns the options of a backend for one server.
 func at(s *servers.Server) Options { return Options{Address: []string{s.Addr()}} }
 
-// plain returns a separate client, like that of another application.
+// plain returns an ordinary go-redis client, as another application would use.
 func plain(t testing.TB, s *servers.Server) *goredis.Client {
 	c := goredis.NewClient(&goredis.Options{Addr: s.Addr()})
 	t.Cleanup(func() { _ = c.Close() })
@@ -51,7 +51,7 @@ var (
 
 const timeout = backendtest.Timeout
 
-// acquire acquires and returns the request with its token.
+// acquire acquires the lock, and returns r with the token.
 func acquire(t testing.TB, b *Backend, r driver.Request) driver.Request {
 	t.Helper()
 	if r = backendtest.Acquire(t, b, r); r.Token == 0 {

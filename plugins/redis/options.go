@@ -13,61 +13,61 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// Connect are the settings of every connection to a server.
+// Connect has the settings of every connection to a server.
 type Connect = config.Connect
 
 // Options are the settings of the backend. A zero field means its default. The
 // tag of a field names its configuration key.
 type Options struct {
-	// Address of the server: host:port, redis://user:password@host:port/db,
-	// rediss:// for TLS, or unix:///path?db=1. With Cluster it lists some of
-	// the Cluster's nodes; with SentinelMaster it lists the sentinels.
+	// Address is the server: host:port, redis://user:password@host:port/db,
+	// rediss:// for TLS, or unix:///path?db=1. If Cluster is set, it lists some
+	// of the Cluster's nodes. If SentinelMaster is set, it lists the sentinels.
 	Address []string `key:"address" default:"localhost:6379" doc:"host:port, redis://, rediss:// or unix://; a list with cluster or sentinel_master"`
 	Connect
-	// PoolSize is how many connections carry requests, and so how many batches may be under way
-	// at once. More connections help only when the server is far away, because fewer
-	// connections make larger batches. Wake-ups use one more connection. Allowed are 1 to 1000.
+	// PoolSize is how many connections carry requests, 1 to 1000. Each carries one batch of
+	// requests at a time. With few connections, batches are larger and cost the server less,
+	// so more help only if the server is far away. One more connection is for wake-ups.
 	PoolSize int `key:"pool_size" default:"2" doc:"connections that carry requests, 1 to 1000"`
-	// DB is the number of the database. A Cluster has only database 0, except
-	// Valkey 9 and later, where cluster-databases sets how many there are.
+	// DB is the number of the database. A Cluster has only database 0, except that
+	// Valkey 9 and later have as many as the server's setting cluster-databases.
 	DB int `key:"db" default:"0" doc:"number of the database"`
-	// Prefix goes before every key and channel. Backends with different
-	// prefixes do not see each other's locks; without a prefix the lock "x" is
-	// the key "x", and every key of the database counts as a lock. Open refuses
-	// braces.
+	// Prefix goes before every key and channel, and must not contain braces.
+	// Backends with different prefixes do not see each other's locks. Without a
+	// prefix the lock "x" is the key "x", and every key of the database counts
+	// as a lock.
 	Prefix string `key:"prefix" doc:"what goes before every key and channel, such as \"lock:\""`
 
 	// SentinelMaster is the name of the master that the sentinels at Address
-	// watch. SentinelUsername is for logging in to the sentinels, and so is
-	// SentinelPassword or the text in SentinelPasswordFile.
+	// watch. The login to the sentinels is SentinelUsername, with
+	// SentinelPassword or the password in SentinelPasswordFile.
 	SentinelMaster       string `key:"sentinel_master" doc:"name of the master that the sentinels at address watch"`
 	SentinelUsername     string `key:"sentinel_username" doc:"ACL user of the sentinels"`
 	SentinelPassword     string `key:"sentinel_password" secret:"true" doc:"password of the sentinels"`
 	SentinelPasswordFile string `key:"sentinel_password_file" doc:"file with the password of the sentinels, read again for each connection"`
-	// SentinelTLSEnabled says whether connections to the sentinels use TLS; nil
-	// means that they do if connections to the servers do. The other TLS fields
-	// apply to all connections with TLS.
+	// SentinelTLSEnabled says whether connections to the sentinels use TLS. Nil
+	// means that they do if connections to the servers use TLS. The other TLS
+	// fields are for both kinds of connections.
 	SentinelTLSEnabled *bool `key:"sentinel_tls_enabled" doc:"connect to the sentinels with TLS, by the tls keys, or without; as to the servers when not set"`
-	// Cluster reports whether Address names nodes of a Redis Cluster.
+	// Cluster says that Address names nodes of a Redis Cluster.
 	Cluster bool `key:"cluster" default:"false" doc:"address names nodes of a Redis Cluster"`
 
-	// WaitReplicas is how many replicas must confirm a grant, a renewal or a release
-	// within WaitTimeout, by the command WAIT, before it counts. It makes the loss of
-	// a lock at a failover less likely, not impossible.
+	// WaitReplicas is how many replicas must confirm a grant, a renewal or a release,
+	// by the command WAIT within WaitTimeout. Otherwise the request fails. WaitReplicas
+	// makes the loss of a lock at a failover less likely, but not impossible.
 	WaitReplicas int           `key:"wait_replicas" default:"0" doc:"replicas that must confirm a grant, a renewal or a release"`
 	WaitTimeout  time.Duration `key:"wait_timeout" default:"200ms" doc:"how long to wait for them"`
 
-	// LookEvery is how often a host asks even an idle server for its
-	// maxmemory-policy and whether it is still a master. So a change may be
-	// noticed that much later. The connection for wake-ups is pinged half as
-	// often, but never more often than every 2 s. Allowed are 100 ms to 1 h.
+	// LookEvery is how often a host reads the server's maxmemory-policy and
+	// role, even without requests: every 100 ms to 1 h. A change may be noticed
+	// that much later. The connection for wake-ups is pinged half as often, but
+	// at most every 2 s.
 	LookEvery time.Duration `key:"look_every" default:"1s" doc:"how often the server is asked for its maxmemory-policy and role; wake-ups are pinged half as often; 100ms to 1h"`
 
 	// Logger receives messages for operators; nil means slog.Default().
 	Logger *slog.Logger
 }
 
-// target is the store that the options name, after they were checked.
+// target is the store that checked options name.
 type target struct {
 	opts     Options
 	network  string
@@ -76,8 +76,8 @@ type target struct {
 	topology redisnode.Topology
 }
 
-// resolve checks the options as far as that needs no server, fills in the
-// defaults, and copies the settings of a URL into the options.
+// resolve checks the options without asking a server, and returns a target
+// whose options include the settings of the URLs in Address.
 func (o Options) resolve() (target, error) {
 	if err := o.check(); err != nil {
 		return target{}, err
@@ -124,7 +124,7 @@ func (o Options) check() error {
 	return err
 }
 
-// add adds one address to the target. Settings in a URL must not contradict the configuration keys.
+// add adds one address to t. It refuses a URL whose settings contradict configuration keys.
 func (t *target) add(a redisnode.Address) error {
 	o := &t.opts
 	switch {
@@ -150,8 +150,8 @@ func (t *target) add(a redisnode.Address) error {
 	return nil
 }
 
-// The bounds of a lease's TTL. Redis counts whole milliseconds. A TTL near the
-// minimum is only for tests: it needs a renewal every few milliseconds.
+// TTLMin and TTLMax are the shortest and the longest TTL of a lease, in steps of TTLStep. A TTL
+// near TTLMin is only for tests, because it needs a renewal every few milliseconds.
 const (
 	TTLMin  = 10 * time.Millisecond
 	TTLStep = time.Millisecond

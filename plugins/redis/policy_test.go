@@ -14,8 +14,8 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// When a server begins to evict keys and a host has noticed, the host gets no
-// more locks, but its held leases are still renewed.
+// When the server's policy changes to one that evicts keys, acquires are
+// refused as soon as the host notices it, but its leases are still renewed.
 func TestPolicyChangedWhileServing(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -56,8 +56,8 @@ func TestPolicyChangedWhileServing(t *testing.T) {
 	eventually(t, "the end is told", func() bool { return (<-notices).Kind == driver.NoticeUp })
 }
 
-// In a Cluster, each master that answers is judged alone, even if other masters
-// do not answer. Grants are refused only while a master's policy evicts keys.
+// In a Cluster with a dead master, the policy of the others is still read.
+// Acquires are refused exactly while one of them has a policy that evicts keys.
 func TestPolicyWithAMasterDown(t *testing.T) {
 	servers, opts := startCluster(t, 3, "cluster-require-full-coverage no")
 	ctx := t.Context()
@@ -79,7 +79,7 @@ func TestPolicyWithAMasterDown(t *testing.T) {
 }
 
 // A master that evicts keys and then stops answering still counts as evicting,
-// because it may still execute requests already sent to it.
+// because it may later execute requests that were sent to it.
 func TestPolicyOfAFrozenMaster(t *testing.T) {
 	servers, opts := startCluster(t, 3, "cluster-require-full-coverage no")
 	ctx := t.Context()

@@ -31,7 +31,7 @@ func follower(t *testing.T, master *servers.Server) *servers.Server {
 	return replica
 }
 
-// failover makes replica the master without cutting the connections to the old master.
+// failover makes replica the master. Connections to the old master stay open.
 func failover(t *testing.T, master, replica *servers.Server) {
 	t.Helper()
 	must(t, plain(t, master).Do(t.Context(), "FAILOVER").Err())
@@ -44,8 +44,8 @@ func failover(t *testing.T, master, replica *servers.Server) {
 	}
 }
 
-// After a failover that cuts no connection but leads new connections to the
-// promoted server, a lock is acquired at once, and leases are renewed.
+// After a failover, the connections to the old master stay open and the address leads
+// to the new one. A lock must then be acquired within 1 s, and no lease be lost.
 func TestFailoverThatCutsNothing(t *testing.T) {
 	master := start(t, &redisserver.Options{Lines: []string{"repl-diskless-sync-delay 0"}})
 	replica := follower(t, master)
@@ -87,8 +87,8 @@ func TestFailoverThatCutsNothing(t *testing.T) {
 	must(t, plain(t, master).Do(ctx, "REPLICAOF", "NO", "ONE").Err())
 }
 
-// An idle host also notices a failover that cuts no connection, and its waiters
-// then wait at the promoted server.
+// A host without requests also notices a failover that closes no connection. It
+// then receives wake-ups from the promoted server.
 func TestFailoverIsSeenByAnIdleHost(t *testing.T) {
 	master := start(t, &redisserver.Options{Lines: []string{"repl-diskless-sync-delay 0"}})
 	replica := follower(t, master)
@@ -151,7 +151,7 @@ func TestTwoMastersBehindOneAddress(t *testing.T) {
 	must(t, b.Check(ctx))
 }
 
-// An idle host asks its server no more often than the key look_every says.
+// A host without requests reads its server's settings as often as the key look_every says.
 func TestIdleHostAsksAsItsKeySays(t *testing.T) {
 	s := start(t, nil)
 	for _, rare := range []bool{false, true} {
@@ -168,15 +168,15 @@ func TestIdleHostAsksAsItsKeySays(t *testing.T) {
 			continue
 		}
 		infos, pings := calls(t, c, "info"), calls(t, c, "ping")
-		time.Sleep(3 * time.Second) // it must not happen, so there is no event to wait for
-		// The test calls INFO twice in between.
+		time.Sleep(3 * time.Second) // no request must come, so there is no event to wait for
+		// The two calls of INFO by the test itself count too.
 		if i, p := calls(t, c, "info"), calls(t, c, "ping"); i > infos+2 || p > pings {
 			t.Errorf("in 3 s: %d INFO, %d PING", i-infos-2, p-pings)
 		}
 	}
 }
 
-// calls returns how often the server has executed a command. To find out, it sends an INFO.
+// calls returns how often the server has executed a command. It sends an INFO itself.
 func calls(t *testing.T, c *goredis.Client, command string) int {
 	t.Helper()
 	n := 0

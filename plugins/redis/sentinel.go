@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// settings returns the settings of connections to servers and to sentinels, and
-// whether an address asks for TLS to the servers.
+// settings returns the settings of connections to servers and to sentinels.
+// secure is true if an address asks for TLS to the servers.
 func (t target) settings() (servers, sentinels Connect, secure bool) {
 	servers = t.opts.Connect
 	servers.RequestTimeout = t.silence()
@@ -30,8 +30,8 @@ func (t target) settings() (servers, sentinels Connect, secure bool) {
 	return servers, sentinels, secure
 }
 
-// failoverClient makes the client for a Sentinel group. The client dials
-// servers and sentinels with one function, and calls the hook only for servers.
+// failoverClient makes the client for a Sentinel group. go-redis dials servers and sentinels
+// with one function, but calls a dial hook only for servers. So serverHook marks their dials.
 func (t target) failoverClient(u *goredis.UniversalOptions, links *redisnode.Links) (goredis.UniversalClient, error) {
 	if t.opts.SentinelTLSEnabled == nil {
 		return goredis.NewFailoverClient(u.Failover()), nil
@@ -53,7 +53,7 @@ func (t target) failoverClient(u *goredis.UniversalOptions, links *redisnode.Lin
 	return c, nil
 }
 
-// serverNetwork is the network name by which the dialer tells servers from sentinels.
+// serverNetwork is the network name by which the dial function recognizes a server.
 const serverNetwork = "server"
 
 type serverHook struct{}
@@ -84,8 +84,8 @@ func (o Options) sentinelSource() (*config.Source, error) {
 	return s, nil
 }
 
-// loginToSentinel logs in to a sentinel. The client cannot, because it supports
-// only a fixed password for sentinels.
+// loginToSentinel logs in to a sentinel with the password file's present text.
+// go-redis cannot do that, because it takes only a fixed password for sentinels.
 func (b *Backend) loginToSentinel(ctx context.Context, c *goredis.Conn) error {
 	if user := b.target.opts.SentinelUsername; user != "" {
 		return c.AuthACL(ctx, user, b.sentinels.Password()).Err()

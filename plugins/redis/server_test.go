@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// everything calls each operation of b once and returns the errors by operation.
+// everything calls each operation of b once. It returns the errors, by the operations' names.
 func everything(ctx context.Context, b *Backend) map[string]error {
 	r := lease("a", "o1")
 	held := r
@@ -108,7 +108,7 @@ func TestLeastRights(t *testing.T) {
 	if err := b.Observe(ctx, "a", func(driver.Holder) { cancel() }); !errors.Is(err, context.Canceled) {
 		t.Errorf("observe: %v", err)
 	}
-	// CONFIG is not allowed, as on a managed server.
+	// Durability must be known without CONFIG, which this user may not run, as on a managed server.
 	if got := b.Properties().Durability; got != "no appendonly" {
 		t.Errorf("durability %q", got)
 	}
@@ -138,7 +138,7 @@ func TestUnixSocket(t *testing.T) {
 	}
 }
 
-// A restarted server no longer has the scripts, and may have other settings.
+// A restarted server has lost the scripts, and may have other settings.
 func TestRestart(t *testing.T) {
 	s := start(t, &redisserver.Options{AppendFsync: redisserver.FsyncAlways})
 	b := connect(t, at(s))

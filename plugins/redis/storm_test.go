@@ -21,8 +21,8 @@ func TestStorm(t *testing.T) {
 		func() time.Duration { return 300*time.Millisecond + rand.N(time.Second).Truncate(time.Millisecond) })
 }
 
-// The server's clock steps while owners wait. After a step forward, all signs of life have expired;
-// after a step back, they are valid for too long. The lock must still go to a living waiter.
+// The server's clock is changed while an owner waits. A step forward makes all signs of life
+// expire, and a step back makes them valid for too long. The waiter must still get the lock.
 func TestServerClockSteps(t *testing.T) {
 	dir := t.TempDir()
 	library, err := inject.ClockLibrary(t.Context(), dir)

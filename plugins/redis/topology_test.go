@@ -60,7 +60,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// useEverything goes through all stages of a lock's life, on two hosts.
+// useEverything uses each kind of operation, partly on two hosts.
 func useEverything(t *testing.T, o Options) {
 	t.Helper()
 	ctx := t.Context()
@@ -109,7 +109,7 @@ func useEverything(t *testing.T, o Options) {
 	}
 }
 
-// startCluster starts a Cluster whose nodes have equal parts of the slots.
+// startCluster starts a Cluster of count masters, which share the slots equally.
 func startCluster(t *testing.T, count int, lines ...string) (servers.Nodes, Options) {
 	t.Helper()
 	nodes, err := redisserver.StartCluster(t.Context(), count, lines...)
@@ -121,7 +121,7 @@ func TestCluster(t *testing.T) {
 	servers, opts := startCluster(t, 3)
 	useEverything(t, opts)
 
-	// Slots 0 to 5460 are on the first node; "b" has slot 3300 and "a" 15495.
+	// The first node has slots 0 to 5460, but "a" is in slot 15495.
 	b := connect(t, at(servers[0]))
 	_, err := b.TryAcquire(t.Context(), lease("a", "o1"))
 	if err == nil || !strings.Contains(err.Error(), "set cluster") {
@@ -129,8 +129,8 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// TestClusterDatabase checks that a Cluster of Valkey 9 and later has several databases. On
-// other servers, the error of a connection must say that there is only one database.
+// TestClusterDatabase checks that Options.DB works in a Cluster of Valkey 9 or
+// later. With other servers, an error must say that a Cluster has only one database.
 func TestClusterDatabase(t *testing.T) {
 	var major int
 	for line := range strings.Lines(plain(t, start(t, nil)).Info(t.Context(), "server").Val()) {
@@ -221,7 +221,7 @@ func TestSentinelPasswordFile(t *testing.T) {
 	must(t, b.Release(t.Context(), acquire(t, b, lease("a", "o1"))))
 }
 
-// TestSentinelTLSApart tests servers with TLS behind sentinels without TLS, and the reverse.
+// TestSentinelTLSApart tests sentinels without TLS for servers with TLS, and the reverse.
 func TestSentinelTLSApart(t *testing.T) {
 	ca, dir := configtest.NewAuthority(t), t.TempDir()
 	cert, key := ca.Issue(t, dir, "redis", time.Now().Add(time.Hour))
@@ -255,7 +255,7 @@ func TestSentinelTLSApart(t *testing.T) {
 				o.Connect = Connect{}
 			}
 			err := connect(t, o).Check(t.Context())
-			// If the server waits for the rest of a request, the timeout may end without an answer.
+			// A TLS server may wait for more of a plain request, so no error text is due then.
 			if !errors.Is(err, driver.ErrUnavailable) || !serversHave && !strings.Contains(err.Error(), "sentinel_tls_enabled") {
 				t.Errorf("the sentinels as the servers: %v", err)
 			}

@@ -10,7 +10,7 @@ import (
 )
 
 // TestWaitWithoutSubscribe checks that a waiter without the right to subscribe
-// polls, but not as fast as the server can refuse its subscription.
+// polls, with few requests and few new connections.
 func TestWaitWithoutSubscribe(t *testing.T) {
 	s := start(t, nil)
 	c := plain(t, s)

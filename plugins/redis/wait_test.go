@@ -16,7 +16,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// queue lets r's owner wait for a held lock in the background, until it is granted the lock.
+// queue lets r's owner wait for a held lock in the background. The channel gets the grant.
 func queue(t *testing.T, b *Backend, r driver.Request) <-chan driver.Request {
 	t.Helper()
 	_, err := b.TryAcquire(t.Context(), r)
@@ -27,7 +27,7 @@ func queue(t *testing.T, b *Backend, r driver.Request) <-chan driver.Request {
 	return turn
 }
 
-// pursue is like queue, for a lock that may be free, or in whose queue r may already be.
+// pursue is queue for a lock that may be free, or whose queue may already have r's owner.
 func pursue(t *testing.T, b *Backend, r driver.Request) <-chan driver.Request {
 	t.Helper()
 	turn := make(chan driver.Request, 1)
@@ -99,8 +99,8 @@ func TestQueueIsFIFOOverHosts(t *testing.T) {
 	acquire(t, b, lease("a", "last"))
 }
 
-// The lock must not stay free when its next waiter has died or is frozen. A
-// dead waiter is passed over, and a frozen waiter costs one first span.
+// A lock must reach a living waiter behind a dead one, which the store skips,
+// and a frozen one, whose grant ends after 0.5 s.
 func TestQueueSkipsTheDead(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -117,17 +117,17 @@ func TestQueueSkipsTheDead(t *testing.T) {
 	before := published(t, c)
 	must(t, b.Release(ctx, holder))
 	receive(t, turn, "the living waiter")
-	// The two waiters before the living waiter get one push each, and one more
-	// push tells the living waiter that it is next.
+	// At most one push goes to each of the two other waiters, and one to the
+	// living waiter.
 	if n := published(t, c) - before; n > 3 {
 		t.Errorf("%.0f pushes to 3 waiters", n)
 	}
 }
 
-// Waiters that no longer ask, like the waiters of frozen hosts, are granted the lock
-// for one first span each, as long as the store gets signs of life from their process,
-// which is 2 s for any number of waiters. After that they are passed over at once. Each
-// grant is one PUBLISH, and one more PUBLISH tells the next waiter that it is next.
+// The plugin of a frozen host gives signs of life for 2 s more. Until then the store
+// grants the lock to each of the host's waiters in turn, for 0.5 s each. After that
+// it skips them all at once. So the delay does not grow with their number. The test
+// counts grants by the server's PUBLISH commands, one for each grant.
 func TestSilentWaitersAreBounded(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -160,7 +160,7 @@ func TestSilentWaitersAreBounded(t *testing.T) {
 	}
 }
 
-// process returns the id of the process in which owner waits for "a".
+// process returns, from the queue of lock "a", the id of the process in which owner waits.
 func process(t *testing.T, c *goredis.Client, owner string) string {
 	t.Helper()
 	_, rest, _ := strings.Cut(c.Get(t.Context(), "~q:{a}").Val(), "\n"+owner+" ")
@@ -171,7 +171,7 @@ func process(t *testing.T, c *goredis.Client, owner string) string {
 	return id
 }
 
-// signs reports whether the store has had a sign of life from a process lately.
+// signs reports whether the store has a valid sign of life of a process.
 func signs(t *testing.T, c *goredis.Client, process string) bool {
 	t.Helper()
 	n, err := c.Exists(t.Context(), "~s:{}"+process).Result()
@@ -179,7 +179,7 @@ func signs(t *testing.T, c *goredis.Client, process string) bool {
 	return n == 1
 }
 
-// The withdrawal grants the lock to the next waiter, because no other owner asks for it here.
+// A withdrawal of the waiter that was just granted the lock grants the lock to the next one.
 func TestWithdrawnWaiterPassesItsGrantOn(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -196,8 +196,8 @@ func TestWithdrawnWaiterPassesItsGrantOn(t *testing.T) {
 	acquire(t, b, lease("a", "w2"))
 }
 
-// Waiters and withdrawals of one lock cost operations on other locks only one
-// check, which finds nothing.
+// If one lock has waiters or withdrawn owners, an operation on another lock
+// runs one more command, which checks whether its own lock has any.
 func TestOthersWaitersAreCheap(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -216,8 +216,8 @@ func TestOthersWaitersAreCheap(t *testing.T) {
 	}
 }
 
-// A grant that goes from host to host takes four requests: the refusal, entering the queue, the
-// release, and the first renewal.
+// A handoff takes four requests: a refused acquire, entering the queue, the release,
+// and the first renewal. The test limits how many commands their scripts run.
 func TestHandoffIsCheap(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -260,7 +260,7 @@ func granted(t *testing.T, b *Backend, r driver.Request) driver.Request {
 	return r
 }
 
-// scripted returns how many commands the scripts have run so far.
+// scripted returns how many commands scripts have run since the statistics were reset.
 func scripted(t *testing.T, c *goredis.Client) (total float64) {
 	t.Helper()
 	info, err := c.Info(t.Context(), "commandstats").Result()
@@ -274,8 +274,8 @@ func scripted(t *testing.T, c *goredis.Client) (total float64) {
 	return total
 }
 
-// Each waiter asks at most once a second, for any number of waiters. Their
-// process gives five signs of life a second, not each waiter.
+// Each waiter sends at most one request a second. The process gives five signs
+// of life a second for all its waiters together.
 func TestIdleWaitersAreCheap(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -303,7 +303,7 @@ func TestIdleWaitersAreCheap(t *testing.T) {
 	}
 }
 
-// A broken connection wakes every waiter, because messages published while it is broken are lost.
+// When the connection for wake-ups breaks, all waiters wake up, because messages are lost.
 func TestBrokenConnectionWakes(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -339,7 +339,7 @@ func published(t *testing.T, c *goredis.Client) float64 {
 	return commandCalls(info, "publish")
 }
 
-// commandCalls returns the calls of a command from "cmdstat_NAME:calls=7,..." in info.
+// commandCalls returns N from "cmdstat_NAME:calls=N,..." in info, for the command called name.
 func commandCalls(info, name string) float64 {
 	_, rest, _ := strings.Cut(info, "cmdstat_"+name+":calls=")
 	number, _, _ := strings.Cut(rest, ",")
@@ -347,8 +347,8 @@ func commandCalls(info, name string) float64 {
 	return n
 }
 
-// Keeping a place alive costs the server only a few bytes, for any number of waiting owners. In
-// an earlier design, each waiter wrote the whole queue, and 100 hosts wrote 0.7 MB a second.
+// A waiter that asks again, to stay in the queue, makes the server log at most 200 bytes. In an
+// earlier design each waiter rewrote the queue, so 100 hosts made the server log 0.7 MB a second.
 func TestPlacesAreKeptCheaply(t *testing.T) {
 	s := start(t, &redisserver.Options{AppendFsync: redisserver.FsyncEverySec})
 	b, c := connect(t, at(s)), plain(t, s)
@@ -374,7 +374,7 @@ func TestPlacesAreKeptCheaply(t *testing.T) {
 	acquire(t, b, waiter(0))
 }
 
-// Signs of life are neither replicated nor logged, because they matter only now, to this server.
+// The server does not log or replicate signs of life, because they are of no use after a restart.
 func TestSignsAreNotLogged(t *testing.T) {
 	s := start(t, &redisserver.Options{AppendFsync: redisserver.FsyncEverySec})
 	b, c := connect(t, at(s)), plain(t, s)
@@ -407,7 +407,7 @@ func written(t *testing.T, c *goredis.Client) int {
 	return size
 }
 
-// A waiter whose plugin was replaced keeps its place and is woken over the new plugin's connection.
+// A waiter whose plugin was replaced stays in the queue, and the new plugin receives its wake-up.
 func TestPlaceOutlivesThePlugin(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)

@@ -29,21 +29,21 @@ func (b *Backend) checkTTL(ttl time.Duration) error {
 	return nil
 }
 
-// acquisition is one attempt to get a lock. A first round takes the lock on every node,
-// usually with its token. A second round writes the token where the first round could not.
-// If the attempt fails, a last round frees the lock on the nodes that the attempt took.
+// acquisition is one attempt to get a lock. A round is one request to the nodes. The first
+// round takes the lock on every node, usually with its token. A second round writes the token
+// if the first could not. If the attempt fails, a last round frees the lock where it was taken.
 type acquisition struct {
 	operation
 	first     *quorumRequest
 	votes     []vote // the first round's votes when it was decided
-	queue     int    // the node with the queue; -1 for none
+	queue     int    // index of the node with the lock's queue; -1 for none
 	onlyQueue bool   // so far only the node with the queue was asked
 	undoing   bool
 }
 
-// acquire asks all nodes. If others wait for the lock, it first asks only the
-// node with the queue, unless it is this owner's turn. An attempt by another
-// owner would take nodes from the waiter whose turn it is.
+// acquire asks all nodes for the lock. If other owners wait for it and it is
+// not r.Owner's turn, acquire first asks only the node with the queue.
+// Otherwise it might take nodes from the waiter whose turn it is.
 func (b *Backend) acquire(r driver.Request) *operation {
 	a := &acquisition{operation: operation{b: b, verb: "acquire", r: r, sent: time.Now()}}
 	a.next = a.judge
@@ -66,7 +66,7 @@ func (a *acquisition) take() *quorumRequest {
 	return x
 }
 
-// askOthers asks the other nodes, after the node with the queue has voted v.
+// askOthers asks the nodes without the queue, after the node with the queue has voted v.
 func (a *acquisition) askOthers(before *quorumRequest, v vote) (more bool) {
 	a.onlyQueue = false
 	x := a.take()
@@ -78,7 +78,7 @@ func (a *acquisition) askOthers(before *quorumRequest, v vote) (more bool) {
 	return true
 }
 
-// judge decides from the votes how the attempt continues.
+// judge decides by the votes of the last round whether the attempt goes on, and how.
 func (a *acquisition) judge() (more bool) {
 	votes := a.now.result()
 	switch {
@@ -111,14 +111,14 @@ func (a *acquisition) judge() (more bool) {
 	return a.writeToken(token)
 }
 
-// reserved returns the refusal of a lock that is free but kept for a waiter.
+// reserved returns the error for a free lock that the node with the queue keeps for a waiter.
 func (a *acquisition) reserved(v vote) error {
 	ttl := time.Duration(max(v.ms, 1)) * time.Millisecond
 	return &driver.HeldError{Holder: driver.Holder{Name: a.r.Name, TTL: ttl, Waiters: -1}}
 }
 
-// lowestAbove returns the lowest token above the tokens that a quorum of the granting
-// nodes has seen. So a single node whose clock is far ahead does not decide the token.
+// lowestAbove returns the lowest token that is above what a quorum of the granting nodes has seen.
+// The other granting nodes may have seen more, so one clock far ahead does not raise the token.
 func lowestAbove(votes []vote, quorum int) uint64 {
 	var floors []uint64
 	for _, v := range votes {
@@ -140,7 +140,7 @@ func (a *acquisition) writeToken(token uint64) (more bool) {
 	return true
 }
 
-// guessed returns the guessed token as the lock's value has it until a second round replaces it.
+// guessed returns the token that the first round guessed, as text in the value of the lock's key.
 func (a *acquisition) guessed() string { return strconv.FormatUint(a.first.token, 10) + " " }
 
 func (a *acquisition) tokenWritten(votes []vote) (more bool) {
@@ -154,8 +154,8 @@ func (a *acquisition) tokenWritten(votes []vote) (more bool) {
 }
 
 // granted ends the attempt with a grant. In the background it sends the token to
-// nodes that granted the lock without it, copies the lease to nodes that another
-// owner took at the same time, and gives up this owner's place in the queue.
+// nodes that took the lock without it, and copies the lease to nodes where another
+// owner's failing attempt had the lock. It also removes this owner from the queue.
 func (a *acquisition) granted(token uint64) (more bool) {
 	b, key := a.b, a.now.key
 	a.r.Token, a.token = token, token
@@ -183,7 +183,7 @@ func (a *acquisition) granted(token uint64) (more bool) {
 	return false
 }
 
-// refusal returns the error when the votes do not make a grant.
+// refusal returns the error for an attempt that less than a majority of votes supports.
 func (a *acquisition) refusal(votes []vote) error {
 	granted, no := count(votes, vote.yes), count(votes, vote.no)
 	if granted+no < a.b.quorum {
@@ -195,16 +195,16 @@ func (a *acquisition) refusal(votes []vote) error {
 	h.Name, h.Waiters = a.r.Name, -1
 	h.TTL = a.free(votes, granted)
 	if len(most) == 0 || len(most) < a.b.quorum && len(by) > 1 {
-		// No owner has a majority, and all owners that tried are giving up now.
-		// The random part keeps them from colliding again.
+		// No owner has a majority, so all of them now undo their attempts. They
+		// retry after random times, so that they do not collide again.
 		h.TTL = min(h.TTL, jitter(a.b.opts.NodeTimeout/5))
 	}
 	return &driver.HeldError{Holder: h}
 }
 
-// free returns after how long a majority may be free again. It assumes that
-// nodes without a vote so far become free first, because asking too early only
-// costs a round, but asking too late leaves the lock unused.
+// free returns the time after which the lock may be free on a majority. It
+// assumes that nodes without a vote get free at once, because an early retry
+// costs only one round, but a late retry leaves the lock unused.
 func (a *acquisition) free(votes []vote, granted int) time.Duration {
 	var waits []time.Duration
 	for _, v := range votes {
@@ -234,13 +234,13 @@ func (a *acquisition) mayHold() []bool {
 	return targets
 }
 
-// undo frees the lock on the nodes that were taken and waits for all of them,
-// because a failed attempt must leave nothing behind (K2).
+// undo starts the round that frees the nodes that this attempt may have taken. It
+// waits for all of them, because a failed attempt must leave nothing behind (rule K2).
 func (a *acquisition) undo(err error) (more bool) {
 	a.err = err
 	if a.queue >= 0 && !a.votes[a.queue].queued {
-		// The next wait has to ask the store, because the node with the queue no
-		// longer records this owner's turn, or this owner's attempt came too late.
+		// The node with the queue may have forgotten this owner, so the next
+		// Wait must enter its queue again.
 		a.b.leaveQueues(a.r.Owner)
 	}
 	targets := a.mayHold()
@@ -257,11 +257,11 @@ func (a *acquisition) undo(err error) (more bool) {
 	return true
 }
 
-// valueHeads returns how the lock's value may begin where this attempt took the
-// lock: with the guessed token, without a token, or with the token written
-// later. An undo that a broken connection has delayed may meet a later attempt
-// of the same owner. The later attempt's tokens differ, so the undo deletes at
-// most a grant without a token, and that grant does not count for a majority.
+// valueHeads returns the beginnings that the value of the lock's key may have where
+// this attempt took the lock: with the guessed token, without a token, or with the
+// second round's token. The undo deletes only such values. If it arrives late, a later
+// attempt of the same owner may have the lock there, with other tokens. So the undo
+// can only delete its value without a token, which does not count for a majority.
 func (a *acquisition) valueHeads() string {
 	heads := "\n" + redisnode.LeaseID(a.r.Owner, 0) + "\n" + a.r.Owner + " " + a.guessed()
 	if a.now.kind == kindToken {
@@ -271,7 +271,7 @@ func (a *acquisition) valueHeads() string {
 }
 
 // undone ends the attempt after its undo. If every node that may have got the
-// request has confirmed the undo, nothing is left to clean up.
+// attempt's request has confirmed the undo, the caller has nothing to withdraw.
 func (a *acquisition) undone(votes []vote) (more bool) {
 	first := a.first.result() // including late votes
 	if count(first, vote.yes) > 0 && len(mostVotes(holders(a.r.Name, first))) >= a.b.quorum {
@@ -292,27 +292,27 @@ func (a *acquisition) undone(votes []vote) (more bool) {
 	return false
 }
 
-// neverSent reports whether no node has got the request or ever will.
+// neverSent reports whether the request never reached a node that votes, and never will.
 func neverSent(votes []vote) bool {
 	return count(votes, func(v vote) bool { return v.answer == unsent || v.answer == quarantined }) == len(votes)
 }
 
-// A token is above every earlier token of its lock. A grant's token is written
-// to a quorum of nodes while they hold the grant. The next grant's token must
-// be above what a quorum of its granting nodes has seen, and the two quorums
-// share a node. A node counts its own clock, in microseconds, as seen, so a
-// node that lost its counter still refuses old tokens.
+// A new token must be above every earlier token of its lock. A grant's token is
+// written to a quorum of nodes while they hold the grant. The next token must be
+// above what a quorum of its granting nodes has seen. The two quorums share a
+// node, so tokens rise. A node also counts its clock, in microseconds, as a
+// token that it has seen, so a node that lost its data still refuses old tokens.
 //
-// To need only one round, the caller guesses: it picks a token a little ahead
-// of the nodes' clocks, which no node should have seen. A node that has seen
-// this token or a higher one grants the lock without a token and names the
-// highest token that it has seen. A second round then writes a token above that.
+// To save a round, an acquire sends a guess: a token a little ahead of the
+// nodes' clocks, which no node should have seen. A node that has seen this or a
+// higher token grants the lock without a token, and replies the highest token
+// that it has seen. A second round then writes a higher token.
 
-// guess returns a token that most nodes will not have seen. The caller holds
-// b.sending, so that guesses rise in the order in which they reach each node.
+// guess returns a token that few nodes, if any, have seen. The caller holds b.sending,
+// so that later requests, which reach each node later, have higher guesses.
 //
-// It uses the median of the nodes' clocks, so that one clock that runs ahead
-// does not pull all tokens along.
+// It adds to the median of the nodes' clocks, so that one fast clock does not raise
+// all tokens.
 func (b *Backend) guess() uint64 {
 	ahead := make([]int64, 0, 9)
 	for _, n := range b.nodes {
@@ -329,7 +329,7 @@ func (b *Backend) guess() uint64 {
 	return b.guessed
 }
 
-// learn notes a token that the nodes demanded, so that later guesses are above it.
+// learn notes the token of a second round, so that later guesses are above this token.
 func (b *Backend) learn(token uint64) {
 	b.sending.Lock()
 	defer b.sending.Unlock()

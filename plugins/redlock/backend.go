@@ -19,8 +19,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// Backend is a connection to one set of nodes. It has every optional capability of
-// package driver. All its methods may be called from any number of goroutines.
+// Backend is a host's access to one set of nodes. It has every optional capability
+// of package driver. All its methods may be called from any number of goroutines.
 type Backend struct {
 	opts   Options
 	keys   redisnode.Keys
@@ -30,8 +30,8 @@ type Backend struct {
 	log    *slog.Logger
 	began  time.Time
 
-	// sending makes requests reach every node in one order, so that guessed
-	// tokens rise on every node.
+	// sending is held while requests are queued, so that they reach all nodes
+	// in the same order, in which the guessed tokens rise.
 	sending   sync.Mutex
 	guessed   uint64
 	repairing map[string]int // repairs under way, by owner
@@ -42,7 +42,7 @@ type Backend struct {
 	mu      sync.Mutex    // guards each node's runID
 	changed kit.Broadcast // signals each change of a node's state
 
-	background *kit.Group // ends when requests are refused; cancel ends those under way
+	background *kit.Group // refuses requests once it has ended; cancel ends those under way
 	cancel     context.CancelFunc
 }
 
@@ -54,8 +54,8 @@ var _ interface {
 	driver.Admin
 } = (*Backend)(nil)
 
-// Open makes a Backend; nil options and zero fields mean the defaults. It does not
-// wait for the nodes. An error wraps driver.ErrConfig and names the wrong key.
+// Open makes a Backend, without waiting for the nodes. Nil options and zero fields mean
+// the defaults. An error wraps driver.ErrConfig and names the wrong configuration key.
 func Open(opts *Options) (*Backend, error) {
 	return open(config.Filled(opts))
 }
@@ -131,7 +131,7 @@ func (b *Backend) send(requests ...*quorumRequest) error {
 		}
 		x.open(len(b.nodes))
 	}
-	// The node with the queue is asked first, because a grant needs its vote.
+	// Begin with the node that has the queue, because a grant needs its vote.
 	first := max(0, requests[0].queue)
 	for i := range b.nodes {
 		b.nodes[(first+i)%len(b.nodes)].enqueue(requests...)
@@ -139,7 +139,7 @@ func (b *Backend) send(requests ...*quorumRequest) error {
 	return nil
 }
 
-// disconnected is called when a session with n has ended.
+// disconnected notes that the connection to n has ended.
 func (b *Backend) disconnected(n *node) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -160,7 +160,7 @@ func (b *Backend) rest(ctx context.Context, moved <-chan struct{}, timeout <-cha
 	}
 }
 
-// inspectServer checks the server behind a new connection of n.
+// inspectServer reads the server behind conn, and refuses it if it is unsafe or another node's.
 func (b *Backend) inspectServer(ctx context.Context, n *node, conn *goredis.Conn) (redisnode.Server, error) {
 	s, err := n.store.Probe(ctx, conn)
 	if err := errors.Join(s.Unsafe(n.addr, redisnode.Alone, n.identity.Load() != 0), redisnode.Explain(err)); err != nil {
@@ -181,12 +181,12 @@ func duplicateNode(a, b string) error {
 	return fmt.Errorf("%w: address: %s and %s lead to one server, which would vote twice", driver.ErrDenied, a, b)
 }
 
-// closeGrace is how long Close goes on sending nodes the requests to give up a
-// lock that they missed. A plugin has 700 ms for all of Close.
+// closeGrace is for how long, at most, Close tries to send nodes the releases
+// and undos that they missed. A plugin has 700 ms for all of Close.
 const closeGrace = 400 * time.Millisecond
 
-// settle sends nodes the requests to give up a lock that they missed, because
-// this backend cannot send them after Close.
+// settle sends nodes the releases and undos that they missed, because after
+// Close this backend cannot send them.
 func (b *Backend) settle(ctx context.Context) {
 	end := time.After(closeGrace)
 	for pause := time.Millisecond; ; pause = min(2*pause, b.opts.NodeTimeout/2) {
@@ -207,8 +207,8 @@ func (b *Backend) settle(ctx context.Context) {
 	}
 }
 
-// Close ends connections and goroutines; see driver.Backend. Before that, for up to
-// closeGrace, it sends nodes the requests to give up a lock that they missed.
+// Close closes all connections and ends all goroutines; see driver.Backend. Before
+// that, for up to closeGrace, it sends nodes the releases and undos that they missed.
 func (b *Backend) Close(ctx context.Context) error {
 	b.settle(ctx)
 	b.sending.Lock()

@@ -16,17 +16,17 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// grantsVar is how many grants TestNodesComeAndGo makes; default 3,000.
+// grantsVar sets how many grants TestNodesComeAndGo makes; by default 3,000.
 const grantsVar = "LOCKBENCH_REDLOCK_GRANTS"
 
-// event is one operation on one name, in a history.
+// event is a grant or a release of one lock, in a history.
 type event struct {
 	acquire bool
 	token   uint64 // the token of the grant, or of the released lease
 }
 
-// lockModel describes a lock with tokens: it has one holder at a time, and its tokens rise.
-// Refusals are left out, because a majority may be out of reach at any time.
+// lockModel describes a lock with tokens: it has one holder at a time, and its tokens
+// rise. It says nothing about refusals, because a majority may be unreachable at any time.
 var lockModel = porcupine.Model{
 	Init: func() any { return holding{} },
 	Step: func(state, input, _ any) (bool, any) {
@@ -46,7 +46,7 @@ type holding struct {
 	token uint64
 }
 
-// history collects the events of one name.
+// history collects the events of one lock, and checks each grant against the last.
 type history struct {
 	mu     sync.Mutex
 	began  time.Time
@@ -64,7 +64,7 @@ func (h *history) add(client int, e event, call, back time.Time) {
 	})
 }
 
-// granted checks a grant against the previous one, and records it.
+// granted checks that r's grant overlaps no lease and has a higher token, and notes the grant.
 func (h *history) granted(t *testing.T, r driver.Request, until time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -77,7 +77,7 @@ func (h *history) granted(t *testing.T, r driver.Request, until time.Time) {
 	h.holder, h.until, h.token = r.Owner, until, r.Token
 }
 
-// ending notes that r's lease is about to be released. It is called before the release is sent.
+// ending notes that r's lease has ended. Call it before the release is sent.
 func (h *history) ending(r driver.Request) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -154,8 +154,8 @@ func TestNodesComeAndGo(t *testing.T) {
 	}
 }
 
-// cycleOnce makes one attempt to acquire and, if the lock was granted, one
-// release. It reports whether the lock was granted.
+// cycleOnce makes one attempt to acquire r.Name, and releases the lock if it
+// was granted. It reports whether it was granted.
 func cycleOnce(t *testing.T, b *Backend, h *history, client int, r driver.Request) bool {
 	ctx := context.WithoutCancel(t.Context())
 	sent := time.Now()
@@ -190,7 +190,7 @@ func cycleOnce(t *testing.T, b *Backend, h *history, client int, r driver.Reques
 	return true
 }
 
-// retry calls f until it succeeds, for at most 3 s, which is longer than a lease lives.
+// retry calls f until it succeeds, for at most 3 s, because every lease has ended by then.
 func retry(t *testing.T, f func() error) {
 	for end := time.Now().Add(3 * time.Second); ; pause(t.Context(), 5*time.Millisecond) {
 		err := f()
@@ -211,7 +211,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// noError is like must, for goroutines of a test.
+// noError is like must, but may be called in any goroutine of a test.
 func noError(t *testing.T, err error) {
 	if err != nil {
 		t.Error(err)

@@ -12,11 +12,11 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Check asks every node whether it would grant; see driver.Backend. Each node does all
-// that an acquire does, but changes nothing. Reading is not enough, because a node with
-// full memory, or one that is now a replica, answers reads and refuses writes. A
-// majority is enough, unless a node refuses this client or has unsafe settings. These
-// two faults stay until an operator acts, so the error wraps driver.ErrDenied.
+// Check asks every node whether it would grant a lock; see driver.Backend. Each node tries
+// all commands of an acquire, but changes no lock. Reading is not enough, because a node with
+// full memory, or one that became a replica, answers reads but refuses writes. A majority of
+// nodes is enough. But if any node refuses this client's rights or has unsafe settings, only
+// an operator can help, so Check returns an error that wraps driver.ErrDenied.
 func (b *Backend) Check(ctx context.Context) error {
 	if err := b.connected(ctx); err != nil {
 		return fmt.Errorf("redlock: check: %w", err)
@@ -38,8 +38,8 @@ func (b *Backend) Check(ctx context.Context) error {
 	return nil
 }
 
-// refusals describes the nodes that refuse this client, in their votes or for
-// the connection for wake-ups, and the unsafe nodes.
+// refusals describes the nodes with unsafe settings and the nodes that refuse
+// this client, either in a vote or on the connection for wake-ups.
 func (b *Backend) refusals(ctx context.Context, votes []vote) []string {
 	causes := make([]string, len(b.nodes))
 	var work sync.WaitGroup
@@ -51,7 +51,7 @@ func (b *Backend) refusals(ctx context.Context, votes []vote) []string {
 		err := votes[i].err
 		work.Go(func() {
 			if votes[i].yes() {
-				// Without wake-ups a lock is granted later but still correctly.
+				// Any other failure of wake-ups only delays grants, so it is no refusal.
 				_, err = n.store.Wakeups.Ready(ctx)
 			}
 			if errors.Is(err, driver.ErrDenied) {
@@ -63,7 +63,7 @@ func (b *Backend) refusals(ctx context.Context, votes []vote) []string {
 	return slices.DeleteFunc(causes, func(s string) bool { return s == "" })
 }
 
-// connected waits until each node has been tried once, at most for one dial and one vote.
+// connected waits, for a limited time, until the first try to connect to each node has ended.
 func (b *Backend) connected(ctx context.Context) error {
 	for end := time.Now().Add(b.opts.DialTimeout + b.opts.NodeTimeout); time.Now().Before(end); {
 		moved := b.changed.Next()
@@ -81,8 +81,8 @@ func (b *Backend) connected(ctx context.Context) error {
 	return nil
 }
 
-// Properties returns what the backend claims, and what the newest connections have
-// learned about the servers. If servers differ in a value, it lists all values.
+// Properties returns what the backend promises, and the versions and durability of
+// the servers of the newest connections. If servers differ, it lists all values.
 func (b *Backend) Properties() driver.Properties {
 	p := b.opts.properties()
 	var durability, servers []string
@@ -107,7 +107,7 @@ func distinct(all []string) string {
 	return strings.Join(slices.Compact(all), ", ")
 }
 
-// Watch reports when less than a majority of nodes votes, and when a majority
+// Watch reports when fewer nodes than a majority vote, and when a majority
 // votes again; see driver.Watcher.
 func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	up := true

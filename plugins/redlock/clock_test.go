@@ -11,7 +11,7 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// clock is the wall clock of one node.
+// clock is the wall clock of one node, which the test can move.
 type clock struct{ *inject.Clock }
 
 func (c clock) shift(t testing.TB, by time.Duration) {
@@ -19,7 +19,6 @@ func (c clock) shift(t testing.TB, by time.Duration) {
 	must(t, c.Shift(by))
 }
 
-// startShiftable starts nodes whose clocks the test can move.
 func startShiftable(t *testing.T, count int) (servers.Nodes, []clock) {
 	t.Helper()
 	dir := t.TempDir()
@@ -51,8 +50,8 @@ func TestClockOfANodeMoves(t *testing.T) {
 	}
 }
 
-// The clock of one node is an hour ahead. Tokens still rise, and tokens on the
-// other nodes do not follow the fast clock.
+// If the clock of one node is an hour ahead, and then back, tokens still rise,
+// and stay near the clocks of the majority.
 func TestClockOfOneNodeAhead(t *testing.T) {
 	nodes, clocks := startShiftable(t, 5)
 	cfg := configOf(nodes, nil)
@@ -83,9 +82,9 @@ func TestClockOfOneNodeAhead(t *testing.T) {
 	}
 }
 
-// The clocks of a majority jump between the two rounds of a grant, so that its
-// keys expire, and another owner is granted the lock. The first grant must
-// fail, although the round that writes its token reaches every node.
+// Between the two rounds of a first acquire, the clocks of a majority jump
+// ahead. So its keys expire there, and a second owner is granted the lock. The
+// first acquire must fail, although its second round reaches every node.
 func TestClockJumpsBetweenRounds(t *testing.T) {
 	nodes, clocks := startShiftable(t, 5)
 	cfg := configOf(nodes, nil)
@@ -123,8 +122,8 @@ func TestClockJumpsBetweenRounds(t *testing.T) {
 	must(t, other.Renew(t.Context(), second))
 }
 
-// The clocks of the nodes that wrote the last token have jumped. Then one of
-// these nodes is wiped and admitted again while the other two are cut off.
+// Two of the three nodes that have the last token have wrong clocks. The third is
+// wiped and votes again, while those two are cut off. The next token must be higher.
 func TestTokenAfterClockJumpAndWipe(t *testing.T) {
 	nodes, clocks := startShiftable(t, 5)
 	cfg := configOf(nodes, driver.Config{"max_ttl": "2s", "node_timeout": "100ms"})
@@ -134,7 +133,7 @@ func TestTokenAfterClockJumpAndWipe(t *testing.T) {
 	cutOff(t, b, nodes[3:])
 	r := lease("a", "o1")
 	r.TTL = 2 * time.Second
-	// The clocks must differ by less than the quarantine, which lasts two seconds.
+	// Each clock is off by less than max_ttl (2 s), the limit for which tokens must rise.
 	clocks[0].shift(t, 1500*time.Millisecond)
 	clocks[1].shift(t, -1500*time.Millisecond)
 	r = acquire(t, b, r)

@@ -52,8 +52,8 @@ func TestBadConfiguration(t *testing.T) {
 	}
 }
 
-// checked checks a backend with cfg. The error must come in time, contain the
-// texts in want, and show no secret.
+// checked calls Check on a backend with cfg. Check must return in time, with an
+// error that wraps sentinel, contains the texts in want, and shows no password.
 func checked(t *testing.T, cfg driver.Config, sentinel error, want ...string) {
 	t.Helper()
 	b := connect(t, cfg)
@@ -139,7 +139,7 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// A second init with another max_ttl would end every lease, so it is refused.
+// The command init refuses another max_ttl than the nodes have, because it would end every lease.
 func TestInitWithAnotherTTL(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	r := acquire(t, b, lease("a", "o"))
@@ -150,8 +150,8 @@ func TestInitWithAnotherTTL(t *testing.T) {
 	must(t, b.Renew(t.Context(), r))
 }
 
-// An address that leads to the same node as another address is set aside, and
-// makes no request fail.
+// If two addresses lead to one server, Check says so, and the server has only
+// one vote. Requests work if the servers that vote are a majority.
 func TestTwinIsSetAside(t *testing.T) {
 	nodes := start(t, 3, nil)
 	must(t, initialise(t.Context(), configOf(nodes, nil)))
@@ -182,7 +182,7 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// Every goroutine that a backend has started ends when it is closed, in any state of its nodes.
+// Close ends every goroutine of a backend, also if a node is frozen or stopped.
 func TestNoGoroutineLeft(t *testing.T) {
 	nodes := start(t, 5, nil)
 	must(t, initialise(t.Context(), configOf(nodes, nil)))
@@ -190,7 +190,7 @@ func TestNoGoroutineLeft(t *testing.T) {
 	cfg, err := Spec.CheckConfig(configOf(nodes, nil))
 	must(t, err)
 	for i, harm := range []func(*servers.Server) error{nil, (*servers.Server).Freeze, (*servers.Server).Stop} {
-		// Each round has another lock, because the turn of a waiter that gives up goes on.
+		// Use a new lock each time, because the lock stays reserved for a waiter that gave up.
 		name := fmt.Sprintf("a%d", i)
 		b, err := open(optionsOf(cfg, slog.New(slog.DiscardHandler)))
 		must(t, err)
@@ -208,12 +208,12 @@ func TestNoGoroutineLeft(t *testing.T) {
 		work.Wait()
 		began := time.Now()
 		must(t, b.Close(t.Context()))
-		// A request to the node's queue may be under way for request_timeout, which is 2 s.
+		// Close may have to wait for a request to a queue, which takes up to request_timeout, 2 s.
 		if took := time.Since(began); took > 3*time.Second {
 			t.Errorf("close took %v", took)
 		}
-		// The client library's own probe of a node that refuses connections
-		// sleeps for a second before it notices that the client is closed.
+		// go-redis tests a node that refuses connections once a second, and
+		// only then notices that the client is closed.
 		for deadline := time.Now().Add(3 * time.Second); goleak.Find(before) != nil && time.Now().Before(deadline); {
 		}
 		goleak.VerifyNone(t, before)

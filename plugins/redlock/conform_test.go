@@ -33,13 +33,13 @@ func newStore(t drivertest.T) store {
 	return s
 }
 
-// admit lets the nodes vote at once. An operator may do that after an outage in
-// which no host was at work, because then the nodes know of every held lock.
+// admit lets the nodes vote at once, by the command init. An operator may do that
+// after an outage if no host ran meanwhile, because no node has then missed a grant.
 func (s store) admit(ctx context.Context) error { return initialise(ctx, s.config("")) }
 
-// leftovers returns the keys that will not expire within two minutes, except each
-// node's one control string, which serves all locks. Nodes outside the majority
-// follow in the background, so leftovers waits for them a moment.
+// leftovers returns the keys that a case has left and that do not expire within
+// two minutes. Each node may keep the one key that counts tokens. Nodes outside
+// the majority get a release later, so leftovers waits for them, for up to 2 s.
 func (s store) leftovers(t drivertest.T) []string {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Second); ; {
@@ -71,7 +71,7 @@ func keysThatStay(t drivertest.T, n *servers.Server) []string {
 	return left
 }
 
-// cancels returns how many random cancels the suite makes, or 0 for the suite's default.
+// cancels returns how many requests the suite cancels at random, or 0 for its default.
 func cancels(t testing.TB) int {
 	text := os.Getenv("LOCKBENCH_REDLOCK_CANCELS")
 	if text == "" {

@@ -14,21 +14,21 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// connection carries the votes of one node. Only the node's goroutine uses it.
+// connection is the connection over which one node votes. Only the node's goroutine uses it.
 //
-// The server's run id (another one after each start) was read over this connection, and a restart
-// breaks the connection. So each vote over the connection comes from the server with that run id.
+// The server's run id, which changes with each start, was read over this connection. A
+// restart breaks the connection, so all votes over it come from the server with this run id.
 type connection struct {
 	n      *node
 	conn   *goredis.Conn
 	server redisnode.Server
-	marker string // the marker that admits this run; "" without quarantine
+	marker string // what the hash at markerKey must have; "" without quarantine
 	args   []any
 	looked time.Time // when the server's changeable settings were last read
 }
 
-// lookEvery is how often an idle node is asked, to notice soon that the node is
-// gone or has lost its data.
+// lookEvery is how often a node without requests is asked for its clock. So the
+// host soon notices that the node is gone or has lost its data.
 const lookEvery = time.Second
 
 // serve sends the node's queued requests until the connection breaks or the
@@ -37,7 +37,7 @@ func (c *connection) serve(ctx context.Context) error {
 	look := time.NewTimer(lookEvery)
 	defer look.Stop()
 	for {
-		// Yield first, so that requests about to be made get into the same script.
+		// Let other goroutines run first, so that their requests get into the same script.
 		runtime.Gosched()
 		if more, err := c.next(ctx); err != nil {
 			return err
@@ -83,8 +83,8 @@ func (c *connection) next(ctx context.Context) (bool, error) {
 	return true, c.vote(ctx, batch)
 }
 
-// lookAgain reads again the server's settings that may change without breaking a
-// connection. A node that has become a replica answers reads but refuses votes.
+// lookAgain reads the server's settings and role again, because they may change while
+// the connection stays open. A replica, for example, answers reads but cannot vote.
 func (c *connection) lookAgain(ctx context.Context) error {
 	c.looked = time.Now()
 	s, err := c.server.ReadAgain(c.soon(ctx), c.conn)
@@ -99,7 +99,7 @@ func (c *connection) lookAgain(ctx context.Context) error {
 	return nil
 }
 
-// late adds to a timeout err the name of the setting that bounds the time for a reply.
+// late adds to err, if it is a timeout, that node_timeout limits the time for a reply.
 func (c *connection) late(err error) error {
 	if !timedOut(err) {
 		return err
@@ -108,7 +108,7 @@ func (c *connection) late(err error) error {
 		c.n.b.opts.NodeTimeout, c.n.addr, redisnode.Explain(err))
 }
 
-// pause returns how long the node may go without a request.
+// pause returns after how long look must ask a node without requests.
 func (c *connection) pause() time.Duration {
 	if q := &c.n.held; q.episode != "" {
 		return max(0, min(lookEvery, time.Until(q.next)))
@@ -116,7 +116,7 @@ func (c *connection) pause() time.Duration {
 	return lookEvery
 }
 
-// look reads the node's clock and checks whether a quarantine is over.
+// look reads the node's clock, and checks whether its quarantine, if any, is over.
 func (c *connection) look(ctx context.Context) error {
 	if err := c.vote(ctx, nil); err != nil || c.n.held.episode == "" {
 		return err
@@ -124,8 +124,8 @@ func (c *connection) look(ctx context.Context) error {
 	return c.late(c.checkQuarantine(c.soon(ctx)))
 }
 
-// vote sends a batch in one script and delivers the node's votes. The caller
-// ends the connection after an error.
+// vote sends batch in one script and delivers the node's votes on it. If it
+// returns an error, the caller must close the connection.
 func (c *connection) vote(ctx context.Context, batch []*quorumRequest) error {
 	answers, admitted, err := c.ask(ctx, batch)
 	if err != nil {
@@ -147,7 +147,7 @@ func (c *connection) vote(ctx context.Context, batch []*quorumRequest) error {
 	return nil
 }
 
-// ask returns the answers to batch, and whether the node votes.
+// ask sends batch. It returns the node's answers, and in admitted whether their votes count.
 func (c *connection) ask(ctx context.Context, batch []*quorumRequest) (answers []any, admitted bool, err error) {
 	sent, began := c.n.b.clock(), time.Now()
 	reply, err := c.run(ctx, "evalsha", voteScript.SHA, batch)
@@ -179,8 +179,8 @@ func (c *connection) ask(ctx context.Context, batch []*quorumRequest) (answers [
 	return answers, votes == 1, nil
 }
 
-// run sends the script by command (EVAL or EVALSHA) and script (its text or
-// digest), and waits for the reply for at most NodeTimeout.
+// run sends the script with the arguments of batch: its text by EVAL or its
+// digest by EVALSHA. It waits for the reply for at most NodeTimeout.
 func (c *connection) run(ctx context.Context, command, script string, batch []*quorumRequest) (any, error) {
 	args := append(c.args[:0], command, script, len(batch)+1, markerKey)
 	for _, b := range batch {
@@ -201,13 +201,13 @@ func (c *connection) run(ctx context.Context, command, script string, batch []*q
 	return cmd.Val(), nil
 }
 
-// soon returns ctx with the deadline by which a node must answer.
+// soon returns ctx with a deadline after NodeTimeout, by which the node must answer.
 func (c *connection) soon(ctx context.Context) context.Context {
 	return deadline{ctx, time.Now().Add(c.n.b.opts.NodeTimeout)}
 }
 
-// deadline is a context with a deadline but no timer. It serves only to set the
-// connection's read deadline.
+// deadline is a context with a deadline but no timer. go-redis takes a read
+// deadline from it, so no timer is needed.
 type deadline struct {
 	context.Context
 	at time.Time

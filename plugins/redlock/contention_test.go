@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Notes about contention are forgotten, and after that an acquire takes no mutex for them.
+// A host forgets, some time after the last waiter was seen, that a lock had waiters.
 func TestContentionIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c contention

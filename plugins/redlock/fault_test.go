@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// cutOff freezes nodes and returns when b leaves them out of its requests, so
-// that no later request of b is on its way to them.
+// cutOff freezes nodes, and returns when b no longer sends them requests, so
+// that no later request takes effect when they resume.
 func cutOff(t testing.TB, b *Backend, nodes servers.Nodes) {
 	t.Helper()
 	for _, s := range nodes {
@@ -41,8 +41,8 @@ func voting(t testing.TB, b *Backend, nodes ...*servers.Server) {
 	}
 }
 
-// wiped restarts the third node without data, cuts off the first two, lets the
-// last two vote again, and returns when the third node votes.
+// wiped restarts the third node without data, freezes the first two, resumes
+// the last two, and returns when the last three vote.
 func wiped(t testing.TB, b *Backend, nodes servers.Nodes) {
 	t.Helper()
 	must(t, nodes[2].Stop())
@@ -138,16 +138,16 @@ func TestThreeOfFiveStopped(t *testing.T) {
 	}
 }
 
-// A node that accepts connections but never answers costs at most its timeout, once.
+// A frozen node delays requests only once, by node_timeout. Later requests do not wait for it.
 func TestBlackHole(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
-	// The first refusal needs every vote, because another owner holds the lock
-	// on two nodes and one node does not answer.
+	// Two nodes refuse, two grant, so the first request must wait for the vote
+	// of the frozen node.
 	for _, s := range nodes[:2] {
 		must(t, plain(t, s).Set(ctx, "a", "somebody", 0).Err())
 	}
-	// A try may fail because a busy machine delays a call, but not every try.
+	// Some tries may fail, because a busy machine delays a call.
 	const tries = 5
 	for try := 1; ; try++ {
 		must(t, nodes[4].Freeze())
@@ -165,8 +165,8 @@ func TestBlackHole(t *testing.T) {
 	}
 }
 
-// waitsForNode asks for the lock "a" and then for other locks while one node
-// does not answer, and returns what took too long.
+// waitsForNode asks 50 times for the lock "a" and then for 50 free locks while one
+// node does not answer. It returns a text about calls that took too long, or "".
 func waitsForNode(t *testing.T, b *Backend, owner string) string {
 	t.Helper()
 	const slack = 30 * time.Millisecond
@@ -198,8 +198,8 @@ func waitsForNode(t *testing.T, b *Backend, owner string) string {
 	return ""
 }
 
-// A node that was frozen executes its waiting requests when it resumes. If the lock was
-// released in the meantime, the requests leave nothing of the lock on that node.
+// When a frozen node resumes, it executes requests from before. If the lock was
+// released meanwhile, these requests must not leave the lock on that node.
 func TestLateRequests(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	must(t, nodes[0].Freeze())
@@ -212,7 +212,7 @@ func TestLateRequests(t *testing.T) {
 	eventually(t, "every node has the next lock", func() bool { return keyCount(t, nodes, "a") == 5 })
 }
 
-// Nodes that missed a grant get the lock after a renewal, and count at later renewals.
+// After a renewal, nodes that missed the grant get a copy of the lease, and vote for it later.
 func TestRepair(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
@@ -238,8 +238,8 @@ func TestRepair(t *testing.T) {
 	}
 }
 
-// A node that refuses to write keeps a released lease. If several nodes did that, no owner could
-// get a majority. So a node that misses the end of a lease, of any kind, must be told again.
+// A node that refuses to write keeps a released lease. If several nodes did that, no owner
+// could get a majority. So a node that missed a release or a break must get it again.
 func TestRefusedReleaseIsMadeUpFor(t *testing.T) {
 	for how, end := range map[string]func(*Backend, driver.Request) error{
 		"release": func(b *Backend, r driver.Request) error { return b.Release(t.Context(), r) },
@@ -270,7 +270,7 @@ func TestRefusedReleaseIsMadeUpFor(t *testing.T) {
 	}
 }
 
-// Check returns nil only if a lock would be granted: nodes that answer reads may refuse to write.
+// Check must fail if nodes answer reads but refuse writes, because no lock would be granted.
 func TestCheckTriesToWrite(t *testing.T) {
 	nodes := start(t, 3, nil)
 	ctx, cfg := t.Context(), configOf(nodes, nil)
@@ -308,8 +308,8 @@ func TestCheckTriesToWrite(t *testing.T) {
 	}
 }
 
-// A node that has missed a Break loses the lease although the holder goes on
-// renewing. Only the holder's host is left to tell the node again.
+// A node missed a Break, and the host that sent the Break is closed. When the
+// holder then renews in vain, its host must end the lease on that node too.
 func TestMissedBreakIsNotProlonged(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
@@ -331,7 +331,7 @@ func TestMissedBreakIsNotProlonged(t *testing.T) {
 	eventually(t, "no node has the lease", func() bool { return keyCount(t, nodes, "a") == 0 })
 }
 
-// A minority that still has a lost lease does not revive it.
+// If only a minority of nodes has a lease, renewals fail and do not copy it to the other nodes.
 func TestRepairDoesNotResurrect(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
@@ -350,8 +350,8 @@ func TestRepairDoesNotResurrect(t *testing.T) {
 	gone(t, b.Renew(ctx, r))
 }
 
-// A node of the only majority that has the lock is restarted without its data.
-// It must not help to grant the lock again.
+// Three of five nodes have the lock, and one of them is restarted without data.
+// Its vote must not help to grant the lock to another owner.
 func TestRestartWithoutData(t *testing.T) {
 	for _, quarantine := range []string{"on", "off"} {
 		t.Run("quarantine="+quarantine, func(t *testing.T) {
@@ -390,7 +390,7 @@ func TestRestartWithoutData(t *testing.T) {
 	}
 }
 
-// FLUSHALL on a node has the same effect as a restart without data, but breaks no connection.
+// After FLUSHALL, which breaks no connection, a node must not vote until the lost lease is over.
 func TestFlush(t *testing.T) {
 	nodes, b := cluster(t, driver.Config{"max_ttl": "3s", "node_timeout": "100ms"})
 	cutOff(t, b, nodes[3:])
@@ -414,7 +414,7 @@ func TestFlush(t *testing.T) {
 	}
 }
 
-// One node of the last write quorum is wiped and votes again while the other two are cut off.
+// Tokens rise though two of three nodes with the last token are cut off and the third is wiped.
 func TestTokenAfterWipe(t *testing.T) {
 	nodes, b := cluster(t, driver.Config{"max_ttl": "2s", "node_timeout": "100ms"})
 	cutOff(t, b, nodes[3:])
@@ -428,7 +428,7 @@ func TestTokenAfterWipe(t *testing.T) {
 	}
 }
 
-// A new set of nodes begins to vote after max_ttl, without the command init.
+// New nodes begin to vote after max_ttl, also without the command init.
 func TestFreshCluster(t *testing.T) {
 	nodes := start(t, 3, nil)
 	cfg := configOf(nodes, driver.Config{"max_ttl": "2s", "node_timeout": "100ms"})

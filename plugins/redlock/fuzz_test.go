@@ -13,9 +13,9 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// FuzzConfig checks that every configuration either is refused with an error that
-// shows no password or names nodes of which no two are the same server. The keys of
-// its locks must differ from the key of the marker, which all prefixes share.
+// FuzzConfig checks that each configuration is either refused, with an error that
+// shows no password, or names nodes with different addresses. With its prefix no
+// lock may have the key "~redlock", which backends of all prefixes share.
 func FuzzConfig(f *testing.F) {
 	f.Add("address=redis://:hush-hush@a,b:1,[::1]\nprefix=~", "", "redlock")
 	f.Add("address=a,b,a\nmax_ttl=-1s\nnode_timeout=1h", "hush-hush", "x")
@@ -46,7 +46,7 @@ func FuzzConfig(f *testing.F) {
 }
 
 // FuzzNeedle checks that no error about a configuration shows a password, even
-// one in the wrong place of the configuration.
+// one that a user wrote into the wrong key.
 func FuzzNeedle(f *testing.F) {
 	configtest.FuzzNeedle(f, Spec, func(cfg driver.Config) error {
 		_, _, err := configured(cfg)
@@ -54,7 +54,7 @@ func FuzzNeedle(f *testing.F) {
 	})
 }
 
-// configured does the steps of open that come before clients are made.
+// configured does what open does with a configuration, except making clients.
 func configured(cfg driver.Config) (redisnode.Keys, []redisnode.Address, error) {
 	cfg, err := Spec.CheckConfig(cfg)
 	if err != nil {
@@ -78,8 +78,8 @@ func configured(cfg driver.Config) (redisnode.Keys, []redisnode.Address, error) 
 	return keys, nodes, err
 }
 
-// FuzzVotes checks that all answers of nodes about a lock can be read. An owner that
-// cannot have been granted the lock by a majority must never be named as the holder.
+// FuzzVotes checks that the backend can read any reply of a node about a lock, and
+// never names an owner as holder that a majority cannot have granted the lock.
 func FuzzVotes(f *testing.F) {
 	f.Add("o 7 0:", "o 7 0:", "p 9 1:lv", int64(100), int64(-1), int64(-2), byte(0))
 	f.Add("o 0 0:", "foreign", "", int64(0), int64(1<<40), int64(-3), byte(0x3))

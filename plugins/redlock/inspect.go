@@ -21,8 +21,8 @@ func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 	return h, err
 }
 
-// inspect finds the holder of name. It waits for every node, because the node
-// with the queue may be the last to answer.
+// inspect makes an operation that stores the holder of name in h. It waits for
+// every node, because the node that knows the waiters may be the last to answer.
 func (b *Backend) inspect(verb, name string, h *driver.Holder) *operation {
 	o := b.operation(verb, driver.Request{Name: name}, kindInspect, "")
 	o.now.quorum = 0
@@ -36,11 +36,11 @@ func (b *Backend) inspect(verb, name string, h *driver.Holder) *operation {
 	})
 }
 
-// holder returns the holder of name according to votes: the owner that a majority shows, or would
-// show if each node without a vote, or with a grant that has no token yet, showed that owner.
+// holder returns the owner that has name, or may have it, on a majority. Nodes without a vote,
+// and nodes with a grant without a token, count as if they had the owner that most others show.
 func (b *Backend) holder(name string, votes []vote) driver.Holder {
 	shown := slices.DeleteFunc(slices.Clone(votes), func(v vote) bool {
-		// A grant that has no token yet may still be undone.
+		// A grant without a token may be undone, so it does not show a holder.
 		return v.answer != seen || strings.HasPrefix(v.raw, v.holder(name).Owner+" 0 ")
 	})
 	most := mostVotes(holders(name, shown))
@@ -54,7 +54,7 @@ func (b *Backend) holder(name string, votes []vote) driver.Holder {
 	return h
 }
 
-// holders returns the holder of name in each vote, grouped by owner.
+// holders returns, for each owner, what the votes that show this owner say about it.
 func holders(name string, votes []vote) map[string][]driver.Holder {
 	by := map[string][]driver.Holder{}
 	for _, v := range votes {
@@ -65,8 +65,8 @@ func holders(name string, votes []vote) map[string][]driver.Holder {
 	return by
 }
 
-// mostVotes returns the entries of the owner that most nodes name, or nil when
-// there is none.
+// mostVotes returns what the nodes say about the owner that most of them show,
+// or nil if they show none.
 func mostVotes(by map[string][]driver.Holder) (most []driver.Holder) {
 	for owner, hs := range by {
 		if len(hs) > len(most) || len(hs) == len(most) && owner < most[0].Owner {
@@ -76,7 +76,7 @@ func mostVotes(by map[string][]driver.Holder) (most []driver.Holder) {
 	return most
 }
 
-// merge makes one holder from what several nodes say about one owner.
+// merge makes one Holder from several nodes' entries for an owner, with the highest token and TTL.
 func merge(hs []driver.Holder) (h driver.Holder) {
 	for i, o := range hs {
 		if i == 0 {
@@ -88,8 +88,8 @@ func merge(hs []driver.Holder) (h driver.Holder) {
 	return h
 }
 
-// agree is like merge, but its result has the published value that most nodes have,
-// and the TTL for which a majority of all nodes will still have the lease.
+// agree is like merge, but takes the published value that most nodes have, and
+// as TTL the time until less than a majority of nodes has the lease.
 func (b *Backend) agree(hs []driver.Holder) driver.Holder {
 	h := merge(hs)
 	seen := map[string]int{}
@@ -106,21 +106,21 @@ func (b *Backend) agree(hs []driver.Holder) driver.Holder {
 	return h
 }
 
-// Proclaim replaces the published value on a majority; see driver.Lock. A
-// node that cannot be reached keeps the old value, until the lease ends.
+// Proclaim replaces the published value on a majority of nodes; see
+// driver.Lock. An unreachable node keeps the old value until the lease ends.
 func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 	o := b.operation("proclaim", r, kindProclaim, string(r.Value))
 	return b.do(ctx, o.decided(o.verdict))[0].Err
 }
 
-// observeEvery is how often a host asks about all observed locks.
+// observeEvery is how often a host reads the locks that its callers observe.
 const observeEvery = 100 * time.Millisecond
 
-// Observe follows the holder of name; see driver.Observer. It asks all nodes ten
-// times a second, about all locks that this host observes together.
+// Observe follows the holder of name; see driver.Observer. It asks all nodes
+// ten times a second, in one batch for all locks that this host observes.
 //
-// Note: if nodes pushed changes, the pushes would have to be counted by majority
-// too, because one node's push says only that something may have changed.
+// Note: pushes from the nodes would not do, because one node's push would not
+// say whether a majority has changed.
 func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	return b.observers.Follow(ctx, name, emit)
 }
@@ -137,8 +137,8 @@ func (b *Backend) look(names []string) map[string]kit.Seen {
 	return seen
 }
 
-// List calls emit for each held lock; see driver.Admin. It scans the keys of every
-// voting node, without blocking it, and then asks all nodes about each name.
+// List calls emit for each held lock; see driver.Admin. It reads the keys of every voting
+// node by SCAN, which does not block the node, and then asks all nodes about each lock.
 func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
 	names, err := b.names(ctx, prefix)
 	if err != nil {
@@ -156,8 +156,8 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	return nil
 }
 
-// names returns every lock name that any scanned node knows. It scans the nodes at the same
-// time, and fails without a majority. So every held lock is among the names.
+// names returns the names of all locks on any scanned node. It fails if it
+// cannot scan a majority of nodes, so the names of all held locks are included.
 func (b *Backend) names(ctx context.Context, prefix string) (map[string]struct{}, error) {
 	names := map[string]struct{}{}
 	var mu sync.Mutex

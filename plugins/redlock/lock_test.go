@@ -9,8 +9,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// A lock is on every node while it is held, and on no node after its release,
-// or if its owner was withdrawn before.
+// A held lock is on every node. After its release, or if its owner was
+// withdrawn before the acquire, it is on no node.
 func TestLockIsOnEveryNode(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	r := acquire(t, b, lease("a", "one"))
@@ -45,7 +45,7 @@ func TestTTLBounds(t *testing.T) {
 	}
 }
 
-// Two hosts guess tokens independently, and each host's grants make the other's guesses too low.
+// Tokens rise although two hosts guess tokens, and each makes the other's guesses too low.
 func TestTokensOfTwoHosts(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	other := connect(t, configOf(nodes, nil))
@@ -64,8 +64,8 @@ func TestTokensOfTwoHosts(t *testing.T) {
 	}
 }
 
-// A release with Keep must not free the lock early on any node, even where the
-// outcome of the grant was unknown.
+// A release with Keep must not free the lock early on any node, even if the
+// host does not know whether the node granted it.
 func TestKeptWhereUncertain(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	r := acquire(t, b, lease("a", "o"))
@@ -104,7 +104,7 @@ func TestBatch(t *testing.T) {
 		}
 		ops[i].Kind, ops[i].Token = driver.OpRelease, r.Token
 	}
-	// One call of Batch has a release and, after it, an acquire of the same lock.
+	// The batch has a release of "n0" and, at its end, an acquire of "n0".
 	ops = append(ops, driver.Op{Kind: driver.OpAcquire, Request: lease("n0", "o2")})
 	for i, r := range b.Batch(t.Context(), ops) {
 		if r.Err != nil {
@@ -113,7 +113,7 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// A lock that another client has taken with SET NX on a majority excludes us.
+// If another program has taken the lock with SET NX on a majority of nodes, an acquire is refused.
 func TestForeignHolder(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()

@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { plugintest.Main(m) }
 
-// start starts nodes for this test alone; none of them votes yet.
+// start starts nodes for one test. They do not vote yet, because new nodes are in quarantine.
 func start(t testing.TB, count int, opts *redisserver.Options) servers.Nodes {
 	t.Helper()
 	nodes, err := redisserver.StartNodes(t.Context(), count, opts)
@@ -32,8 +32,8 @@ func start(t testing.TB, count int, opts *redisserver.Options) servers.Nodes {
 	return nodes
 }
 
-// configOf returns the configuration of a host. Nodes get more time to vote than by default,
-// because tests share their machine. If more has max_ttl, the time stays the default.
+// configOf returns the configuration of a host: the nodes' addresses and the settings in more. If
+// more has no max_ttl, node_timeout is longer than its default, because tests share their machine.
 func configOf(nodes servers.Nodes, more driver.Config) driver.Config {
 	cfg := driver.Config{"address": nodes.Addr()}
 	if more["max_ttl"] == "" {
@@ -75,7 +75,7 @@ func cluster(t testing.TB, more driver.Config) (servers.Nodes, *Backend) {
 	return nodes, b
 }
 
-// plain returns a separate client, like that of another application.
+// plain returns an ordinary go-redis client, as another application would use.
 func plain(t testing.TB, s *servers.Server) *goredis.Client {
 	c := goredis.NewClient(&goredis.Options{Addr: s.Addr(), MaxRetries: -1})
 	t.Cleanup(func() { _ = c.Close() })
@@ -93,7 +93,7 @@ var (
 
 const timeout = backendtest.Timeout
 
-// acquire acquires and returns the request with its token.
+// acquire acquires the lock, and returns r with the token.
 func acquire(t testing.TB, b *Backend, r driver.Request) driver.Request {
 	t.Helper()
 	if r = backendtest.Acquire(t, b, r); r.Token == 0 {
@@ -102,7 +102,7 @@ func acquire(t testing.TB, b *Backend, r driver.Request) driver.Request {
 	return r
 }
 
-// keyCount returns how many of the nodes that answer have the lock's key.
+// keyCount returns how many nodes have the lock's key. It skips nodes that do not answer.
 func keyCount(t testing.TB, nodes servers.Nodes, key string) int {
 	t.Helper()
 	count := 0

@@ -15,7 +15,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// state says whether a node takes requests at present.
+// state says whether requests to a node are queued, sent or refused.
 type state int8
 
 const (
@@ -25,14 +25,14 @@ const (
 )
 
 // node is one of the masters. All requests for votes go over one connection,
-// one script after the other, so that the requests of one grant reach the node
-// in order: a late SET cannot follow its DEL. Requests that come while a script
-// is under way go into the next script.
+// one script after the other, so that they reach the node in order. For
+// example, a late SET cannot follow the DEL of its undo. Requests that come
+// while a script is under way share the next script.
 //
-// Note: this type uses only the queue of package kit and not kit.Batcher. Its
-// goroutine sends, connects and checks the server, so the connection needs no
-// lock, and one step empties the queue and changes the node's state. A Batcher
-// would replace only the channel more, and would add a goroutine.
+// Note: do not use kit.Batcher here in place of kit.Queue. One goroutine sends,
+// connects and checks the server, so the connection needs no lock. The queue is
+// emptied and the state changed under one lock. A Batcher would replace only
+// the channel more, and add a goroutine.
 type node struct {
 	b      *Backend
 	index  int
@@ -41,13 +41,13 @@ type node struct {
 	store  *redisnode.Node // its queues of waiters, over other connections
 	links  *redisnode.Links
 
-	// ahead is the node's clock minus Backend.clock at the last reply, in microseconds. The
-	// difference is too small by the reply's travel time, and 0 before the first reply.
+	// ahead is the node's clock minus Backend.clock, in microseconds, measured when the last
+	// reply came. It is too small by the reply's travel time, and 0 before the first reply.
 	ahead atomic.Int64
-	// maxAhead is like ahead, but too large by the request's travel time.
+	// maxAhead is the same, measured when the request was sent: too large by its travel time.
 	maxAhead atomic.Int64
 
-	// identity is a hash of the node's run id, the same on every host.
+	// identity is a hash of the server's run id, so it is the same on every host.
 	identity atomic.Uint64
 
 	more chan struct{} // signals that queue has grown
@@ -55,14 +55,14 @@ type node struct {
 	mu     sync.Mutex
 	state  state
 	cause  error       // why it is not up
-	late   *time.Timer // ends the state starting
+	late   *time.Timer // ends the state starting after a while
 	queue  kit.Queue[*quorumRequest]
 	server redisnode.Server
 	held   quarantine // only the goroutine of run changes it
-	// uncertain has the owners whose request for a grant may still arrive at
-	// the node over a broken connection.
+	// uncertain has the owners whose acquire was sent over a connection that
+	// broke, so that it may reach the node late.
 	uncertain kit.Recent[string, struct{}]
-	// retries are the requests to give up a lock that the node has missed, oldest first.
+	// retries are the releases, undos and withdrawals that the node has missed, oldest first.
 	retries []*quorumRequest
 	retried time.Time // when retries were last sent
 	asked   bool      // requests are on their way to the node
@@ -70,10 +70,10 @@ type node struct {
 	runID string
 }
 
-// maxRetries bounds the retries kept for a node that does not come back.
+// maxRetries limits how many retries are kept for a node.
 const maxRetries = 10_000
 
-// errConnecting is the cause of a missing vote until the first try to connect has ended.
+// errConnecting is the cause of a missing vote while the node is first being connected to.
 var errConnecting = errors.New("not connected yet")
 
 func newNode(b *Backend, index int, addr string, client *goredis.Client, links *redisnode.Links) *node {
@@ -91,11 +91,11 @@ func newNode(b *Backend, index int, addr string, client *goredis.Client, links *
 	return n
 }
 
-// firstConnect times NodeTimeout is how long requests wait for the first
+// firstConnect, times NodeTimeout, is how long requests wait for the first
 // connection, which takes several round trips.
 const firstConnect = 5
 
-// start makes requests wait for a connection that is being made, at most as long as timeout.
+// start makes requests wait while the node is being connected to, for at most timeout.
 func (n *node) start(timeout time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -103,7 +103,7 @@ func (n *node) start(timeout time.Duration) {
 	n.late = time.AfterFunc(timeout, func() { n.leave(starting, errConnecting) })
 }
 
-// enter makes the node ready for requests; they go to the server s.
+// enter notes that the node is connected, to the server s, and sends it requests from now on.
 func (n *node) enter(s redisnode.Server) {
 	n.identity.Store(fnv1a(fnvStart, s.RunID))
 	n.mu.Lock()
@@ -115,8 +115,7 @@ func (n *node) enter(s redisnode.Server) {
 	n.b.log.Info("node votes or will soon", "node", n.addr)
 }
 
-// retry puts the requests to give up locks at the head of the node's queue. It
-// is called with mu held.
+// retry moves the retries to the head of the node's queue. The caller holds mu.
 func (n *node) retry() {
 	waiting := n.queue.Drain()
 	for _, b := range n.retries {
@@ -128,7 +127,7 @@ func (n *node) retry() {
 	n.retries, n.retried = nil, time.Now()
 }
 
-// leave makes the node refuse requests with the error cause, if its state is the state from.
+// leave refuses all requests to the node with the error cause, but only if its state is from.
 func (n *node) leave(from state, cause error) {
 	n.mu.Lock()
 	if n.state != from {
@@ -154,13 +153,13 @@ func (n *node) status() (state, error) {
 	return n.state, n.cause
 }
 
-// connecting reports whether the first try to connect is under way, at start or after a break.
+// connecting reports whether the first try to connect has not ended, at the start or after a break.
 func (n *node) connecting() bool {
 	_, cause := n.status()
 	return errors.Is(cause, errConnecting)
 }
 
-// votes reports whether the node would vote at present.
+// votes reports whether the node is connected, not in quarantine, and allowed to grant.
 func (n *node) votes() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -194,8 +193,8 @@ func (n *node) enqueue(requests ...*quorumRequest) {
 }
 
 const (
-	// maxPerScript and maxBytes bound how long one script keeps a node from
-	// other work.
+	// maxPerScript and maxBytes limit the requests in one script, because a
+	// node does nothing else while it runs the script.
 	maxPerScript = 64
 	maxBytes     = 256 << 10
 )
@@ -212,8 +211,8 @@ func (n *node) take() []*quorumRequest {
 	return taken
 }
 
-// fail delivers v in place of a vote, because the node did not vote on b, and
-// remembers b if the node must be told later.
+// fail delivers v in place of a vote, because the node did not vote on b. If b
+// is a release or an undo, it is kept and sent again later.
 func (n *node) fail(b *quorumRequest, v vote) {
 	n.mu.Lock()
 	if v.answer == unknown && b.grantee != "" {
@@ -226,8 +225,8 @@ func (n *node) fail(b *quorumRequest, v vote) {
 	b.deliver(n.index, v)
 }
 
-// answered delivers the vote v. If the node refused to give up a lock, the node
-// is told again later.
+// answered delivers the vote v on b. If the node refused to do b, a release or
+// an undo, b is sent again later.
 func (n *node) answered(b *quorumRequest, v vote) {
 	if v.answer == unknown && b.givesUp() {
 		n.mu.Lock()
@@ -237,7 +236,7 @@ func (n *node) answered(b *quorumRequest, v vote) {
 	b.deliver(n.index, v)
 }
 
-// retryLater adds b to retries. It is called with mu held.
+// retryLater adds b to retries. The caller holds mu.
 func (n *node) retryLater(b *quorumRequest) {
 	if len(n.retries) == maxRetries {
 		n.retries[0] = nil
@@ -246,8 +245,8 @@ func (n *node) retryLater(b *quorumRequest) {
 	n.retries = append(n.retries, n.b.later(b))
 }
 
-// hurry makes the node send its retries now, and reports whether a retry is, or
-// may be, left to send.
+// hurry sends the node's retries now. It reports whether a request to the node
+// may still be queued or under way.
 func (n *node) hurry() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -256,14 +255,14 @@ func (n *node) hurry() bool {
 	return len(n.retries) > 0 || n.asked || !n.queue.Empty()
 }
 
-// owed returns how many requests to give up a lock still have to reach the node.
+// owed returns how many retries the node still has to get.
 func (n *node) owed() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return len(n.retries)
 }
 
-// quarantine notes and logs q, the present state of the node's quarantine.
+// quarantine notes q, the present state of the node's quarantine, and logs its start or end.
 func (n *node) quarantine(q quarantine) {
 	n.mu.Lock()
 	was := n.held.episode
@@ -281,7 +280,7 @@ func (n *node) quarantine(q quarantine) {
 	n.b.changed.Up()
 }
 
-// refuse notes why the server must not grant locks; nil means that it may grant them.
+// refuse notes the reason in err why the server must not grant locks, or nil if it may.
 func (n *node) refuse(err error) {
 	was := n.store.Refusal()
 	n.store.Refuse(err)
@@ -294,7 +293,7 @@ func (n *node) refuse(err error) {
 	}
 }
 
-// describe says what is wrong with the node, for errors.
+// describe returns, for error texts, why the node does not vote, or "" if it votes.
 func (n *node) describe() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -311,8 +310,8 @@ func (n *node) describe() string {
 	return ""
 }
 
-// session runs one connection, from its set-up to its end. It returns nil when
-// the backend is closing.
+// session makes a connection and uses it until the connection ends. It returns
+// nil if the backend is closed.
 func (n *node) session(ctx context.Context) error {
 	began := time.Now()
 	conn := n.client.EphemeralConn()
@@ -350,8 +349,8 @@ func (n *node) run(ctx context.Context) {
 		if was == up {
 			pause = 0
 			if !timedOut(err) {
-				// The node closed the connection. A node that was restarted, or
-				// that ends idle connections, is soon back.
+				// The node closed the connection, because of a restart or
+				// because it was idle. So it will soon accept another.
 				n.start(n.b.opts.NodeTimeout)
 				continue
 			}

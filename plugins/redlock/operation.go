@@ -10,30 +10,30 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// operation is one call of a caller. It makes one request to the nodes, and
-// further requests until the call's result is known.
+// operation is one call of a method of Backend. It makes requests to the nodes,
+// one after the other, until the call's result is known.
 type operation struct {
 	b    *Backend
 	verb string
 	r    driver.Request
 	sent time.Time
 	now  *quorumRequest // the last request that was made
-	// next is called when the request now is decided. It either makes one more
-	// request, or reports that the result is known: err, and token for a grant.
+	// next is called when the request in now is decided. It either makes another request
+	// and returns true, or stores the result in err and token and returns false.
 	next  func() (more bool)
 	over  bool
 	token uint64
 	err   error
 }
 
-// operation returns an operation whose first request has kind k; the caller sets next.
+// operation returns an operation with a first request of kind k. The caller must set next.
 func (b *Backend) operation(verb string, r driver.Request, k kind, rest string) *operation {
 	o := &operation{b: b, verb: verb, r: r, sent: time.Now()}
 	o.ask(k, rest)
 	return o
 }
 
-// ask makes the next request of the operation. A majority of votes decides it.
+// ask makes the operation's next request, which a majority of votes decides.
 func (o *operation) ask(k kind, rest string) *quorumRequest {
 	o.now = &quorumRequest{
 		kind: k, key: o.b.keys.Lock(o.r.Name), owner: o.r.Owner,
@@ -42,7 +42,7 @@ func (o *operation) ask(k kind, rest string) *quorumRequest {
 	return o.now
 }
 
-// decided lets the operation end after its first request, with the error that err returns.
+// decided makes the operation end after its first request, with the result of the function err.
 func (o *operation) decided(err func() error) *operation {
 	o.next = func() bool {
 		o.err = err()
@@ -57,8 +57,8 @@ func (o *operation) refuse(err error) *operation {
 	return o
 }
 
-// Batch does many operations, with as few scripts for each node as possible;
-// see driver.Batcher.
+// Batch does many operations. Each node gets their requests in as few scripts
+// as possible; see driver.Batcher.
 func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	begun := make([]*operation, len(ops))
 	for i, op := range ops {
@@ -79,8 +79,8 @@ func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	return b.do(ctx, begun...)
 }
 
-// do carries out operations and returns their results. It sends the requests of all operations
-// together, step by step. When ctx ends, do returns at once, and requests already sent continue.
+// do carries out ops. It sends the first requests of all ops together, waits for the votes, then
+// sends the second requests, and so on. When ctx ends, do returns, but sent requests go on.
 func (b *Backend) do(ctx context.Context, ops ...*operation) []driver.Result {
 	requests := make([]*quorumRequest, 0, len(ops))
 	for {
@@ -146,7 +146,7 @@ func await(ctx context.Context, b *quorumRequest) error {
 	}
 }
 
-// verdict returns the result of the votes on a held lease: nil with a majority.
+// verdict returns nil if a majority has voted for the request, and otherwise an error.
 func (o *operation) verdict() error {
 	votes := o.now.result()
 	switch {
@@ -158,17 +158,17 @@ func (o *operation) verdict() error {
 	return nil
 }
 
-// lost returns the error for a lease that has lost its majority.
+// lost returns the error for a lease that a majority of nodes no longer has.
 func (o *operation) lost(votes []vote) error {
 	h := merge(mostVotes(holders(o.r.Name, votes)))
 	if h.Owner == o.r.Owner && o.r.Owner != "" {
-		h = driver.Holder{} // these are the remains of the lost lease itself
+		h = driver.Holder{} // some nodes still have the lost lease
 	}
 	return &driver.NotHeldError{Holder: h}
 }
 
-// late reports whether the votes came so late that too little of the TTL is
-// left. Package core counts its deadline in the same way.
+// late reports whether the TTL, less an allowance for drifting clocks, was over
+// before the votes came. Package core counts its deadline in the same way.
 func (o *operation) late() bool {
 	drift := o.r.TTL/100 + 2*time.Millisecond
 	return time.Since(o.sent)+drift >= o.r.TTL
@@ -178,16 +178,16 @@ func (o *operation) tooLate() error {
 	return fmt.Errorf("%w: votes took %v of TTL %v", driver.ErrUnavailable, time.Since(o.sent), o.r.TTL)
 }
 
-// nothingLeft is a failure that has left nothing on any node: each node either
-// never got the request or has confirmed its undo. The error wraps
-// driver.ErrNotSent, because to the caller both cases are the same.
+// nothingLeft is the error of an acquire that has left nothing on any node.
+// Each node never got the request or has confirmed the undo. The error wraps
+// driver.ErrNotSent, because the caller may treat both cases alike.
 type nothingLeft struct{ err error }
 
 func (e *nothingLeft) Error() string   { return e.err.Error() + ", and nothing is left of the attempt" }
 func (e *nothingLeft) Unwrap() []error { return []error{e.err, driver.ErrNotSent} }
 
-// unavailable returns the error for votes without a majority for or against the
-// request. The error says how many nodes voted, and what is wrong with nodes that did not.
+// unavailable returns the error if no majority voted for or against a request.
+// It says how many nodes voted, and why the others did not.
 func (b *Backend) unavailable(votes []vote) error {
 	voted, denied, fresh := 0, 0, false
 	var causes []string

@@ -16,13 +16,13 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// markerKey is a hash on every node. Backends with different prefixes share it,
-// because a loss of data concerns the whole node. No lock has this key: names
-// that start with "~" are encoded.
+// markerKey is the key of a hash that says whether a node may vote. Backends
+// with different prefixes share it, because a node loses the data of all. No
+// lock has this key, because lock names that start with "~" are encoded.
 const markerKey = "~redlock"
 
-// marker returns the text that a node must have to vote: the admitted run and
-// MaxTTL. "" means that the node needs no marker.
+// marker returns the text that the hash on a node must have so that the node
+// may vote: the server's run id and MaxTTL. It returns "" if quarantine is off.
 func (b *Backend) marker(runID string) string {
 	if b.opts.Quarantine == "off" {
 		return ""
@@ -34,22 +34,22 @@ func markerOf(runID string, maxTTL time.Duration) string {
 	return fmt.Sprintf("%s %d", runID, maxTTL.Milliseconds())
 }
 
-// quarantine is what a host knows of one node's quarantine. It counts time by
-// episode, which is one stretch of quarantine, and not by connection: an
-// episode that is seen twice has lasted all the time between.
+// quarantine is what a host knows of one node's quarantine. Each quarantine has
+// a random id on the node, its episode. If a host sees one episode twice, the
+// quarantine has lasted all the time between, even if the connection broke.
 type quarantine struct {
-	episode string    // "" while the node votes
+	episode string    // its random id; "" while the node votes
 	since   time.Time // when this host first saw the episode
 	ends    time.Time // until when the node does not vote, at the latest
 	next    time.Time // when to ask the node again
 }
 
-// clocksEvery is how often a host asks a node in quarantine while it does not
-// know the clocks of the other nodes.
+// clocksEvery is how often a host asks a node in quarantine if it cannot tell
+// when the quarantine ends, because it does not know the other nodes' clocks.
 const clocksEvery = 100 * time.Millisecond
 
-// clocks returns bounds of the clocks of the nodes other than n, or nil when n
-// and the nodes that answer are not a majority.
+// clocks returns the lowest and the highest clock of the other nodes that
+// answer. It returns nil if they and n are less than a majority.
 func (b *Backend) clocks(n *node) (earliest, latest any) {
 	var lowest, highest int64
 	known, clock := 1, b.clock()
@@ -76,11 +76,11 @@ func (b *Backend) clocks(n *node) (earliest, latest any) {
 type admission struct {
 	marker, watched  string
 	lasts            time.Duration
-	earliest, latest any // bounds of the other nodes' clocks; nil when not known
+	earliest, latest any // the other nodes' lowest and highest clock; nil if not known
 }
 
-// send runs lua/admit.lua. It returns the node's marker, its episode, and how long
-// the episode still lasts by the clocks, or -1 when the clocks are not known.
+// send runs lua/admit.lua. It returns the node's marker, the id of its quarantine ("" for
+// none), and the rest of the quarantine by the clocks, or -1 if the clocks are not known.
 func (a admission) send(ctx context.Context, conn *goredis.Conn) (has, episode string, left time.Duration, err error) {
 	lasts := (a.lasts + a.lasts/100).Microseconds() // for clocks of different speed
 	args := []any{a.marker, a.watched, rand.Text(), lasts}
@@ -98,7 +98,7 @@ func (a admission) send(ctx context.Context, conn *goredis.Conn) (has, episode s
 	return f.Text(0), f.Text(1), time.Duration(f.Number(2)) * time.Microsecond, nil
 }
 
-// checkQuarantine asks about the node's quarantine, and ends it when its time is over.
+// checkQuarantine reads the state of the node's quarantine, and ends the quarantine after MaxTTL.
 func (c *connection) checkQuarantine(ctx context.Context) error {
 	q, b := c.n.held, c.n.b
 	ask := admission{marker: c.marker, lasts: b.opts.MaxTTL}
@@ -132,8 +132,8 @@ func (c *connection) checkQuarantine(ctx context.Context) error {
 }
 
 // initNodes is the command init, which lets every node vote at once. That is safe
-// only when no host holds a lock. So init refuses when only some nodes vote,
-// because then the other nodes have lost their data while the set was in use.
+// only if no host holds a lock. So init refuses if only some of the nodes vote,
+// because the others then seem to have lost data while hosts used the nodes.
 func initNodes(ctx context.Context, cfg driver.Config, stdout io.Writer) error {
 	if err := initAll(ctx, optionsOf(cfg, slog.New(slog.DiscardHandler)), stdout); err != nil {
 		return fmt.Errorf("redlock: init: %w", err)
@@ -141,8 +141,8 @@ func initNodes(ctx context.Context, cfg driver.Config, stdout io.Writer) error {
 	return nil
 }
 
-// initCommand returns the command line of init, for the user to copy. The user
-// must add other settings, such as passwords, as a file.
+// initCommand returns a command line of init for the user to copy. It has only
+// the addresses, so the user must add other settings, such as passwords.
 func (b *Backend) initCommand() string {
 	var addrs []string
 	for _, n := range b.nodes {
@@ -211,7 +211,7 @@ func admitAll(ctx context.Context, nodes []*fresh, maxTTL time.Duration, stdout 
 	return nil
 }
 
-// look reads the node's server, and whether the node votes.
+// look reads the node's run id and marker, and from them whether the node votes.
 func (f *fresh) look(ctx context.Context, maxTTL time.Duration) error {
 	s, err := redisnode.ReadServer(ctx, f.conn)
 	if err != nil {

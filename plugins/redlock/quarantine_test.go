@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// New nodes begin to vote after max_ttl even if no host process lives that
-// long. A node that stalls now and then is admitted like any other node.
+// New nodes begin to vote after max_ttl even if no host lives that long,
+// because nodes record when their quarantine began.
 func TestQuarantineEndsForShortLives(t *testing.T) {
 	nodes := start(t, 3, nil)
 	cfg := configOf(nodes, driver.Config{"max_ttl": "3s", "node_timeout": "100ms"})
@@ -38,8 +38,8 @@ func TestQuarantineEndsForShortLives(t *testing.T) {
 	}
 }
 
-// If connections to a node end now and then, as they do when it stalls, its
-// quarantine does not get longer.
+// If connections to a node in quarantine break, its quarantine does not get
+// longer.
 func TestBrokenConnectionsDoNotProlongQuarantine(t *testing.T) {
 	nodes, b := cluster(t, driver.Config{"max_ttl": "3s", "node_timeout": "100ms"})
 	c := plain(t, nodes[0])
@@ -58,9 +58,9 @@ func TestBrokenConnectionsDoNotProlongQuarantine(t *testing.T) {
 	}
 }
 
-// If one node's clock jumps, as a machine's clock may after its start, its
-// quarantine does not end. A new process sees by the other nodes' clocks that
-// the quarantine has not lasted long enough.
+// If the clock of a node in quarantine jumps ahead, the quarantine does not
+// end, because the clocks of the other nodes show that too little time has
+// passed. Even a host that was opened later must see that.
 func TestClockJumpEndsNoQuarantine(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	c := plain(t, nodes[0])
@@ -70,7 +70,7 @@ func TestClockJumpEndsNoQuarantine(t *testing.T) {
 	})
 	since, err := c.HGet(t.Context(), markerKey, "since").Int64()
 	must(t, err)
-	// This looks as if the node's clock had advanced by an hour.
+	// An earlier start has the same effect as moving the node's clock ahead by an hour.
 	must(t, c.HSet(t.Context(), markerKey, "since", since-time.Hour.Microseconds()).Err())
 	late := connect(t, configOf(nodes, nil))
 	must(t, late.Check(t.Context()))

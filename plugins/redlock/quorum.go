@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// kind says what a node is asked to do; lua/vote.lua and lua/slowpath.lua do it.
+// kind says what a request asks of a node. lua/vote.lua and lua/slowpath.lua carry it out.
 type kind string
 
 const (
@@ -29,7 +29,7 @@ const (
 	kindOver     kind = "o"
 )
 
-// answer is the result that a vote reports.
+// answer says how a node voted, or why its vote is missing.
 type answer int8
 
 const (
@@ -37,11 +37,11 @@ const (
 	done                      // the request was done
 	freed                     // the request was done, and that node's queue has a waiter
 	pending                   // the lock was granted, but its token has to exceed floor
-	seen                      // the vote has the lock's holder there, if any
-	heldBy                    // another owner holds the lock there
-	notHeld                   // the lease is not there
-	withdrawn                 // the owner is refused there
-	turn                      // the lock is free, but it is a waiter's turn
+	seen                      // the vote says who holds the lock on the node, if any owner does
+	heldBy                    // another owner holds the lock on the node
+	notHeld                   // the node does not have the lease
+	withdrawn                 // the node refuses the owner, which was withdrawn
+	turn                      // the lock is free, but kept for the waiter whose turn it is
 	quarantined               // the node has lost data, and its vote does not count
 	unsent                    // the node never got the request and never will
 	unknown                   // the node may have got the request
@@ -50,23 +50,23 @@ const (
 // vote is one node's answer to one request.
 type vote struct {
 	answer  answer
-	floor   uint64 // only with pending
+	floor   uint64 // with pending: the token must be above it
 	raw     string // value of the lock key, or the head of it
 	ms      int64  // a reply of PTTL; with turn, milliseconds until the turn ends
 	waiters int
-	queued  bool  // with heldBy: the owner has a place in that node's queue
+	queued  bool  // with heldBy: the owner is in that node's queue
 	err     error // why the answer is unsent or unknown
 }
 
 func (v vote) yes() bool { return v.answer == done || v.answer == freed || v.answer == pending }
 func (v vote) no() bool  { return v.answer == heldBy || v.answer == notHeld || v.answer == turn }
 
-// absent reports whether the node gives no vote on the request, now or later.
+// absent reports whether the node has not voted on the request, and never will.
 func (v vote) absent() bool {
 	return v.answer == unsent || v.answer == unknown || v.answer == quarantined
 }
 
-// holder returns the holder of the lock called name on the node, as far as the vote says.
+// holder returns the lock's holder on the node, or the zero Holder if v names none.
 func (v vote) holder(name string) (h driver.Holder) {
 	switch v.answer {
 	case seen, heldBy, notHeld:
@@ -75,7 +75,7 @@ func (v vote) holder(name string) (h driver.Holder) {
 	return h
 }
 
-// quorumRequest is one request to the nodes, and their votes on it.
+// quorumRequest is one request to several nodes, and their votes on it.
 type quorumRequest struct {
 	kind  kind
 	key   string
@@ -83,20 +83,20 @@ type quorumRequest struct {
 	ms    int64
 	token uint64
 	rest  string
-	// grantee is the owner that may get the lock by this request.
+	// grantee is the owner that may get the lock by this request; "" if none may.
 	grantee string
-	// targets are the nodes that are asked; nil means all.
+	// targets says for each node whether it is asked; nil means all nodes.
 	targets []bool
-	// quorum is how many votes for the request decide it. Too many votes
-	// against the request also decide it. Zero means to wait for every vote.
+	// quorum is how many votes for the request decide it. So many votes against it
+	// that no quorum is possible decide it too. Zero means to wait for every vote.
 	quorum int
 	// queue is the node whose vote a grant needs, because that node knows which
 	// waiter's turn it is; -1 for none.
 	queue int
-	// until is when a node that missed the request no longer needs it. After a
-	// release with Keep, kept is when the lock becomes free.
+	// until is when a node that missed the request no longer needs to get it.
+	// In a release with Keep, kept is when the lock becomes free.
 	until, kept time.Time
-	// known is the queue node's vote when that node was asked first.
+	// known is the vote of the node with the queue, if that node was asked before the others.
 	known *vote
 
 	argv [3]any // the script's arguments for the request
@@ -109,13 +109,13 @@ type quorumRequest struct {
 	follow  func(node int, v vote)
 }
 
-// givesUp reports whether the request must reach the node at some time, because
-// without it a lock without a holder would remain.
+// givesUp reports whether the request ends a lease or an attempt. Such a
+// request must reach each node, or the node would keep a lock without a holder.
 func (b *quorumRequest) givesUp() bool {
 	return b.kind == kindUndo || b.kind == kindWithdraw || b.kind == kindRelease || b.kind == kindBreak
 }
 
-// text returns the request's text, the script's argument after kind and milliseconds.
+// text returns the request's third argument for the script, after kind and milliseconds.
 func (b *quorumRequest) text() string {
 	switch b.kind {
 	case kindInspect, kindWake:
@@ -137,8 +137,8 @@ func (b *quorumRequest) text() string {
 	return redisnode.LeaseID(b.owner, b.token) + b.rest
 }
 
-// hints returns three arguments of lua/vote.lua about batch: the lowest and the highest token
-// that its acquires guess, and the last index of the texts of requests that are not acquires.
+// hints returns arguments that make lua/vote.lua faster: the lowest and highest token that acquires
+// in batch guess, and, if all other requests have texts of one length, this length less one.
 func hints(batch []*quorumRequest) (lowest, highest, index any) {
 	var first, last uint64
 	length, same := 0, true
@@ -162,7 +162,7 @@ func hints(batch []*quorumRequest) (lowest, highest, index any) {
 	return first, last, length - 1
 }
 
-// open makes the request ready for the votes of n nodes.
+// open prepares the request to be sent to n nodes and to get their votes.
 func (b *quorumRequest) open(n int) {
 	b.argv = [3]any{string(b.kind), b.ms, b.text()}
 	b.votes = make([]vote, n)
@@ -204,7 +204,7 @@ func (b *quorumRequest) deliver(node int, v vote) {
 	}
 }
 
-// complete reports whether no more votes can change the outcome. It is called with mu held.
+// complete reports whether the missing votes cannot change the outcome. The caller holds mu.
 func (b *quorumRequest) complete() bool {
 	if b.left == 0 {
 		return true
@@ -234,18 +234,18 @@ func (b *quorumRequest) complete() bool {
 	if b.kind == kindAcquire && b.queue >= 0 && b.votes[b.queue].answer == missing {
 		return false
 	}
-	// If a quorum may still form, wait: it may make the round that writes the token unnecessary.
+	// Wait while a quorum may take the guessed token, because then no second round is needed.
 	return yes >= b.quorum || yes+late >= b.quorum && yes+open < b.quorum
 }
 
-// result returns a copy of the present votes.
+// result returns a copy of the votes that have come so far.
 func (b *quorumRequest) result() []vote {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return append([]vote(nil), b.votes...)
 }
 
-// each calls f for every vote, also for later votes as they come. f must not block.
+// each calls f for every vote so far, and for later votes as they come. f must not block.
 func (b *quorumRequest) each(f func(node int, v vote)) {
 	b.mu.Lock()
 	b.follow = f
@@ -258,7 +258,7 @@ func (b *quorumRequest) each(f func(node int, v vote)) {
 	}
 }
 
-// count returns how many of votes satisfy f.
+// count returns for how many of votes f returns true.
 func count(votes []vote, f func(vote) bool) int {
 	n := 0
 	for _, v := range votes {
@@ -271,7 +271,7 @@ func count(votes []vote, f func(vote) bool) int {
 
 func is(a answer) func(vote) bool { return func(v vote) bool { return v.answer == a } }
 
-// decode reads one answer of lua/vote.lua.
+// decode returns the vote in reply, which lua/vote.lua gave to a request of kind k.
 func decode(k kind, reply any) vote {
 	if n, ok := reply.(int64); ok {
 		switch {

@@ -13,32 +13,32 @@ import (
 
 // Release ends a lease on a majority; see driver.Lock.
 //
-// A node that cannot be reached, or that refuses to write, is told again until it
-// confirms or this backend closes. Until then the lease remains on that node, at most
-// for the rest of its TTL, but less than a majority has the lease. The last 10,000 such
-// requests of each node are remembered. If this backend is closed earlier and the
-// release had no Keep, other hosts end the lease; see lookForOver.
+// A node that cannot be reached, or that refuses to write, gets the release again
+// until it confirms or this backend closes. Until then the lease remains on this
+// node, at most for the rest of its TTL, but a majority of nodes is free. The
+// backend keeps the last 10,000 such releases for each node. If it is closed before
+// the node confirms, and r.Keep is zero, other hosts end the lease; see lookForOver.
 func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	return b.do(ctx, b.release(r))[0].Err
 }
 
-// Withdraw makes the nodes refuse an owner, and returns nil once a majority does. No majority
-// can then grant the lock to that owner, even if requests are still on their way to the other
-// nodes. If fewer nodes confirm, the error wraps driver.ErrUnavailable. See driver.Lock.
+// Withdraw makes the nodes refuse an owner, and returns nil when a majority has confirmed
+// that. Then no majority can grant the owner the lock, even if its requests reach the other
+// nodes later. If fewer nodes confirm, the error wraps driver.ErrUnavailable. See driver.Lock.
 func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
 	return b.do(ctx, b.withdraw(driver.Request{Name: name, Owner: owner}))[0].Err
 }
 
-// release makes an operation of one round that ends a lease. The next waiter is
-// woken once the lock is free on a majority.
+// release makes an operation that ends a lease by one request to all nodes. It
+// wakes the next waiter when the lock is free on a majority.
 func (b *Backend) release(r driver.Request) *operation {
 	o := b.operation("release", r, kindRelease, "")
-	// ms is rounded up, so that the lock is not free too early.
+	// Keep is rounded up to milliseconds, so that the lock does not become free early.
 	o.now.ms, o.now.kept = kit.Millis(r.Keep), o.sent.Add(r.Keep)
 	return o.decided(o.ended)
 }
 
-// withdraw makes an operation of one round, in which a missing lease is no error.
+// withdraw makes an operation of one request to all nodes. A missing lease is no error.
 func (b *Backend) withdraw(r driver.Request) *operation {
 	b.leaveQueues(r.Owner)
 	o := b.operation("withdraw", r, kindWithdraw, "")
@@ -53,9 +53,9 @@ func (b *Backend) withdraw(r driver.Request) *operation {
 	})
 }
 
-// ended returns the result of the votes on the end of a lease. It returns nil
-// if a majority has ended the lease or does not have it, except when a majority
-// says that the lease was lost before.
+// ended returns nil if the lease is gone from a majority of nodes: each has
+// ended it now or did not have it. But if a majority did not have it, the lease
+// was lost before, and ended returns an error.
 func (o *operation) ended() error {
 	votes := o.now.result()
 	switch no := count(votes, vote.no); {
@@ -74,9 +74,9 @@ func (o *operation) ended() error {
 	return nil
 }
 
-// remember leaves a tombstone for the owner of a released lease on all nodes
-// except the node missed. The tombstone serves other hosts if this process ends
-// before the missed node has got the release; see lookForOver.
+// remember puts a tombstone for x's owner, whose lease was released, on all nodes
+// except missed, which did not get the release. By the tombstone, other hosts can
+// end the lease on missed if this process ends before; see lookForOver.
 func (b *Backend) remember(x *quorumRequest, missed int) {
 	if b.nodes[missed].owed() > maxRemembered {
 		return
@@ -88,12 +88,12 @@ func (b *Backend) remember(x *quorumRequest, missed int) {
 	}
 }
 
-// maxRemembered is how many tombstones a host leaves on the other nodes, at most, while a node is away.
+// maxRemembered limits how many tombstones remember leaves on the other nodes while a node is away.
 const maxRemembered = 1000
 
-// lookForOver ends released leases on nodes that missed the release. A node that missed it
-// shows the lock as held by an owner that has a tombstone on another node. Without lookForOver,
-// one more unreachable node could keep all owners from a majority for the rest of the TTL.
+// lookForOver ends released leases on nodes that missed the release. Such a node says that an
+// owner holds the lock, but the owner has a tombstone on another node. Without lookForOver, this
+// node and an unreachable one could keep all owners from a majority for the rest of the TTL.
 func (b *Backend) lookForOver(name string, votes []vote) {
 	if !slices.ContainsFunc(votes, vote.absent) {
 		return
@@ -115,7 +115,7 @@ func (b *Backend) lookForOver(name string, votes []vote) {
 	}
 }
 
-// wakeAt returns a function that wakes the first waiter in the queue of a node that has freed name.
+// wakeAt returns a function that wakes name's first waiter on a node if vote v says there is one.
 func (b *Backend) wakeAt(name string) func(node int, v vote) {
 	return func(node int, v vote) {
 		if v.answer == freed {
@@ -131,24 +131,23 @@ func (b *Backend) tell(node int, x *quorumRequest) {
 	b.nodes[node].enqueue(x)
 }
 
-// retryOf returns the request to send later to a node that x did not reach.
+// retryOf returns the request that replaces x for a node that x did not reach.
 func (b *Backend) retryOf(x *quorumRequest) *quorumRequest {
 	y := b.later(x)
 	y.open(len(b.nodes))
 	return y
 }
 
-// later returns the request of retryOf without room for votes, which open adds,
-// because thousands may be kept for a node that is away. An owner that has released
-// or withdrawn gets a tombstone, because its grant may arrive later. An owner that
-// was only refused may ask again, so its undo concerns only that one attempt. The
-// retry of a release with Keep keeps the lock only for the rest of the Keep.
+// later returns the request of retryOf, but without room for votes, because thousands may be
+// kept for a node that is away. A release is replaced by an undo with a tombstone, because the
+// owner's acquire may arrive even later. The undo of a failed attempt puts no tombstone, because
+// its owner may ask again. A release with Keep keeps the lock only for the rest of Keep.
 func (b *Backend) later(x *quorumRequest) *quorumRequest {
 	y := &quorumRequest{
 		kind: x.kind, key: x.key, owner: x.owner, token: x.token, ms: x.ms, rest: x.rest, until: x.until, kept: x.kept,
 	}
 	if y.until.IsZero() {
-		// After that time the lease and any late request for it are over.
+		// By then the lease has ended, and no late request for it can arrive.
 		y.until = time.Now().Add(max(redisnode.TombstoneFor, b.opts.MaxTTL))
 	}
 	switch left := time.Until(x.kept); {
@@ -162,7 +161,7 @@ func (b *Backend) later(x *quorumRequest) *quorumRequest {
 }
 
 // Break ends the lease of name that has this token; see driver.Admin. It needs
-// a majority. Nodes that miss the request are told again.
+// a majority. Nodes that miss the request get it again later.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	o := b.operation("break", driver.Request{Name: name, Token: token}, kindBreak, "")
 	return b.do(ctx, o.decided(o.ended))[0].Err

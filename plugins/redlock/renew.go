@@ -11,15 +11,15 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// Renew prolongs a lease that a majority still holds; see driver.Lock.
+// Renew prolongs a lease that a majority of nodes has; see driver.Lock.
 func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
 	return b.do(ctx, b.renew(r))[0].Err
 }
 
-// renew makes an operation of one round. Nodes without the lease count against it. Once a majority
-// has renewed the lease, the nodes without it get a copy, and count from the next round on.
+// renew makes an operation of one request to all nodes. A node without the lease votes against it.
+// After a majority has renewed the lease, such nodes get a copy, so they vote for the next renewal.
 //
-// Note: copying the lease first would turn a minority into a majority, and
+// Note: do not copy the lease before the votes. A copy could turn a minority into a majority, and
 // revive a lost lease with its old token.
 func (b *Backend) renew(r driver.Request) *operation {
 	o := b.operation("renew", r, kindRenew, "")
@@ -43,8 +43,8 @@ func (b *Backend) renew(r driver.Request) *operation {
 	})
 }
 
-// giveUp ends a lost lease on the nodes that may still have it, because they
-// missed its end and may just have renewed it.
+// giveUp ends a lost lease on the nodes that did not vote against it, because
+// they may have just renewed it.
 func (o *operation) giveUp() {
 	b, key, r := o.b, o.now.key, o.r
 	b.sending.Lock()
@@ -64,15 +64,15 @@ func (o *operation) giveUp() {
 func (o *operation) repair() {
 	source := slices.IndexFunc(o.now.result(), vote.yes)
 	o.now.each(func(node int, v vote) {
-		// A node on which another owner has the lock cannot be repaired.
+		// Copy only to a node without the lock's key (-2), not where another owner has the lock.
 		if v.answer == notHeld && v.ms == -2 {
 			o.repairFrom(source, node, 0)
 		}
 	})
 }
 
-// repairFrom copies the lease from the node source to the node target, after a delay. A release
-// in the meantime cancels the copy, because the copy would arrive after the release and remain.
+// repairFrom copies the lease from the node source to the node target, after the delay in
+// after. A release cancels the copy, because a copy that arrived after the release would stay.
 func (o *operation) repairFrom(source, target int, after time.Duration) {
 	sent, r, b, key := o.sent, o.r, o.b, o.now.key
 	b.sending.Lock()

@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// failover starts a replica of node and makes it the master without cutting a
-// connection. Later connections through address lead to the new master.
+// failover starts a replica of node and makes it the master. Connections to
+// node stay open, and new ones through address lead to the new master.
 func failover(t *testing.T, node *servers.Server, address *inject.Proxy) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(node.Addr())
@@ -30,8 +30,8 @@ func failover(t *testing.T, node *servers.Server, address *inject.Proxy) {
 	must(t, address.Lead(replica.Addr()))
 }
 
-// If nodes fail over behind their addresses without cutting a connection, hosts
-// connect to the new masters, which vote after max_ttl.
+// If nodes fail over and old connections stay open, hosts connect to the new
+// masters, which vote after max_ttl.
 func TestFailoverOfNodesThatCutsNothing(t *testing.T) {
 	nodes := start(t, 3, &redisserver.Options{Lines: []string{"repl-diskless-sync-delay 0"}})
 	addresses := make([]*inject.Proxy, len(nodes))

@@ -13,9 +13,9 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// lateUndo is a proxy before a node. On one connection, from the first undo of
-// an attempt on, it holds back what the client sends, even after the client has
-// closed the connection. It passes on everything else.
+// lateUndo is a proxy before a node. When a client first sends an undo, the proxy
+// holds back that and all later data of the same connection. It can send the data
+// later, even after the client has closed the connection. It forwards everything else.
 type lateUndo struct {
 	to      string
 	once    sync.Once
@@ -49,8 +49,8 @@ func delayUndo(t testing.TB, s *servers.Server) (*lateUndo, string) {
 	return p, listener.Addr().String()
 }
 
-// carry forwards the data of one connection until the client closes it. Later it
-// forwards the data that was held back, and waits for the node's answer.
+// carry forwards the data of one connection until the client closes it. If data was held
+// back, it forwards the data when arrives is closed, and waits for the node's answer.
 func (p *lateUndo) carry(client net.Conn) {
 	server, err := net.Dial("tcp", p.to)
 	if err != nil {
@@ -74,8 +74,8 @@ func (p *lateUndo) carry(client net.Conn) {
 	back.Wait()
 }
 
-// forward passes on what the client sends until the client closes the connection. On the
-// connection to be held back, it does not pass on the data from the undo on, but returns it.
+// forward sends the client's data to the server until the client closes the connection. On the
+// connection with the first undo, it returns the data from the undo on and does not send it.
 func (p *lateUndo) forward(client, server net.Conn) (held []byte) {
 	buf := make([]byte, 64<<10)
 	for {
@@ -94,8 +94,8 @@ func (p *lateUndo) forward(client, server net.Conn) (held []byte) {
 	}
 }
 
-// A late undo, over a connection that its host gave up, meets the next grant of the
-// same owner. That grant has only just a majority, and the undo must not delete it.
+// An undo arrives late, over a connection that its host gave up. By then the same
+// owner has the lock, on two of three nodes. The undo must not delete this grant.
 func TestLateUndo(t *testing.T) {
 	ctx := t.Context()
 	nodes := start(t, 3, nil)
@@ -130,7 +130,7 @@ func TestLateUndo(t *testing.T) {
 	must(t, b.Renew(ctx, r))
 }
 
-// An undo deletes what the undone attempt may have left, and nothing else.
+// An undo deletes only values that the attempt to be undone may have written.
 func TestUndoIsOfItsAttempt(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
@@ -161,7 +161,7 @@ func undo(t testing.TB, b *Backend, heads string) vote {
 	return one(t, b, &quorumRequest{kind: kindUndo, owner: "o-1", rest: heads})
 }
 
-// one asks the first node for its vote on the lock "a".
+// one sends x for the lock "a" to the first node, and returns the node's vote.
 func one(t testing.TB, b *Backend, x *quorumRequest) vote {
 	t.Helper()
 	x.key, x.targets = b.keys.Lock("a"), make([]bool, len(b.nodes))
@@ -171,8 +171,8 @@ func one(t testing.TB, b *Backend, x *quorumRequest) vote {
 	return x.result()[0]
 }
 
-// A late write of a token does not change the copy of the lock that another
-// attempt has made. If it did, the undo that follows would delete the copy.
+// A late second round, which writes a token, must not change a value that another
+// attempt has written. Otherwise the undo after it would delete that value.
 func TestTokenIsOfItsAttempt(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
@@ -192,8 +192,8 @@ func TestTokenIsOfItsAttempt(t *testing.T) {
 	}
 }
 
-// A node that refuses to undo an attempt is told again. Otherwise no other
-// owner would get the node during the attempt's TTL.
+// A node that refuses an undo gets it again. Otherwise it would refuse all
+// other owners during the attempt's TTL.
 func TestRefusedUndoIsMadeUpFor(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
@@ -209,7 +209,7 @@ func TestRefusedUndoIsMadeUpFor(t *testing.T) {
 	eventually(t, "the node has undone it", func() bool { return keyCount(t, nodes[:1], "a") == 0 })
 }
 
-// A node that misses the last release of a host for a moment is told again before Close returns.
+// If a node missed a host's last release, Close sends it again before it returns.
 func TestCloseTellsAgain(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
@@ -227,8 +227,8 @@ func TestCloseTellsAgain(t *testing.T) {
 	}
 }
 
-// A release that a node has missed takes effect later even if the host that
-// sent the release is gone, and even if another node cannot be reached.
+// A node missed a release, and the host that sent it is gone. Another host must
+// soon get the lock, even if another node is stopped.
 func TestMissedReleaseOutlivesTheHost(t *testing.T) {
 	ctx, nodes := t.Context(), start(t, 3, nil)
 	cfg := configOf(nodes, nil)
@@ -256,8 +256,8 @@ func TestMissedReleaseOutlivesTheHost(t *testing.T) {
 	}
 }
 
-// Close waits for requests that are still queued for a node. One of them may be the
-// end of a lease, which the node might miss.
+// Close must wait for requests that are queued for a node, because one may be a
+// release that the node would miss.
 func TestCloseWaitsForWhatIsQueued(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	n := nodeAt(b, nodes[4])
@@ -270,8 +270,8 @@ func TestCloseWaitsForWhatIsQueued(t *testing.T) {
 	}
 }
 
-// A request that a node has missed is remembered while the lease may still be
-// on the node, but the number of such requests is limited.
+// A backend keeps a release that a node missed as long as the lease may be on
+// the node, but keeps only the newest maxRetries requests for a node.
 func TestMissedReleaseIsRemembered(t *testing.T) {
 	nodes, b := cluster(t, driver.Config{"max_ttl": "24h", "node_timeout": "500ms"})
 	r := acquire(t, b, lease("a", "o1"))

@@ -12,14 +12,14 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Wait queues r.Owner and returns when r.Owner should ask again; see driver.Waiter.
+// Wait puts r.Owner into a queue, and returns when r.Owner should call TryAcquire; see
+// driver.Waiter.
 //
-// One node has the queue of a name, because queues on several nodes would hand
-// nodes to different waiters, and no waiter would get a majority. The node with
-// the queue is the first voting node in an order given by name and nodes; see
-// queueOf. Each node's vote on a release says whether that node has a queue, so
-// a waiter in another node's queue is woken too. When the node with the queue
-// is lost, its waiters ask again and queue at the next node.
+// Each lock has its queue on one node. With queues on several nodes, each node might
+// favor another waiter, so that no waiter would get a majority. The hosts agree on the
+// node by a hash of the lock's name; see queueOf. Each node's vote on a release says
+// whether its queue has waiters, so waiters in the queue of another node are woken too.
+// When the node with the queue is lost, its waiters enter the queue of the next node.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) (driver.Grant, error) {
 	return driver.Grant{}, b.wait(ctx, r, most)
 }
@@ -46,12 +46,12 @@ func (b *Backend) wait(ctx context.Context, r driver.Request, most time.Duration
 	}
 }
 
-// queueOf returns the node where owner queues for name, or -1 when no node votes.
-// It is the voting node with the highest hash of its identity and name (Thaler and
-// Ravishankar, "Using name-based mappings to increase hit rates", 1998). Run ids
-// identify nodes, because hosts may list them in any order and under different
-// addresses. A node without the lease that owner waits for is left out: there the
-// lock is free, and the end of the holder's lease wakes no waiter.
+// queueOf returns the index of the node whose queue owner uses for name, or -1
+// if no node votes. It is the voting node with the highest hash of its run id
+// and name (Thaler and Ravishankar, "Using name-based mappings to increase hit
+// rates", 1998). Run ids are used because hosts may list nodes in any order and
+// by different addresses. A node that lacks the lease that owner waits for is
+// left out, because the end of the lease would wake no waiter there.
 func (b *Backend) queueOf(name, owner string) int {
 	queue, highest := -1, uint64(0)
 	for i, n := range b.nodes {
@@ -63,7 +63,7 @@ func (b *Backend) queueOf(name, owner string) int {
 	return queue
 }
 
-// fnvStart is the hash of the empty text, to start with in [fnv1a].
+// fnvStart is the hash of the empty text, with which calls of [fnv1a] begin.
 const fnvStart = 14695981039346656037
 
 // fnv1a adds text to an FNV-1a hash and returns the new hash, which is the same on every host.
@@ -75,8 +75,8 @@ func fnv1a(hash uint64, text string) uint64 {
 }
 
 // scatter spreads a difference in any bit of a hash over all bits
-// (MurmurHash3's finalizer). Without scatter, the order of nodes for short
-// names would depend on the low bits only.
+// (MurmurHash3's finalizer). Without scatter, short names would change only the
+// low bits of a hash, so one node would get most queues.
 func scatter(h uint64) uint64 {
 	h = (h ^ h>>33) * 0xff51afd7ed558ccd
 	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
@@ -90,14 +90,14 @@ func (b *Backend) failed(ctx context.Context, r driver.Request, err error) error
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(err, driver.ErrDenied):
-		// The other nodes can grant without the node with the queue, so the caller should ask them.
+		// The caller should go on asking, because the other nodes can grant without this node.
 		err = fmt.Errorf("%w: %s", driver.ErrUnavailable, err.Error())
 	}
 	return fmt.Errorf("redlock: wait for %q: %w", r.Name, err)
 }
 
-// leaveQueues forgets what this host knows of owner's places in queues, and
-// reports whether owner may have one.
+// leaveQueues makes this host forget that owner is in queues. It returns false
+// if owner is certainly in none.
 func (b *Backend) leaveQueues(owner string) bool {
 	if !b.contention.known.Load() {
 		return false
@@ -108,19 +108,19 @@ func (b *Backend) leaveQueues(owner string) bool {
 	return true
 }
 
-// contendedFor is the least time for which a lock counts as contended after a
+// contendedFor is for how long, at least, a lock counts as contended after a
 // waiter was seen.
 const contendedFor = 2 * time.Second
 
 // contention remembers which locks have waiters, and which owners of this host
-// were told that it is their turn. Only the order in which nodes are asked, and
-// the node where an owner queues, depend on contention.
+// were told that it is their turn. A wrong entry does no harm to safety: it only
+// changes which node is asked first, and which node's queue an owner enters.
 type contention struct {
 	known atomic.Bool // false: no lock has waiters, so the mutex is not needed
 	mu    sync.Mutex  // keeps known consistent with names
 	names kit.Recent[string, struct{}]
 	turns kit.Recent[string, struct{}] // owners whose turn it is
-	lacks kit.Recent[string, []bool]   // by owner, see noteRefusal
+	lacks kit.Recent[string, []bool]   // by owner; see noteRefusal
 }
 
 func (c *contention) init() {
@@ -135,15 +135,15 @@ func (c *contention) note(name string) {
 	c.known.Store(true)
 }
 
-// noteRefusal notes that a majority refused owner, and which nodes lack the
-// holder's lease. Those nodes had granted the lock to owner when the holder
-// asked. They get the lease with the holder's next renewal.
+// noteRefusal notes that a majority refused owner, and that the nodes in nodes
+// granted owner the lock, because they lack the holder's lease. Those nodes get
+// a copy of the lease after the holder's next renewal.
 func (c *contention) noteRefusal(name, owner string, nodes []bool) {
 	c.lacks.Put(owner, nodes)
 	c.note(name)
 }
 
-// lacksLease reports whether node lacks the holder's lease, for which owner was refused.
+// lacksLease reports whether node lacked the holder's lease when owner was last refused.
 func (c *contention) lacksLease(owner string, node int) bool {
 	if !c.known.Load() {
 		return false
@@ -153,7 +153,7 @@ func (c *contention) lacksLease(owner string, node int) bool {
 }
 
 // outOfTurn reports whether the lock called name has waiters and owner was not
-// told that it is its turn. A turn is valid for one attempt.
+// told that it is owner's turn. A turn is valid for one call.
 func (c *contention) outOfTurn(name, owner string) bool {
 	if !c.known.Load() || c.turns.Take(owner) {
 		return false

@@ -36,9 +36,9 @@ func hosts(t *testing.T, count int, cfg driver.Config) []*core.Client {
 	return cs
 }
 
-// Hosts that compete for one lock get it in turns, and soon after each release, because the test
-// allows half a second for each grant. A refused owner waits for the slowest node, so an unfair
-// round does not count if a thread of the test or of a node waited long for a processor.
+// Hosts that compete for one lock get it about equally often, within half a second for each
+// grant. An unfair result does not count, and the test runs again, if a thread of the test or
+// of a node waited long for a processor, because a refused owner waits for the slowest node.
 func TestTurns(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	cs := hosts(t, 6, configOf(nodes, nil))
@@ -123,9 +123,9 @@ func turns(t *testing.T, cs []*core.Client) (counts []int, fairness float64) {
 	return counts, sum * sum / squares / float64(len(counts))
 }
 
-// Hosts that list the nodes in another order, or reach them by other addresses, queue
-// at the same node. Otherwise each node would keep the lock for the first waiter of
-// its own queue, and no owner would get a majority. Names are spread over the nodes.
+// Hosts use the same node's queue for a lock even if they list the nodes in another order or by
+// other addresses. Otherwise each node would keep the lock for the first waiter of its own
+// queue, and no owner would get a majority. The queues of many locks are spread over all nodes.
 func TestHostsMeetAtOneQueue(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	var addrs []string
@@ -163,7 +163,7 @@ func TestHostsMeetAtOneQueue(t *testing.T) {
 	}
 }
 
-// The node with the queue dies while hosts wait. They must all queue at one other node.
+// If the node with the queue dies, its waiters must enter the queue of one other node.
 func TestQueueMoves(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	r := acquire(t, b, lease("a", "holder"))
@@ -214,9 +214,9 @@ func TestQueueMoves(t *testing.T) {
 	work.Wait()
 }
 
-// The node with the queue lacks the holder's lease, because another owner had the lock there when
-// the holder asked. Waiters must wait at another node, which sees the lease's end. The node without
-// the lease gets it before a renewal, but not if the lease was released in the meantime.
+// The node with the queue lacks the holder's lease, because another owner had the lock there. A
+// waiter must use another node's queue, where the end of the lease wakes it. The first node soon
+// gets a copy of the lease, even without a renewal, but not if the lease was released before.
 func TestQueueLacksTheLease(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	queue := plain(t, nodes[b.queueOf("a", "holder")])

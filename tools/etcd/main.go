@@ -1,7 +1,7 @@
-// Command etcd is the etcd server of the Go module that go.mod names, for
-// machines whose package archive has an older one or none. It is a module of
-// its own, so that lockbench's go.mod stays free of the server's
-// dependencies. From the root of the repository:
+// Command etcd is the etcd server, in the version that its go.mod names. Build
+// it if your system's packages have an older etcd or none. It is a separate
+// module, to keep the server's dependencies out of lockbench's go.mod. From the
+// root of the repository:
 //
 //	go -C tools/etcd build -o ../../bin/etcd .
 package main

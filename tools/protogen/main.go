@@ -1,6 +1,6 @@
-// Command protogen compiles a .proto file to Go code beside it. It needs no
-// protoc: the compiler is a library, and the two code generators are tools of
-// this module, so that everybody generates with the same versions.
+// Command protogen compiles a .proto file to Go files in the same directory. It
+// needs no installed protoc: the compiler is a library, and the two code generators
+// are tools in this module's go.mod. So all contributors use the same versions.
 //
 //	cd tools && go run ./protogen ../core/plugin/lockpb/lock.proto
 package main
@@ -53,8 +53,8 @@ func run(ctx context.Context, file string) error {
 	return nil
 }
 
-// generate speaks the protocol between protoc and its plugins: a request on
-// standard input, the files to write on standard output.
+// generate runs the code generator called name as protoc would. It sends the generator a
+// request on standard input, and writes the files that it gets from its standard output.
 func generate(ctx context.Context, name string, file linker.File, dir string) error {
 	request, err := proto.Marshal(&pluginpb.CodeGeneratorRequest{
 		FileToGenerate: []string{file.Path()},

@@ -1,4 +1,4 @@
-// Command lockplugin-postgres is the postgres backend as a plugin.
+// Command lockplugin-postgres is the plugin for PostgreSQL.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command lockplugin-redis is the redis backend as a plugin.
+// Command lockplugin-redis is the plugin for Redis and Valkey.
 package main
 
 import (

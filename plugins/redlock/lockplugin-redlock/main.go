@@ -1,4 +1,4 @@
-// Command lockplugin-redlock is the redlock backend as a plugin.
+// Command lockplugin-redlock is the plugin for locks on a majority of Redis or Valkey masters.
 package main
 
 import (

@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Server is what is learned about the server of a new connection.
+// Server is what the server of a new connection has told about itself.
 type Server struct {
 	Version  string
 	MariaDB  bool
@@ -24,8 +24,8 @@ type Server struct {
 	NoLocks  error // why GET_LOCK is refused; nil when it is not
 }
 
-// supported returns an error if the server lacks SKIP LOCKED, or lacks column
-// defaults that are expressions.
+// supported returns an error if the server is too old for SKIP LOCKED or for
+// column defaults that are expressions.
 func (s *Server) supported() error {
 	least, product := [3]int{8, 0, 13}, "MySQL 8.0.13"
 	if s.MariaDB {
@@ -49,7 +49,7 @@ func (s *Server) Product() string {
 	return "MySQL " + s.Version
 }
 
-// Durable reports whether a commit is on disk when it is acknowledged.
+// Durable reports whether the server has a commit on disk before it acknowledges the commit.
 func (s *Server) Durable() bool { return s.Flush == 1 && (!s.Binlog || s.Sync == 1) }
 
 // Durability returns the settings on which [Server.Durable] depends.

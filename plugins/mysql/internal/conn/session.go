@@ -1,6 +1,6 @@
-// Package conn has reliable connections to MySQL and MariaDB. A caller knows
-// whether its statement was sent, and can kill a statement that runs on a
-// connection. No setting of the server changes what a statement means.
+// Package conn opens connections to MySQL and MariaDB. When a statement fails, the
+// caller learns whether it was sent. A caller can kill a statement that runs on another
+// connection. A connection overrides server settings that change what a statement means.
 package conn
 
 import (
@@ -22,45 +22,44 @@ import (
 // Session is one connection. It runs one statement at a time.
 type Session struct {
 	Conn   sqldriver.Conn
-	raw    net.Conn // the connection below Conn and TLS
-	WakeID uint64   // names the lock that finds this session; zero if GET_LOCK is refused
+	raw    net.Conn // the network connection, below Conn and TLS
+	WakeID uint64   // names the user lock that this session holds; zero if GET_LOCK is refused
 	Server Server
 	Broken bool          // the session must not be used again
-	slots  chan struct{} // where it has a place while it is in use
+	slots  chan struct{} // the pool's slots; the session has one while it is in use
 
 	sent, heard time.Time // when the last statement was sent, and when the last answer came
-	changed     time.Time // when a statement that may change something was last answered
+	changed     time.Time // when a statement other than SELECT was last answered
 	suspicious  bool      // the server went silent or serves no client; check older connections too
 }
 
-// WakePrefix begins the names of the user locks that stand for wake ids.
+// WakePrefix begins the name of each user lock (a lock taken by GET_LOCK) of this program.
 const WakePrefix = "lockbench."
 
-// WakeName returns the name of the user lock that stands for a wake id.
+// WakeName returns the name of the user lock that the session with this wake id holds.
 func WakeName(id uint64) string { return WakePrefix + strconv.FormatUint(id, 36) }
 
-// Kill returns the statement that ends the work on the session that has wakeID.
+// Kill returns a statement that interrupts the running statement of the session with wakeID.
 //
-// Note: KILL QUERY with the server's number of the session would be wrong. If the
-// address leads to several servers, the statement may reach another server, where a
-// session of the application may have that number. But only the wanted session holds
-// the user lock of a random name, only on its server, and only while the session lives.
+// Note: KILL QUERY with a session number would be wrong. If the address leads to several servers,
+// the KILL may reach a server where a session of the application has that number. But only the
+// wanted session holds the user lock with its random name, while it lives, on its server.
 func Kill(wakeID uint64) string { return "KILL QUERY IS_USED_LOCK('" + WakeName(wakeID) + "')" }
 
-// Setup returns a text that prepares a connection and asks the server about itself,
-// in one round trip. The server's settings and its init_connect may have changed
-// anything in the session. So the text sets each setting that changes what our
-// statements mean or whether they are carried out. It also ends a transaction or
-// table locks that have begun. The character set comes first, because in UTF-16 or
-// UTF-32 MySQL does not understand the texts after it. completion_type comes before
-// ROLLBACK, because it could make ROLLBACK begin another transaction.
+// Setup returns a text that prepares a connection and asks the server about
+// itself, in one round trip. The server's settings and its init_connect may
+// have changed any setting of the session. So the text sets each setting that
+// could change or prevent our statements. It also ends a transaction and table
+// locks that init_connect has begun. The character set comes first, because
+// MySQL would misread the rest in UTF-16 or UTF-32. completion_type comes
+// before ROLLBACK, because it can make ROLLBACK begin another transaction.
 //
-// READ COMMITTED takes no gap locks, which would deadlock concurrent first
-// inserts. One second is the shortest lock wait that MySQL knows. UTF-8 is
+// READ COMMITTED is set because gap locks would deadlock concurrent inserts of
+// new rows. The lock wait is one second, the shortest that MySQL has. UTF-8 is
 // needed because LOWER does not change binary strings.
 //
-// Note: DEFAULT must not be used, because it means the server's global value;
-// only timestamp has no global value.
+// Note: do not set a variable to DEFAULT, because that is the server's global
+// value. Only timestamp has no global value.
 func Setup(database string) string {
 	return "SET NAMES utf8mb4;SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',completion_type=0,timestamp=DEFAULT;" +
 		"UNLOCK TABLES;ROLLBACK;USE `" + strings.ReplaceAll(database, "`", "``") + "`;" +
@@ -75,8 +74,8 @@ func Setup(database string) string {
 		" CONCAT(@@server_id/*!80000 ,' ',@@server_uuid*//*M!110700 ,' ',@@server_uid*/)"
 }
 
-// Open dials and sets up a connection. Its error wraps ErrDenied, or
-// ErrUnavailable and ErrNotSent.
+// Open dials and sets up a connection. Its error wraps either ErrDenied, or
+// both ErrUnavailable and ErrNotSent.
 func Open(ctx context.Context, dial sqldriver.Connector, setup string) (*Session, error) {
 	o := &opening{}
 	conn, err := dial.Connect(context.WithValue(ctx, openingKey{}, o))
@@ -110,7 +109,7 @@ func Open(ctx context.Context, dial sqldriver.Connector, setup string) (*Session
 	return s, nil
 }
 
-// setUp runs the texts setup and lock, an SQL expression that is 1 if GET_LOCK succeeds.
+// setUp runs the text setup, and then lock, an SQL expression that is 1 if GET_LOCK succeeds.
 func (s *Session) setUp(ctx context.Context, setup, lock string) error {
 	cluster := ""
 	return s.Query(ctx, setup+","+lock, func(row []sqldriver.Value) error {
@@ -138,10 +137,10 @@ func (s *Session) setUp(ctx context.Context, setup, lock string) error {
 	})
 }
 
-// On reads the value of a switch. MySQL shows it as 0 or 1, and MariaDB sometimes as a word.
+// On reports whether a server variable is on. MariaDB may show ON or OFF in place of 1 or 0.
 func On(v string) bool { return v != "0" && v != "" && !strings.EqualFold(v, "off") }
 
-// Ask asks whether the server would serve a statement that changes something.
+// Ask asks the server whether it is read-only, and if so, returns an error.
 func (s *Session) Ask(ctx context.Context) error {
 	return s.Query(ctx, "DO 0;SELECT @@global.read_only, @@innodb_read_only", func(row []sqldriver.Value) error {
 		if On(String(row[0])) || On(String(row[1])) {
@@ -151,7 +150,7 @@ func (s *Session) Ask(ctx context.Context) error {
 	})
 }
 
-// ReadOnly returns the error for a server that was found to take no changes.
+// ReadOnly marks the session broken and returns the error for a read-only server.
 func (s *Session) ReadOnly() error {
 	s.Broken, s.suspicious = true, true
 	return ReadOnlyError(s.Server.Name)
@@ -163,14 +162,14 @@ func (s *Session) usable() bool {
 	return !ok || r.ResetSession(context.Background()) == nil
 }
 
-// ErrTooLong means that the server takes no statement of that length.
+// ErrTooLong means that a statement is longer than the server's max_allowed_packet.
 var ErrTooLong = errors.New("statement is too long")
 
-// begin refuses a text so long that the server would end the connection. Until
-// done is called, the end of ctx interrupts the session's waiting.
+// begin returns an error for a text longer than the server's limit, because the server would close
+// the connection. When ctx ends before done is called, reads and writes of the session fail.
 //
-// Note: the driver could interrupt the waiting when a context ends, but it would
-// need a goroutine per connection that wakes twice for each statement.
+// Note: the driver could watch ctx too, but it would need a goroutine per connection that wakes
+// twice for each statement.
 func (s *Session) begin(ctx context.Context, text string) (bare context.Context, done func(), err error) {
 	if most := s.Server.Packet; most > 0 && len(text)+1 > most {
 		return nil, nil, fmt.Errorf("%w: %d bytes, and the server's max_allowed_packet is %d", ErrTooLong, len(text)+1, most)
@@ -210,7 +209,7 @@ func (s *Session) Exec(ctx context.Context, text string) (affected int64, id uin
 	return affected, uint64(last), nil
 }
 
-// Query runs the statements in text, and calls the function each with every row of their replies.
+// Query runs the statements in text, and calls the function in each for every row of their replies.
 func (s *Session) Query(ctx context.Context, text string, each func(row []sqldriver.Value) error) error {
 	bare, done, err := s.begin(ctx, text)
 	if err != nil {
@@ -248,7 +247,7 @@ func (s *Session) Query(ctx context.Context, text string, each func(row []sqldri
 	return nil
 }
 
-// failed notes in s whether it is still usable after err, and returns err with its cause.
+// failed marks s broken if err makes it unusable, and adds to err why ctx ended, if it did.
 func (s *Session) failed(ctx context.Context, err error) error {
 	if Number(err) == 0 || outages[Number(err)].closes {
 		s.Broken = true
@@ -265,7 +264,7 @@ func (s *Session) Close() { _ = s.Conn.Close() }
 
 // The driver's text protocol returns a number either as a number or as text.
 
-// Uint returns v as a number.
+// Uint returns the number in v.
 func Uint(v sqldriver.Value) uint64 {
 	switch n := v.(type) {
 	case int64:

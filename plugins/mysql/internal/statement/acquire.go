@@ -2,20 +2,20 @@ package statement
 
 import "strconv"
 
-// Acquire asks for many locks at once, each with one row. A row is taken when it has no
-// holder, its new owner has no tombstone, and no other owner is first in its queue.
+// Acquire tries to take many locks at once. Each lock is a row, which is taken when it has no
+// holder, its new owner is not withdrawn, and no other owner is first in its queue.
 //
-// Assignments are made from left to right and see the results of earlier
-// assignments. So the first assignment decides, by writing the request's random
-// number (nonce) to attempt or not, and all others follow it. expires_at and
-// owner come last, because the decision reads them.
+// MySQL runs assignments from left to right, and each sees the earlier results. So the first one
+// decides: it writes the request's random number (nonce) to attempt if the row is taken. The others
+// compare attempt. expires_at and owner come last, because the decision reads their old values.
 //
-// All nonces of one statement have the same high bits, base; the low NonceBits number its requests.
-// By base, the statement knows the granted rows, and replies details only for refused rows.
+// All nonces of one statement have base as their high bits. The low NonceBits number its requests.
+// A row whose attempt has base as high bits was granted. The statement replies details only for
+// other rows.
 //
-// There are two texts, because a long text is slow in a statement for one row.
-// The short text takes rows without a queue or tombstones whose lease is over,
-// and refuses all others. The long text handles every case.
+// There are two texts, because the long text would be slow for a single row. The short text takes
+// only rows that have no queue, no withdrawn owners and no running lease. The long text handles
+// every case.
 func Acquire(table string, ops []Operation, base uint64, long, mariadb bool) string {
 	var t text
 	t.add("INSERT INTO ", table, "(name,owner,token,expires_at,attempt,ttl_us,label,value)VALUES")
@@ -38,10 +38,10 @@ func Acquire(table string, ops []Operation, base uint64, long, mariadb bool) str
 	return t.add(";SELECT ", reply, " FROM ", table, " WHERE name IN(").list(Names(ops)).add(")").String()
 }
 
-// Take takes one lock whose row exists, if the row has no queue or tombstones
-// and its lease is over. It costs the server half the time of [Acquire]. It
-// replies the token as the last insert id. It changes nothing if the row does
-// not exist or needs the text of Acquire.
+// Take takes one lock, if its row exists and has no queue, no withdrawn owners
+// and no running lease. Otherwise it changes nothing, and the caller uses
+// [Acquire], which costs the server twice the time. Take replies the token as
+// the last insert id.
 func Take(table string, a Operation) string {
 	var t text
 	t.add("UPDATE ", table, " SET token=LAST_INSERT_ID(GREATEST(token+1,", micros, ")),attempt=").uint(a.Nonce)
@@ -51,10 +51,10 @@ func Take(table string, a Operation) string {
 }
 
 const (
-	// NonceBits is how many low bits of a nonce number the requests of one statement.
+	// NonceBits is how many low bits of a nonce count the requests within one statement.
 	NonceBits = 16
 
-	// details is one column, because several columns cost more time than their content.
+	// details is one column, because several columns would make the reply slower.
 	details = "CONCAT_WS(' ',TIMESTAMPDIFF(MICROSECOND," + Now + ",expires_at),ttl_us,barred<>'',HEX(label),owner,queue)"
 
 	onTakenShort = " ON DUPLICATE KEY UPDATE attempt=IF(expires_at<=" + Now + " AND queue='' AND barred='',VALUES(attempt),attempt)," +
@@ -66,8 +66,8 @@ const (
 		"queue=" + ifTaken + "SUBSTRING(queue,LOCATE(',',queue,2)),queue)," + // from 0 this is empty
 		"barred_old=IF(barred<>'' AND barred_since<" + Now + "-INTERVAL 2 MINUTE,'',barred_old)," +
 		"barred=IF(barred<>'' AND barred_since<" + Now + "-INTERVAL 2 MINUTE,'',barred)," +
-		// A lease never has more than its TTL left. If it seems to have more, the
-		// clock was turned back, and the lease is made to end within one TTL.
+		// A lease that seems to have more than its TTL left shows that the server's
+		// clock was turned back. Such a lease is made to end within one TTL.
 		"expires_at=" + ifTaken + "VALUES(expires_at)," +
 		"IF(owner<>'' AND expires_at>" + Now + "+INTERVAL ttl_us MICROSECOND," + Now + "+INTERVAL ttl_us MICROSECOND,expires_at))," +
 		taken + ",owner=" + ifTaken + "VALUES(owner),owner)"

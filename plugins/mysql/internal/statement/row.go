@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 )
 
-// Row is the row of a lock, as far as a statement returned it.
+// Row has those columns of a lock's row that a statement returned.
 type Row struct {
 	Name, Owner, Label string
 	Attempt, FreedBy   uint64
@@ -45,7 +45,7 @@ func (r Row) Holder() driver.Holder {
 
 func (r Row) waiters() int { return strings.Count(r.Queue, ",") }
 
-// Details reads into r the details of a refused row, a column of [Acquire]'s reply.
+// Details fills r from text, the column of [Acquire]'s reply that describes a refused row.
 func (r *Row) Details(text string) {
 	parts := strings.Split(text, " ")
 	if len(parts) != 6 {
@@ -58,9 +58,9 @@ func (r *Row) Details(text string) {
 	r.Tombstones, r.Label, r.Owner, r.Queue = parts[2] == "1", string(label), parts[4], parts[5]
 }
 
-// Granted reports whether r shows the grant that a asked for. a's owner in the
-// row is proof only if an earlier statement for the same request may have been
-// carried out, and the store did not make the grant in the queue.
+// Granted reports whether r has the grant that a asked for, by a's nonce. The
+// owner in r counts too, if an earlier statement for a may have made the grant.
+// A grant that the store made to a waiter does not count.
 func (r Row) Granted(a Operation) bool {
 	return r.Attempt == a.Nonce || a.Again && r.Held() && r.Owner == a.Owner && r.Attempt != StoreGrant
 }

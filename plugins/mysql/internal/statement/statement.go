@@ -1,5 +1,5 @@
-// Package statement builds the statements on the table of locks, and reads the
-// rows that they return.
+// Package statement builds the SQL statements on the table of locks, and reads
+// the returned rows.
 package statement
 
 import (
@@ -13,75 +13,75 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 )
 
-// Statements are built here and not by the driver's placeholders. Text from
-// outside is written in hexadecimal, which no sql_mode or character set can
-// misread. A statement for many rows is built in one pass. Numbers and owners
-// (checked to be plain ASCII) are written as they are.
+// Statements are built here, without the driver's placeholders. Text from
+// callers is written in hexadecimal, which the server reads alike under every
+// sql_mode and character set. Numbers are written as digits. Owners were
+// checked to be plain ASCII and need no encoding.
 
 // Now is the server's clock. Unlike NOW(), it ignores the session's time zone.
 // Within one statement its value does not change.
 const Now = "UTC_TIMESTAMP(6)"
 
-// micros is the server's clock as a token: microseconds since 1970. Tokens rise although
-// rows are purged or the table is lost, because no new token is below the clock.
+// micros is the server's clock in microseconds since 1970, the least value of a
+// new token. So tokens rise even after a row was purged or the table was lost.
 const micros = "TIMESTAMPDIFF(MICROSECOND,'1970-01-01'," + Now + ")"
 
-// A queue is a text of entries, in the order of arrival. Tombstones are a text
-// ",owner," with one comma between two owners. Both are in the row of their
-// lock, so that the row lock makes every step on them atomic, and a statement
-// locks no rows except those of its names.
+// A queue is a text of entries, in the order of arrival. Tombstones (withdrawn
+// owners) are a text such as ",owner1,owner2,". Queue and tombstones are
+// columns in the row of their lock. So the row lock makes each change of them
+// atomic, and a statement locks only the rows of its names.
 //
-// An entry is ",owner.process.sign.span_us.label.value.wakeid", with label and value in
-// hexadecimal, and "-" for no value. An entry has all that a grant needs. The statement
-// that frees a lock, or finds it free, grants it to the first waiter. The wake id comes
-// last, because the previous version of this program looks for it there.
+// An entry is ",owner.process.sign.span_us.label.value.wakeid", with label and
+// value in hexadecimal, or "-" for no value. A statement that frees a lock, or
+// finds it free, makes the first waiter's grant from this entry. The wake id
+// comes last, because the previous version of this program looks for it there.
 const (
-	// Free is the condition that a row is free. A row without an owner is free
-	// since its expires_at. A row whose lease ended without a release is free too.
+	// Free is the condition that a lock has no holder: its row has no owner, or
+	// the lease of the owner has expired.
 	Free = "(owner='' OR expires_at<=" + Now + ")"
 	held = "owner<>'' AND expires_at>" + Now
 	// head is the first entry of the queue, and headWakeID is the wake id in that entry.
 	head       = "SUBSTRING_INDEX(SUBSTRING(queue,2),',',1)"
 	headWakeID = "CAST(SUBSTRING_INDEX(" + head + ",'.',-1) AS UNSIGNED)"
-	// replyWakeID puts headWakeID into the reply to an UPDATE, as the "last insert
-	// id", or 0 when the queue is empty. The value of the expression is always 1.
+	// replyWakeID makes headWakeID the "last insert id" in the reply to an UPDATE,
+	// or 0 when the queue is empty. The value of the expression is always 1.
 	replyWakeID = "IF(LAST_INSERT_ID(IF(queue='',0," + headWakeID + "))>=0,1,1)"
-	// replyLook makes the reply [Look] if a row among many has a waiter.
+	// replyLook makes [Look] the "last insert id" if at least one of many rows has a waiter.
 	replyLook = "IF(queue='',1,IF(LAST_INSERT_ID(2)=2,1,1))"
 )
 
-// These numbers may stand in place of a wake id.
+// A reply or queue entry may have one of these numbers in place of a wake id.
 const (
 	NoWakeID = 1 // the waiter has no wake id and polls
-	Look     = 2 // a waiter exists that was not granted the lock
+	Look     = 2 // a waiter exists, but was not granted the lock
 )
 
-// StoreGrant is in the column attempt while a grant that the store made to a
-// waiter is neither confirmed nor used.
+// StoreGrant is the value of column attempt after the store made a grant to a
+// waiter, until the waiter first uses the grant.
 const StoreGrant = 1
 
-// SignEvery is how often a waiting process gives a sign of life: a user lock named
-// after the process and the present part of the server's time. A part is as long as
-// SignEvery. A sign is valid in its part and in the next two. The first sign of a
-// process is its queue entry, which contains the part; other entries contain 0.
+// SignEvery is how often a waiting process gives a sign of life, so that the store
+// grants it locks. The sign is a user lock named after the process and the present part
+// (200 ms slot) of the server's time. It is valid in this part and the next two. The
+// first sign of a process is a part number in its queue entry; later entries contain 0.
 const SignEvery = 200 * time.Millisecond
 
-// part is the number of the present part of the server's time.
+// part is the number of the present part: the server's time divided by SignEvery.
 var part = "(" + micros + " DIV " + strconv.FormatInt(SignEvery.Microseconds(), 10) + ")"
 
-// Process is the process of a waiter.
+// Process describes the process of a waiter.
 type Process struct {
 	ID    string
-	Signs bool   // its signs of life are valid; else its entry is one
+	Signs bool   // its signs of life are valid; otherwise its queue entry counts as a sign
 	Ahead uint64 // for how many more parts than usual its signs are valid
 }
 
-// Signed is a sign of life that was given: its part, or zero for no sign, and
-// how many parts longer than usual it is valid.
+// Signed is a sign of life that was given in part Part, zero for no sign. It is
+// valid for Ahead parts (of 200 ms) longer than usual.
 type Signed struct{ Part, Ahead uint64 }
 
-// Sign gives a sign of life for process, valid for ahead parts longer than usual, by user locks for
-// the present part and every third later part. It ends the earlier sign, last. It replies the part.
+// Sign gives a sign of life for process: user locks for the present part and, if ahead is not 0,
+// every third part in the next ahead parts. It ends the earlier sign, last. It replies the part.
 func Sign(process string, ahead uint64, last Signed) string {
 	var t text
 	t.add("SELECT ", part)
@@ -94,24 +94,24 @@ func Sign(process string, ahead uint64, last Signed) string {
 	return t.String()
 }
 
-// signParts is the number of parts in which a sign is valid when ahead is 0.
+// signParts is for how many parts, of SignEvery each, a sign of life is usually valid.
 const signParts = 3
 
-// alive returns the condition that the first process in the queue has given a sign of life lately.
+// alive returns the condition that the first waiter's process has a valid sign of life.
 func alive() string {
 	lock := "IS_USED_LOCK(CONCAT('" + conn.WakePrefix + "'," + field("2") + ",'.'," + part
 	return "(COALESCE(" + lock + "))," + lock + "-1))," + lock + "-2)))IS NOT NULL OR " + field("3") + ">=CONCAT(" + part + "-2))"
 }
 
-// field returns the expression for a field of the queue's first entry, counted from 1.
+// field returns the SQL expression for the field called number (from 1) of the queue's first entry.
 func field(number string) string {
 	return "SUBSTRING_INDEX(SUBSTRING_INDEX(" + head + ",'.'," + number + "),'.',-1)"
 }
 
-// free adds assignments that grant a row to the first waiter in its queue, or free the row if
-// there is no waiter or its process is silent. The first assignment decides this. freed_by
-// becomes freedBy. The first waiter leaves the queue in both cases. The reply is the wake id of
-// the granted waiter, [Look] if the first waiter was silent, and 0 without a waiter.
+// free adds assignments that grant a row to the first waiter in its queue. If there is no waiter,
+// or the first waiter's process gives no sign of life, they free the row. The first waiter leaves
+// the queue in both cases. freed_by becomes freedBy. The reply is the granted waiter's wake id,
+// [Look] if the first waiter gave no sign of life, or 0 if there was no waiter.
 func (t *text) free(freedBy string) *text {
 	const granted = "IF(attempt=1,"
 	t.add("attempt=IF(", alive(), ",1,IF(attempt=1,0,attempt)),freed_by=", freedBy)
@@ -129,16 +129,16 @@ func GrantNext(table, name string) string {
 	return t.add(" WHERE name=").bytes(name).add(" AND queue<>'' AND ", Free).String()
 }
 
-// Granted reads the grant that the store made to r's waiting owner: the token,
-// and when it ends, in microseconds of the server's clock.
+// Granted reads the grant that the store made to r's owner while it waited: the
+// token, and the grant's end in microseconds of the server's clock.
 func Granted(table string, r driver.Request) string {
 	var t text
 	t.add("SELECT token,TIMESTAMPDIFF(MICROSECOND,'1970-01-01',expires_at) FROM ", table, " WHERE ")
 	return t.granted(r).String()
 }
 
-// Confirm makes the store's grant to a's waiting owner an ordinary lease. The
-// server replies with the token as the last insert id.
+// Confirm turns a grant that the store made to a's owner, while it waited, into
+// a lease of full length. The server replies the token as the last insert id.
 func Confirm(table string, a Operation) string {
 	var t text
 	t.add("UPDATE ", table, " SET token=LAST_INSERT_ID(token),attempt=").uint(a.Nonce).add(",label=").bytes(a.Label).add(",value=").blob(a.Value)
@@ -146,30 +146,28 @@ func Confirm(table string, a Operation) string {
 	return t.granted(a.Request).String()
 }
 
-// granted adds the condition that r's owner has a grant of the store that it has not used.
+// granted adds the condition that r's owner has an unused grant, which the store made.
 func (t *text) granted(r driver.Request) *text {
 	return t.add("name=").bytes(r.Name).add(" AND owner='", r.Owner, "' AND attempt=1 AND expires_at>", Now)
 }
 
-// tombstoneFor is the least time for which a withdrawn owner is refused. Then the next
-// tombstone moves the older ones to a second column and drops the old content of that column.
+// tombstoneFor is how long a tombstone (which refuses a withdrawn owner) stays at least. After
+// it, the next tombstone moves the older ones to barred_old, whose former content is dropped.
 const tombstoneFor = "INTERVAL 1 MINUTE"
 
-// byKey follows the table's name in a statement that locks several rows. Without byKey,
-// an optimizer that expects these rows to be most of the table reads the whole table,
-// and waits for rows that the statement is not about. (MariaDB 11.8 does that: under
-// its innodb_snapshot_isolation, READ COMMITTED no longer passes locked rows over.)
+// byKey follows the table's name in a statement that locks several rows. Without byKey, the
+// optimizer reads the whole table if it expects that the statement needs most rows of the
+// table. MariaDB 11.8 then also waits for locked rows that the statement does not name,
+// because innodb_snapshot_isolation ends the skipping of such rows under READ COMMITTED.
 const byKey = " FORCE INDEX(PRIMARY)"
 
-// Operation is one operation on a row.
 type Operation struct {
 	driver.Request
-	Nonce     uint64 // for acquires: distinguishes the grant from others of the owner
-	Again     bool   // an earlier statement without a reply may have done it
-	Tombstone bool   // for withdrawals: the owner may still ask
+	Nonce     uint64 // in acquires: a random number, different for each request of an owner
+	Again     bool   // an earlier statement without a reply may have done the operation
+	Tombstone bool   // in withdrawals: a request of the owner may still arrive
 }
 
-// Names returns the names of ops.
 func Names(ops []Operation) []string {
 	all := make([]string, len(ops))
 	for i, a := range ops {
@@ -188,7 +186,7 @@ func (t *text) add(parts ...string) *text {
 	return t
 }
 
-// bytes adds a binary string.
+// bytes adds b as a binary string in hexadecimal.
 func (t *text) bytes(b string) *text {
 	t.WriteString("x'")
 	t.Grow(2*len(b) + 1)
@@ -198,7 +196,7 @@ func (t *text) bytes(b string) *text {
 	return t
 }
 
-// blob adds a binary string that may be NULL.
+// blob adds b as a binary string, or NULL if b is nil.
 func (t *text) blob(b []byte) *text {
 	if b == nil {
 		return t.add("NULL")
@@ -206,7 +204,7 @@ func (t *text) blob(b []byte) *text {
 	return t.bytes(string(b))
 }
 
-// list adds binary strings, separated by commas.
+// list adds the texts in all as binary strings, with commas between them.
 func (t *text) list(all []string) *text {
 	for i, b := range all {
 		if i > 0 {
@@ -226,7 +224,7 @@ func (t *text) later(d time.Duration) *text {
 	return t.add(Now, "+INTERVAL ").uint(uint64(d.Microseconds())).add(" MICROSECOND")
 }
 
-// Plain reports whether an owner may be written into a statement without encoding.
+// Plain reports whether owner is safe to write into an SQL statement without encoding.
 func Plain(owner string) bool {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 	return owner != "" && len(owner) <= 64 && strings.Trim(owner, alphabet) == ""
@@ -241,12 +239,12 @@ func (t *text) lease(r driver.Request) *text {
 	return t.add("name=").bytes(r.Name).add(" AND owner='", r.Owner, "' AND token=").uint(r.Token).add(" AND expires_at>", Now)
 }
 
-// leases adds the condition of lease for many requests with different names.
+// leases adds the condition that each owner in ops holds its lock with its token.
 func (t *text) leases(ops []Operation) *text {
 	if len(ops) == 1 {
 		return t.lease(ops[0].Request)
 	}
-	t.add("name IN(").list(Names(ops)) // without this the rows are not found by their key
+	t.add("name IN(").list(Names(ops)) // without this MySQL does not find the rows by their key
 	t.add(")AND(name,owner,token)IN(")
 	for i, a := range ops {
 		if i > 0 {
@@ -264,9 +262,9 @@ func Renew(table string, ops []Operation) string {
 	return t.add(" WHERE ").leases(ops).String()
 }
 
-// Release releases leases and writes nonce into their rows. If contended, it
-// grants the lock to the next waiter; see [text.free]. Otherwise it only
-// replies [Look] if a lock has a waiter.
+// Release ends leases and writes nonce into their rows. If contended is true,
+// it grants each lock to the next waiter; see [text.free]. Otherwise it grants
+// none, and replies [Look] if a lock has a waiter.
 func Release(table string, nonce uint64, ops []Operation, contended bool) string {
 	var t text
 	t.add("UPDATE ", table, byKey, " SET ")
@@ -278,11 +276,11 @@ func Release(table string, nonce uint64, ops []Operation, contended bool) string
 	return t.add(" WHERE ").leases(ops).String()
 }
 
-// ReleaseAndWake is like Release, for a contended lock on MariaDB, which knows
-// blocks of statements. It also wakes the waiter. It replies how many leases it
-// found. If it could wake no waiter, it adds the reply of Release.
+// ReleaseAndWake releases a contended lock like Release and wakes the next waiter, in one
+// block of statements, which only MariaDB has. It replies how many leases it found, and, if
+// it could wake no waiter, the reply of Release.
 //
-// The waiter is woken after the commit, so that the grant that it reads is on disk.
+// It wakes the waiter after the commit, so that the grant that the waiter reads is on disk.
 func ReleaseAndWake(table string, nonce uint64, a Operation) string {
 	var t text
 	t.add("BEGIN NOT ATOMIC DECLARE n,wake_id BIGINT UNSIGNED DEFAULT 0;")
@@ -293,21 +291,22 @@ func ReleaseAndWake(table string, nonce uint64, a Operation) string {
 }
 
 // Shorten makes a lease end after r.Keep at the latest. It replies the wake id of the first
-// waiter, which is then woken, because waiters know only the lease's old end.
+// waiter. The caller then wakes this waiter, because waiters know only the lease's old end.
 //
-// Note: in MySQL 9, LEAST of two times is a text, so LEAST here would lose the lease.
+// Note: do not use LEAST, because in MySQL 9 LEAST of two times is a text, and the lease
+// would be lost.
 func Shorten(table string, r driver.Request) string {
 	var t text
 	t.add("UPDATE ", table, " SET freed_by=", replyWakeID, ",expires_at=IF(expires_at<").later(r.Keep)
 	return t.add(",expires_at,").later(r.Keep).add(") WHERE ").lease(r).String()
 }
 
-// Withdraw undoes the operations of owners on their locks, and puts tombstones for owners
-// that may still ask. It creates a missing row, because an owner's request may be on its
-// way to create the row. It replies [Look] if it leaves a lock free that has a waiter.
+// Withdraw removes owners from their locks and queues. An owner whose request may still
+// arrive gets a tombstone, by which the row refuses it. If the row is missing, Withdraw
+// creates it for the tombstone. It replies [Look] if a lock is then free and has a waiter.
 //
-// The new row passes the owner in the column label, and in attempt whether to
-// put a tombstone.
+// The VALUES row passes the owner in column label. Its attempt is 1 if the owner gets a
+// tombstone.
 func Withdraw(table string, ops []Operation) string {
 	const (
 		tombstone = "VALUES(attempt)=1"
@@ -337,7 +336,7 @@ func Withdraw(table string, ops []Operation) string {
 	return t.add("freed_by=IF(", Free, ",", replyLook, ",freed_by)").String()
 }
 
-// without returns an expression for the queue in which entry stands in place of owner's entry.
+// without returns an expression for the queue with owner's entry replaced by entry.
 func without(owner, entry string) string {
 	position := "LOCATE('," + owner + ".',queue)"
 	return "CONCAT(LEFT(queue," + position + "-1)," + entry + ",SUBSTRING(queue,LOCATE(',',queue," + position + "+1)))"
@@ -347,10 +346,10 @@ func noTombstone(owner string) string {
 	return "LOCATE('," + owner + ",',barred)=0 AND LOCATE('," + owner + ",',barred_old)=0"
 }
 
-// Enter enters r's owner into the queue, with a wake id, unless this owner holds the lock.
-// The store may then grant the lock to the owner, for r's TTL. Enter also works while the
-// lock is free. If it did not, and two hosts took the lock for moments, the host that
-// asks less often might find it free whenever it enters, and held whenever it asks.
+// Enter puts r's owner into the queue, with a wake id, unless this owner holds the lock.
+// The store may then grant the owner the lock, for r's TTL. Enter also works while the
+// lock is free. Otherwise a host might never get a lock that another host takes for
+// short times, because the lock might be free at each Enter and held at each acquire.
 func Enter(table string, p Process, r driver.Request, wakeID uint64) string {
 	value := "-"
 	if r.Value != nil && Fits(r) {
@@ -367,35 +366,35 @@ func Enter(table string, p Process, r driver.Request, wakeID uint64) string {
 	return t.add(" WHERE name=").bytes(r.Name).add(" AND ", noTombstone(r.Owner), " AND NOT(owner='", r.Owner, "' AND expires_at>", Now, ")").String()
 }
 
-// Fits reports whether a grant that the store makes to r's waiting owner has r's whole value. A
-// longer value is sent with the owner's request, so the owner has to ask for the lock.
+// Fits reports whether r's value is short enough for a queue entry. With a longer value the
+// owner must ask for the lock, because a grant made from the queue entry would lack the value.
 func Fits(r driver.Request) bool { return len(r.Value) <= 512 }
 
-// Sleep sleeps until it is time for r's owner to ask, or until a wake-up. It
-// replies for how many microseconds it meant to sleep, or -1 if the owner has a
-// tombstone, and when it began, in microseconds of the server's clock.
+// Sleep sleeps in the server until r's owner should ask for the lock, or until
+// a wake-up. It replies the planned sleep in microseconds, or -1 if the owner
+// was withdrawn, and the server's time at the start, in microseconds.
 //
-// The statement that sleeps also reads the row. It sees a release that comes
-// before; a later release finds the owner in the queue and interrupts the
-// statement. So it misses no release.
+// One statement reads the row and sleeps, so it misses no release. It sees an
+// earlier release in the row. A later release finds the owner in the queue and
+// interrupts the sleep.
 func Sleep(table string, r driver.Request, most time.Duration) string {
 	var t text
 	t.add("SELECT SLEEP(").pause(r, most).add("/1000000) AS slept,IF(", noTombstone(r.Owner), ",").pause(r, most).add(",-1),", micros, " FROM ", table)
 	return t.add(" WHERE name=").bytes(r.Name).String()
 }
 
-// EnterAndSleep enters the queue like [Enter] and sleeps like [Sleep], but it
-// sleeps by waiting for the user lock named lock. It is one block of statements. A
-// wake-up that comes during the sleep ends only the sleep; the block goes on and
-// replies [Granted] too. A wake-up at any other time ends the whole block.
+// EnterAndSleep enters the queue like [Enter] and sleeps like [Sleep], in one block of
+// statements. It sleeps by waiting for the user lock named lock, which is never free. A
+// wake-up during the sleep ends only the sleep, so the block then replies [Granted] too. A
+// wake-up at any other time ends the whole block.
 //
-// The sleeping statement of the block does not read the row, because it would
-// keep the table's definition locked during the sleep. An ALTER TABLE would
-// wait for it, and all other statements would wait behind the ALTER TABLE.
+// The sleeping statement must not read the row, because it would keep the table's definition
+// locked during the sleep. An ALTER TABLE would then wait for the sleep, and all other
+// statements would wait for the ALTER TABLE.
 //
-// Note: the row must be read by a SET. A KILL QUERY that comes at the end of a statement is
-// forgotten with that statement, also inside a block, but a SET does not count as a statement.
-// With SELECT ... INTO in its place, one wake-up in 20 handoffs was lost (MariaDB 10.11).
+// Note: the row must be read by a SET. MariaDB forgets a KILL QUERY (the wake-up) that comes
+// at the end of a statement, also in a block, but a SET does not count as a statement. With
+// SELECT INTO in place of SET, MariaDB 10.11 lost one wake-up in 20 handoffs.
 func EnterAndSleep(table, lock string, p Process, r driver.Request, wakeID uint64, most time.Duration) string {
 	var t text
 	t.add("BEGIN NOT ATOMIC DECLARE pause_us BIGINT;", Enter(table, p, r, wakeID))
@@ -404,8 +403,8 @@ func EnterAndSleep(table, lock string, p Process, r driver.Request, wakeID uint6
 	return t.add(Granted(table, r), ";END").String()
 }
 
-// pause adds an expression for how many microseconds r's owner has to wait before it asks. It is
-// zero when the lock is free or the owner not queued, else most, or less if the lease ends before.
+// pause adds an expression for how many microseconds r's owner waits before it asks for the lock:
+// zero if the lock is free or the owner not queued, else until the lease ends, at most most.
 func (t *text) pause(r driver.Request, most time.Duration) *text {
 	t.add("IF(", Free, " OR LOCATE(',", r.Owner, ".',queue)=0,0,LEAST(").uint(uint64(most.Microseconds()))
 	return t.add(",TIMESTAMPDIFF(MICROSECOND,", Now, ",expires_at)+1000))")
@@ -417,8 +416,8 @@ func Inspect(table string, names ...string) string {
 	return t.add("SELECT ", stateColumns, ",value FROM ", table, " WHERE name IN(").list(names).add(")").String()
 }
 
-// List reads the held rows whose names begin with prefix and come behind the
-// name in after. It reads at most limit rows, in the order of their names.
+// List reads the rows of held locks whose names begin with prefix and sort
+// behind the name in after. It reads at most limit rows, ordered by name.
 func List(table, prefix, after string, limit int) string {
 	var t text
 	t.add("SELECT ", stateColumns, ",value FROM ", table, " WHERE ", held)
@@ -427,8 +426,8 @@ func List(table, prefix, after string, limit int) string {
 	return t.add(" ORDER BY name LIMIT ").uint(uint64(limit)).String()
 }
 
-// Break ends the lease with r's token, without regard to its owner, and grants
-// the lock to the next waiter as Release does.
+// Break ends the lease with r's token, whatever its owner, and grants the lock
+// to the next waiter, as a contended Release does.
 func Break(table string, r driver.Request) string {
 	var t text
 	t.add("UPDATE ", table, " SET ").free("freed_by").add(" WHERE name=").bytes(r.Name)
@@ -441,7 +440,8 @@ func Proclaim(table string, r driver.Request) string {
 	return t.add("UPDATE ", table, " SET attempt=0,value=").blob(r.Value).add(" WHERE ").lease(r).String()
 }
 
-// Locked finds the rows of the given names, or if free is true, only the rows without a row lock.
+// Locked finds the existing rows of names. If free is true, it skips rows that
+// another client has locked.
 func Locked(table string, names []string, free bool) string {
 	var t text
 	t.add("SELECT name FROM ", table, byKey, " WHERE name IN(").list(names).add(")")
@@ -451,8 +451,8 @@ func Locked(table string, names []string, free bool) string {
 	return t.String()
 }
 
-// Check needs every right but changes nothing, because the server checks rights
-// before it looks for rows.
+// Check fails if the account lacks a right that the backend needs. Its statements
+// match no row, but the server checks rights before it looks for rows.
 func Check(table string) string {
 	var t text
 	t.add("INSERT INTO ", table, "(name,expires_at)SELECT '',", Now, " FROM ", table, " WHERE FALSE;")
@@ -462,7 +462,7 @@ func Check(table string) string {
 	return t.String()
 }
 
-// Withdrawn reads r's row. The reply is true if r's owner has no tombstone.
+// Withdrawn asks whether r's owner has a tombstone. The reply is true if it has none.
 func Withdrawn(table string, r driver.Request) string {
 	var t text
 	return t.add("SELECT ", noTombstone(r.Owner), " FROM ", table, " WHERE name=").bytes(r.Name).String()

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// FuzzRow checks that any content of a row can be read, and that a holder read
-// from it has a lease that has not ended.
+// FuzzRow checks that Read accepts any content of a row, and that a Holder read
+// from the row has time left.
 func FuzzRow(f *testing.F) {
 	f.Add([]byte("n"), "o-1", "label", int64(7), int64(1_000_000), int64(2_000_000), ",o-2.17,o-3.p3.1000000.6c.-.18", byte(0))
 	f.Add([]byte{}, "", "", int64(-1), int64(-1), int64(1<<62), ",", byte(1))
@@ -35,8 +35,8 @@ func FuzzRow(f *testing.F) {
 }
 
 // FuzzBytes checks that a name becomes an SQL literal that cannot end early,
-// and that two names never become the same literal. An owner that Plain accepts
-// is written without encoding.
+// and that two names never become the same literal. It also checks that Plain
+// accepts no owner that needs encoding.
 func FuzzBytes(f *testing.F) {
 	for _, s := range []string{"a", "a ", "A", "'; DROP TABLE locks; --", "\x00", "é", "\\'"} {
 		f.Add(s)

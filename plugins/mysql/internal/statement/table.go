@@ -1,7 +1,7 @@
 package statement
 
-// Create creates the table. The name is the only key. It is binary, because
-// different names may count as equal in utf8mb4 collations. Upserts of rows
+// Create creates the table. The name is binary, because utf8mb4 collations may
+// count different names as equal. It is the only key, because upserts of rows
 // with a second unique key would deadlock each other.
 func Create(table string) string {
 	return "CREATE TABLE IF NOT EXISTS " + table + ` (
@@ -21,24 +21,24 @@ func Create(table string) string {
 ) ENGINE=InnoDB`
 }
 
-// unused is the condition that a row has been free for a day and that its last token is a
-// day old. An owner still in its queue is dead, because a living waiter would have the lock.
-// New tokens are not below the server's clock, so a purged row is missed only if the clock
-// is turned back by more than a day. The token is checked too, because a token granted
-// while the clock was ahead may be above the clock for as long as the clock was ahead.
+// unused is the condition that a row has been free for a day and that its last token,
+// a time, is a day old. An owner in its queue is dead, because a living waiter would
+// have taken the lock. Deleting the row is safe unless the clock goes back by more
+// than a day, because new tokens start at the clock. The token is checked, because a
+// clock that was ahead may have made a token that lies in the future.
 const (
 	unused = "expires_at<" + dayAgo + " AND barred_since<" + dayAgo +
 		" AND token<TIMESTAMPDIFF(MICROSECOND,'1970-01-01'," + dayAgo + ")"
 	dayAgo = Now + "-INTERVAL 1 DAY"
 )
 
-// Unused reads the next rows behind the name in after, and for each row whether it is unused.
+// Unused reads up to limit rows whose names sort behind after, and whether each row is unused.
 func Unused(table, after string, limit int) string {
 	var t text
 	return t.add("SELECT name,", unused, " FROM ", table, " WHERE name>").bytes(after).add(" ORDER BY name LIMIT ").uint(uint64(limit)).String()
 }
 
-// Purge deletes the unused rows among names.
+// Purge deletes those of the named rows that are still unused.
 func Purge(table string, names []string) string {
 	var t text
 	return t.add("DELETE old FROM ", table, " old", byKey, " WHERE ", unused, " AND name IN(").list(names).add(")").String()
