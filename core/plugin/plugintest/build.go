@@ -65,13 +65,15 @@ func build(pkg string) (binary string, err error) {
 }
 
 // Main is the body of a TestMain. It lets [StartHost] start the test binary as a host process. At
-// the end, Main removes the binaries of [Build].
+// the end, Main removes the binaries of [Build]. Under the race detector, Main fails if a plugin
+// or a host has reported a data race.
 func Main(m *testing.M) {
 	HostMain()
 	races := ""
 	if Race && os.Getenv("GORACE") == "" {
+		races, _ = os.MkdirTemp("", "races-") // without a directory, reports go to the processes' stderr
 		// By default the race detector makes each process sleep for a second at its exit.
-		os.Setenv("GORACE", "atexit_sleep_ms=0")
+		os.Setenv("GORACE", "atexit_sleep_ms=0 log_path="+filepath.Join(races, "in"))
 	}
 	if signal.Ignored(os.Interrupt) { // as in a script's background job; children would inherit it
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
