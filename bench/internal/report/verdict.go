@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// Safe returns the verdict in one line. The verdict is about backends that were
-// measured through their plugins. For baselines see [Report.besides].
+// Safe says in one line whether the backends that were measured through plugins were safe. It
+// leaves out baselines (libraries in process), which method besides describes.
 func (r Report) Safe() string {
 	if why := r.incomplete(); why != "" {
 		return "INCOMPLETE: " + why + "; of what it had measured: " + r.found()
@@ -20,7 +20,7 @@ func (r Report) Safe() string {
 	return r.found()
 }
 
-// found returns the verdict on the measured cells.
+// found says whether the finished measurements were safe.
 func (r Report) found() string {
 	v := r.Verdict
 	ours, grants := r.granted(results.KindPlugin)
@@ -39,8 +39,8 @@ func (r Report) found() string {
 	return fmt.Sprintf("safe: %s%s checked: no two holders at once, %s", grouped(float64(grants)), of, r.rising(ours))
 }
 
-// besides describes the findings about baselines, which the verdict leaves out. It
-// is "" if no baseline was granted a lock.
+// besides describes the findings about baselines (libraries in process), which the verdict leaves
+// out. It is "" if no baseline was granted a lock.
 func (r Report) besides() string {
 	names, grants := r.granted(results.KindBaseline)
 	if grants == 0 {
@@ -53,8 +53,8 @@ func (r Report) besides() string {
 	return fmt.Sprintf("baselines, which the verdict is not about: %s grants of %s checked: %s", grouped(float64(grants)), listed(names), found)
 }
 
-// granted returns the subjects of a kind that had a grant, and the total number of
-// their grants.
+// granted returns the names of the subjects of a kind that were granted a lock, and how many grants
+// they had together.
 func (r Report) granted(kind results.Kind) (names []string, grants int) {
 	for _, s := range r.Verdict.Subjects {
 		if s.Kind == kind && s.Granted > 0 {
@@ -65,8 +65,7 @@ func (r Report) granted(kind results.Kind) (names []string, grants int) {
 	return names, grants
 }
 
-// rising says for which subjects the tokens were checked. Subjects without tokens
-// have nothing to check.
+// rising says whose tokens were checked to rise, and which of the subjects have no tokens.
 func (r Report) rising(names []string) string {
 	var with, without []string
 	for _, s := range r.Verdict.Subjects {
@@ -87,7 +86,7 @@ func (r Report) rising(names []string) string {
 	return fmt.Sprintf("every token of %s higher than those before it; %s without tokens", listed(with), listed(without))
 }
 
-// judged describes the finding about one subject: "ok, 12,345 grants".
+// judged describes in a few words what the checks found about a subject: "ok, 12,345 grants".
 func (r Report) judged(subject string) string {
 	i := slices.IndexFunc(r.Verdict.Subjects, func(s check.Subject) bool { return s.Backend == subject })
 	if i < 0 {
@@ -106,7 +105,8 @@ func (r Report) judged(subject string) string {
 // broken reports whether a subject has violated a rule.
 func (r Report) broken(subject string) bool { return strings.HasPrefix(r.judged(subject), "BROKEN") }
 
-// findings returns the violations and other unexpected events, with one line for each.
+// findings returns a line for each broken rule, each finding, and each subject with failed
+// attempts.
 func (r Report) findings() []string {
 	var out []string
 	for _, v := range r.Verdict.Violations {
@@ -141,7 +141,7 @@ func (r Report) remarks() []string {
 	return append(out, r.omissions()...)
 }
 
-// incomplete says what a run lacks to be complete, or returns "".
+// incomplete says why the run did not measure all that it planned, or returns "".
 func (r Report) incomplete() string {
 	switch r.Manifest.State {
 	case results.StateInterrupted:
@@ -154,8 +154,8 @@ func (r Report) incomplete() string {
 	return ""
 }
 
-// missing says which backends lack figures, and for each the reason for its first missing figures.
-// It is "" if no backend lacks figures. A run can be complete without figures of baselines.
+// missing names the backends that lack figures, and the reason for the first missing figure of
+// each. It is "" if no backend lacks figures. Missing figures of baselines do not count.
 func (r Report) missing() string {
 	lacking := filter(r.Manifest.Failed, func(c results.FailedCell) bool { return !slices.Contains(r.Manifest.Plan.Baselines, c.Backend) })
 	var out []string
@@ -170,7 +170,7 @@ func (r Report) missing() string {
 	return strings.Join(out, ", ")
 }
 
-// failure returns the recorded reasons why a run failed, one line for each subject.
+// failure returns the recorded reasons why the run failed, one line each.
 func (r Report) failure() []string {
 	var out []string
 	for line := range strings.Lines(r.Manifest.Failure) {
@@ -179,11 +179,11 @@ func (r Report) failure() []string {
 	return out
 }
 
-// headWidth is about how many characters of an error the verdict shows. The notes
-// show the rest. It comes from libraries, and helps few readers.
+// headWidth is about how many characters of an error the verdict shows, because the rest comes from
+// libraries and helps few readers. The notes show the whole error.
 const headWidth = 60
 
-// beginning returns the first clauses of an error text.
+// beginning returns the first clauses of an error text, which colons separate.
 func beginning(failure string) string {
 	line, _, _ := strings.Cut(failure, "\n")
 	clauses := strings.Split(line, ": ")
