@@ -197,21 +197,21 @@ func beginning(failure string) string {
 	return out
 }
 
-// A run stalled if its longest operation took at least stallLeast, and at least
-// stallTimes as long as the longest operation of the median run.
+// A run stalled if its longest operation took at least stallLeast, and at least stallTimes as long
+// as the median of the longest operations of all runs.
 const (
 	stallLeast = 100 * time.Millisecond
 	stallTimes = 10
 )
 
-// stallUnits are the operations that a stalling server delays. A stall can show in
-// any of these operations, and also in a floor.
+// stallUnits are the operations that take longer when a server stalls. Floors (measurements without
+// locks) have the last one, a call.
 var stallUnits = []struct{ unit, what string }{
 	{"max-ns/acquire", "an acquire"}, {"max-ns/open-acquire", "an acquire of the open loop"}, {"max-ns/renew", "a renewal"},
 	{"max-ns/release", "a release"}, {"max-ns/wait", "a wait"}, {"max-ns/call", "a call"},
 }
 
-// stall is one cell that stalled in a run.
+// stall is the longest operation of a subject under one load, which stalled in one run.
 type stall struct {
 	results.Estimate // of the longest operation of each run
 	run              int
@@ -221,8 +221,8 @@ type stall struct {
 
 func (s stall) took() string { return bare(s.unit, s.Max) }
 
-// stalls says in one line which cells stalled in one run but not in the others. It
-// names the three longest stalls. The result is empty if no cell stalled.
+// stalls returns a line about operations that took very long in one run but not in others. It names
+// the three longest. It returns nil if there are none.
 func (r Report) stalls() []string {
 	all := r.stalled()
 	if len(all) == 0 {
@@ -262,7 +262,6 @@ func (r Report) stalled() []stall {
 	return out
 }
 
-// safetyColumns are the columns of the verdict table.
 var safetyColumns = []column[check.Cell]{
 	textColumn("fault", func(c check.Cell) string { return c.Fault }),
 	textColumn("backend", func(c check.Cell) string { return c.Backend }),
@@ -300,14 +299,15 @@ func brief(ns int64, known bool) string {
 	return d.Round(time.Microsecond).String()
 }
 
-// safetyTable returns the verdict table, for the cells that were run.
+// safetyTable returns the table of verdicts, with a row for each backend under each fault that was
+// run.
 func (r Report) safetyTable() grid {
 	run := filter(r.Verdict.Cells, func(c check.Cell) bool { return c.Class != check.ClassNotRun })
 	return tabulate(grid{Title: "safety: one host holds 20 locks, another one wants them, a fault is injected", Keys: 2}, safetyColumns, run)
 }
 
-// safetyNotes returns what the table has no room for: violations, reasons, and cells
-// that were not run.
+// safetyNotes returns texts that are too long for the table: violations, reasons for verdicts, and
+// faults that were not run on a backend.
 func (r Report) safetyNotes() []string {
 	var broken, why, missing []string
 	for _, c := range r.Verdict.Cells {
