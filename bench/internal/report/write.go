@@ -99,8 +99,8 @@ func (r Report) json(w io.Writer) error {
 	return enc.Encode(doc)
 }
 
-// pageFiles has the templates and scripts of the page, with uPlot, which draws charts, and its
-// license.
+// pageFiles has the templates and scripts of the page, and uPlot, which draws the charts.
+//
 //go:embed page
 var pageFiles embed.FS
 

@@ -1,19 +1,21 @@
-// Package results reads and writes the result folder of a run: its files, their formats and
-// versions, and statistics of the figures. Lockbench can compute the verdict and the report from a
-// folder again, without servers.
+// Package results reads and writes the result folder of a run: its files, their
+// formats and versions, and statistics of the figures. Lockbench can compute
+// the verdict and the report from a folder again, without servers.
 //
 // A folder holds
 //
-// run.json        seed, plan, versions, machine, checksums, state of the run results.txt     one
-// line per cell and run, in the Go benchmark format events.lbe      every attempt to acquire a
-// lock, see [EventWriter] histograms.hlog latencies, in the log format of HdrHistogram
+//	run.json        seed, plan, versions, machine, checksums, state of the run
+//	results.txt     one line per cell and run, in the Go benchmark format
+//	events.lbe      every attempt to acquire a lock, see [EventWriter]
+//	histograms.hlog latencies, in the log format of HdrHistogram
 //
-// A run replaces run.json and only appends to the other files. So an interrupted run keeps what it
-// has measured.
+// A run replaces run.json and only appends to the other files. So an interrupted
+// run keeps what it has measured.
 //
-// If a run is repeated, each figure becomes a median with its confidence interval. The statistics
-// take each run, and not each operation, as one sample. The operations of one run share the state
-// of the machine, so a thousand operations are not independent.
+// If a run is repeated, each figure becomes a median with its confidence interval.
+// One run, and not one operation, is one sample of the statistics. The operations
+// of one run share the state of the machine, so a thousand operations are not
+// independent.
 //
 // # Where is what
 //

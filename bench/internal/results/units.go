@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// Unit describes a unit of results.txt. Times such as "p90-ns/wait" need none, because the name
-// says enough.
+// Unit describes a unit of results.txt. Times such as "p90-ns/wait" need no Unit.
 type Unit struct {
 	Name     string // as in results.txt, for example "cycles/s"
 	Title    string // title of its column; "" for none
@@ -16,7 +15,7 @@ type Unit struct {
 	Tested   bool   // see [Tested]
 }
 
-// Units lists units in the order of the report. It omits times that have no column.
+// Units has all units except times without a column, in the order of the report.
 var Units = []Unit{
 	{Name: "p50-ns/acquire", Title: "acquire p50", Interval: true},
 	{Name: "p99-ns/acquire", Title: "p99"},
