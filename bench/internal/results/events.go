@@ -120,8 +120,8 @@ func appendAttempts(b []byte, attempts []Attempt) []byte {
 	return b
 }
 
-// ErrTruncated is the error for a file that ends before its end frame. The records that were read
-// before that are complete.
+// ErrTruncated is the error for a file without an end frame. The records that were read are
+// complete.
 var ErrTruncated = errors.New("events end early: the run was killed or the file cut")
 
 // ScanEvents is like [ReadEvents], but opens the events file of the folder dir.
@@ -245,7 +245,6 @@ func parseAttempts(to []Attempt, b []byte) ([]Attempt, error) {
 	return to, nil
 }
 
-// parser reads the numbers of a block, and keeps the first error in err.
 type parser struct {
 	*bytes.Reader
 	err error
