@@ -14,7 +14,6 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// together calls the function part n times at the same time, and returns the errors.
 func together(t *testing.T, n int, part func(i int, c *core.Client) error) []error {
 	t.Helper()
 	store := memory.NewStore()

@@ -17,18 +17,18 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// stranger is a store that lockbench does not know. It says how the servers are
-// started, and what the store does not promise.
+// stranger is a store that lockbench does not know. The user says how to start its servers, and
+// what the store does not promise.
 type stranger struct {
 	command string // "" for a store that consists of files
 	claims  claim.Terms
 }
 
-// ofBackend finds the backend that a command or a claim file is for.
+// ofBackend matches "BACKEND=TEXT", in which TEXT is a command or the path of a claim file.
 var ofBackend = regexp.MustCompile(`(?s)^([a-z][a-z0-9-]*)=(.+)$`)
 
-// readStrangers reads commands and claim files. A command or file that names no
-// backend is for the single backend in the argument only.
+// readStrangers reads the commands and claim files from the flags. One without a backend's name is
+// for the backend in only, which must then have one element.
 func (s *Servers) readStrangers(only []string) error {
 	s.strangers = map[string]*stranger{}
 	for _, c := range s.Commands {
@@ -70,8 +70,8 @@ func (s *Servers) readStrangers(only []string) error {
 	return nil
 }
 
-// forBackend splits a flag's value into backend and text. A value without a backend
-// is for the single backend in the argument only.
+// forBackend splits "BACKEND=TEXT", the value of a flag. A value without "BACKEND=" is for the
+// backend in only, which must then have one element.
 func forBackend(flag, text string, only []string) (backend, what string, err error) {
 	if parts := ofBackend.FindStringSubmatch(text); parts != nil {
 		return parts[1], parts[2], nil
@@ -82,7 +82,7 @@ func forBackend(flag, text string, only []string) (backend, what string, err err
 	return only[0], text, nil
 }
 
-// placed returns the entries of cfg whose value contains one of the placeholders in places.
+// placed returns the entries of cfg whose value contains a placeholder, such as "{port}".
 func placed(cfg driver.Config, places ...string) driver.Config {
 	out := driver.Config{}
 	for key, value := range cfg {
@@ -93,7 +93,7 @@ func placed(cfg driver.Config, places ...string) driver.Config {
 	return out
 }
 
-// meetAll registers the stores of all strangers with package kinds.
+// meetAll registers each store that lockbench does not know with package kinds.
 func (s *Servers) meetAll(ctx context.Context) error {
 	for _, name := range slices.Sorted(maps.Keys(s.strangers)) {
 		found, err := s.find([]string{name})
@@ -111,11 +111,12 @@ func (s *Servers) meetAll(ctx context.Context) error {
 	return nil
 }
 
-// addressKeys are the keys that may hold the address if no value of the configuration has "{port}".
+// addressKeys are keys of plugins. The first one that the plugin has gets the server's address if
+// the user put "{port}" into no other key.
 var addressKeys = []string{"address", "addresses"}
 
-// meet registers the store of a plugin with package kinds if the store is a stranger.
-// It removes the keys that say where the servers are from the configuration.
+// meet registers the plugin's store with package kinds if lockbench does not know the store. From
+// the plugin's configuration it removes the keys with placeholders, which each server sets anew.
 func (s *Servers) meet(d described) error {
 	of := s.strangers[d.Name]
 	if of == nil {
@@ -152,7 +153,8 @@ func (s *Servers) meet(d described) error {
 	return nil
 }
 
-// asking starts a plugin, and returns a function that checks whether its store answers.
+// asking starts a plugin. It returns a function that checks whether the store answers, and a
+// function that ends the plugin.
 func asking(ctx context.Context, d described, o *plugin.Options) (check func(context.Context) error, end func() error, err error) {
 	b, err := plugin.Open(ctx, d.Name, o)
 	if err != nil {
@@ -171,7 +173,7 @@ func asking(ctx context.Context, d described, o *plugin.Options) (check func(con
 	return check, end, nil
 }
 
-// claims returns the claims of a stranger, and nil for any other backend.
+// claims returns what a store that lockbench does not know promises, and nil for a known store.
 func (s *Servers) claims(backend string) *claim.Terms {
 	if of := s.strangers[backend]; of != nil {
 		return &of.claims
