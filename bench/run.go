@@ -371,7 +371,6 @@ func (r *runner) notPossible(sub *subject, sc measure.Scenario, workload measure
 	return ""
 }
 
-// label names a cell, without its subject.
 func (c cell) label() string {
 	out := c.scenario.Name
 	if c.Mode != "" {

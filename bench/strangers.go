@@ -27,8 +27,8 @@ type stranger struct {
 // ofBackend matches "BACKEND=TEXT", in which TEXT is a command or the path of a claim file.
 var ofBackend = regexp.MustCompile(`(?s)^([a-z][a-z0-9-]*)=(.+)$`)
 
-// readStrangers reads the commands and claim files from the flags. One without a backend's name is
-// for the backend in only, which must then have one element.
+// readStrangers reads the commands and claim files from the flags. The argument only has the single
+// backend that the user named, which a flag without a backend's name is for.
 func (s *Servers) readStrangers(only []string) error {
 	s.strangers = map[string]*stranger{}
 	for _, c := range s.Commands {
@@ -70,8 +70,7 @@ func (s *Servers) readStrangers(only []string) error {
 	return nil
 }
 
-// forBackend splits "BACKEND=TEXT", the value of a flag. A value without "BACKEND=" is for the
-// backend in only, which must then have one element.
+// forBackend splits "BACKEND=TEXT", the value of a flag. Without "BACKEND=", it is for only[0].
 func forBackend(flag, text string, only []string) (backend, what string, err error) {
 	if parts := ofBackend.FindStringSubmatch(text); parts != nil {
 		return parts[1], parts[2], nil
@@ -153,8 +152,7 @@ func (s *Servers) meet(d described) error {
 	return nil
 }
 
-// asking starts a plugin. It returns a function that checks whether the store answers, and a
-// function that ends the plugin.
+// asking starts a plugin. Function check asks whether the store answers, and end ends the plugin.
 func asking(ctx context.Context, d described, o *plugin.Options) (check func(context.Context) error, end func() error, err error) {
 	b, err := plugin.Open(ctx, d.Name, o)
 	if err != nil {

@@ -29,8 +29,8 @@ const (
 	openTimeout = 4 * time.Second
 )
 
-// subject is what is measured: a plugin, a baseline (a library in process), or a floor (the
-// cheapest possible call).
+// subject is what is measured: a plugin, a baseline (a library in process), or a floor (a cheap
+// call).
 type subject struct {
 	results.Subject
 	locker load.Locker                     // nil for a floor
@@ -67,8 +67,7 @@ func (s *subject) commands() func(ctx context.Context) (servers.Served, error) {
 	}
 }
 
-// open starts a backend's plugin, which it finds by name if d has no path. It checks that the store
-// answers.
+// open starts a backend's plugin, which it finds by name without a path, and checks the store.
 func (s *session) open(ctx context.Context, d described) (driver.Backend, error) {
 	b, err := plugin.Open(ctx, d.Name, &plugin.Options{
 		Path: d.Path, Config: d.config, Dirs: s.plan.PluginDirs, NoMTLS: !s.plan.MTLS, Logger: s.log, StartTimeout: startTimeout,
@@ -114,7 +113,6 @@ func (s *session) pluginSubject(b driver.Backend, d described) *subject {
 	}
 }
 
-// reference returns the baseline that a backend is compared with, or "" if the plan lacks it.
 func (s *session) reference(backend string) string {
 	if ref := baseline.Reference(backend); slices.Contains(s.plan.Baselines, ref) {
 		return ref
