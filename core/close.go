@@ -14,12 +14,11 @@ const releasers = 1024
 
 // Close ends the client. It does so in these steps. Campaigns and observers end. The contexts of
 // callbacks of Lock.Do, Lock.TryDo and Elector.Run end, and Close waits until the callbacks have
-// returned. Then it releases every lease and closes the backend. Methods that wait return
-// ErrClosed, and so does every method that is called later. Close may be called more than once. A
-// callback must not call Close, because Close would wait for that callback: if Close gets the
-// callback's ctx, or a ctx derived from it, it closes nothing and returns an error that wraps
-// ErrInvalid. Healthy, and the body of a loop over List, must not call Close either, because Close
-// would wait for them until ctx ends.
+// returned. Then it releases every lease and closes the backend. Calls that wait return ErrClosed,
+// and so does every later call. Close may be called more than once. A callback must not call Close,
+// because Close would wait for that callback: if Close gets the callback's ctx, or a ctx derived
+// from it, it closes nothing and returns an error that wraps ErrInvalid. Healthy, and the body of a
+// loop over List, must not call Close either, because Close would wait for them until ctx ends.
 //
 // When ctx ends, Close stops waiting for callbacks. Their locks stay taken until they expire. If
 // the backend does not answer, Close tries to release each lease again, until the lease has
