@@ -37,9 +37,9 @@ type store struct {
 // locksTimeout is how long a command about locks may take.
 const locksTimeout = 30 * time.Second
 
-// with opens the backend, checks that the store answers, and calls the function work. It also does
-// so if the plugin refuses to grant locks because of the store's settings, to show locks that
-// exist.
+// with opens the backend, checks that the store answers, and calls the function work. It does so
+// even if the plugin refuses to grant locks because of the store's settings: existing locks can be
+// shown.
 func (l Locks) with(ctx context.Context, work func(context.Context, store) (*Outcome, error)) (o *Outcome, err error) {
 	ctx, cancel := context.WithTimeout(ctx, locksTimeout)
 	defer cancel()
@@ -162,15 +162,15 @@ func (l Locks) Break(ctx context.Context, name string, token uint64, ask func(qu
 	})
 }
 
-// sameGrant reports whether the user, who typed the number typed, means the grant with this token.
-// The number may come from a program that rounded the token to a double. It then still belongs to
-// one grant only: tokens differ by at least 1024, and doubles below 2^62 by at most 512.
+// sameGrant reports whether the number that the user typed means the grant with this token. The
+// number may come from a program that rounded the token to a double. It then still belongs to one
+// grant only: tokens differ by at least 1024, and doubles below 2^62 by at most 512.
 func sameGrant(token, typed uint64) bool {
 	return core.GrantNumber(token) == core.GrantNumber(typed) || token < 1<<62 && float64(token) == float64(typed)
 }
 
-// foreign says how to remove a lock whose holder is another program than lockbench's client. It
-// returns "" if lockbench does not know how.
+// foreign says how to remove a lock whose holder is not a lockbench client. It returns "" if
+// lockbench does not know how.
 func (s store) foreign(name string) string {
 	if s.kind.Foreign == nil {
 		return ""

@@ -43,7 +43,7 @@ func (o *Outcome) Write(w io.Writer, format string) error {
 	return err
 }
 
-// These errors end a run, but no part of lockbench has failed.
+// These errors end a run although no part of lockbench has failed.
 var (
 	ErrUnsafe      = errors.New("safety violation")
 	ErrInterrupted = errors.New("interrupted")

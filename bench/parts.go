@@ -71,9 +71,9 @@ const (
 )
 
 // rendezvous is how runs on several machines, called parts, measure the same thing at the same
-// time. A part waits for the others by reading the store under test, because clocks of machines
-// differ. Each part leads an election of its own, its place, and publishes in its value how far it
-// is. Only one goroutine may use a rendezvous.
+// time. A part waits for the others by reading the store under test. It does not go by the time,
+// because clocks of machines differ. Each part leads an election of its own, its place, and
+// publishes in its value how far it is. Only one goroutine may use a rendezvous.
 type rendezvous struct {
 	backend string
 	places  []*core.Elector
@@ -96,8 +96,8 @@ type station struct {
 
 // joinParts joins this run to the other parts, which are runs on other machines. Each part leads
 // one election, its place. joinParts returns when each place is led by a part, and each part has
-// seen all others. It fails if their plans differ in more than the seed. To close client is to
-// leave.
+// seen all others. It fails if their plans differ in more than the seed. The part leaves when
+// client is closed.
 func joinParts(ctx context.Context, client *core.Client, backend string, parts int, seed uint64, plan string) (*rendezvous, error) {
 	m := &rendezvous{backend: backend, said: station{Part: rand.Text(), Seed: seed, Plan: plan}}
 	ctx, cancel := context.WithTimeout(ctx, partsTimeout)
@@ -206,8 +206,8 @@ func (m *rendezvous) alone(format string, args ...any) error {
 
 // next waits until the other parts have called it as often as this part. It returns in all parts
 // within a few milliseconds. If last is set, the run is over: next then waits until the others have
-// made this call or have left, so that they do not miss this part. Without parts, m is nil, and
-// next does not wait.
+// made this call or have left, because they wait for this part. Without parts, m is nil, and next
+// does not wait.
 func (m *rendezvous) next(ctx context.Context, last bool) error {
 	if m == nil {
 		return nil

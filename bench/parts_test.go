@@ -29,8 +29,8 @@ func together(t *testing.T, n int, part func(i int, c *core.Client) error) []err
 	return errs
 }
 
-// TestDeadPartsAreNotMet kills a part (a run that measures with other runs). Its place stays taken
-// for the TTL, but later parts must not take it for one of them.
+// TestDeadPartsAreNotMet simulates a part (a run that measures with others) that was killed. Its
+// place stays taken for the TTL, but later parts must not take it for one of them.
 func TestDeadPartsAreNotMet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewStore()

@@ -53,8 +53,8 @@ type Plan struct {
 	// meet through the store. 0 means that this run measures alone.
 	Parts int
 	TTL   time.Duration
-	// WarmUp and Measure are how long each run warms up for and measures a cell, which is one
-	// subject under one load.
+	// WarmUp is how long each run warms up for a cell, which is one subject under one load. Measure
+	// is how long the run then measures the cell.
 	WarmUp, Measure time.Duration
 	// Seed determines the order of the measurements. 0 means a random seed.
 	Seed  uint64

@@ -84,9 +84,9 @@ func (d described) takes(key string) *driver.Key {
 	return &d.says.Keys[i]
 }
 
-// ownPrefix extends the configured prefix of names in the store by a random text, because the
-// servers belong to the user: the run can then remove exactly what it wrote. It returns "" if the
-// plugin has no prefixes.
+// ownPrefix adds a random text to the configured prefix of lock names, because the servers belong
+// to the user. So the run can remove exactly what it wrote. It returns "" if the plugin has no
+// prefixes.
 func (d described) ownPrefix() string {
 	key := d.takes("prefix")
 	if key == nil {

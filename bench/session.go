@@ -151,9 +151,9 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 	return nil
 }
 
-// openAt opens plugin, baselines and floor of a backend. With rtt, all connections go through
-// relays that delay each round trip by rtt. If the backend's connections cannot use a relay, openAt
-// does not open it, and the report says so.
+// openAt opens plugin, baselines and floor of a backend. If rtt is not 0, all connections go
+// through relays that delay each round trip by rtt. If the backend's connections cannot use a
+// relay, openAt opens nothing, and the report says so.
 func (s *session) openAt(ctx context.Context, f described, rtt time.Duration, harm *servers.Server, own bool) (err error) {
 	first := len(s.relays)
 	if rtt > 0 {
@@ -277,7 +277,7 @@ func (s *session) openBaselines(ctx context.Context, of *subject, cfg driver.Con
 }
 
 // floorPluginCall is the floor of all plugins: a call to the memory plugin that asks for a lock
-// that does not exist. It costs little more than the way from process to process and back.
+// that does not exist. It costs little more than a call from one process to another.
 const floorPluginCall = "plugin-call"
 
 // openFloor opens the floor floorPluginCall. It needs the memory plugin, which needs no server.

@@ -48,11 +48,11 @@ func (s skeleton) Descriptor() (string, error) {
 	return `b"` + text.String() + `"`, err
 }
 
-// NewPlugin writes the beginnings of a backend, its plugin and its test into dir. "" means a
+// NewPlugin writes the skeleton of a backend, with its plugin and its test, into dir. "" means a
 // directory named like the backend. The language is one of [Languages]. If dir is in a Go module,
-// the backend becomes a package of it. Otherwise NewPlugin makes a module with the path in module,
-// which needs a release of lockbench, or the checkout in directory replace. The Outcome says what
-// to do next.
+// the backend becomes a package of the module. Otherwise NewPlugin makes a new module, whose path
+// is in module. It uses a release of lockbench or, if replace is set, the checkout in that
+// directory. The Outcome says what to do next.
 func NewPlugin(name, lang, dir, module, replace string) (*Outcome, error) {
 	releases := build.Default.ReleaseTags // "go1.1" to the release of this build
 	s := skeleton{Name: name, lang: lang, Replace: replace, Go: strings.TrimPrefix(releases[len(releases)-1], "go")}

@@ -27,8 +27,8 @@ type stranger struct {
 // ofBackend matches "BACKEND=TEXT", in which TEXT is a command or the path of a claim file.
 var ofBackend = regexp.MustCompile(`(?s)^([a-z][a-z0-9-]*)=(.+)$`)
 
-// readStrangers reads the commands and claim files from the flags. The argument only has the single
-// backend that the user named, which a flag without a backend's name is for.
+// readStrangers reads the commands and claim files from the flags. A flag that names no backend is
+// for the user's single backend, which is in the argument only.
 func (s *Servers) readStrangers(only []string) error {
 	s.strangers = map[string]*stranger{}
 	for _, c := range s.Commands {
@@ -70,7 +70,8 @@ func (s *Servers) readStrangers(only []string) error {
 	return nil
 }
 
-// forBackend splits "BACKEND=TEXT", the value of a flag. Without "BACKEND=", it is for only[0].
+// forBackend splits "BACKEND=TEXT", the value of a flag. Without "BACKEND=", only[0] is the
+// backend.
 func forBackend(flag, text string, only []string) (backend, what string, err error) {
 	if parts := ofBackend.FindStringSubmatch(text); parts != nil {
 		return parts[1], parts[2], nil
@@ -81,7 +82,6 @@ func forBackend(flag, text string, only []string) (backend, what string, err err
 	return only[0], text, nil
 }
 
-// placed returns the entries of cfg whose value contains a placeholder, such as "{port}".
 func placed(cfg driver.Config, places ...string) driver.Config {
 	out := driver.Config{}
 	for key, value := range cfg {
@@ -111,11 +111,12 @@ func (s *Servers) meetAll(ctx context.Context) error {
 }
 
 // addressKeys are keys of plugins. The first one that the plugin has gets the server's address if
-// the user put "{port}" into no other key.
+// no key has "{port}".
 var addressKeys = []string{"address", "addresses"}
 
 // meet registers the plugin's store with package kinds if lockbench does not know the store. From
-// the plugin's configuration it removes the keys with placeholders, which each server sets anew.
+// the plugin's configuration it removes the keys with placeholders, because each server gets new
+// values.
 func (s *Servers) meet(d described) error {
 	of := s.strangers[d.Name]
 	if of == nil {

@@ -67,7 +67,7 @@ func (s *subject) commands() func(ctx context.Context) (servers.Served, error) {
 	}
 }
 
-// open starts a backend's plugin, which it finds by name without a path, and checks the store.
+// open starts a backend's plugin (by name if it has no path) and checks that the store answers.
 func (s *session) open(ctx context.Context, d described) (driver.Backend, error) {
 	b, err := plugin.Open(ctx, d.Name, &plugin.Options{
 		Path: d.Path, Config: d.config, Dirs: s.plan.PluginDirs, NoMTLS: !s.plan.MTLS, Logger: s.log, StartTimeout: startTimeout,

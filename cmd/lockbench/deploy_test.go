@@ -9,7 +9,7 @@ import (
 )
 
 // TestJobOfDeployIsTaken checks the Kubernetes Job in examples/deploy: lockbench has the flags that
-// it uses, and flag --parts equals its number of pods.
+// the Job uses, and --parts is the Job's number of pods.
 func TestJobOfDeployIsTaken(t *testing.T) {
 	text, err := os.ReadFile("../../examples/deploy/bench-job.yaml")
 	if err != nil {

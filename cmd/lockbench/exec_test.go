@@ -114,8 +114,9 @@ func children(t *testing.T, pid int) (all []int) {
 	return all
 }
 
-// TestExecAsInit kills an application that holds a lock, or its whole container. It measures how
-// long the next holder waits. "lockbench exec" is the first process of the container, or is not.
+// TestExecAsInit kills an application that holds a lock, or its whole container, with and without
+// "lockbench exec" as the first process of the container. It measures how long the next holder
+// waits.
 func TestExecAsInit(t *testing.T) {
 	if out, err := exec.Command("unshare", "-pf", "--mount-proc", "true").CombinedOutput(); err != nil {
 		servers.Missing(t, "namespaces", fmt.Errorf("%w: PID namespaces: %v, %s", servers.ErrNotInstalled, err, out))

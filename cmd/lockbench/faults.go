@@ -77,7 +77,7 @@ func (f *faultsFlags) run(ctx context.Context, cmd *cobra.Command) error {
 	return showRun(shown, f.format, cmd, progress, err)
 }
 
-// plan makes a plan of the flags. Its errors say what is wrong with the flags.
+// plan makes a plan from the flags. Its errors say what is wrong with the flags.
 func (f *faultsFlags) plan(cmd *cobra.Command) (p bench.FaultsPlan, err error) {
 	p = f.given
 	p.MTLS = f.mtls == "on"

@@ -71,7 +71,7 @@ func (g *guarded) acquire(t *testing.T, name string, granted func()) {
 	}
 }
 
-// marked returns the running processes that have mark in their arguments, without cmd lockbench.
+// marked returns the running processes that have mark in their arguments, except lockbench itself.
 func marked(lockbench *exec.Cmd, mark string) (pids []int) {
 	for pid, s := range proc.All() {
 		args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))

@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// TestLockIsLost checks that the command ends before its lease ends, though it ignores SIGTERM.
+// TestLockIsLost checks that a command, even one that ignores SIGTERM, ends before its lease ends.
 func TestLockIsLost(t *testing.T) {
 	g := startGuarded(t)
 	const ttl = 2 * time.Second
@@ -45,7 +45,8 @@ func TestLockIsLost(t *testing.T) {
 				if err := cmd.Start(); err != nil {
 					t.Fatal(err)
 				}
-				// Note: for a short time, the parent of the keeper has the keeper's arguments.
+				// Note: do not look for these arguments. At first, the keeper's parent has them,
+				// too.
 				eventually(t, "it runs", func() bool {
 					_, err := os.Stat(termed + ".not")
 					return err == nil

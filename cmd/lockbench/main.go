@@ -82,7 +82,7 @@ or plugin cannot be used, 4 invalid run, 5 regression, 6 safety violation,
 	return root
 }
 
-// grouped adds commands to root. The help lists them below the heading title.
+// grouped adds commands to root. In the help, they stand below the heading in title.
 func grouped(root *cobra.Command, title string, commands ...*cobra.Command) {
 	root.AddGroup(&cobra.Group{ID: title, Title: title})
 	for _, c := range commands {
@@ -155,7 +155,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// needs returns a check that there are least to most arguments. The error calls them what.
+// needs returns a check for least to most arguments. The text in what describes them in the error.
 func needs(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
@@ -165,7 +165,7 @@ func needs(least, most int, what string) cobra.PositionalArgs {
 	}
 }
 
-// flagError makes a usage error of an error of package pflag, and suggests similar flags.
+// flagError turns an error of package pflag into a usage error, and suggests similar flags.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) {

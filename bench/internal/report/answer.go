@@ -29,18 +29,20 @@ func (r Report) answer() answer {
 type choice struct {
 	Need string `json:"need"`
 	// Take has the backend with the best figure, and all backends that the figures do not show to
-	// be worse. It is empty if that is all of several backends. In scenario ttl, Take has a TTL.
+	// be worse. If none of several is shown to be worse, Take is empty. In scenario ttl, it has a
+	// TTL.
 	Take     []string `json:"take,omitempty"`
 	Measured string   `json:"measured,omitempty"` // the figures of the best backends
 	Others   string   `json:"others,omitempty"`   // how much worse the others are, or why there is no choice
-	// Libraries names baselines (lock libraries in process) that are faster than the best backend
-	// or that backends are compared with. It also says which features a faster baseline lacks.
+	// Libraries names baselines (libraries that run inside lockbench) that are faster than the best
+	// backend or that backends are compared with, and the features that a faster one lacks.
 	Libraries string `json:"libraries,omitempty"`
 }
 
-// choices returns the choices of this run. A candidate is a backend that broke no rule and whose
-// locks exclude callers of other hosts, but not a second build of a backend (flag --vs). A choice
-// by a figure needs two candidates or a baseline. Method survivors needs two candidates.
+// choices returns the recommendations of this run. A candidate is a backend that broke no rule and
+// whose locks exclude callers of other hosts, but not a second build of a backend (flag --vs). A
+// recommendation by a figure needs two candidates or a baseline. Method survivors needs two
+// candidates.
 func (r Report) choices() []choice {
 	var out []choice
 	for _, h := range r.highlights() {
@@ -54,8 +56,7 @@ func (r Report) choices() []choice {
 	return append(out, r.ttlChoices()...)
 }
 
-// survivors names the candidates whose grants survive a server's crash. It relies on the settings
-// that the run read from the servers.
+// survivors names the candidates whose grants survive a server's crash, by the server's settings.
 func (r Report) survivors() (choice, bool) {
 	all := filter(r.Manifest.Subjects, func(s results.Subject) bool { return r.candidate(s) && s.SurvivesCrash != nil })
 	c := choice{Need: "grants that survive a server's crash"}
@@ -126,7 +127,7 @@ func (h highlight) byFigure(a, b Row) int {
 	return d
 }
 
-// compared says how many times slower or faster row is than the row called than.
+// compared returns, for example, "2.0x slower" if row is half as fast as the other row.
 func (h highlight) compared(row, than Row) string {
 	times, what := row.Figures[h.unit].Center/than.Figures[h.unit].Center, "slower"
 	if h.more {
@@ -138,8 +139,9 @@ func (h highlight) compared(row, than Row) string {
 	return fmt.Sprintf("%sx %s", significant(times, 2), what)
 }
 
-// libraries names baselines (lock libraries in process) that are faster than the best backend or
-// that backends are compared with. It omits a baseline whose difference may be chance.
+// libraries names baselines (lock libraries that run inside lockbench) that are faster than the
+// best backend or that backends are compared with. It omits a baseline whose difference may be
+// chance.
 func (h highlight) libraries(best Row) string {
 	var out []string
 	rows := filter(h.table.Rows, func(row Row) bool {
@@ -164,8 +166,8 @@ func (r Report) undecided() string {
 	return "these runs show no difference"
 }
 
-// promised is the name of the row's backend. If the backends in all differ in durability, the name
-// is followed by the durability.
+// promised is the name of the row's backend. If the rows in the argument all differ in durability,
+// the durability follows the name.
 func promised(row Row, all []Row) string {
 	if slices.ContainsFunc(all, func(other Row) bool { return other.Durability != row.Durability }) {
 		return fmt.Sprintf("%s (%s)", row.Name, row.shortDurability())
@@ -225,7 +227,7 @@ func (a answer) Table() grid {
 }
 
 // highlight is the one figure of a scenario that decides which backend the report recommends for a
-// need. The summary table shows most highlights.
+// need of the user. The summary table shows most highlights.
 type highlight struct {
 	title string // title of its column
 	need  string // the quality that it measures
@@ -256,8 +258,8 @@ func (r Report) highlights() []highlight {
 		}
 	}
 	if ts := near(r.of(throughputScenario)); len(ts) > 0 {
-		// Take the figure from the table with the fewest hosts, because it has all backends. Of
-		// such tables take the one with the most locks, because callers then seldom wait for each
+		// Take the figure from the tables with the fewest hosts, because these have all backends,
+		// and from the one of them with the most locks, because callers then seldom wait for each
 		// other.
 		first := ts[0]
 		ts = filter(ts, func(t Table) bool { return t.Hosts == first.Hosts && t.facet() == first.facet() })
@@ -285,7 +287,8 @@ func near(ts []Table) []Table {
 }
 
 // mostHosts returns the table with the most hosts, and of several such tables the one with the
-// fewest callers in each host. Callers of one host often pass a lock on without the backend.
+// fewest callers in each host. Callers of one host often get a lock from each other, not from the
+// backend.
 func mostHosts(ts []Table) (most Table, ok bool) {
 	for _, t := range ts {
 		if t.Hosts > most.Hosts {

@@ -65,8 +65,8 @@ func TestChoicesAreWhole(t *testing.T) {
 	}
 }
 
-// TestTTLAdvice checks that with the recommended TTL, and with each longer TTL, at least half of
-// the TTL was left at each renewal. Shorter TTLs are named down to one that lost a lease.
+// TestTTLAdvice checks that with the recommended TTL and all longer TTLs, at least half of the TTL
+// was left at each renewal. The advice also lists shorter TTLs, down to one with a lost lease.
 func TestTTLAdvice(t *testing.T) {
 	var cells []results.Cell
 	for i, one := range []struct {
@@ -101,8 +101,8 @@ func TestTTLAdvice(t *testing.T) {
 	}
 }
 
-// TestTTLAdviceForMany checks that the report recommends a second, longer TTL if a host could renew
-// only few leases with the shortest good TTL.
+// TestTTLAdviceForMany checks that a longer TTL is also advised if the shortest suits only few
+// leases.
 func TestTTLAdviceForMany(t *testing.T) {
 	var cells []results.Cell
 	for _, ttl := range []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, time.Second} {
@@ -190,7 +190,7 @@ func TestDrawingOrdersByPromise(t *testing.T) {
 	}
 }
 
-// TestDrawingInText checks the order of the text: the verdict, then the drawing, then the choices.
+// TestDrawingInText checks the order: the verdict, then the drawing, then the choices.
 func TestDrawingInText(t *testing.T) {
 	text := output(t, everything(t, false), "text")
 	at := -1

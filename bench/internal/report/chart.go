@@ -202,7 +202,7 @@ func spelled(unit string) string {
 	return unit
 }
 
-// shares are the percentiles of a percentile plot, as parts of 1.
+// shares are the percentiles of a percentile plot, as fractions.
 var shares = []float64{
 	0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99, 0.993, 0.995, 0.997, 0.998, 0.999,
 	0.9993, 0.9995, 0.9997, 0.9999,
@@ -211,13 +211,13 @@ var shares = []float64{
 // beyond is the number of samples above a percentile that a chart needs to show the percentile.
 const beyond = 5
 
-// enough reports whether n samples are enough to show the percentile share, a part of 1.
+// enough reports whether n samples are enough to show a percentile. share is its fraction.
 func enough(n int64, share float64) bool {
 	return share <= 0.5 || float64(n)*(1-share) >= beyond-1e-6
 }
 
-// distributions returns two charts of a scenario. One plots which share of the takeovers was done
-// after how long. The other plots the latency of each other operation by percentile.
+// distributions returns two charts of a scenario. One plots, for each time, which share of the
+// takeovers was done by then. The other plots the latency of each other operation by percentile.
 func (r Report) distributions(scenario string) []chart {
 	takeovers := chart{
 		ID: scenario + "-takeover", X: axisTime, Title: "Takeovers done after",
@@ -272,7 +272,7 @@ type samples struct {
 	*hdrhistogram.Histogram
 }
 
-// samplesOf returns the latencies under key of each backend and baseline that has any.
+// samplesOf returns the latencies of each subject that has any for the operation and load in key.
 func (r Report) samplesOf(key results.HistogramKey) []samples {
 	var out []samples
 	for _, s := range r.Manifest.Subjects {
@@ -336,9 +336,9 @@ func label(key results.HistogramKey) string {
 
 const takeoverOp = "takeover"
 
-// ttlBand returns how long after a leader's death its lease ends by the TTL. Some runs recorded
-// this range. For others, ttlBand computes it from the TTL: a lease that is renewed every third of
-// its TTL has between two thirds and all of the TTL left when its holder dies.
+// ttlBand returns from when to when, after a leader's death, its lease can expire. Some runs
+// recorded these times. For others, ttlBand computes them from the TTL: a lease that is renewed
+// every third of its TTL has between two thirds and all of the TTL left when its holder dies.
 func (r Report) ttlBand(mode string) *band {
 	b := &band{Label: "what is left of the TTL"}
 	for _, t := range r.of(takeoverScenario) {

@@ -255,8 +255,8 @@ func (t Table) runs() int {
 // refusedUnit is 1 if the load generator of a run could not start requests at the planned rate.
 const refusedUnit = "open-refused"
 
-// refused reports whether the load generator of the open loop (requests at a fixed rate) could not
-// keep up in at least half of the runs. Its figures then do not describe the backend.
+// refused reports whether lockbench could not start the requests of the open loop at the planned
+// rate in at least half of the runs. The figures of the open loop then do not describe the backend.
 func (r Row) refused() bool { return r.Figures[refusedUnit].Center > 0 }
 
 func ratio(r *results.Ratio) cell {

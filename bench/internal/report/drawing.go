@@ -27,7 +27,7 @@ type promise struct {
 	Marks              []mark
 }
 
-// mark is the mark of one backend. Positions are in percent of the drawing's width.
+// mark shows one backend: a point and an interval. Positions are in percent of the width.
 type mark struct {
 	Label          string
 	At, From, Wide float64 // the median, where its interval begins, and the interval's width
@@ -52,8 +52,8 @@ var tokenClasses = []struct{ class, means string }{
 	{"none", "no tokens"},
 }
 
-// drawing draws the first figure in highlights that a backend and at least one other subject, such
-// as a baseline, has.
+// drawing draws the first highlight that has figures of a backend and of at least one more subject,
+// such as a baseline.
 func (r Report) drawing() drawing {
 	for _, h := range r.highlights() {
 		rows := filter(h.table.Rows, func(row Row) bool {

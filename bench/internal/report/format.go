@@ -63,7 +63,7 @@ func duration(ns float64) string {
 	return significant(ns, 3) + "ns"
 }
 
-// significant writes v with so many significant digits as digits says, without an exponent.
+// significant writes v with the given number of significant digits, without an exponent.
 func significant(v float64, digits int) string {
 	if v == 0 || math.IsInf(v, 0) || math.IsNaN(v) {
 		return strconv.FormatFloat(v, 'f', -1, 64)

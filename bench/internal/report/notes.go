@@ -18,7 +18,7 @@ func headed(lines []string) string {
 	return "Before you believe the figures: " + strings.Join(heads, "; ")
 }
 
-// shownFindings is how many findings the page shows above the figures. Others are folded away.
+// shownFindings is how many findings the page shows above the figures. It hides more at first.
 const shownFindings = 3
 
 // omissions says what the run did not measure, with one line for each reason.

@@ -36,7 +36,7 @@ func TestBaselinesHaveNoVerdict(t *testing.T) {
 	}
 }
 
-// TestRefusedOpenLoop checks that figures are hidden if lockbench could not keep up the rate.
+// TestRefusedOpenLoop checks that figures are hidden if lockbench could not keep the planned rate.
 func TestRefusedOpenLoop(t *testing.T) {
 	c := cycles("redis", 64, 0, 1e5, false)
 	c.Latencies["open-acquire"], c.Values["open-refused"] = []int64{300_000, 300_000, 8e6}, 1
@@ -191,7 +191,7 @@ func TestCurvesOverHosts(t *testing.T) {
 }
 
 // TestStallsShow checks that the report shows a stall in one run of six in a column and in a note,
-// because the median does not change.
+// because the median does not show it.
 func TestStallsShow(t *testing.T) {
 	r := reported(t, acquires(1, false))
 	maxima := []float64{1e6, 2e6, 1e6, 6.01e9, 1e6, 2e6}

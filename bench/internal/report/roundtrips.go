@@ -19,8 +19,8 @@ var operations = []struct{ title, scenario, name string }{
 }
 
 // tripsOf has the number of round trips to the store that an operation of a backend waits for. A
-// relay counted this number. The slope checks it: by how many RTTs the latency grew when a longer
-// RTT was added. NaN means unknown.
+// relay counted this number. The slope is a check of it: the growth of the latency, divided by the
+// growth of the RTT. NaN means unknown.
 type tripsOf struct {
 	Backend   string   `json:"backend"`
 	Operation string   `json:"operation"`
@@ -59,7 +59,7 @@ func (r Report) allTrips() (all []tripsOf) {
 	return all
 }
 
-// roundTrips returns a table with a row for each backend or baseline that allTrips has.
+// roundTrips returns a table with a row for each subject whose round trips are known.
 func (r Report) roundTrips() grid {
 	all := r.allTrips()
 	columns := []column[results.Subject]{{gridColumn{"backend", false}, subject}}
@@ -97,10 +97,10 @@ func (r Report) tripWarnings() (out []string) {
 	return out
 }
 
-// trips returns the round trips of operation op of s, under the least load. The count is from the
-// highest RTT. The slope compares the lowest with the highest RTT: the growth of p50, taken from
-// the best run of each RTT, divided by the growth of the RTT. Of three or more RTTs it omits 0 (no
-// relay).
+// trips returns the round trips of operation op of subject s, under the least load. The count is
+// from the highest RTT. The slope is the growth of p50, divided by the growth of the RTT, from the
+// lowest to the highest RTT. The p50 for one RTT is that of the best run. Of more than two RTTs,
+// trips leaves out RTT 0, because no relay was used for it.
 func (r Report) trips(scenario, op string, s results.Subject) tripsOf {
 	out := tripsOf{counted: math.NaN(), slope: math.NaN()}
 	var loads []results.CellName // cells without their RTT

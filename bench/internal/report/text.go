@@ -11,7 +11,7 @@ import (
 // textWidth is the width of the text in columns, which fits a common terminal.
 const textWidth = 80
 
-// WriteVerdict writes only the part of the report in text that says whether the run was safe.
+// WriteVerdict writes, as text, only the part of the report that says whether the run was safe.
 func (r Report) WriteVerdict(w io.Writer) error { return printed(w, "text", r.verdict) }
 
 func (r Report) verdict(p *printer) {
@@ -233,7 +233,7 @@ func (p *printer) part(g grid, rule string) {
 	}
 }
 
-// escape escapes the bars in a table cell of Markdown.
+// escape escapes the character | in a cell of a Markdown table.
 func (p *printer) escape(text string) string {
 	if p.markdown {
 		return strings.ReplaceAll(text, "|", `\|`)

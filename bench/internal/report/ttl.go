@@ -23,7 +23,7 @@ type ttlRow struct {
 	overdue      float64 // ns from the end of the TTL until a lost machine was replaced; negative if not measured
 }
 
-// ttlRows are the rows from tables of scenario ttl, by backend, and of a backend by TTL.
+// ttlRows returns the rows of scenario ttl, sorted by backend and then by TTL.
 func (r Report) ttlRows(ts []Table) (out []ttlRow) {
 	for _, t := range ts {
 		ttl, err := time.ParseDuration(t.Mode)
@@ -110,9 +110,9 @@ func longestStall(ts []Table) (stalled float64) {
 	return stalled
 }
 
-// soundShare is the part of the TTL that must be left at each renewal for a good TTL. A renewal on
-// time has 2/3 left. Half the TTL left means that a stall delayed it by 1/6. The lease survives
-// 4/6.
+// soundShare is the part of a TTL that must be left at each renewal, or the TTL is not advised. A
+// renewal on time has 2/3 left. With 1/2 left, a stall has delayed the renewal by 1/6 of the TTL.
+// The lease survives a delay of almost 2/3.
 const soundShare = 0.5
 
 func (t ttlRow) sound() bool {
@@ -141,9 +141,8 @@ func (t ttlRow) said() string {
 const manyLeases = 1000
 
 // ttlChoices returns the advice for each backend: the shortest TTL that lost no lease. It also says
-// how shorter TTLs failed, down to the longest that lost a lease. If manyLeases leases of the
-// advised TTL would need more renewals per second than were measured, it advises a second, longer
-// TTL.
+// how shorter TTLs failed, down to the longest that lost a lease. If a host could not renew
+// manyLeases leases of this TTL at the measured rate, ttlChoices also advises a second, longer TTL.
 func (r Report) ttlChoices() (out []choice) {
 	rows := filter(r.ttlRows(near(r.of(ttlScenario))), func(t ttlRow) bool { return r.candidate(t.Subject) })
 	for _, g := range groups(rows, func(t ttlRow) string { return t.Name }) {

@@ -26,8 +26,8 @@ var ErrFilter = errors.New("not a filter")
 type Comparison struct {
 	// Old and New name the folders or builds that are compared.
 	Old, New string
-	// Rows has a difference for each figure, in the order of the old folder. Rows of plugins come
-	// first.
+	// Rows has a difference for each figure, first those of plugins, in the order of the old
+	// folder.
 	Rows []Difference
 	// Warnings are reasons to doubt all the differences.
 	Warnings []string
@@ -54,9 +54,9 @@ func runsOf(figures []measured) map[Row][]float64 {
 	return out
 }
 
-// Load compares two folders, or the two builds in one folder. A gate is either a limit for a
-// change, or a bound: a limit for a figure of the newer folder. Load checks the bounds, and
-// [Comparison.Judge] the others. If all gates are bounds, one folder with one build is enough.
+// Load compares two folders, or the two builds in one folder. A gate limits either a change, or a
+// figure of the newer folder: then it is a bound. Load checks the bounds. [Comparison.Judge] checks
+// the other gates. If all gates are bounds, one folder with one build is enough.
 func Load(dirs []string, filter string, gates []Gate) (c Comparison, err error) {
 	changes, bounds := divided(gates)
 	switch {
@@ -235,12 +235,12 @@ func tooFew(rows []Difference) []string {
 // Held says whether a folder keeps to a bound, which is a limit for a figure.
 type Held struct {
 	Gate Gate
-	// Row is the plugin's row that is worst by the limit: farthest beyond it or nearest to it. Rows
+	// Row is the worst row of a plugin: the farthest beyond the limit, or the nearest to it. Rows
 	// is how many rows have the figure that the gate limits.
 	Row  Row
 	Rows int
-	// Measured is the median over the runs: of the figure, or of the figure divided by that of the
-	// baseline. Value is compared with the limit. It can be the worst run, not the median.
+	// Measured is the median over the runs: of the figure, or of the figure divided by the
+	// baseline's. Value, which is compared with the limit, is this median or the worst run's value.
 	Measured Estimate
 	Value    float64
 	Broken   bool

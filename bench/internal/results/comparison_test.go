@@ -228,7 +228,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestPeak checks that a row is divided only by a row that differs in nothing but the callers.
+// TestPeak checks that a row and its peak differ in nothing but the number of callers.
 func TestPeak(t *testing.T) {
 	row := func(cell string) Row { return Row{"Throughput/backend=redis/" + cell, "cycles/s"} }
 	runs := map[Row][]float64{row("keys=8/clients=8"): {50, 90, 51}, row("keys=8/clients=64"): {60, 70, 61}, row("keys=8/clients=128"): {55}, row("clients=64"): {99}}

@@ -114,7 +114,7 @@ type Difference struct {
 	Delta float64
 	// Test has a p-value that is corrected for the number of rows in the comparison.
 	Test
-	// Better is 1 if a higher value is better, -1 if a lower value is better, and 0 if neither is.
+	// Better is 1 if a higher value is better, -1 if a lower value is better, and otherwise 0.
 	Better int
 	// Control reports whether the row is about a baseline or a floor, which is the same in both
 	// builds. The p-values of these rows are corrected for the number of these rows only.
@@ -205,7 +205,7 @@ func (d Difference) detectable(above bool, rows int) float64 {
 		}
 		return test(d.before, moved).P*float64(rows) < Alpha
 	}
-	// The p-value falls as the factor grows, so bisection finds the least factor.
+	// The p-value falls as the samples move apart, so bisection finds the smallest change.
 	none, some := 1.0, math.Pow(maxChange, sign)
 	if !shows(some) {
 		return math.Inf(int(sign))

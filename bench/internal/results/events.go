@@ -36,9 +36,8 @@ const (
 
 // EventWriter writes the events file: the bytes of eventMagic and then frames. A frame has a kind
 // (1 byte), the payload's length (4 bytes, little endian), its CRC-32C (4 bytes), and the payload.
-// DEFLATE compresses the payload. Numbers of an attempt are varints. Times and tokens are
-// differences from the attempt before, and a frame begins anew, so each frame can be read without
-// the others.
+// DEFLATE compresses the payload. Numbers are varints. Times and tokens are differences from the
+// attempt before. The first attempt of a frame has whole numbers, so each frame can be read alone.
 type EventWriter struct {
 	w      io.Writer
 	plain  []byte
@@ -120,7 +119,7 @@ func appendAttempts(b []byte, attempts []Attempt) []byte {
 	return b
 }
 
-// ErrTruncated is the error for a file without an end frame. The records that were read are
+// ErrTruncated is the error for a file without an end frame. All records that were read are
 // complete.
 var ErrTruncated = errors.New("events end early: the run was killed or the file cut")
 
@@ -146,8 +145,7 @@ func scanWhole(dir string, emit func(Section, []Attempt) error) error {
 
 // ReadEvents calls the function emit for each section with its attempts, in the order of the file.
 // It reuses the slice after emit has returned. If the file is cut off or damaged, ReadEvents emits
-// what comes before, and returns an error wrapping [ErrTruncated]. It ends with the first error of
-// emit.
+// what comes before, and returns an error wrapping [ErrTruncated]. After an error of emit, it ends.
 func ReadEvents(r io.Reader, emit func(Section, []Attempt) error) error {
 	magic := make([]byte, len(eventMagic))
 	if _, err := io.ReadFull(r, magic); err != nil || !bytes.Equal(magic[:len(magic)-1], []byte(eventMagic[:len(eventMagic)-1])) {

@@ -110,7 +110,8 @@ func (f *Folder) Add(c Cell) error {
 	return nil
 }
 
-// Manifest returns what run.json has. To change run.json, change it and call [Folder.SetManifest].
+// Manifest returns what run.json has. To change run.json, pass a changed copy to
+// [Folder.SetManifest].
 func (f *Folder) Manifest() Manifest { return f.manifest }
 
 // SetManifest writes run.json again.

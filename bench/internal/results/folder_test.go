@@ -44,7 +44,7 @@ func sampleCell(backend string, n int) Cell {
 }
 
 // TestEventsCutAnywhere cuts off the file at many lengths. The reader must not panic, take the rest
-// for a complete file, or return attempts that nobody wrote.
+// for a complete file, or return attempts that were not written.
 func TestEventsCutAnywhere(t *testing.T) {
 	var file bytes.Buffer
 	w, _ := NewEventWriter(&file)

@@ -47,9 +47,9 @@ func peakOf(r Row, runs map[Row][]float64) string {
 }
 
 // ParseGate parses a gate: first a unit, in which "*" stands for any text without a slash, then >
-// or <, and then a change of the median in percent. A limit without a percent sign is for the
-// figure and not for its change. If the figure is a time, the limit needs a unit such as ms. If " /
-// " and a baseline, or the word peak, follow the figure's unit, the limit is for a ratio.
+// or <, and then a change of the median in percent. Without a percent sign, the limit is for the
+// figure and not for its change. A time then needs a unit such as ms. If a slash and a baseline, or
+// a slash and the word peak, follow the unit, the limit is for a ratio.
 func ParseGate(text string) (Gate, error) {
 	m := gateForm.FindStringSubmatch(text)
 	if m == nil {
@@ -112,7 +112,7 @@ func (g Gate) beyond(v float64) bool { return g.above && v > g.limit || !g.above
 type Verdict struct {
 	// Failed has each row that is beyond the limit of a gate.
 	Failed []Failure
-	// Blind says why no gate could have failed, however much the figures changed. Else it is "".
+	// Blind says why no gate could have failed, however large the changes were, or is "".
 	Blind string
 	// Sensitivities has, for each gate, the smallest change that the gate could have noticed.
 	Sensitivities []Sensitivity
@@ -125,8 +125,8 @@ type Failure struct {
 }
 
 // Judge checks rows of plugins against the gates for changes. It corrects p-values for the number
-// of rows that the gates limit, so fewer gates notice smaller changes. The result unknown has the
-// units of gates that limit no row.
+// of rows that gates limit. So few gates notice smaller changes than many. unknown has units
+// without rows.
 func (c Comparison) Judge(gates []Gate) (v Verdict, unknown []string) {
 	gates, _ = divided(gates)
 	var rows []Difference

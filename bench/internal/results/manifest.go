@@ -137,8 +137,8 @@ type Subject struct {
 	SurvivesCrash *bool `json:"survives_crash,omitempty"`
 	// Without lists features of a plugin that a baseline lacks, as text.
 	Without []string `json:"without,omitempty"`
-	// BuildOf is set in a run that compares two builds of a plugin. It then names the subject with
-	// the other build.
+	// BuildOf is set if this subject is the second build of a plugin, in a run that compares two
+	// builds. It names the subject with the first build.
 	BuildOf string `json:"build_of,omitempty"`
 	// Reference is the baseline that this subject is compared with.
 	Reference string `json:"reference,omitempty"`

@@ -331,9 +331,9 @@ type span struct{ from, until, met int64 }
 
 // Together says how much of the time the merged runs, called parts, measured at once.
 type Together struct {
-	// Overlap is the smallest share of a cell's time during which all parts measured the cell. It
-	// does not depend on the parts' clocks: all parts began each cell at the same moment, which
-	// shows how far the clocks are apart.
+	// Overlap is the smallest share of a cell's time during which all parts measured the cell. The
+	// clocks of the parts may differ. All parts began each cell at the same moment, so Merge can
+	// correct the difference.
 	Overlap float64 `json:"overlap"`
 	// Clocks is the largest difference between the clocks of two parts, in seconds. No figure
 	// depends on it.
