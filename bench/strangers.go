@@ -17,8 +17,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// stranger is a store that lockbench does not know. The user says how to start its servers, and
-// what the store does not promise.
+// stranger is a store that lockbench does not know: how to start it, and what it does not promise.
 type stranger struct {
 	command string // "" for a store that consists of files
 	claims  claim.Terms
@@ -110,8 +109,7 @@ func (s *Servers) meetAll(ctx context.Context) error {
 	return nil
 }
 
-// addressKeys are keys of plugins. The first one that the plugin has gets the server's address if
-// no key has "{port}".
+// addressKeys are keys of plugins. The first one that a plugin has gets the server's address.
 var addressKeys = []string{"address", "addresses"}
 
 // meet registers the plugin's store with package kinds if lockbench does not know the store. From
@@ -153,7 +151,8 @@ func (s *Servers) meet(d described) error {
 	return nil
 }
 
-// asking starts a plugin. Function check asks whether the store answers, and end ends the plugin.
+// asking starts a plugin. It returns functions to check whether the store answers, and to end the
+// plugin.
 func asking(ctx context.Context, d described, o *plugin.Options) (check func(context.Context) error, end func() error, err error) {
 	b, err := plugin.Open(ctx, d.Name, o)
 	if err != nil {

@@ -41,7 +41,7 @@ func acquireBudget(ttl time.Duration) time.Duration {
 }
 
 // answered returns a lease for g, unless err is set or g came too late. Then it sets a.answer to
-// the error, and a.expiresBy to when the store holds no grant for the owner any more.
+// the error, and also a.expiresBy if the store may have granted the lock nevertheless.
 func (a *contender) answered(ctx context.Context, g grant, err error) (*Lease, error) {
 	c := a.lock.c
 	g.got = c.clock.now()
@@ -81,8 +81,7 @@ func (a *contender) usable(ctx context.Context, g grant) error {
 
 // clean withdraws the owner id in a.owner and makes a new one (rule K3) in two cases: the outcome
 // of the last acquire is unknown, or the plugin process that put the owner into the store's queue
-// has died. It returns an error if that fails, unless a grant to the owner would have expired by
-// now.
+// has died. It returns an error if the withdrawal fails, unless a grant would have expired by now.
 func (a *contender) clean(ctx context.Context) error {
 	c := a.lock.c
 	if lost := a.queued && a.epoch != c.sched.epoch.Load(); a.expiresBy == 0 && !lost {

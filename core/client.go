@@ -18,7 +18,8 @@ import (
 
 // Options of a Client. A nil *Options and zero fields mean the defaults.
 type Options struct {
-	// Label tells people who holds a lock: at most 256 bytes of UTF-8. Default "hostname:pid".
+	// Label tells people who holds a lock. It has at most 256 bytes of UTF-8. Default
+	// "hostname:pid".
 	Label string
 	// Logger gets every event. These events have level Warn: a lease is suspect or lost, a wait
 	// fails, the plugin has ended or started. Routine events have level Debug. Without OnEvent, the
@@ -30,8 +31,8 @@ type Options struct {
 	// 16,000 to 32,000 events can wait. More events are dropped, and Event.Dropped counts them.
 	OnEvent func(Event)
 	// CleanupBudget is how long a clean-up may go on after the caller's ctx has ended. A clean-up
-	// is a release, or the withdrawal of an acquire after the caller gave up. It must not be
-	// negative. Default 1s.
+	// is a release, or the withdrawal of an acquire after the caller gave up. At least 0. Default
+	// 1s.
 	CleanupBudget time.Duration
 }
 
@@ -246,8 +247,7 @@ func (c *Client) needAdmin() error {
 	return fmt.Errorf("%w: %s does not declare the capability %q", ErrUnsupported, c.name, driver.CapAdmin)
 }
 
-// begin counts a public method that has been called. If begin returns nil, the method must call
-// end.
+// begin counts a call of a public method. If it returns nil, the method must call end.
 func (c *Client) begin(op, name string) error {
 	c.ops.Add(1)
 	if c.closing.Load() {

@@ -63,15 +63,15 @@ func (c *clock) now() instant {
 }
 
 // early is like now, but does not look for new suspends, so it is never later than now. Use it only
-// for the time at which a request is sent. There it is safe, because a deadline that counts from an
-// earlier time is earlier.
+// for the time at which a request is sent. A time that is too early is safe there, because the
+// deadline is then earlier, too.
 func (c *clock) early() instant {
 	return instant(time.Since(c.base)).add(time.Duration(c.suspended.Load()))
 }
 
-// sleptSince reports whether the machine may have been suspended between i and now. An i that comes
-// from an age that another process measured is then too late, because such an age lacks the
-// suspend. sleptSince reads the clocks in the opposite order to now: a pause in between may look
+// sleptSince reports whether the machine may have been suspended between i and now. If i comes from
+// an age that another process measured, i is too late after a suspend, because the age does not
+// count it. sleptSince reads the clocks in the opposite order to now: a pause in between may look
 // like a suspend, but no suspend is missed.
 func (c *clock) sleptSince(i instant) bool {
 	if c.boot == nil {
@@ -109,7 +109,7 @@ func driftOf(ttl time.Duration) time.Duration {
 }
 
 // leadOf returns how long before its deadline the client ends a lease. Timers fire late, and Done
-// must close before the deadline. It is 5 ms, but at most 2 % of the TTL.
+// must close before the deadline. The result is 5 ms, but at most 2 % of the TTL.
 func leadOf(ttl time.Duration) time.Duration {
 	return min(5*time.Millisecond, ttl/50)
 }

@@ -12,20 +12,20 @@ import (
 // leases must still be released.
 const releasers = 1024
 
-// Close ends the client. It does so in these steps. Campaigns and observers end. The contexts of
-// callbacks of Lock.Do, Lock.TryDo and Elector.Run end, and Close waits until the callbacks have
-// returned. Then it releases every lease and closes the backend. Calls that wait return ErrClosed,
-// and so does every later call. Close may be called more than once. A callback must not call Close,
-// because Close would wait for that callback: if Close gets the callback's ctx, or a ctx derived
-// from it, it closes nothing and returns an error that wraps ErrInvalid. Healthy, and the body of a
-// loop over List, must not call Close either, because Close would wait for them until ctx ends.
+// Close ends the client. First, campaigns and observers end. Then the contexts of callbacks of
+// Lock.Do, Lock.TryDo and Elector.Run end, and Close waits until the callbacks have returned. Then
+// it releases every lease and closes the backend. Calls that wait return ErrClosed, and so does
+// every later call. Close may be called more than once. A callback must not call Close, because
+// Close would wait for that callback: if Close gets the callback's ctx, or a ctx derived from it,
+// it closes nothing and returns an error that wraps ErrInvalid. Healthy, and the body of a loop
+// over List, must not call Close either, because Close would wait for them until ctx ends.
 //
 // When ctx ends, Close stops waiting for callbacks. Their locks stay taken until they expire. If
 // the backend does not answer, Close tries to release each lease again, until the lease has
 // expired, or until ctx has ended and then the time Options.CleanupBudget has passed. So call Close
 // with a ctx that ends. The error says which lock could not be released.
 //
-// Last, Close waits until Logger and OnEvent have received every event. It waits for at most
+// At its end, Close waits until Logger and OnEvent have received every event. It waits for at most
 // Options.CleanupBudget, or only a moment if ctx has ended. Events that are left are delivered
 // after Close has returned. If OnEvent or a handler of Logger calls Close, Close does not wait for
 // events.
@@ -105,7 +105,7 @@ func (c *Client) drain(ctx context.Context) error {
 }
 
 // releaseAll releases all leases under which no callback runs, and continues clean-ups that failed
-// before (see janitor), until ctx ends. It returns one error for each, or nil if that succeeded.
+// before (see janitor), until ctx ends. For each of these it returns the error, or nil.
 func (c *Client) releaseAll(ctx context.Context) []*Error {
 	type item struct {
 		name    string
@@ -147,7 +147,7 @@ func (c *Client) finish(ctx context.Context, k *cleanup) error {
 	return nil
 }
 
-// firstOf returns the first error in failed. If more locks have errors, it adds how many.
+// firstOf returns the first error in failed. If more locks have errors, it adds their number.
 func firstOf(failed []*Error) error {
 	var first *Error
 	names := map[string]bool{}
@@ -184,8 +184,8 @@ func (c *Client) abandon() {
 	s.notify(left)
 }
 
-// callbackOf marks the context of a callback of client c, as the key of a value. Close returns an
-// error for such a context, because Close would wait for the callback that called it.
+// callbackOf is the key of a context value that marks the context of a callback of client c. Close
+// returns an error for such a context, because it would wait for the callback that called it.
 type callbackOf struct{ c *Client }
 
 // inCallback returns ctx with the mark of a callback of c.

@@ -248,7 +248,7 @@ func (a *contender) ended(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, answer)
 }
 
-// heldHere returns answer, which is a refusal or nil, or an error that this process holds the lock.
+// heldHere returns answer, or an error that says that this process holds the lock.
 func (c *Client) heldHere(name string, answer error) error {
 	if answer != nil && !errors.Is(answer, ErrHeld) {
 		return answer
@@ -286,8 +286,7 @@ func (a *contender) request() driver.Request {
 }
 
 const (
-	// maxAsk is how long the first caller in this host's queue waits before it asks again (rule
-	// K4).
+	// maxAsk is how long the first caller in this host's queue waits before it asks again (K4).
 	maxAsk = time.Second
 	// waitSlack is how much longer than requested a wait in the store may take. After that, the
 	// backend counts as hung, so that the caller asks again in time (rule K4).
@@ -300,7 +299,7 @@ const (
 	pollFrom, pollTo = 5 * time.Millisecond, 250 * time.Millisecond
 	// retryFrom and retryTo are the range of pauses while the backend does not answer.
 	retryFrom, retryTo = 20 * time.Millisecond, 500 * time.Millisecond
-	// wantedFor is how long other hosts seem to want a lock after a refusal or a long wait.
+	// wantedFor is how long, after a refusal or a long wait, other hosts count as wanting the lock.
 	wantedFor = time.Second
 	// tellEvery is the shortest time between two events of a client about failed waits.
 	tellEvery = time.Minute

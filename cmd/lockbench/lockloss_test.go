@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// TestLockIsLost checks that a command, even one that ignores SIGTERM, ends before its lease ends.
+// TestLockIsLost checks that a command, even if it ignores SIGTERM, ends before its lease ends.
 func TestLockIsLost(t *testing.T) {
 	g := startGuarded(t)
 	const ttl = 2 * time.Second
@@ -45,8 +45,7 @@ func TestLockIsLost(t *testing.T) {
 				if err := cmd.Start(); err != nil {
 					t.Fatal(err)
 				}
-				// Note: do not look for these arguments. At first, the keeper's parent has them,
-				// too.
+				// Note: do not look for these arguments. The keeper's parent has them at first.
 				eventually(t, "it runs", func() bool {
 					_, err := os.Stat(termed + ".not")
 					return err == nil

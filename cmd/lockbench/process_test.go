@@ -32,8 +32,8 @@ func TestKilledRunLeavesNothing(t *testing.T) {
 	})
 }
 
-// killedIn kills lockbench once a file of the result folder contains text, so something was
-// measured.
+// killedIn kills lockbench once the file in the result folder contains text, that is, a
+// measurement.
 func killedIn(t *testing.T, file, text, dir, binary string, args ...string) {
 	tmp := t.TempDir()
 	out := filepath.Join(t.TempDir(), "out")

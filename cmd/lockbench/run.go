@@ -108,7 +108,7 @@ func options(cmd *cobra.Command, verbose bool) (bench.Options, *progress) {
 	return opts, progress
 }
 
-// plan makes a plan of the flags. Its errors say what is wrong with the flags.
+// plan makes a plan from the flags. Its errors say what is wrong with the flags.
 func (f *runFlags) plan(cmd *cobra.Command) (p bench.Plan, err error) {
 	p = f.given
 	p.MTLS = f.mtls == "on"

@@ -37,7 +37,7 @@ func capabilityOf[P any](b Backend, capability Capability) P {
 	return p
 }
 
-// ObserverOf returns b as an [Observer], or an Observer that polls b if b does not declare it.
+// ObserverOf returns b as an [Observer]. If b is none, the result is an Observer that polls b.
 func ObserverOf(b Backend) Observer {
 	if o := capabilityOf[Observer](b, CapObserver); o != nil {
 		return o
@@ -45,7 +45,7 @@ func ObserverOf(b Backend) Observer {
 	return asking{b}
 }
 
-// asking is an Observer for backends that are none. It polls the lock with Inspect.
+// asking is an Observer for backends that are no Observers. It polls the lock with Inspect.
 type asking struct{ lock Lock }
 
 const (

@@ -174,7 +174,7 @@ func (b *backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, err
 // Renew must know whether the store wrote the renewal before the lease expired. It did if all
 // requests together took less than the time that was left, or if Put says so. Otherwise, Renew
 // reads the record. If the entry says when the store wrote it, clients ignore a renewal that was
-// late (see holder.void). If not, Renew ends the lease.
+// late (see holder.void). If not, Renew ends a lease whose renewal may have been late.
 func (b *backend) Renew(ctx context.Context, r driver.Request) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {

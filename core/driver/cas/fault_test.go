@@ -20,8 +20,8 @@ func request(owner string) driver.Request {
 	return driver.Request{Name: "jobs", Owner: owner, TTL: 10 * time.Second}
 }
 
-// TestLostMessages loses requests and replies at random. Never may two owners hold the lock, tokens
-// must rise, and a withdrawn owner must not get the lock.
+// TestLostMessages loses requests and replies at random. Two owners must never hold the lock at
+// once, tokens must rise, and a withdrawn owner must not get the lock.
 func TestLostMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &data{}
@@ -115,8 +115,8 @@ func TestLateAcquire(t *testing.T) {
 	})
 }
 
-// TestLateRenewal delays a renewal until the lease has expired. The lease must stay over, and Renew
-// must return an error.
+// TestLateRenewal delays a renewal until the lease has expired. The renewal must not revive the
+// lease, and Renew must return an error.
 func TestLateRenewal(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		t.Run(fmt.Sprintf("silent=%t", silent), func(t *testing.T) {

@@ -29,7 +29,7 @@ import (
 )
 
 // ErrConflict is the error of Put and Delete of a [Store] if the key has another revision, so that
-// the request has certainly changed nothing. The error may wrap ErrConflict.
+// the request has certainly changed nothing. Put and Delete may also return an error that wraps it.
 var ErrConflict = errors.New("the key has another revision")
 
 // Store is a key-value store, or a part of it that has only locks. Methods may be called by any

@@ -1,4 +1,4 @@
-// Command paced is the plugin memory with slow operations. Each takes the time that the linker
+// Command paced is the memory plugin with slow operations. Each takes the time that the linker
 // sets, for example 10 ms with -ldflags "-X main.pace=10ms".
 package main
 
