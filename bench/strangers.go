@@ -17,7 +17,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// stranger is a store that lockbench does not know: how to start it, and what it does not promise.
+// stranger says how to start a store that lockbench does not know, and what it does not promise.
 type stranger struct {
 	command string // "" for a store that consists of files
 	claims  claim.Terms
@@ -27,7 +27,7 @@ type stranger struct {
 var ofBackend = regexp.MustCompile(`(?s)^([a-z][a-z0-9-]*)=(.+)$`)
 
 // readStrangers reads the commands and claim files from the flags. A flag that names no backend is
-// for the user's single backend, which is in the argument only.
+// for only[0], if the user named a single backend.
 func (s *Servers) readStrangers(only []string) error {
 	s.strangers = map[string]*stranger{}
 	for _, c := range s.Commands {

@@ -112,8 +112,8 @@ type Client struct {
 }
 
 // New returns a Client on the backend b. The client's Close also closes b. New sends nothing to the
-// store. If options are invalid, New does not say so, but each method that returns an error does,
-// except Close: the error wraps ErrInvalid and says what is wrong.
+// store. If options are invalid, each method that returns an error, except Close, returns one that
+// wraps ErrInvalid and says what is wrong.
 func New(b driver.Backend, opts *Options) *Client {
 	props := b.Properties()
 	filled, invalid := opts.fill()

@@ -22,8 +22,8 @@ const releasers = 1024
 //
 // When ctx ends, Close stops waiting for callbacks. Their locks stay taken until they expire. If
 // the backend does not answer, Close tries to release each lease again, until the lease has
-// expired, or until ctx has ended and then the time Options.CleanupBudget has passed. So call Close
-// with a ctx that ends. The error says which lock could not be released.
+// expired, or until the time Options.CleanupBudget has passed since ctx ended. So call Close with a
+// ctx that ends. The error says which lock could not be released.
 //
 // At its end, Close waits until Logger and OnEvent have received every event. It waits for at most
 // Options.CleanupBudget, or only a moment if ctx has ended. Events that are left are delivered
@@ -128,8 +128,8 @@ func (c *Client) releaseAll(ctx context.Context) []*Error {
 }
 
 // finish tries the clean-up k until it succeeds, or until the grant that it would remove has
-// expired, and then returns nil. If ctx ends first, it returns k.err, the error of the first tries.
-// The caller of Release has got this error before, but the caller of Run has not.
+// expired, and then returns nil. If ctx ends first, it returns k.err, the error of the tries before
+// Close. The caller of Release has got this error before, but the caller of Run has not.
 func (c *Client) finish(ctx context.Context, k *cleanup) error {
 	pause := backoff{from: minRetry, to: retryTo}
 	for c.clock.now() < k.until {
@@ -185,7 +185,7 @@ func (c *Client) abandon() {
 }
 
 // callbackOf is the key of a context value that marks the context of a callback of client c. Close
-// returns an error for such a context, because it would wait for the callback that called it.
+// returns an error for such a context. Otherwise, it would wait for the callback that called it.
 type callbackOf struct{ c *Client }
 
 // inCallback returns ctx with the mark of a callback of c.

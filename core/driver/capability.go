@@ -50,7 +50,7 @@ type asking struct{ lock Lock }
 
 const (
 	askEvery = 100 * time.Millisecond
-	// askFor limits one Inspect, because a server that has died never answers.
+	// askFor limits the time of one Inspect, because a server that has died never answers.
 	askFor = 2 * time.Second
 )
 

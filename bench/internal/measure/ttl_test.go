@@ -62,7 +62,7 @@ func TestTTL(t *testing.T) {
 	}
 }
 
-// endingLease is a lease that the test loses by closing the channel done.
+// endingLease is a lease that the test loses by closing its channel.
 type endingLease struct {
 	load.Lease
 	done chan struct{}

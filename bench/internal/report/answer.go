@@ -29,8 +29,7 @@ func (r Report) answer() answer {
 type choice struct {
 	Need string `json:"need"`
 	// Take has the backend with the best figure, and all backends that the figures do not show to
-	// be worse. If none of several is shown to be worse, Take is empty. In scenario ttl, it has a
-	// TTL.
+	// be worse. If none of several is worse, Take is empty. In scenario ttl, Take has a TTL.
 	Take     []string `json:"take,omitempty"`
 	Measured string   `json:"measured,omitempty"` // the figures of the best backends
 	Others   string   `json:"others,omitempty"`   // how much worse the others are, or why there is no choice
@@ -40,9 +39,8 @@ type choice struct {
 }
 
 // choices returns the recommendations of this run. A candidate is a backend that broke no rule and
-// whose locks exclude callers of other hosts, but not a second build of a backend (flag --vs). A
-// recommendation by a figure needs two candidates or a baseline. Method survivors needs two
-// candidates.
+// whose locks exclude callers of other hosts, but not a second build (flag --vs). A recommendation
+// by a figure needs two candidates or a baseline. Method survivors needs two candidates.
 func (r Report) choices() []choice {
 	var out []choice
 	for _, h := range r.highlights() {
@@ -56,7 +54,8 @@ func (r Report) choices() []choice {
 	return append(out, r.ttlChoices()...)
 }
 
-// survivors names the candidates whose grants survive a server's crash, by the server's settings.
+// survivors names the candidates whose grants survive a server's crash, as the server is
+// configured.
 func (r Report) survivors() (choice, bool) {
 	all := filter(r.Manifest.Subjects, func(s results.Subject) bool { return r.candidate(s) && s.SurvivesCrash != nil })
 	c := choice{Need: "grants that survive a server's crash"}
@@ -258,9 +257,8 @@ func (r Report) highlights() []highlight {
 		}
 	}
 	if ts := near(r.of(throughputScenario)); len(ts) > 0 {
-		// Take the figure from the tables with the fewest hosts, because these have all backends,
-		// and from the one of them with the most locks, because callers then seldom wait for each
-		// other.
+		// Take the figure from the tables with the fewest hosts, which all backends have. Of these,
+		// take the table with the most locks: callers then seldom wait for each other.
 		first := ts[0]
 		ts = filter(ts, func(t Table) bool { return t.Hosts == first.Hosts && t.facet() == first.facet() })
 		add("cycles/s", "throughput", "cycles/s", true, ts[len(ts)-1])

@@ -134,9 +134,9 @@ func (t Table) facet() string {
 	return strings.Join(append(parts, t.held()...), ", ")
 }
 
-// lineFacet is the name of the curve that table t belongs to in a load chart. If other tables have
-// the same number of hosts but other numbers of clients, each number of hosts is a curve, and the
-// name includes it. Otherwise, all tables are points of one curve.
+// lineFacet is the name of the curve of table t in a load chart. The chart has one curve for all
+// tables. But if one number of hosts was measured with several numbers of clients, it has a curve
+// for each number of hosts, whose name includes the number.
 func (t Table) lineFacet(ts []Table) string {
 	several := slices.ContainsFunc(ts, func(o Table) bool {
 		return o.Hosts == t.Hosts && o.Clients != t.Clients && o.facet() == t.facet()

@@ -125,8 +125,8 @@ type Failure struct {
 }
 
 // Judge checks rows of plugins against the gates for changes. It corrects p-values for the number
-// of rows that gates limit. So few gates notice smaller changes than many. unknown has units
-// without rows.
+// of rows that gates limit: with few gates, smaller changes can be noticed than with many. unknown
+// has the units of gates that limit no row.
 func (c Comparison) Judge(gates []Gate) (v Verdict, unknown []string) {
 	gates, _ = divided(gates)
 	var rows []Difference

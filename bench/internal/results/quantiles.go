@@ -6,7 +6,7 @@ import (
 )
 
 // quantiles are the quantiles that results.txt has. samples is the smallest number of samples for
-// which a quantile is written. Above p50, it means that at least five samples are above the
+// which a quantile is written. Above p50, it is so large that five samples or more are above the
 // quantile.
 var quantiles = []struct {
 	name    string

@@ -106,7 +106,7 @@ type Hold struct {
 	// AskedNs is the time just before the call to acquire, and GrantedNs is the time just after it.
 	AskedNs   int64 `json:"asked_ns"`
 	GrantedNs int64 `json:"granted_ns"`
-	// SentNs is when the request was sent from which the TTL counts, or 0 if unknown. It may be
+	// SentNs is the send time of the request from which the TTL counts, or 0 if unknown. It may be
 	// later than AskedNs, because a host that waits for the lock may send several requests.
 	SentNs int64 `json:"sent_ns,omitempty"`
 	// ValidNs is the time just before the last check at which the holder found the lease valid.
