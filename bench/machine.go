@@ -116,7 +116,7 @@ func gauge() gauged {
 	g.wall = g.at.Round(0)
 	g.cpus(readText("/proc/stat"))
 	for _, path := range []string{"/sys/fs/cgroup/cpu.stat", "/sys/fs/cgroup/cpu/cpu.stat"} {
-		// Control groups of version 2 count microseconds. Those of version 1 count nanoseconds.
+		// Version 2 of control groups counts microseconds, and version 1 counts nanoseconds.
 		g.throttled += time.Duration(valueOf(readText(path), "throttled_usec"))*time.Microsecond + time.Duration(valueOf(readText(path), "throttled_time"))
 	}
 	return g

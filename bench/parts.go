@@ -205,9 +205,9 @@ func (m *rendezvous) alone(format string, args ...any) error {
 }
 
 // next waits until the other parts have called it as often as this part. It returns in all parts
-// within a few milliseconds. If last is set, the run is over: next then waits until the others have
-// made this call or have left, because they wait for this part. Without parts, m is nil, and next
-// does not wait.
+// within a few milliseconds. If last is set, the run is over: next then waits until the other parts
+// have made this call or have left, because they wait for this part. Without parts, m is nil, and
+// next does not wait.
 func (m *rendezvous) next(ctx context.Context, last bool) error {
 	if m == nil {
 		return nil

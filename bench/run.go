@@ -192,8 +192,8 @@ func (r *runner) rounds(ctx context.Context, cells []cell) error {
 	return r.failures.err()
 }
 
-// cells returns each combination of subject, scenario and load that can be measured. For the
-// others, it writes the reason to r.skipped.
+// cells returns each combination of subject, scenario and load that can be measured. For each other
+// combination, it writes the reason to r.skipped.
 func (r *runner) cells() []cell {
 	var out []cell
 	for _, sub := range r.subjects {

@@ -109,7 +109,7 @@ func (s *session) sweep(ctx context.Context) error {
 
 // openBackend starts servers for one backend, and opens its plugin, its baselines (libraries in
 // process) and its floor (a call that is as cheap as possible). If the servers cannot be started,
-// that is an error if the user named backends. Otherwise, the report says that this one was
+// that is an error if the user named backends. Otherwise, the report says that the backend was
 // skipped.
 func (s *session) openBackend(ctx context.Context, f described) error {
 	var harm *servers.Server

@@ -186,7 +186,7 @@ func (c *Client) inspect(ctx context.Context, op, name string) (h Holder, err er
 	return h, err
 }
 
-// here sets the token of h, a holder in the store, to that of the lease if this host holds the
+// here returns h, the holder in the store, with the lease's current token if this host holds the
 // lock.
 func (c *Client) here(name string, h Holder) Holder {
 	l := c.queues.holder(name)

@@ -52,8 +52,8 @@ func (c *clock) now() instant {
 		return instant(time.Since(c.base))
 	}
 	// Read boot time before monotonic time. If this thread is paused in between, this call may miss
-	// a suspend, but the next call notices it. In the other order, the pause would count as a
-	// suspend, and would do so for good.
+	// a suspend, but the next call notices it. If monotonic time were read first, the pause would
+	// count as a suspend for good.
 	total, ok := c.boot()
 	mono := time.Since(c.base)
 	if ok {

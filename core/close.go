@@ -184,8 +184,8 @@ func (c *Client) abandon() {
 	s.notify(left)
 }
 
-// callbackOf is the key of a context value that marks the context of a callback of client c. Close
-// returns an error for such a context. Otherwise, it would wait for the callback that called it.
+// callbackOf is the key of a context value that marks the context of a callback of client c. For
+// such a context, Close returns an error, because it would wait for the callback that called it.
 type callbackOf struct{ c *Client }
 
 // inCallback returns ctx with the mark of a callback of c.

@@ -165,7 +165,7 @@ func often(few, all int) int {
 	return all
 }
 
-// rounds is how often tests that kill processes do so.
+// rounds is how often a test that kills processes does that.
 func rounds() int { return often(2, 20) }
 
 // TestKilledLock kills a process of "lockbench lock", another one in each case. The next holder

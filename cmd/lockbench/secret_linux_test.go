@@ -81,7 +81,7 @@ func TestSecretIsNowhere(t *testing.T) {
 }
 
 // lookAtProcesses searches for the password in the arguments and environments of lockbench and the
-// plugins, which have TMPDIR=tmp. It returns how many such processes run.
+// plugins, which have TMPDIR=tmp. It returns the number of these processes.
 func lookAtProcesses(t *testing.T, tmp string) int {
 	t.Helper()
 	dirs := processesWith(tmp)

@@ -121,7 +121,7 @@ type scale struct {
 }
 
 // scaleOf returns a scale with room for all figures and their intervals. It spans at least a factor
-// of 3 (half a power of ten). Otherwise, small differences would look large.
+// of 3 (half a power of ten). On a shorter scale, small differences would look large.
 func scaleOf(h highlight, rows []Row) scale {
 	s := scale{math.Inf(1), math.Inf(-1), h.more, h.unit}
 	for _, row := range rows {

@@ -66,7 +66,8 @@ func Load(dir string) (Report, error) {
 	return r, nil
 }
 
-// These are the scenarios that this package knows. Others are shown with all their figures.
+// These are the scenarios that this package knows. Other scenarios are shown with all their
+// figures.
 const (
 	acquireScenario    = "acquire"
 	throughputScenario = "throughput"

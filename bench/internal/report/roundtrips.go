@@ -99,7 +99,7 @@ func (r Report) tripWarnings() (out []string) {
 
 // trips returns the round trips of operation op of subject s, under the least load. The count is
 // from the highest RTT. The slope is the growth of p50, divided by the growth of the RTT, from the
-// lowest to the highest RTT. The p50 for one RTT is that of the best run. Of more than two RTTs,
+// lowest to the highest RTT. The p50 for an RTT is the lowest of all runs. Of more than two RTTs,
 // trips leaves out RTT 0, because no relay was used for it.
 func (r Report) trips(scenario, op string, s results.Subject) tripsOf {
 	out := tripsOf{counted: math.NaN(), slope: math.NaN()}

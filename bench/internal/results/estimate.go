@@ -123,7 +123,7 @@ type Difference struct {
 	before, after []float64 // values of the runs
 }
 
-// NewDifference tests whether the values before and after differ. Both must have at least one
+// NewDifference tests whether the values before and after differ. Each must have at least one
 // value.
 func NewDifference(row Row, before, after []float64) Difference {
 	d := Difference{Row: row, Old: Median(before), New: Median(after), Test: test(before, after), before: before, after: after}

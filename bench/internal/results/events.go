@@ -45,7 +45,7 @@ type EventWriter struct {
 	deflat *flate.Writer
 }
 
-// NewEventWriter writes the beginning of an events file to w, and returns a writer for the rest.
+// NewEventWriter writes the beginning of an events file to w, and returns a writer for sections.
 func NewEventWriter(w io.Writer) (*EventWriter, error) {
 	d, err := flate.NewWriter(io.Discard, flate.BestSpeed)
 	if err != nil {

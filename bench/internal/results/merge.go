@@ -315,7 +315,7 @@ func jointly(parts []map[string]float64) []figure {
 var ErrApart = errors.New("not measured at the same time")
 
 // leastOverlap is the smallest allowed overlap of a cell: the share of its time during which all
-// parts measured it. At other times the load was less than that of all parts.
+// parts measured it. At other times, fewer parts made load.
 const leastOverlap = 0.8
 
 type cellRun struct {

@@ -34,7 +34,7 @@ type Round struct {
 	Control bool  `json:"control,omitempty"`
 	Round   int   `json:"round,omitempty"` // from 1
 	TTLms   int64 `json:"ttl_ms,omitempty"`
-	// FirstSpanNs is FirstSpan in the Properties of the plugin, in ns.
+	// FirstSpanNs is how long the store keeps a grant from its queue: FirstSpan in Properties.
 	FirstSpanNs int64 `json:"first_span_ns,omitempty"`
 	// Missing says why the fault was not played. The round then has no other results.
 	Missing string `json:"missing,omitempty"`

@@ -26,7 +26,7 @@ type backend struct {
 	calls  sync.WaitGroup
 }
 
-// New returns a backend that keeps its locks in the store s. Its claims are p, with those that
+// New returns a backend that keeps its locks in the store s. Its claims are p and the claims that
 // [Properties] adds. Its Close closes s. A request to s ends after timeout, which must be positive,
 // or when the caller's ctx ends.
 func New(s Store, p driver.Properties, timeout time.Duration) driver.Backend {

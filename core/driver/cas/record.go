@@ -11,7 +11,7 @@ import (
 )
 
 // tombstoneFor is how long the store refuses an owner after its withdrawal. The contract requires
-// one minute. The rest is for a Put that was sent before the withdrawal and arrives late.
+// one minute. The other 30 s are for a Put that was sent before the withdrawal and arrives late.
 const tombstoneFor = 90 * time.Second
 
 // record is the JSON that the store keeps for one lock. Times are in nanoseconds since 1970, by the

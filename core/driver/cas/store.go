@@ -51,7 +51,7 @@ type Store interface {
 	// Put writes value, which is not empty, if key has the given revision. For a key that does not
 	// exist, revision is 0 or what Read returned. The backend uses only Revision and Written of the
 	// Entry that Put returns. After the time ttl, the store should delete the key if it can. It
-	// must not do so earlier, so a store that counts in seconds must round up. Without this
+	// must not delete it earlier, so a store that counts in seconds must round up. Without this
 	// deletion, the key of a lock that was never released stays until the lock is acquired again.
 	Put(ctx context.Context, key string, value []byte, revision uint64, ttl time.Duration) (Entry, error)
 	// Delete deletes key if it has the given revision.

@@ -13,8 +13,8 @@ const (
 	// lookEvery is how often a record is read without a reported change. A store that is down
 	// reports nothing, and the expiry of a lease changes no key.
 	lookEvery = time.Second
-	// lingerFor is how long a key is watched after the last call that needed this has ended,
-	// because the next such call often comes soon.
+	// lingerFor is how long a key is still watched after the last call of follow for this key has
+	// ended, because another call often comes soon.
 	lingerFor = 5 * time.Second
 )
 
