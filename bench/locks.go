@@ -133,8 +133,8 @@ func (l Locks) Inspect(ctx context.Context, name string) (*Outcome, error) {
 	})
 }
 
-// Break ends the lease of the lock called name, if the lease has the given token. If token is 0, it
-// ends the current lease. It first calls ask, and does nothing if ask returns false.
+// Break ends the lease of the lock called name, if the lease has the given token. Token 0 means the
+// current lease. Break first calls ask, and does nothing if ask returns false.
 func (l Locks) Break(ctx context.Context, name string, token uint64, ask func(question string) bool) (*Outcome, error) {
 	return l.with(ctx, func(ctx context.Context, s store) (*Outcome, error) {
 		h, err := s.Client.Inspect(ctx, name)

@@ -84,7 +84,7 @@ func Hint(err error) string {
 	return ""
 }
 
-// IsUsage reports whether the user must correct the command, because it asks for the impossible.
+// IsUsage reports whether the error is a mistake of the user, who must correct the command.
 func IsUsage(err error) bool {
 	var usage *UsageError
 	return errors.As(err, &usage) || errors.Is(err, results.ErrNotEmpty) || errors.Is(err, results.ErrNotAFolder) || errors.Is(err, results.ErrLater)

@@ -20,8 +20,8 @@ import (
 // plan for which [Plan.Check] returns an error.
 type Plan struct {
 	// Backends names the plugins to measure. None means every plugin that lockbench finds, without
-	// those whose server it cannot start. The report then names the missing backends, which is no
-	// error.
+	// those whose server it cannot start. The report then names the missing backends. That is not
+	// an error.
 	Backends  []string
 	Scenarios []string
 	Baselines []string // a baseline of a backend that is not measured is left out

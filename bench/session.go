@@ -301,8 +301,8 @@ func (s *session) openFloor(ctx context.Context) error {
 	return nil
 }
 
-// Close releases held locks, ends the plugins, and then the servers. It does so even if ctx has
-// ended, within closeTimeout.
+// Close releases held locks, ends the plugins, and then ends the servers, all within closeTimeout.
+// It does not matter whether ctx has ended.
 func (s *session) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()

@@ -135,8 +135,8 @@ func (t Table) facet() string {
 }
 
 // lineFacet is the name of the curve of table t in a load chart. The chart has one curve for all
-// tables. But if one number of hosts was measured with several numbers of clients, it has a curve
-// for each number of hosts, whose name includes the number.
+// tables. But if one number of hosts was measured with several numbers of clients, the chart has a
+// curve for each number of hosts, and the name of the curve includes this number.
 func (t Table) lineFacet(ts []Table) string {
 	several := slices.ContainsFunc(ts, func(o Table) bool {
 		return o.Hosts == t.Hosts && o.Clients != t.Clients && o.facet() == t.facet()
@@ -375,7 +375,7 @@ func steps(h *hdrhistogram.Histogram) [][]float64 {
 	return out
 }
 
-// bandNote says which times the band covers.
+// bandNote says how long a takeover takes that waits for the TTL.
 func (r Report) bandNote(mode string) string {
 	b := r.ttlBand(mode)
 	if b == nil {

@@ -71,10 +71,10 @@ type Entry struct {
 	// Revision must be higher after each change of the key. No revision of a key may occur twice,
 	// even if the key was deleted and created again, or the store has lost its data. The backend
 	// uses the revision as the token of a grant, so it must be below 2^53. A version that begins at
-	// 1 for each new key, as in ZooKeeper, does not do. A number that counts all changes of the
-	// store does. If that number begins anew after a loss of the data, add the time at which the
-	// data were created, in microseconds since 1970. New data then have higher revisions, because a
-	// store makes fewer than a million changes per second.
+	// 1 for each new key, as in ZooKeeper, is not suitable. A number that counts all changes of the
+	// store is suitable. If that number begins anew after a loss of the data, add the time at which
+	// the data were created, in microseconds since 1970. New data then have higher revisions,
+	// because a store makes fewer than a million changes per second.
 	Revision uint64
 	// Now is the store's time at a moment between the call of the method and its return. Only Read
 	// and List must set it. The clock may show the time in steps, such as whole seconds, if TTLStep

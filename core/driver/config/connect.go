@@ -92,8 +92,7 @@ func namesFile(key, name string) error {
 }
 
 const (
-	// longestName is the most bytes that a path may have. A longer text must be the contents of a
-	// file.
+	// longestName is the most bytes that a path may have. A longer text must be a file's contents.
 	longestName = 1024
 	// pemDashes is in the first line of each PEM block.
 	pemDashes = "---"
