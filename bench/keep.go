@@ -74,8 +74,8 @@ func readKept() (*kept, error) {
 	return k, nil
 }
 
-// Keep starts throwaway servers for the backends of the plan, and describes them in a file in which
-// later runs look. Then it calls the function up, and keeps the servers until ctx ends. It returns
+// Keep starts throwaway servers for the backends of the plan, and describes them in a file that
+// later runs read. Then it calls the function up, and keeps the servers until ctx ends. It returns
 // an error if another process already keeps servers.
 func Keep(ctx context.Context, p Plan, up func(shown string)) (err error) {
 	f, err := claimState()

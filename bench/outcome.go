@@ -124,8 +124,8 @@ func judged(interrupted bool, v check.Verdict, err error) error {
 	return err
 }
 
-// ended returns the error to report for a run that ended with err, and in which violations of rules
-// in so many grants were found. Violations come before err.
+// ended returns the error to report for a run that ended with err, and that had so many violations
+// and grants. Violations come before err.
 func ended(interrupted bool, violations, grants int, err error) error {
 	switch {
 	case violations > 0:

@@ -45,7 +45,7 @@ func TestLockIsLost(t *testing.T) {
 				if err := cmd.Start(); err != nil {
 					t.Fatal(err)
 				}
-				// Note: arguments do not show this. At first, a process of lockbench has the same.
+				// Note: a search for the script finds lockbench, which has it as an argument.
 				eventually(t, "it runs", func() bool {
 					_, err := os.Stat(termed + ".not")
 					return err == nil

@@ -155,7 +155,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// needs returns a check for least to most arguments. The text in what describes them in the error.
+// needs requires between least and most arguments. The argument what describes them in errors.
 func needs(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {

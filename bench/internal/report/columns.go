@@ -152,7 +152,7 @@ func columns(t Table) []column[Row] {
 var rowSubject = column[Row]{gridColumn{"backend", false}, func(r Row) cell { return subject(r.Subject) }}
 
 // severalReferences is the word "ref." in column titles. It stands for the name of the baseline if
-// backends are compared with different baselines, which a note below the table names.
+// backends are compared with different baselines. A note below the table then names the baselines.
 const severalReferences = "ref."
 
 // references returns the name of the baseline that the rows are compared with, for a column title.

@@ -190,9 +190,10 @@ func leasesFor(all []ttlRow, ttl time.Duration) float64 {
 }
 
 // power says how rare a stall that loses a lease must be, if the run saw none. It is "" if scenario
-// ttl was not measured. If nothing happens in a time T, then with 95 % confidence it happens less
-// than three times per T (Hanley and Lippman-Hand: If nothing goes wrong, is everything all right?,
-// JAMA 249, 1983). It counts time and not renewals, because one stall delays all renewals at once.
+// ttl was not measured. If an event does not occur in a time T, then with 95 % confidence it occurs
+// less than three times per T on average (Hanley and Lippman-Hand: If nothing goes wrong, is
+// everything all right?, JAMA 249, 1983). It counts time and not renewals, because one stall delays
+// all renewals.
 func (r Report) power() string {
 	rows := r.ttlRows(near(r.of(ttlScenario)))
 	if len(rows) == 0 {

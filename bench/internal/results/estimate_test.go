@@ -130,7 +130,7 @@ func TestSensitivity(t *testing.T) {
 			if len(unknown) > 0 || len(v.Sensitivities) != 1 || v.Sensitivities[0].Suffices() != tt.suffices {
 				t.Fatalf("%v, %+v", unknown, v.Sensitivities)
 			}
-			// The test must support a change that is just larger than Detectable.
+			// The U test must support a change that is just larger than Detectable.
 			least := v.Sensitivities[0].Detectable
 			if math.IsInf(least, 0) {
 				return

@@ -30,8 +30,8 @@ type holder struct {
 	// Token is 0 in the first record of a grant. The token is then the revision of the record.
 	Token uint64 `json:"token,omitempty"`
 	End   int64  `json:"end_ns"`
-	// By is when the lease ended before the renewal that wrote this record. A renewal that the
-	// store wrote at this time or later is void.
+	// By is when the lease would have ended without the renewal that wrote this record. If the
+	// store wrote the record at this time or later, the renewal is void.
 	By int64 `json:"by_ns,omitempty"`
 }
 
