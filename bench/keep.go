@@ -20,8 +20,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// kept describes throwaway servers that stay up between runs. One process ("env up") owns them. It
-// writes this description to a file, and holds a lock on the file.
+// kept describes throwaway servers that stay up between runs. One process, which "env up" starts,
+// owns them. It writes this description to a file, and holds a lock on the file.
 type kept struct {
 	Pid     int                      `json:"pid"` // of the process that owns the servers
 	Env     string                   `json:"env"`

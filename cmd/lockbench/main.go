@@ -92,7 +92,7 @@ func grouped(root *cobra.Command, title string, commands ...*cobra.Command) {
 }
 
 // guideLost makes cmd return an error for an unknown subcommand, if cmd is help or a command that
-// only has subcommands. Cobra would show the help instead.
+// only has subcommands.
 func guideLost(cmd *cobra.Command) {
 	if cmd.HasSubCommands() {
 		cmd.Args, cmd.RunE = cobra.ArbitraryArgs, parentOnly

@@ -145,7 +145,7 @@ func namesSome(cmd *cobra.Command, flag string, names []string) error {
 	return nil
 }
 
-// checkFolder returns an error for "-", which means standard output in other programs.
+// checkFolder returns an error for "-", which means standard output in other commands.
 func checkFolder(out string) error {
 	if out != "-" {
 		return nil

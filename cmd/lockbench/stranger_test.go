@@ -29,7 +29,7 @@ func TestStranger(t *testing.T) {
 	if err := os.WriteFile("claims.json", []byte(claims), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// The tokens of this store begin at 1 again if it loses its data.
+	// The tokens of this store begin anew if it loses its data.
 	base := []string{"faults", "--backends", "stranger", "--plugin-dir", dir, "--config", "stranger.bug=token", "--runs", "1", "--server", command}
 	ends(t, exitUnsafe, "restart-wiped  stranger  broken", append(base, "--faults", "restart-wiped", "-o", "bare")...)
 	ends(t, exitOK, "broken as documented|it forgets|restart: its claims say that it keeps no data|--server='redis-server --port {port}",

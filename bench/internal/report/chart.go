@@ -336,9 +336,10 @@ func label(key results.HistogramKey) string {
 
 const takeoverOp = "takeover"
 
-// ttlBand returns from when to when, after a leader's death, its lease can expire. Some runs
-// recorded these times. For other runs, ttlBand computes them from the TTL: a lease that is renewed
-// every third of its TTL has between two thirds and all of the TTL left when its holder dies.
+// ttlBand returns from when to when, after a leader's death, its lease can expire. In modes in
+// which the takeover waits, runs record these times. For other modes, ttlBand computes them from
+// the TTL: a lease that is renewed every third of its TTL has between two thirds and all of the TTL
+// left when its holder dies.
 func (r Report) ttlBand(mode string) *band {
 	b := &band{Label: "what is left of the TTL"}
 	for _, t := range r.of(takeoverScenario) {

@@ -252,10 +252,10 @@ func (t Table) runs() int {
 	return n
 }
 
-// refusedUnit is 1 if the load generator of a run could not start requests at the planned rate.
+// refusedUnit is 1 if the load generator of a run could not keep up with the planned rate.
 const refusedUnit = "open-refused"
 
-// refused reports whether lockbench could not start the requests of the open loop at the planned
+// refused reports whether the load generator of the open loop could not keep up with the planned
 // rate in at least half of the runs. The figures of the open loop then do not describe the backend.
 func (r Row) refused() bool { return r.Figures[refusedUnit].Center > 0 }
 

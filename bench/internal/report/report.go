@@ -78,7 +78,7 @@ const (
 )
 
 // scenarioOrder is the order of the sections. Unknown scenarios follow, and then the floors, which
-// measure the machine and the servers without locks.
+// are the cheapest possible calls.
 var scenarioOrder = []string{acquireScenario, throughputScenario, contendScenario, takeoverScenario, ttlScenario}
 
 // proves says what each scenario shows.

@@ -204,8 +204,8 @@ const (
 	stallTimes = 10
 )
 
-// stallUnits are the operations that take longer when a server stalls. For floors, which are
-// measurements without locks, only the last one (a call) is measured.
+// stallUnits are the operations that take longer when a server stalls. For floors, which are the
+// cheapest possible calls, only the last one (a call) is measured.
 var stallUnits = []struct{ unit, what string }{
 	{"max-ns/acquire", "an acquire"}, {"max-ns/open-acquire", "an acquire of the open loop"}, {"max-ns/renew", "a renewal"},
 	{"max-ns/release", "a release"}, {"max-ns/wait", "a wait"}, {"max-ns/call", "a call"},

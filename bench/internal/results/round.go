@@ -29,8 +29,8 @@ type Round struct {
 	Claims *claim.Terms `json:"claims,omitempty"`
 	// Conditions are the conditions that the fault creates, by their names in package claim.
 	Conditions []claim.Condition `json:"conditions,omitempty"`
-	// Control reports whether the round turned off a safeguard to see what it is for. What then
-	// goes wrong is shown, but is no violation.
+	// Control reports whether the round turned off a safeguard on purpose. What then goes wrong is
+	// shown, but is no violation.
 	Control bool  `json:"control,omitempty"`
 	Round   int   `json:"round,omitempty"` // from 1
 	TTLms   int64 `json:"ttl_ms,omitempty"`
