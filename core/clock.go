@@ -20,8 +20,9 @@ func (i instant) sub(j instant) time.Duration { return time.Duration(i - j) }
 // suspended. They differ a little, because they are read one after the other.
 const noise = time.Millisecond
 
-// clock is the clock of package core. It counts the time during which the machine is suspended,
-// because leases expire in the store during that time. Go's monotonic clock does not count it.
+// clock is the only clock by which package core decides anything. It counts the time in which the
+// machine is suspended, because leases expire in the store meanwhile. Go's monotonic clock does not
+// count it.
 type clock struct {
 	base time.Time
 	// boot reads a clock that goes on in a suspend. It is nil if the system has no such clock.

@@ -42,7 +42,7 @@ var ErrConflict = errors.New("the key has another revision")
 // driver.ErrUnavailable if the store has certainly not received the request.
 //
 // A key has 52 characters of [0-9a-v], made from the name of a lock. A value has at most about 100
-// KiB, and 40 bytes more for each owner of this lock that was withdrawn in the last 90 s.
+// KiB, and about 40 bytes more for each owner of this lock withdrawn in the last 90 s.
 type Store interface {
 	// Read returns the entry of key, as the last successful Put or Delete of any client left it. If
 	// Read returns an old entry, writes fail and observers see an old holder. But no lock is
