@@ -13,8 +13,8 @@ import (
 
 var variable = regexp.MustCompile(`\bLOCK(?:BENCH|PLUGIN)_[A-Z0-9]+(?:_[A-Z0-9]+)*\b`)
 
-// TestEnvironmentVariablesAreListed checks that the table in CONTRIBUTING.md lists all
-// environment variables in the sources, each with a file that contains its name.
+// TestEnvironmentVariablesAreListed checks that the table in CONTRIBUTING.md lists each environment
+// variable that a source file names, and that the files in the table contain the variable's name.
 func TestEnvironmentVariablesAreListed(t *testing.T) {
 	text, err := os.ReadFile("CONTRIBUTING.md")
 	if err != nil {
@@ -43,7 +43,7 @@ func TestEnvironmentVariablesAreListed(t *testing.T) {
 	}
 }
 
-// texts returns the contents of the files that a cell of a table names.
+// texts returns the contents of the files that one cell of the table names.
 func texts(t *testing.T, cell string) (found []string) {
 	t.Helper()
 	for _, m := range quoted.FindAllStringSubmatch(cell, -1) {
@@ -56,7 +56,7 @@ func texts(t *testing.T, cell string) (found []string) {
 	return found
 }
 
-// variables returns the environment variables in the sources, each with a file that contains it.
+// variables returns the environment variables that source files name, each with one of these files.
 func variables(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}

@@ -20,19 +20,19 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// kept describes servers that stay up between runs. A process owns them, and
-// holds a lock on the file that describes them.
+// kept describes throwaway servers that stay up between runs. One process, which "env up" starts,
+// owns them. It writes this description to a file, and holds a lock on the file.
 type kept struct {
 	Pid     int                      `json:"pid"` // of the process that owns the servers
 	Env     string                   `json:"env"`
 	Started time.Time                `json:"started"`
 	Servers map[string]driver.Config `json:"servers"` // by backend
-	// Skipped says which servers were left out and why.
+	// Skipped says which servers were not started and why.
 	Skipped []string `json:"skipped,omitempty"`
 }
 
-// openState opens the file that describes kept servers. The environment variable
-// LOCKBENCH_STATE names the file. The default is a file in the user's cache directory.
+// openState opens the file that describes the kept servers. The environment variable
+// LOCKBENCH_STATE gives its path. Without the variable, it is in the user's cache directory.
 func openState(flag int) (*os.File, error) {
 	state := os.Getenv("LOCKBENCH_STATE")
 	if state == "" {
@@ -50,8 +50,7 @@ func openState(flag int) (*os.File, error) {
 	return os.OpenFile(state, flag, 0o600)
 }
 
-// readKept returns the servers that the file describes, or nil when no process
-// keeps any.
+// readKept returns the description of the kept servers, or nil if no process keeps servers.
 func readKept() (*kept, error) {
 	f, err := openState(os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -75,9 +74,9 @@ func readKept() (*kept, error) {
 	return k, nil
 }
 
-// Keep starts the throwaway servers of the plan's backends and describes them in
-// the file of kept servers. It then calls the function up, and keeps the servers
-// until ctx ends. It fails when another process holds the lock on the file.
+// Keep starts throwaway servers for the backends of the plan, and describes them in a file that
+// later runs read. Then it calls the function up, and keeps the servers until ctx ends. It returns
+// an error if another process already keeps servers.
 func Keep(ctx context.Context, p Plan, up func(shown string)) (err error) {
 	f, err := claimState()
 	if err != nil {
@@ -111,8 +110,8 @@ func Keep(ctx context.Context, p Plan, up func(shown string)) (err error) {
 	return nil
 }
 
-// start starts the servers of every backend that was found. Unless the user named
-// backends, it leaves out servers that cannot be started.
+// start starts a server for each of the plugins in found. If a server cannot be started, that is an
+// error if the user named backends, and otherwise the server is skipped.
 func (k *kept) start(ctx context.Context, e *environment, found []plugin.Found, named bool) (all []*servers.Environment, err error) {
 	for _, one := range found {
 		s, err := e.start(ctx, one, false)
@@ -135,8 +134,8 @@ func (k *kept) start(ctx context.Context, e *environment, found []plugin.Found, 
 	return all, nil
 }
 
-// claimState creates the file of kept servers and locks it. Only the user may read
-// the file, because it holds addresses with passwords.
+// claimState creates the file that describes kept servers, and locks it. Only this user may read
+// the file, because it has addresses with passwords.
 func claimState() (*os.File, error) {
 	f, err := openState(os.O_CREATE | os.O_RDWR)
 	if err != nil {
@@ -148,7 +147,7 @@ func claimState() (*os.File, error) {
 	return f, f.Truncate(0)
 }
 
-// KeptServers returns an outcome that shows the kept servers.
+// KeptServers returns an Outcome that describes the kept servers.
 func KeptServers() (*Outcome, error) {
 	k, err := readKept()
 	if err != nil {
@@ -172,10 +171,9 @@ func (k kept) text() string {
 	return b.String()
 }
 
-// dropTimeout bounds how long kept servers may take to end.
 const dropTimeout = time.Minute
 
-// Drop ends the process that keeps servers, and returns when the servers are gone.
+// Drop ends the process that keeps servers, and waits until the servers have ended.
 func Drop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, dropTimeout)
 	defer cancel()

@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// These exit statuses of [Locked.Run] come from the lock, not from the command or another error.
+// These exit statuses of [Locked.Run] report what happened to the lock, not to the command.
 const (
 	StatusHeld = 75 // EX_TEMPFAIL: another holder has the lock
 	StatusLost = 79 // the lease was lost, and the command was ended
@@ -29,7 +29,7 @@ type Locked struct {
 
 	Try  bool          // do not wait for the lock
 	Wait time.Duration // longest wait; 0 for no end
-	// TTL is the TTL of the lease. 0 means 10 s, or AtLeast if AtLeast is longer.
+	// TTL is the TTL of the lease. 0 means the longer of 10 s and AtLeast.
 	TTL     time.Duration
 	AtLeast time.Duration // the lock stays taken for at least this long; no more than TTL
 	Tick    time.Duration // all hosts together run the command once per Tick; 0 for no such rule
@@ -43,10 +43,10 @@ type Locked struct {
 	Verbose bool
 }
 
-// Run runs the command with the standard input, output and error of this process, and its
-// terminal. The error is nil or a [StatusError] when the command has run. Run writes the reason
-// for the status, if any, to w. It drops text while w blocks and 64 texts wait, and at its end
-// the text that w does not take within a second. Run handles the signals of this process.
+// Run runs the command while it holds the lock. The command has the standard input, output and
+// error of this process, and its terminal. Run returns nil if the command ended with status 0, or a
+// [StatusError] for another status. It writes the reason to w. If w blocks, Run drops texts while
+// 64 texts wait, and waits at most a second at its end. Run handles the signals of this process.
 func (l Locked) Run(ctx context.Context, w io.Writer) error {
 	out := command.NewOut(w)
 	defer out.Close()
@@ -90,7 +90,6 @@ func (l Locked) Run(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// notFound is the status that a shell returns for a command that it cannot find or execute.
 func (l Locked) notFound(err error, out io.Writer) error {
 	fmt.Fprintf(out, "lockbench: %v\n", err)
 	if errors.Is(err, os.ErrPermission) {
@@ -99,7 +98,8 @@ func (l Locked) notFound(err error, out io.Writer) error {
 	return StatusError(127)
 }
 
-// hostAndPid names the process that the user started, not the child process that holds the lock.
+// hostAndPid returns host name and process ID. The ID is that of this process, which the user
+// started, and not that of the child process that holds the lock.
 func hostAndPid() string {
 	host, err := os.Hostname()
 	if err != nil {

@@ -20,14 +20,13 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// Locks gives access to the locks of one store through its plugin.
+// Locks shows and breaks the locks in one store, through the plugin of its backend.
 type Locks struct {
 	Servers
 	Backend string    // by name, or the path of its plugin
 	Warn    io.Writer // gets warnings
 }
 
-// store is an open backend whose locks are shown or broken.
 type store struct {
 	*core.Client
 	timed  bool // the plugin claims that its tokens are times
@@ -35,11 +34,12 @@ type store struct {
 	prefix string
 }
 
-// locksTimeout bounds the requests to a store.
+// locksTimeout is how long a command about locks may take.
 const locksTimeout = 30 * time.Second
 
-// with opens the backend, checks that its store answers, and calls the function work, even if the
-// plugin refuses new locks because of the store's settings. Existing locks can still be shown.
+// with opens the backend, checks that the store answers, and calls the function work. It does so
+// even if the plugin refuses to grant locks because of the store's settings: existing locks can be
+// shown.
 func (l Locks) with(ctx context.Context, work func(context.Context, store) (*Outcome, error)) (o *Outcome, err error) {
 	ctx, cancel := context.WithTimeout(ctx, locksTimeout)
 	defer cancel()
@@ -80,7 +80,7 @@ func (l Locks) List(ctx context.Context, prefix string) (*Outcome, error) {
 		slices.SortFunc(all, func(a, b driver.Holder) int { return cmp.Compare(a.Name, b.Name) })
 		docs := []holderDoc{}
 		var b strings.Builder
-		// The names stand in the last column, because they may be 512 bytes long.
+		// The name is the last column, because it may have 512 bytes.
 		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(t, "SINCE\tTOKEN\tTTL LEFT\tWAITERS\tHOLDER\tLOCK")
 		for _, h := range all {
@@ -95,8 +95,8 @@ func (l Locks) List(ctx context.Context, prefix string) (*Outcome, error) {
 	})
 }
 
-// Names returns the names of held locks that start with prefix, for the
-// completion of a shell. The list may be incomplete when ctx ends early.
+// Names returns the names of held locks that start with prefix. A shell uses them to complete what
+// the user types. If ctx ends early, some names are missing.
 func (l Locks) Names(ctx context.Context, prefix string) (names []string) {
 	l.Warn = io.Discard
 	_, _ = l.with(ctx, func(ctx context.Context, s store) (*Outcome, error) { // a shell that completes names shows no error
@@ -111,7 +111,7 @@ func (l Locks) Names(ctx context.Context, prefix string) (names []string) {
 	return names
 }
 
-// Inspect shows who holds one lock.
+// Inspect shows who holds the lock called name.
 func (l Locks) Inspect(ctx context.Context, name string) (*Outcome, error) {
 	return l.with(ctx, func(ctx context.Context, s store) (*Outcome, error) {
 		h, err := s.Client.Inspect(ctx, name)
@@ -133,8 +133,8 @@ func (l Locks) Inspect(ctx context.Context, name string) (*Outcome, error) {
 	})
 }
 
-// Break ends the lease of a lock if its token is token, or the current lease if token
-// is 0. It first calls the function ask, and breaks the lease only if ask returns true.
+// Break ends the lease of the lock called name, if the lease has the given token. Token 0 means the
+// current lease. Break first calls ask, and does nothing if ask returns false.
 func (l Locks) Break(ctx context.Context, name string, token uint64, ask func(question string) bool) (*Outcome, error) {
 	return l.with(ctx, func(ctx context.Context, s store) (*Outcome, error) {
 		h, err := s.Client.Inspect(ctx, name)
@@ -151,7 +151,8 @@ func (l Locks) Break(ctx context.Context, name string, token uint64, ask func(qu
 		if !ask(fmt.Sprintf("%q is held by %s under token %d, for another %v.\nBreak it? Its holder goes on until it notices.", name, holderOf(h), h.Token, left(h))) {
 			return nil, errors.New("not broken")
 		}
-		// The user may have taken a long time to answer, so the store compares the token again.
+		// The user may have needed long for the answer, and the holder may have changed. So the
+		// store breaks the lock only if the token is still the same.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), locksTimeout)
 		defer cancel()
 		if err := s.Client.Break(ctx, name, h.Token); err != nil {
@@ -161,15 +162,15 @@ func (l Locks) Break(ctx context.Context, name string, token uint64, ask func(qu
 	})
 }
 
-// sameGrant reports whether the number typed means the grant that has token. A program
-// may have rounded typed to a double. A rounded token is still unique, because tokens
-// are at least 1024 apart, and doubles below 2^62 are at most 512 apart.
+// sameGrant reports whether the number that the user typed means the grant with this token. The
+// number may come from a program that rounded the token to a double. It then still belongs to one
+// grant only: tokens differ by at least 1024, and doubles below 2^62 by at most 512.
 func sameGrant(token, typed uint64) bool {
 	return core.GrantNumber(token) == core.GrantNumber(typed) || token < 1<<62 && float64(token) == float64(typed)
 }
 
-// foreign says how to remove a lock whose holder is not a lockbench client. It
-// returns "" if lockbench does not know how.
+// foreign says how to remove a lock whose holder is not a lockbench client. It returns "" if
+// lockbench does not know how.
 func (s store) foreign(name string) string {
 	if s.kind.Foreign == nil {
 		return ""
@@ -177,7 +178,6 @@ func (s store) foreign(name string) string {
 	return s.kind.Foreign(s.prefix, name)
 }
 
-// holderOf says who holds a lock, for people.
 func holderOf(h driver.Holder) string {
 	switch {
 	case h.Label != "":
@@ -188,7 +188,7 @@ func holderOf(h driver.Holder) string {
 	return "owner " + printable(h.Owner)
 }
 
-// left is the remaining time of a lease, as text.
+// left returns, as text, the time until the lease expires.
 func left(h driver.Holder) string {
 	if h.TTL < 0 {
 		return "no end"
@@ -196,7 +196,7 @@ func left(h driver.Holder) string {
 	return h.TTL.Round(time.Millisecond).String()
 }
 
-// printable quotes text with characters that a terminal could interpret as a command.
+// printable quotes a text if a terminal could take characters of the text as a command.
 func printable(s string) string {
 	if quoted := strconv.Quote(s); quoted != `"`+s+`"` || s == "" {
 		return quoted
@@ -211,8 +211,8 @@ func waiters(h driver.Holder) string {
 	return strconv.Itoa(h.Waiters)
 }
 
-// granted is when the lease was granted, by the store's clock. It is nil when the
-// token does not contain that time.
+// granted returns when the lease was granted, by the store's clock. It returns nil if the token
+// does not contain that time.
 func (s store) granted(h driver.Holder) *time.Time {
 	if !s.timed || h.Token == 0 {
 		return nil
@@ -220,7 +220,6 @@ func (s store) granted(h driver.Holder) *time.Time {
 	return new(time.UnixMicro(int64(core.GrantNumber(h.Token))).UTC())
 }
 
-// since returns, as text, when the lease was granted.
 func (s store) since(h driver.Holder) string {
 	if at := s.granted(h); at != nil {
 		return at.Format("2006-01-02 15:04:05Z")
@@ -234,8 +233,8 @@ type holderDoc struct {
 	Held  bool   `json:"held"`
 	Label string `json:"label,omitempty"`
 	Owner string `json:"owner,omitempty"`
-	// Token is also written as text, because programs that read numbers as doubles,
-	// as jq 1.6 does, round numbers above 2^53.
+	// Token is a number. TokenText is the same number as text, because programs that read numbers
+	// as doubles, such as jq 1.6, round numbers above 2^53.
 	Token     uint64     `json:"token,omitempty"`
 	TokenText string     `json:"token_text,omitempty"`
 	Since     *time.Time `json:"since"`            // by the store's clock; null when unknown

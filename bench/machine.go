@@ -19,7 +19,7 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// machine describes the machine that this process runs on, without its name.
+// machine describes this machine, without the host's name.
 func machine() results.Machine {
 	return results.Machine{
 		OS: runtime.GOOS, Arch: runtime.GOARCH, CPU: cpuModel(),
@@ -40,7 +40,7 @@ func cpuModel() string {
 	return strings.TrimSpace(string(b))
 }
 
-// kernel asks the kernel itself, because a container image built from scratch has no uname program.
+// kernel asks the kernel and does not run uname, because a container image may not have uname.
 func kernel() string {
 	var u unix.Utsname
 	if unix.Uname(&u) != nil {
@@ -49,8 +49,8 @@ func kernel() string {
 	return unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:])
 }
 
-// checksums returns the SHA-256 of this program and of the programs in others, by
-// name. The map others has their paths by name.
+// checksums returns the SHA-256 of this program and of other programs, by name. The map others has
+// the paths of the other programs, by name.
 func checksums(others map[string]string) (map[string]string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -68,7 +68,7 @@ func checksums(others map[string]string) (map[string]string, error) {
 	return sums, nil
 }
 
-// Version is the version of the lockbench module. For a build from a checkout it is the commit.
+// Version is the version of module lockbench. If it was built from a checkout, it is the commit.
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -99,7 +99,7 @@ func moduleVersion(path string) string {
 	return ""
 }
 
-// gauged holds the counters of the operating system at one time.
+// gauged has counters of the operating system, as they were at one moment.
 type gauged struct {
 	at          time.Time
 	wall        time.Time     // by the wall clock, which may be set
@@ -109,21 +109,22 @@ type gauged struct {
 	throttled   time.Duration // of the control group
 }
 
-// gauge reads the counters of the operating system. This takes some milliseconds. A
-// counter that cannot be read stays 0.
+// gauge reads counters of the operating system, which takes some milliseconds. A counter that it
+// cannot read stays 0.
 func gauge() gauged {
 	g := gauged{at: time.Now(), own: ownTime()}
 	g.wall = g.at.Round(0)
 	g.cpus(readText("/proc/stat"))
 	for _, path := range []string{"/sys/fs/cgroup/cpu.stat", "/sys/fs/cgroup/cpu/cpu.stat"} {
-		// Version 2 of control groups counts microseconds, version 1 nanoseconds.
+		// Version 2 of control groups counts microseconds, and version 1 counts nanoseconds.
 		g.throttled += time.Duration(valueOf(readText(path), "throttled_usec"))*time.Microsecond + time.Duration(valueOf(readText(path), "throttled_time"))
 	}
 	return g
 }
 
-// cpus reads the first line of /proc/stat, which has the times of all CPUs together: user, nice,
-// system, idle, iowait, irq, softirq and steal (proc_stat(5)). User time includes guest time.
+// cpus reads the first line of /proc/stat, which has the time that all CPUs spent in: user, nice,
+// system, idle, iowait, irq, softirq, steal (see proc_stat(5)). Later fields are part of user and
+// nice.
 func (g *gauged) cpus(text string) {
 	line, _, _ := strings.Cut(text, "\n")
 	fields := strings.Fields(line)
@@ -143,7 +144,6 @@ func (g *gauged) cpus(text string) {
 	}
 }
 
-// ownTime is how long this process and all its descendants have run.
 func ownTime() time.Duration {
 	all, self := proc.All(), os.Getpid()
 	var sum time.Duration
@@ -158,17 +158,17 @@ func ownTime() time.Duration {
 	return sum
 }
 
-// watch starts to observe the machine. The function that it returns stops observing
-// and records how busy the machine was.
+// watch begins to measure how busy the machine is. The function that it returns ends that, and
+// writes the result to a manifest.
 func watch() func(*results.Manifest) {
 	before := gauge()
 	return func(m *results.Manifest) { m.MachineLoad = before.until(gauge()) }
 }
 
-// until says how busy the machine was between g and end.
+// until says how busy the machine was from the time of g to the time of end.
 func (g gauged) until(end gauged) *results.MachineLoad {
 	took := end.at.Sub(g.at)
-	// The sum end.own can be too small, because not every process that ended is counted in it.
+	// end.own can be too small, because it lacks some processes that have ended.
 	others := max(0, (end.busy-g.busy)-max(0, end.own-g.own))
 	return &results.MachineLoad{
 		OtherCPUs: ratio(others, took), Steal: ratio(end.stolen-g.stolen, end.all-g.all),

@@ -15,13 +15,13 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// Named is one of the named values that a flag takes.
+// Named is a word that a flag accepts, with a text about it.
 type Named struct {
 	Name string `json:"name"`
 	Does string `json:"does"` // in one line
 }
 
-// Choices are the named values that the flag takes. There are none if the flag takes other values.
+// Choices returns the words that the flag accepts, or nil if the flag accepts other values.
 func Choices(flag string) []Named {
 	switch flag {
 	case "scenarios":
@@ -41,7 +41,7 @@ func Choices(flag string) []Named {
 	return nil
 }
 
-// words are the names of [Choices].
+// words returns the names of [Choices].
 func words(flag string) (names []string) {
 	for _, n := range Choices(flag) {
 		names = append(names, n.Name)
@@ -49,7 +49,7 @@ func words(flag string) (names []string) {
 	return names
 }
 
-// checkNames returns an error if one of names is not among the choices of the flag.
+// checkNames returns an error if the flag does not accept one of names.
 func checkNames(flag, what string, names []string) error {
 	known := words(flag)
 	for _, name := range names {
@@ -60,8 +60,8 @@ func checkNames(flag, what string, names []string) error {
 	return nil
 }
 
-// ScenarioHelp says what each scenario measures, with each description cut at its first colon or
-// semicolon.
+// ScenarioHelp says what each scenario measures. It shortens each text to what stands before the
+// first colon or semicolon.
 func ScenarioHelp() string {
 	var b strings.Builder
 	for _, s := range Choices("scenarios") {
@@ -85,12 +85,12 @@ func named[T any](all []T, name func(T) Named) []Named {
 	return out
 }
 
-// Names lists what the flags of "lockbench run" take.
+// Names lists the words that the flags of "lockbench run" accept.
 func Names() *Outcome {
 	return listing(list{"scenarios", Choices("scenarios")}, list{"modes of takeover", Choices("modes")}, list{"baselines", Choices("baselines")})
 }
 
-// list names the faults, actions and reproducers that the plan chooses and its backends know.
+// list lists the faults, actions and reproducers (recorded failures) that the plan selects.
 func (p FaultsPlan) list() (*Outcome, error) {
 	concerns := func(known func(backend string) bool) bool {
 		return len(p.Backends) == 0 || slices.ContainsFunc(p.Backends, known)
@@ -127,8 +127,8 @@ func listing(lists ...list) *Outcome {
 	return &Outcome{data: lists, text: b.String()}
 }
 
-// freshFolder is the path of a new result folder, named after the current second. It
-// adds a number when another run has already used that name.
+// freshFolder returns a path for a new result folder. The path has the current time in seconds. If
+// a folder of this name exists, the path gets a number.
 func freshFolder() string {
 	dir := filepath.Join("results", time.Now().UTC().Format("20060102T150405Z"))
 	fresh := dir

@@ -13,17 +13,17 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// Outcome is the result of a plan.
+// Outcome is the result of a command, in a form that can be shown as text or JSON.
 type Outcome struct {
-	// Dir is the result folder that the outcome shows; "" if it shows none.
+	// Dir is the result folder to show, or "" if the outcome is not about a folder.
 	Dir   string
 	text  string
 	data  any                                    // for JSON
 	write func(w io.Writer, format string) error // if set, used instead of text and data
 }
 
-// Write writes the outcome as "text", "md" or "json". An outcome with a folder can
-// also be written as "html".
+// Write writes the outcome as "text", "md" (Markdown) or "json". If it has a folder, it can also
+// write "html".
 func (o *Outcome) Write(w io.Writer, format string) error {
 	switch {
 	case o.Dir != "":
@@ -43,13 +43,14 @@ func (o *Outcome) Write(w io.Writer, format string) error {
 	return err
 }
 
-// These errors end a run although lockbench worked as it should.
+// These errors end a run although no part of lockbench has failed.
 var (
 	ErrUnsafe      = errors.New("safety violation")
 	ErrInterrupted = errors.New("interrupted")
 )
 
-// InvalidError is the error of a run whose figures or verdict mean nothing.
+// InvalidError is the error of a run whose figures and verdict say nothing, for example because no
+// lock was granted.
 type InvalidError struct{ Err error }
 
 func (e *InvalidError) Error() string { return e.Err.Error() }
@@ -57,7 +58,6 @@ func (e *InvalidError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *InvalidError) Unwrap() error { return e.Err }
 
-// hintedError adds a hint to an error.
 type hintedError struct {
 	err  error
 	hint string
@@ -66,10 +66,10 @@ type hintedError struct {
 func (e *hintedError) Error() string { return e.err.Error() }
 func (e *hintedError) Unwrap() error { return e.err }
 
-// Hinted returns err with a hint that says what to do about it.
+// Hinted returns err with a hint, which says what the user can do about err.
 func Hinted(err error, hint string) error { return &hintedError{err, hint} }
 
-// Hint returns the hint that says what to do about an error, or "" if there is none.
+// Hint returns the hint of an error, which says what the user can do about it, or "".
 func Hint(err error) string {
 	var h *hintedError
 	var environment *EnvError
@@ -84,7 +84,7 @@ func Hint(err error) string {
 	return ""
 }
 
-// IsUsage reports whether the error is a mistake in the request, which the user must correct.
+// IsUsage reports whether the error is a mistake of the user, who must correct the command.
 func IsUsage(err error) bool {
 	var usage *UsageError
 	return errors.As(err, &usage) || errors.Is(err, results.ErrNotEmpty) || errors.Is(err, results.ErrNotAFolder) || errors.Is(err, results.ErrLater)
@@ -97,7 +97,7 @@ func orInterrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// result says how a run with a result folder ended.
+// result says how a run that made a result folder ended.
 type result struct {
 	dir         string
 	verdict     check.Verdict
@@ -105,8 +105,8 @@ type result struct {
 	interrupted bool // ctx ended before the plan was done; what was measured until then is kept
 }
 
-// outcome returns the outcome of a run that ended with err, and the error to
-// report. A violation takes precedence over err.
+// outcome returns what to show of a run that ended with err, and the error to report. If a rule was
+// violated, that is the error, even if err is not nil.
 func (r result) outcome(ctx context.Context, err error) (*Outcome, error) {
 	shown := &Outcome{Dir: r.dir}
 	if r.cells == 0 || err != nil && r.verdict.Granted() == 0 {
@@ -115,7 +115,7 @@ func (r result) outcome(ctx context.Context, err error) (*Outcome, error) {
 	return shown, judged(r.interrupted, r.verdict, err)
 }
 
-// judged is the error to report for a run that ended with verdict v and error err.
+// judged returns the error to report for a run with verdict v that ended with err.
 func judged(interrupted bool, v check.Verdict, err error) error {
 	err = ended(interrupted, v.Unsafe(), v.Granted(), err)
 	if cells := v.Invalid(); err == nil && len(cells) > 0 {
@@ -124,8 +124,8 @@ func judged(interrupted bool, v check.Verdict, err error) error {
 	return err
 }
 
-// ended is the error to report for a run with these numbers of violations and
-// grants. A violation takes precedence over err.
+// ended returns the error to report for a run that ended with err, and that had so many violations
+// and grants. Violations come before err.
 func ended(interrupted bool, violations, grants int, err error) error {
 	switch {
 	case violations > 0:

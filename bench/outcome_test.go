@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin"
 )
 
-// TestKeys checks that all JSON has keys in lower case, with underscores between words.
+// TestKeys checks that keys in JSON are in lower case, with an underscore between words.
 func TestKeys(t *testing.T) {
 	for _, doc := range []any{
 		verdictDoc(check.Verdict{}), results.Manifest{}, kept{}, []holderDoc{}, []list{}, []part{}, plugin.Description{}, []played{}, []*faults.Found{},
@@ -47,8 +47,8 @@ func checkKeys(t *testing.T, of reflect.Type, seen map[reflect.Type]bool) {
 	}
 }
 
-// TestSameGrant checks that a token that was rounded to a double is accepted, and
-// that the token of the previous or the next grant is refused.
+// TestSameGrant checks that sameGrant accepts a token that was rounded to a double, and refuses the
+// tokens of the previous and of the next grant.
 func TestSameGrant(t *testing.T) {
 	const token = 1809738798206418944
 	for typed, want := range map[uint64]bool{token: true, token + 3: true, 1809738798206418900: true, token - 1024: false, token + 1024: false, 7: false} {

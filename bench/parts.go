@@ -13,10 +13,11 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// maxParts bounds how many runs can measure together.
+// maxParts is how many runs can measure together.
 const maxParts = 64
 
-// checkParts finds settings that several runs cannot measure together.
+// checkParts returns an error if the plan has settings that do not work with several parts, which
+// are runs on several machines that measure at the same time.
 func (p Plan) checkParts() error {
 	switch {
 	case p.Parts < 0 || p.Parts == 1 || p.Parts > maxParts:
@@ -32,8 +33,8 @@ func (p Plan) checkParts() error {
 	return nil
 }
 
-// join meets the other parts (runs on other machines) through the first backend of the
-// plan, and takes over their seed. It uses a separate plugin process that measures nothing.
+// join waits for the other parts (runs on other machines) and takes over their seed. They meet in
+// the store of the first backend, through a plugin process that is used for nothing else.
 func (r *runner) join(ctx context.Context) error {
 	if r.plan.Parts == 0 {
 		return nil
@@ -58,21 +59,21 @@ func (r *runner) join(ctx context.Context) error {
 }
 
 const (
-	// partsTimeout is how long a part waits for the other parts.
+	// partsTimeout is how long a part (one of several runs) waits for the other parts.
 	partsTimeout = 5 * time.Minute
-	// placeTTL is how long a part that was killed keeps its place.
+	// placeTTL is how long the place of a part stays taken after the part was killed.
 	placeTTL = 10 * time.Second
-	// gatherEvery is how often a part checks whether the other parts have come.
+	// gatherEvery is how often a part checks whether the other parts have started.
 	gatherEvery = 50 * time.Millisecond
-	// stepEvery is how often a part checks whether the other parts are ready for
-	// the next step. The parts start a step about this much time apart.
+	// stepEvery is how often a part checks whether the other parts are ready to measure. Parts
+	// begin to measure about this long after each other.
 	stepEvery = 2 * time.Millisecond
 )
 
-// rendezvous is one part's place among all parts, which are runs of lockbench on several
-// machines that measure the same cell at the same time. They wait for each other on the
-// store under test, so that clocks decide nothing. Each part leads a separate election, and
-// publishes its progress there. Only one goroutine may use a rendezvous.
+// rendezvous is how runs on several machines, called parts, measure the same thing at the same
+// time. A part waits for the others by reading the store under test. It does not go by the time,
+// because clocks of machines differ. Each part leads an election of its own, its place, and
+// publishes in its value how far it is. Only one goroutine may use a rendezvous.
 type rendezvous struct {
 	backend string
 	places  []*core.Elector
@@ -82,20 +83,21 @@ type rendezvous struct {
 	seed    uint64  // the seed of the first place, which all parts use
 }
 
-// station is what a part publishes.
+// station is what a part publishes as the value of its election.
 type station struct {
 	Part string `json:"part"` // a random name
 	Seed uint64 `json:"seed"`
 	Plan string `json:"plan"`
-	// All is a hash of the names of all parts, set once this part has seen them. The
-	// station of an earlier rendezvous may still be in the store, with a different All.
+	// All is a hash of the names of all parts. It is set when this part has seen all names. An old
+	// station in the store, from a part that was killed, has another hash.
 	All  string `json:"all,omitempty"`
 	Step int    `json:"step"` // the step that the part is ready for
 }
 
-// joinParts joins this part of a run, one lockbench on one machine, to the other parts.
-// Each part leads one election, its place. joinParts returns when every part has a place and
-// has seen all others, with the same plan except for the seed. Closing client ends the place.
+// joinParts joins this run to the other parts, which are runs on other machines. Each part leads
+// one election, its place. joinParts returns when each place is led by a part, and each part has
+// seen all others. It fails if their plans differ in more than the seed. The part leaves when
+// client is closed.
 func joinParts(ctx context.Context, client *core.Client, backend string, parts int, seed uint64, plan string) (*rendezvous, error) {
 	m := &rendezvous{backend: backend, said: station{Part: rand.Text(), Seed: seed, Plan: plan}}
 	ctx, cancel := context.WithTimeout(ctx, partsTimeout)
@@ -117,14 +119,13 @@ func joinParts(ctx context.Context, client *core.Client, backend string, parts i
 	return m, m.gather(ctx)
 }
 
-// sit takes the first free place.
 func (m *rendezvous) sit(ctx context.Context) error {
 	for {
 		for n, e := range m.places {
 			if h, err := e.Leader(ctx); err != nil || h.Held() {
 				continue
 			}
-			// Another part may also have seen that this place is free.
+			// Another part may campaign for the same place, so do not wait long.
 			try, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 			term, err := e.Campaign(try)
 			cancel()
@@ -139,8 +140,7 @@ func (m *rendezvous) sit(ctx context.Context) error {
 	}
 }
 
-// gather waits until every place is taken by a part that has seen the same
-// parts as this one.
+// gather waits until all places are taken, and each part has published that it saw the same parts.
 func (m *rendezvous) gather(ctx context.Context) error {
 	for {
 		all, there := m.look(ctx)
@@ -155,7 +155,7 @@ func (m *rendezvous) gather(ctx context.Context) error {
 	}
 }
 
-// look reads what all parts have published, and counts the parts that are present.
+// look reads what each part has published, and counts the parts that have published something.
 func (m *rendezvous) look(ctx context.Context) (all []station, there int) {
 	all = make([]station, len(m.places))
 	for n, e := range m.places {
@@ -166,8 +166,8 @@ func (m *rendezvous) look(ctx context.Context) (all []station, there int) {
 	return all, there
 }
 
-// agree publishes that this part has seen all parts, and reports whether all other
-// parts have published the same.
+// agree publishes that this part has seen the parts in all. It reports whether the other parts have
+// published that they saw the same parts.
 func (m *rendezvous) agree(ctx context.Context, all []station) (bool, error) {
 	parts := ""
 	for _, s := range all {
@@ -199,15 +199,15 @@ func (m *rendezvous) say(ctx context.Context) error {
 	return m.term.Proclaim(ctx, value)
 }
 
-// alone is the error when parts do not come, end too early, are too many, or lose their place.
+// alone is the error if parts are missing or too many, end too early, or lose their place.
 func (m *rendezvous) alone(format string, args ...any) error {
 	return &EnvError{Backend: m.backend, Err: fmt.Errorf("the parts are not together: "+format, args...), Hint: fmt.Sprintf("start %d of them, with the same flags", len(m.places))}
 }
 
-// next returns when all parts have called it as often as this part. All parts return
-// within a few milliseconds of each other. If last is set, the run is at its end. This
-// part then waits so that no other part misses it, and a part that has left counts as
-// ready. A run that is not a part has a nil rendezvous, which does not wait.
+// next waits until the other parts have called it as often as this part. It returns in all parts
+// within a few milliseconds. If last is set, the run is over: next then waits until the other parts
+// have made this call or have left, because they wait for this part. Without parts, m is nil, and
+// next does not wait.
 func (m *rendezvous) next(ctx context.Context, last bool) error {
 	if m == nil {
 		return nil

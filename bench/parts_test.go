@@ -14,7 +14,6 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// together runs the function part n times at once, and returns the errors.
 func together(t *testing.T, n int, part func(i int, c *core.Client) error) []error {
 	t.Helper()
 	store := memory.NewStore()
@@ -30,8 +29,8 @@ func together(t *testing.T, n int, part func(i int, c *core.Client) error) []err
 	return errs
 }
 
-// TestDeadPartsAreNotMet checks that a part that was killed in an earlier rendezvous keeps
-// its place until its TTL is over, but does not count as a part of the new rendezvous.
+// TestDeadPartsAreNotMet simulates a part (a run that measures with others) that was killed. Its
+// place stays taken for the TTL, but later parts must not take it for one of them.
 func TestDeadPartsAreNotMet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewStore()
@@ -78,7 +77,8 @@ func TestPartsThatCannotMeet(t *testing.T) {
 			_, err := joinParts(t.Context(), c, "memory", 2, 0, fmt.Sprint(i))
 			return err
 		}) {
-			// The first part that sees the other part's plan leaves, and then the other part is alone.
+			// The part that first sees that the plans differ leaves, so the other part may be
+			// alone.
 			if !IsUsage(err) && !apart(err) {
 				t.Errorf("another plan: part %d: %v", i, err)
 			}

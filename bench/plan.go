@@ -15,84 +15,85 @@ import (
 	"github.com/lockbench/lockbench/internal/similar"
 )
 
-// Plan says what to measure. [Run] calls [Plan.Check] first. A field that belongs
-// to some scenarios has no effect on the other scenarios. The word all in
-// Scenarios, Baselines or Modes stands for every name.
+// Plan says what to measure. A field that is about some scenarios has no effect on other scenarios.
+// In Scenarios, Baselines and Modes, the word "all" stands for every known name. [Run] rejects a
+// plan for which [Plan.Check] returns an error.
 type Plan struct {
-	// Backends are names of plugins. None means every plugin that is found and whose server can
-	// be started. A backend that is left out for that reason is reported, but is not an error.
+	// Backends names the plugins to measure. None means every plugin that lockbench finds, without
+	// those whose server it cannot start. The report then names the missing backends. That is not
+	// an error.
 	Backends  []string
 	Scenarios []string
 	Baselines []string // a baseline of a backend that is not measured is left out
 	Clients   []int    // concurrent callers of one host; each number is measured; none: the scenario's default numbers
 	Hosts     []int    // host processes, each with Clients callers; each number is measured; 1: lockbench itself is the host; none: the scenario's defaults
-	// Keys and Hold are for scenario throughput: numbers of locks, and times for
-	// which they are held. Each value is measured; none means the defaults.
-	// Scenarios contend and footprint also use Hold.
+	// Keys and Hold are for scenario throughput: how many locks there are, and how long callers
+	// hold a lock. Each value is measured. None means the defaults. Scenarios contend and footprint
+	// use Hold, too.
 	Keys []int
 	Hold []time.Duration
-	// RTT are delays added to each round trip between host and store, from 0 to one
-	// second. Each value is measured; none means 0.
+	// RTT has delays, from 0 to one second, to add to each round trip between a host and the store.
+	// Each value is measured. None means no delay.
 	RTT []time.Duration
-	// Rate is how many cycles per second the open loop of scenario acquire starts.
-	// 0 means half the rate that the closed loop of the same cell reached.
+	// Rate is the rate at which the open loop of scenario acquire starts cycles, per second. 0
+	// means half the rate that the closed loop reached under the same load.
 	Rate float64
-	// Modes, Candidates and Tick are for scenario takeover. Modes are the ways in which leaders
-	// end, each measured (none: kill-host). Candidates is how many processes campaign (0 means
-	// 2). Tick is how often candidates ask the store (0: they wait until the store wakes them).
+	// Modes, Candidates and Tick are for scenario takeover. Modes are ways to end a leader, such as
+	// the default kill-host. Candidates is how many processes campaign (0 means 2). Tick is how
+	// often a candidate asks the store. With 0, it waits for the store to wake it.
 	Modes      []string
 	Candidates int
 	Tick       time.Duration
-	// For is how long scenario ttl holds leases, in all runs together.
+	// For is for scenario ttl: how long all runs together hold leases.
 	For time.Duration
-	// Stress loads processors and disk during the whole measurement.
+	// Stress keeps processors and disk busy during the whole measurement.
 	Stress bool
 	Runs   int // repetitions of every cell
-	// Parts is how many runs of this plan, on as many machines, measure the same cells at
-	// the same time. The runs wait for each other on the store. 0 means this run alone.
+	// Parts is how many runs of this plan, each on another machine, measure at the same time. They
+	// meet through the store. 0 means that this run measures alone.
 	Parts int
 	TTL   time.Duration
-	// WarmUp and Measure are the durations for one cell in one run.
+	// WarmUp is how long each run warms up for a cell, which is one subject under one load. Measure
+	// is how long the run then measures the cell.
 	WarmUp, Measure time.Duration
-	// Seed determines the order of the cells; 0 means a random seed.
+	// Seed determines the order of the measurements. 0 means a random seed.
 	Seed  uint64
 	Quick bool
 	MTLS  bool
-	// Env is where throwaway servers run, one of [Environments]. "" means the
-	// kept servers if there are any, else local ones.
+	// Env is where lockbench starts throwaway servers, one of [Environments]. "" means the servers
+	// that "env up" keeps, if there are any, or else local processes.
 	Env string
 	Servers
-	// VS is a directory with another build of the plugins. Cells of the two builds
-	// are measured in turn. "" means none.
+	// VS is a directory with a second build of the plugins. Both builds are measured in turn, to
+	// compare them. "" means that there is no second build.
 	VS string
-	// Out is the directory of the result folder, new or empty. "" means a
-	// directory below results that is named after the time.
+	// Out is the directory for the result folder. It must be empty or missing. "" means a new
+	// directory in results, with the current time as its name.
 	Out string
 }
 
-// These are durations and limits of durations, mostly for one measurement.
 const (
 	warmUp      = 200 * time.Millisecond
 	quickWarmUp = 50 * time.Millisecond
-	// minMeasure to maxMeasure is the range from which a user may choose Measure.
+	// A user may choose a Measure from minMeasure to maxMeasure.
 	minMeasure = 10 * time.Millisecond
 	maxMeasure = time.Hour
 	// maxHold is the longest time for which scenario footprint holds leases.
 	maxHold = time.Hour
 	// maxRTT is the longest RTT that a plan may add.
 	maxRTT = time.Second
-	// usualFor and quickFor are the default durations of scenario ttl. A user may
+	// usualFor and quickFor are the defaults of For, the duration of scenario ttl. A user may
 	// choose a duration from minFor to maxFor.
 	usualFor, quickFor = time.Minute, 12 * time.Second
 	minFor, maxFor     = time.Second, 6 * time.Hour
-	// QuickTTL is the TTL of scenario takeover in a quick plan that sets no TTL. It
-	// is short, because half of the modes wait for the TTL to expire a dozen times.
+	// QuickTTL is the default TTL of scenario takeover in a quick plan. It is short, because in
+	// half of the modes, leaders change a dozen times, and each time the TTL must expire first.
 	QuickTTL = 3 * time.Second
-	// quickRuns is the smallest number of runs that allows a confidence interval.
+	// quickRuns is the smallest number of runs from which a median has a confidence interval.
 	quickRuns = 6
 )
 
-// maxHosts bounds the processes of one cell.
+// maxHosts is the largest number of host processes.
 const maxHosts = 64
 
 // DefaultPlan is what "lockbench run" measures without flags, or with --quick.
@@ -113,8 +114,8 @@ func DefaultPlan(quick bool) Plan {
 	return p
 }
 
-// filled returns the plan with zero values and the word all replaced by what they
-// mean, and with repeated names removed.
+// filled returns the plan with defaults in place of zero values, the known names in place of the
+// word "all", and no name twice.
 func (p Plan) filled() Plan {
 	for _, list := range []struct {
 		names *[]string
@@ -137,13 +138,12 @@ func (p Plan) filled() Plan {
 	return p
 }
 
-// near is the list of RTTs of a plan that names none: no delay is added.
+// near is the RTT list of a plan that names none. No delay is added.
 var near = []time.Duration{0}
 
-// randomSeed is short enough to be typed again.
+// randomSeed returns a seed that is short enough for a user to type it.
 func randomSeed() uint64 { return rand.Uint64N(1e9) + 1 }
 
-// unique drops repeated elements, and keeps the order.
 func unique[T comparable](in []T) []T {
 	var out []T
 	for _, v := range in {
@@ -154,7 +154,7 @@ func unique[T comparable](in []T) []T {
 	return out
 }
 
-// Check finds the parts of the plan that cannot be measured. Its errors are [*UsageError]s.
+// Check returns an error if lockbench cannot carry out the plan. The error is a [*UsageError].
 func (p Plan) Check() error {
 	if err := cmp.Or(checkNames("scenarios", "scenario", p.Scenarios), checkNames("baselines", "baseline", p.Baselines)); err != nil {
 		return err
@@ -201,7 +201,6 @@ func (p Plan) Check() error {
 	return nil
 }
 
-// checkHold finds values of Hold and RTT that cannot be measured.
 func (p Plan) checkHold() error {
 	throughput, contend := slices.Contains(p.Scenarios, "throughput"), slices.Contains(p.Scenarios, "contend")
 	for _, rtt := range p.RTT {
@@ -220,12 +219,12 @@ func (p Plan) checkHold() error {
 	return nil
 }
 
-// asked returns the workload settings that the user gave for the scenarios.
+// asked returns the settings of the plan that replace defaults of scenarios.
 func (p Plan) asked() measure.Overrides {
 	return measure.Overrides{Clients: p.Clients, Hosts: p.Hosts, Keys: p.Keys, Hold: p.Hold, Quick: p.Quick, Modes: p.Modes, Candidates: p.Candidates}
 }
 
-// cell is one combination of scenario, backend or baseline, and workload.
+// cell is one thing to measure: a subject (backend, baseline or floor) in a scenario under a load.
 type cell struct {
 	measure.Workload
 	subject  *subject
@@ -242,16 +241,15 @@ func (c cell) section() results.Section {
 	}
 }
 
-// group holds what is the same in all cells that are compared with each other.
+// group is what cells that are compared with each other have in common.
 type group struct {
 	measure.Workload
 	scenario string
 }
 
-// rounds orders the cells of each run. Every run has every cell once, in an order
-// that differs by run and depends on the seed alone. The subjects that are compared
-// in one workload follow each other, in random order, so that they are measured under
-// the same conditions.
+// rounds returns, for each run, the cells in the order in which the run measures them. The order
+// differs between runs, and depends only on the seed. The subjects that are compared under one load
+// follow each other in random order, so that the machine is in the same state for all of them.
 func rounds(cells []cell, runs int, seed uint64) [][]cell {
 	r := rand.New(rand.NewPCG(seed, 0x6c6f636b))
 	var groups [][]cell
@@ -290,23 +288,24 @@ func (p Plan) recorded(backends, baselines []string) results.Plan {
 	}
 }
 
-// UsageError is the error of a plan that cannot be carried out as asked.
+// UsageError is the error for a request that lockbench cannot carry out as the user wrote it.
 type UsageError struct{ Msg string }
 
 func (e *UsageError) Error() string { return e.Msg }
 
 func usagef(format string, args ...any) error { return &UsageError{fmt.Sprintf(format, args...)} }
 
-// Suggest returns the end of an error about an unknown name: the known name that may be meant.
+// Suggest returns the end of an error message about an unknown name. It names the known name that
+// is most similar, or returns "".
 func Suggest(name string, known []string) string { return similar.Suggest(name, known) }
 
-// unknown is the error for a name that is not among known. The argument what says what kind of
-// thing the name stands for.
+// unknown returns the error for a name that is not in known. The argument what is the kind of name,
+// for example "scenario".
 func unknown(what, name string, known []string) error {
 	return usagef("there is no %s %q%s", what, name, similar.Suggest(name, known))
 }
 
-// maxCandidates bounds the candidates of one cell, each of which is a process.
+// maxCandidates is the largest number of processes that campaign in scenario takeover.
 const maxCandidates = 32
 
 func (p Plan) checkTakeover() error {
@@ -319,8 +318,8 @@ func (p Plan) checkTakeover() error {
 	return checkNames("modes", "mode of takeover", p.Modes)
 }
 
-// keepsData reports whether the throwaway server of a backend must keep its data over
-// a restart. If a server forgot the leader, there would be two leaders.
+// keepsData reports whether a throwaway server must store its data on disk, because the plan
+// restarts the server. If the server forgot its leader, a second host would become leader.
 func (p Plan) keepsData(backend string) bool {
 	return kinds.Of(backend).Forgets && slices.Contains(p.Modes, "server-restart")
 }

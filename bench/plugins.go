@@ -20,13 +20,12 @@ import (
 	"github.com/lockbench/lockbench/internal/similar"
 )
 
-// errNoPlugins is the error when no plugin binary is found.
 var errNoPlugins error = &EnvError{
 	Err:  errors.New("no lockplugin-* binary was found in --plugin-dir, beside the executable or on the PATH"),
 	Hint: "make build puts lockbench and all plugins into bin/; in your own module: go get -tool github.com/lockbench/lockbench/plugins/NAME/lockplugin-NAME && go build -o bin/ tool",
 }
 
-// described is a plugin with the description that it gives, and the configuration for it.
+// described is a plugin binary, the description that the plugin gives, and its configuration.
 type described struct {
 	plugin.Found
 	says   plugin.Description
@@ -36,7 +35,7 @@ type described struct {
 	note   string // says that the TTL is not the requested TTL
 }
 
-// describe asks the plugin of every backend for its description.
+// describe finds the plugins of the plan and asks each for its description.
 func (p Plan) describe(ctx context.Context) ([]described, error) {
 	found, err := p.find(p.Backends)
 	if err != nil {
@@ -57,8 +56,7 @@ func (p Plan) describe(ctx context.Context) ([]described, error) {
 	return out, nil
 }
 
-// ask asks a plugin binary for its description, and checks TTL and configuration
-// against the description.
+// ask asks a plugin for its description, and checks that the plugin accepts the TTL and cfg.
 func (p Plan) ask(ctx context.Context, f plugin.Found, cfg driver.Config) (d described, err error) {
 	d = described{Found: f, config: cfg}
 	if d.says, err = describe(ctx, f); err != nil {
@@ -68,7 +66,7 @@ func (p Plan) ask(ctx context.Context, f plugin.Found, cfg driver.Config) (d des
 	return d, cmp.Or(checkTTL(d.says, d.ttl), checkConfig(d.says, cfg))
 }
 
-// describe asks a plugin binary what it claims.
+// describe asks a plugin binary for its description.
 func describe(ctx context.Context, f plugin.Found) (plugin.Description, error) {
 	d, err := plugin.Describe(ctx, f.Path)
 	if err != nil {
@@ -77,7 +75,7 @@ func describe(ctx context.Context, f plugin.Found) (plugin.Description, error) {
 	return d, nil
 }
 
-// takes returns the configuration key of that name, or nil if the plugin has none.
+// takes returns the plugin's configuration key of that name, or nil.
 func (d described) takes(key string) *driver.Key {
 	i := slices.IndexFunc(d.says.Keys, func(k driver.Key) bool { return k.Name == key })
 	if i < 0 {
@@ -86,9 +84,9 @@ func (d described) takes(key string) *driver.Key {
 	return &d.says.Keys[i]
 }
 
-// ownPrefix makes a new prefix below the configured prefix, for a backend on the
-// caller's servers. All data with the new prefix can then be removed. It returns ""
-// for a plugin without prefixes.
+// ownPrefix adds a random text to the configured prefix of lock names, because the servers belong
+// to the user. So the run can remove exactly what it wrote. It returns "" if the plugin has no
+// prefixes.
 func (d described) ownPrefix() string {
 	key := d.takes("prefix")
 	if key == nil {
@@ -98,8 +96,8 @@ func (d described) ownPrefix() string {
 	return d.config["prefix"]
 }
 
-// checkConfig checks cfg against the keys that a plugin declares. Required keys may
-// be missing, because a throwaway server's address is known only later.
+// checkConfig checks cfg against the keys that the plugin declares. It allows that required keys
+// are missing, because a throwaway server has no address before it starts.
 func checkConfig(d plugin.Description, cfg driver.Config) error {
 	spec := driver.Spec{Name: d.Name, Keys: slices.Clone(d.Keys)}
 	for i := range spec.Keys {
@@ -111,7 +109,7 @@ func checkConfig(d plugin.Description, cfg driver.Config) error {
 	return nil
 }
 
-// checkTTL checks that a backend supports a TTL, before anything is started.
+// checkTTL checks, before lockbench starts a server, that a plugin supports the TTL.
 func checkTTL(d plugin.Description, ttl time.Duration) error {
 	for _, bound := range []struct {
 		text string
@@ -129,7 +127,8 @@ func checkTTL(d plugin.Description, ttl time.Duration) error {
 	return nil
 }
 
-// Plugins shows the plugins in dirs and where a run looks for them.
+// Plugins lists the plugins that are found. It searches dirs first, and then where each run
+// searches.
 func Plugins(ctx context.Context, dirs []string) (*Outcome, error) {
 	parts := foundPlugins(ctx, dirs)
 	if len(parts) == 0 {
@@ -146,8 +145,8 @@ func Plugins(ctx context.Context, dirs []string) (*Outcome, error) {
 	return o, nil
 }
 
-// DescribePlugin shows what a plugin claims, and which configuration it takes. The
-// plugin is given by its path, or by its name, which is looked up in dirs first.
+// DescribePlugin shows what a plugin promises and which configuration it accepts. The plugin is
+// given by its path or its name. A name is searched in dirs first.
 func DescribePlugin(ctx context.Context, nameOrPath string, dirs []string) (*Outcome, error) {
 	d, err := (&Servers{PluginDirs: dirs}).resolve(ctx, nameOrPath, nil)
 	if err != nil {
@@ -156,7 +155,6 @@ func DescribePlugin(ctx context.Context, nameOrPath string, dirs []string) (*Out
 	return &Outcome{data: d.says, text: d.text()}, nil
 }
 
-// text returns the description as text for people.
 func (d described) text() string {
 	var b strings.Builder
 	p := d.says.Properties
@@ -197,7 +195,7 @@ func (d described) text() string {
 	return b.String()
 }
 
-// part is the result of looking for one plugin or program.
+// part is a plugin, or a program that starts servers, and says whether lockbench can use it.
 type part struct {
 	Kind    string `json:"kind"` // "plugin", "program"
 	Name    string `json:"name"`
@@ -210,8 +208,8 @@ type part struct {
 	doc     string
 }
 
-// Examine looks for plugins in dirs and where a run does, and asks each for its
-// description. It also looks for the programs of servers, but starts none.
+// Examine lists plugins, each with its description, and the programs of servers. It searches
+// plugins in dirs first, and then where each run searches. It starts no server.
 func Examine(ctx context.Context, dirs []string) (*Outcome, error) {
 	parts := foundPlugins(ctx, dirs)
 	plugins, usable := len(parts), slices.ContainsFunc(parts, func(p part) bool { return p.Usable })
@@ -287,8 +285,8 @@ func partsText(parts []part) string {
 	return b.String()
 }
 
-// ttlFor is the TTL for a backend. If takeover is the only scenario and the plan's TTL is
-// below the backend's minimum, ttlFor raises the TTL, and note says so.
+// ttlFor returns the TTL for a backend. If the plan's TTL is too short for the backend, and
+// takeover is the only scenario, ttlFor returns the backend's minimum, and a note that says so.
 func (p Plan) ttlFor(d plugin.Description) (ttl time.Duration, note string) {
 	least, err := time.ParseDuration(d.Properties.TTLMin)
 	if err != nil || p.TTL >= least || p.TTL < time.Millisecond || !slices.Equal(p.Scenarios, []string{"takeover"}) {
@@ -297,8 +295,8 @@ func (p Plan) ttlFor(d plugin.Description) (ttl time.Duration, note string) {
 	return least, fmt.Sprintf("%s has a TTL of %v, its minimum, instead of %v", d.Name, least, p.TTL)
 }
 
-// checkOther checks the plan's TTL and configuration against the description of the
-// other build's plugin.
+// checkOther checks that the plugin's second build (see Plan.VS) exists, and accepts the plan's TTL
+// and cfg.
 func (p Plan) checkOther(ctx context.Context, f plugin.Found, cfg driver.Config) error {
 	if p.VS == "" {
 		return nil

@@ -24,23 +24,24 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// Progress receives the progress of a run. All calls come from one goroutine.
+// Progress shows the progress of a run to the user. All its methods are called by one goroutine.
 type Progress interface {
-	// Begin is called once, with the number of steps and an estimate of the total time.
+	// Begin is called once, with the number of steps and a guess of the total time.
 	Begin(steps int, guess time.Duration)
 	// Step is called before each step.
 	Step(label string)
-	// End is called once after Begin, however the run ended.
+	// End is called once after Begin, whether the run succeeded or not.
 	End()
 }
 
-// Options are settings that the run does not record.
+// Options are settings that do not change what is measured, so the result folder lacks them.
 type Options struct {
 	Progress Progress
-	// Log gets the events of core and the plugins. Nil discards them.
+	// Log gets log lines of package core and of the plugins. Nil discards them.
 	Log *slog.Logger
-	// Lines gets notes for the user, and the progress of search, replay and soak, which have no
-	// progress bar. Nil discards both. Verbose asks for every step of search, replay and soak.
+	// Lines gets text for the user: notes, and the progress of search, replay and soak, which do
+	// not use Progress. Nil discards the text. With Verbose, search, replay and soak report every
+	// step.
 	Lines   io.Writer
 	Verbose bool
 }
@@ -54,16 +55,17 @@ func (o *Options) fill() {
 	}
 }
 
-// Main returns at once, except in a process that lockbench started as a host or another helper.
+// Main must be called first in main. It returns at once, except in a helper process that lockbench
+// started, such as a host: there it does the work of the process.
 func Main() {
 	host.Main()
 	command.Main()
 	plugintest.HostMain()
 }
 
-// Run carries out a plan and writes its result folder. When ctx ends, the folder keeps what
-// was measured until then. The outcome is nil if nothing was measured. Its errors come from
-// the plan, from servers and plugins, or from the verdict: [ErrUnsafe] for a violation.
+// Run carries out a plan and writes its result folder. If ctx ends early, the folder has what was
+// measured until then. If nothing was measured, the Outcome is nil. The error can be about the
+// plan, about servers or plugins, or about what the run found: [ErrUnsafe] for a violation.
 func Run(ctx context.Context, p Plan, opts Options) (*Outcome, error) {
 	opts.fill()
 	p = p.filled()
@@ -83,7 +85,6 @@ func Run(ctx context.Context, p Plan, opts Options) (*Outcome, error) {
 	return res.outcome(ctx, err)
 }
 
-// carryOut carries out a plan that has been checked.
 func carryOut(ctx context.Context, p Plan, opts Options) (res result, err error) {
 	s, err := openSession(ctx, p, opts.Log)
 	if err != nil {
@@ -129,7 +130,8 @@ func (r *runner) run(ctx context.Context) (res result, err error) {
 		r.folder = folder
 		err := r.rounds(ctx, cells)
 		if err == nil {
-			// Everything is measured by now, so nothing is lost if this wait fails.
+			// The other machines need this last wait to finish. Here, all is measured, so an error
+			// loses nothing.
 			_ = r.rendezvous.next(ctx, true)
 		}
 		res.verdict, res.cells, res.interrupted = r.checker.Verdict(), r.measured, ctx.Err() != nil
@@ -139,9 +141,9 @@ func (r *runner) run(ctx context.Context) (res result, err error) {
 	return res, err
 }
 
-// fillFolder creates a folder, calls the function work, which fills the folder and
-// the manifest, and closes the folder. The manifest also records how busy the
-// machine was meanwhile. An interruption of work by ctx is not a failure.
+// fillFolder creates a result folder, calls the function work to fill folder and manifest, and
+// closes the folder. It also writes to the manifest how busy the machine was during work. If ctx
+// ended, the error of work does not count as a failure.
 func fillFolder(ctx context.Context, dir string, m results.Manifest, work func(*results.Folder, *results.Manifest) error) (results.Manifest, error) {
 	if m.Started.IsZero() {
 		m.Started = time.Now().UTC()
@@ -165,8 +167,6 @@ func fillFolder(ctx context.Context, dir string, m results.Manifest, work func(*
 	return m, errors.Join(err, folder.SetManifest(m), folder.Close(state))
 }
 
-// rounds runs every cell in every round. A failed cell loses only its own figures,
-// because the figures of the other cells are still useful.
 func (r *runner) rounds(ctx context.Context, cells []cell) error {
 	order := rounds(cells, r.plan.Runs, r.plan.Seed)
 	steps, guess := 0, time.Duration(0)
@@ -192,8 +192,8 @@ func (r *runner) rounds(ctx context.Context, cells []cell) error {
 	return r.failures.err()
 }
 
-// cells returns all combinations that can be measured. It records the reason for
-// each combination that it skips.
+// cells returns each combination of subject, scenario and load that can be measured. For each other
+// combination, it writes the reason to r.skipped.
 func (r *runner) cells() []cell {
 	var out []cell
 	for _, sub := range r.subjects {
@@ -210,7 +210,7 @@ func (r *runner) cells() []cell {
 	return out
 }
 
-// cellsOf are the cells of one subject in one scenario.
+// cellsOf returns the cells of one subject in one scenario, one for each load.
 func (r *runner) cellsOf(sub *subject, sc measure.Scenario) []cell {
 	var out []cell
 	if sc.PluginsOnly && sub.Kind != results.KindPlugin {
@@ -230,8 +230,8 @@ func (r *runner) cellsOf(sub *subject, sc measure.Scenario) []cell {
 	return out
 }
 
-// cell measures one cell once, and records the figures or the failure. The run
-// ends if cell returns an error.
+// cell measures one cell in one run, and records either the figures or the failure. If it returns
+// an error, the run ends.
 func (r *runner) cell(ctx context.Context, c cell, run int) error {
 	runtime.GC() // collects the garbage of the previous cell, outside of the measured time
 	in := r.input(c, run)
@@ -250,14 +250,14 @@ func (r *runner) cell(ctx context.Context, c cell, run int) error {
 		r.findings = append(r.findings, fmt.Sprintf("%s in %s: %s", c.subject.Name, cmp.Or(c.Mode, c.scenario.Name), f))
 	}
 	if overlong(time.Duration(r.clock.Now()-met), r.takes(c)) && err == nil && !interrupted {
-		// The text is the same in all runs, so it is reported only once.
+		// All runs give the same text, so the finding is reported once.
 		late := fmt.Sprintf("%s, %s, took seconds longer than it should in some run: something stalled, before or after the measured time if no figure shows it", c.subject.Name, c.label())
 		if !slices.Contains(r.findings, late) {
 			r.findings = append(r.findings, late)
 		}
 	}
 	if err != nil && !interrupted {
-		// The cell's attempts are kept for the verdict, but its figures mean nothing.
+		// A failed cell has no valid figures, but its attempts are checked for violations.
 		measured.Interrupted = true
 		r.failures.add(c.subject, c.label(), run, classify(ctx, c.subject, err))
 	} else if !interrupted {
@@ -267,7 +267,8 @@ func (r *runner) cell(ctx context.Context, c cell, run int) error {
 	return r.keep(measured)
 }
 
-// keep checks the records of a cell, or of each of its modes, and writes them to the folder.
+// keep checks the attempts of a cell for violations, and writes the cell to the folder. A cell that
+// has modes is written as one cell for each mode.
 func (r *runner) keep(c results.Cell) (err error) {
 	if len(c.Modes) == 0 {
 		r.checker.Add(c.Section, c.Attempts)
@@ -282,17 +283,17 @@ func (r *runner) keep(c results.Cell) (err error) {
 	return err
 }
 
-// overlong reports whether a cell took much longer than it should. The whole time
-// is judged, because no figure shows a stall before or after the measured time.
+// overlong reports whether a cell took much longer than planned. It compares total times, because
+// no figure shows a stall before or after the measured time.
 func overlong(took, planned time.Duration) bool {
 	return took-planned > max(3*time.Second, planned)
 }
 
-// classify turns err into an [EnvError] if the store refuses callers or does not answer, or
-// if the floor failed. If callers did nothing for another reason, it is an [InvalidError].
+// classify returns an [EnvError] if a store refuses callers or does not answer, or a floor fails.
+// If no caller did anything although the store answers, it returns an [InvalidError].
 func classify(ctx context.Context, sub *subject, err error) error {
 	if errors.Is(err, measure.ErrNothingDone) && sub.check != nil {
-		// Callers may have done nothing because they waited for a store that is down.
+		// The callers may have waited all the time because the store is down.
 		ctx, cancel := context.WithTimeout(ctx, openTimeout)
 		defer cancel()
 		if down := sub.check(ctx); down != nil {
@@ -308,11 +309,11 @@ func classify(ctx context.Context, sub *subject, err error) error {
 	return err
 }
 
-// takes estimates how long one measurement of a cell takes.
+// takes returns a guess how long one run needs for a cell.
 func (r *runner) takes(c cell) time.Duration { return c.scenario.Takes(r.input(c, 0)) }
 
-// input returns what a cell gets in one run. The seed depends on the plan's seed and the
-// workload, but not on the subject, so that compared subjects get the same schedule.
+// input returns what a scenario needs to measure a cell. Its seed is the same for all subjects
+// under one load, so that compared subjects get the same sequence of requests.
 func (r *runner) input(c cell, run int) measure.Input {
 	n := max(c.Clients, c.Keys)
 	for i := len(c.subject.names); i < n; i++ {
@@ -326,7 +327,7 @@ func (r *runner) input(c cell, run int) measure.Input {
 	}
 }
 
-// manifest describes the run before it starts.
+// manifest returns the manifest as it is before the run begins.
 func (r *runner) manifest() (m results.Manifest, err error) {
 	m = results.Manifest{
 		Started: r.clock.Zero().UTC(), Lockbench: Version(), Machine: machine(),
@@ -344,8 +345,8 @@ func (r *runner) manifest() (m results.Manifest, err error) {
 	return m, err
 }
 
-// notPossible says why a cell with host processes cannot be measured, and names the
-// subject. It returns "" when the cell can be measured.
+// notPossible says why a cell with host processes cannot be measured, as the beginning of a
+// sentence about the subject. It returns "" if the cell can be measured.
 func (r *runner) notPossible(sub *subject, sc measure.Scenario, workload measure.Workload) string {
 	switch {
 	case !sc.Processes && sub.Kind != results.KindPlugin:
@@ -370,7 +371,6 @@ func (r *runner) notPossible(sub *subject, sc measure.Scenario, workload measure
 	return ""
 }
 
-// label names a cell within its subject.
 func (c cell) label() string {
 	out := c.scenario.Name
 	if c.Mode != "" {

@@ -9,8 +9,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// TestFailuresCostTheirOwnCells checks that, before a cell, only a subject whose
-// last cell failed is checked. It is measured again when it answers.
+// TestFailuresCostTheirOwnCells checks that a subject whose last cell failed must answer before it
+// is measured again, and that other subjects are not asked.
 func TestFailuresCostTheirOwnCells(t *testing.T) {
 	down := errors.New("connection refused")
 	asked := 0
@@ -44,7 +44,7 @@ func TestFailuresCostTheirOwnCells(t *testing.T) {
 	}
 }
 
-// TestFailuresOfBaselines checks that failures of baselines are shown, but fail no run.
+// TestFailuresOfBaselines checks that a failed baseline is shown, but does not fail the run.
 func TestFailuresOfBaselines(t *testing.T) {
 	var f failures
 	f.add(&subject{Subject: results.Subject{Name: "library", Kind: results.KindBaseline}}, "", 0, &EnvError{Backend: "library", Err: errors.New("refused")})

@@ -17,7 +17,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// These are how often a reproducer is played, and how long lockbench may take to shrink it.
+// These are how often a reproducer is played, and how long lockbench may try to shorten it.
 const (
 	reproducerRuns = 10
 	quickRunsOfOne = 3
@@ -25,15 +25,15 @@ const (
 	quickShrinkFor = time.Minute
 )
 
-// These are about how many leases each host of a soak keeps.
+// These are about how many leases each host holds during a soak, which is a long run with faults.
 const (
 	soakPool      = 500
 	quickSoakPool = 50
 )
 
-// search draws schedules for one backend after the other, or soaks all backends at
-// the same time. For each broken claim it writes a reproducer file to the plan's
-// folder. When ctx ends, search keeps what it has found.
+// search plays random schedules of faults: a soak on all backends at the same time, other searches
+// on one backend after the other. If a claim is broken, it writes a reproducer, a file that replays
+// the schedule. If ctx ends, it reports what it has found.
 func (p FaultsPlan) search(ctx context.Context, opts Options) (*Outcome, error) {
 	actions := p.actions()
 	if len(actions) == 0 {
@@ -127,8 +127,7 @@ func foundText(found []faults.Found) string {
 	return b.String()
 }
 
-// writeUses shows the resources that the longest-lived processes of a soak used,
-// and what was left over at the end.
+// writeUses shows what the longest-lived processes of a soak used, and what was left at the end.
 func writeUses(w io.Writer, f faults.Found) {
 	last := map[string]*faults.Usage{}
 	for _, u := range f.Uses {
@@ -147,7 +146,8 @@ func writeUses(w io.Writer, f faults.Found) {
 	}
 }
 
-// played is a reproducer and the result of playing it.
+// played is a reproducer (a schedule that broke a claim) and what happened when it was played
+// again.
 type played struct {
 	Name       string            `json:"name"`
 	Reproducer faults.Reproducer `json:"reproducer"`
@@ -155,8 +155,8 @@ type played struct {
 	Failure    string            `json:"failure,omitempty"` // why it could not be played
 }
 
-// replay plays reproducers, one after the other. If one reproducer cannot be played,
-// the others are still played.
+// replay plays reproducers (schedules that broke a claim). It goes on if one of them cannot be
+// played.
 func (p FaultsPlan) replay(ctx context.Context, opts Options) (*Outcome, error) {
 	chosen, err := p.reproducers()
 	if err != nil {
@@ -226,7 +226,6 @@ func (p FaultsPlan) replay(ctx context.Context, opts Options) (*Outcome, error) 
 	return &Outcome{text: playedText(all), data: all}, ended(ctx.Err() != nil, shown, grants, errors.Join(errs...))
 }
 
-// reproducers returns the reproducers that the plan names, if they fit its backends and actions.
 func (p FaultsPlan) reproducers() ([]faults.Reproducer, error) {
 	kept, err := faults.Kept()
 	if err != nil {

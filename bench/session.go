@@ -26,7 +26,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/memory"
 )
 
-// session holds everything that is open while a plan runs.
+// session has the servers, plugins and connections of a run.
 type session struct {
 	plan        Plan
 	log         *slog.Logger
@@ -46,10 +46,9 @@ type session struct {
 	own         []described       // backends on the caller's servers, each under a new prefix
 }
 
-// closeTimeout bounds how long it may take to close a session.
 const closeTimeout = 10 * time.Second
 
-// openSession opens everything that the plan needs. After an error nothing stays open.
+// openSession opens all that the plan needs. If that fails, it closes what it has opened.
 func openSession(ctx context.Context, p Plan, log *slog.Logger) (*session, error) {
 	s := &session{plan: p, log: log, binaries: map[string]string{}}
 	kept, err := readKept()
@@ -75,7 +74,7 @@ func (s *session) openAll(ctx context.Context) error {
 		err := s.openBackend(ctx, d)
 		var dead *EnvError
 		if errors.As(err, &dead) && ctx.Err() == nil {
-			// The servers of the other backends may still work.
+			// Go on, because the servers of other backends may work.
 			s.failures.add(&subject{Subject: results.Subject{Name: d.Name, Kind: results.KindPlugin}}, "", 0, err)
 			continue
 		}
@@ -92,8 +91,8 @@ func (s *session) openAll(ctx context.Context) error {
 	return s.openFloor(ctx)
 }
 
-// sweep removes what the run has left on the caller's servers. A run that is one of
-// several parts does not remove its locks, because all parts share them.
+// sweep removes what the run has written to the user's servers. If runs on several machines share
+// the locks, none of these runs removes them.
 func (s *session) sweep(ctx context.Context) error {
 	var errs []error
 	for _, own := range s.own {
@@ -108,9 +107,10 @@ func (s *session) sweep(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// openBackend starts the servers and the plugin of one backend, its baselines and
-// its floor. If lockbench cannot start the servers, that is an error only if the
-// caller named backends. Otherwise the report says that the backend was skipped.
+// openBackend starts servers for one backend, and opens its plugin, its baselines (libraries in
+// process) and its floor (a call that is as cheap as possible). If the servers cannot be started,
+// that is an error if the user named backends. Otherwise, the report says that the backend was
+// skipped.
 func (s *session) openBackend(ctx context.Context, f described) error {
 	var harm *servers.Server
 	own := false
@@ -151,9 +151,9 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 	return nil
 }
 
-// openAt opens the plugin, the baselines and the floor of a backend whose servers
-// run. Each round trip to the servers takes rtt longer. If the connections of the
-// backend cannot pass through a relay, the report says so.
+// openAt opens plugin, baselines and floor of a backend. If rtt is not 0, all connections go
+// through relays that delay each round trip by rtt. If the backend's connections cannot use a
+// relay, openAt opens nothing, and the report says so.
 func (s *session) openAt(ctx context.Context, f described, rtt time.Duration, harm *servers.Server, own bool) (err error) {
 	first := len(s.relays)
 	if rtt > 0 {
@@ -183,8 +183,7 @@ func (s *session) openAt(ctx context.Context, f described, rtt time.Duration, ha
 	return s.openBaselines(ctx, sub, f.config)
 }
 
-// relayed returns the configuration with addresses of relays, which add rtt to each round trip to
-// the servers.
+// relayed starts relays that delay each round trip by rtt, and returns cfg with their addresses.
 func (s *session) relayed(backend string, cfg driver.Config, rtt time.Duration) (driver.Config, error) {
 	return kinds.Route(backend, cfg, func(address string) (string, error) {
 		relay, err := inject.NewProxy(address)
@@ -197,8 +196,8 @@ func (s *session) relayed(backend string, cfg driver.Config, rtt time.Duration) 
 	})
 }
 
-// openCounter connects to the command counters of a backend's servers, if a scenario
-// needs them. If the counters cannot be read, the report says so.
+// openCounter opens the counter of the commands that a backend's servers ran, if a scenario needs
+// it. If the counter cannot be read, the report says so.
 func (s *session) openCounter(ctx context.Context, sub *subject) {
 	open := kinds.Of(sub.Name).Counter
 	if open == nil && len(sub.relays) > 0 {
@@ -221,8 +220,8 @@ func (s *session) openCounter(ctx context.Context, sub *subject) {
 	sub.counter = counter
 }
 
-// relayCounter counts what clients send through relays, for servers without a
-// counter. Each piece of data that arrives counts as one command.
+// relayCounter counts commands for servers that do not count them. It counts how often data from a
+// client arrives at a relay, and takes each arrival for one command.
 func relayCounter(relays []*inject.Proxy) *servers.Counter {
 	c := &servers.Counter{End: func() error { return nil }} // counting stops when the relays are closed
 	for _, relay := range relays {
@@ -277,12 +276,11 @@ func (s *session) openBaselines(ctx context.Context, of *subject, cfg driver.Con
 	return nil
 }
 
-// floorPluginCall is the floor of all plugins: a call to the memory plugin that
-// finds nothing. Its only cost is the process boundary.
+// floorPluginCall is the floor of all plugins: a call to the memory plugin that asks for a lock
+// that does not exist. It costs little more than a call from one process to another.
 const floorPluginCall = "plugin-call"
 
-// openFloor adds the floor of all plugins. The floor needs the memory plugin, which
-// has no server.
+// openFloor opens the floor floorPluginCall. It needs the memory plugin, which needs no server.
 func (s *session) openFloor(ctx context.Context) error {
 	if !slices.ContainsFunc(plugin.Discover(s.plan.PluginDirs), func(f plugin.Found) bool { return f.Name == memory.Kind.Name }) {
 		s.skipped = append(s.skipped, "floor "+floorPluginCall+": there is no "+memory.Kind.Name+" plugin")
@@ -303,8 +301,8 @@ func (s *session) openFloor(ctx context.Context) error {
 	return nil
 }
 
-// Close releases held locks, ends the plugins, and then ends the servers. It has a
-// separate time limit, because ctx may have ended.
+// Close releases held locks, ends the plugins, and then ends the servers, all within closeTimeout.
+// It does not matter whether ctx has ended.
 func (s *session) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
@@ -312,8 +310,8 @@ func (s *session) Close(ctx context.Context) error {
 	var closing sync.WaitGroup
 	for i, sub := range s.subjects {
 		closing.Go(func() {
-			// Libraries may return errors for connections that a fault has broken.
-			// Only our own plugins must close without an error.
+			// A fault may have broken connections, and libraries then may return errors. Only our
+			// plugins must close without error.
 			if err := sub.close(ctx); err != nil && sub.Kind == results.KindPlugin {
 				errs[i] = fmt.Errorf("close %s: %w", sub.Name, err)
 			}
@@ -334,9 +332,9 @@ func (s *session) Close(ctx context.Context) error {
 	return errors.Join(append(errs, s.environment.close())...)
 }
 
-// harmed picks the server that may be harmed, or returns nil if lockbench started
-// none. The session harms only that server. Some servers refuse to grant locks for
-// a while after a restart. If three of five servers refused, no host could lead.
+// harmed chooses one server that faults may hit, or returns nil if lockbench started none. It is
+// only one, because some stores refuse to grant locks for a while after a restart: if three of five
+// servers refused, no host could become leader.
 func harmed(all servers.Nodes) *servers.Server {
 	if len(all) == 0 {
 		return nil
@@ -344,8 +342,8 @@ func harmed(all servers.Nodes) *servers.Server {
 	return all[rand.IntN(len(all))]
 }
 
-// openOther opens the plugin of the other build on the same servers, if the plan has
-// another build. This lockbench drives both plugins, so that only the plugins differ.
+// openOther opens the plugin's second build (see Plan.VS) on the same servers. The same lockbench
+// calls both builds, so that a difference comes from the plugin.
 func (s *session) openOther(ctx context.Context, d described, of *subject) error {
 	if s.plan.VS == "" {
 		return nil

@@ -24,7 +24,7 @@ import (
 //go:embed skeleton
 var skeletons embed.FS
 
-// skeleton holds the values that the templates use.
+// skeleton has the values that the templates of a new plugin need.
 type skeleton struct {
 	Name    string // of the backend: "my-store"
 	Package string // "mystore"
@@ -35,10 +35,10 @@ type skeleton struct {
 	lang string // the skeleton's language, one of Languages
 }
 
-// Languages are the languages that have a skeleton.
+// Languages are the languages in which [NewPlugin] can write a plugin.
 var Languages = []string{"go", "python"}
 
-// Descriptor returns the file descriptor of lock.proto as a Python literal.
+// Descriptor returns the compiled form of lock.proto (its file descriptor) as a literal of Python.
 func (s skeleton) Descriptor() (string, error) {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(protodesc.ToFileDescriptorProto(lockpb.File_lock_proto))
 	var text strings.Builder
@@ -48,10 +48,11 @@ func (s skeleton) Descriptor() (string, error) {
 	return `b"` + text.String() + `"`, err
 }
 
-// NewPlugin writes the skeleton of a backend in one of [Languages], with its plugin and its test,
-// into dir. If dir is "", the directory has the backend's name. A Go backend outside of a module
-// gets a new module, with the path in module. It builds against the checkout of lockbench in
-// the directory replace, or against a release if replace is "". The outcome names the next steps.
+// NewPlugin writes the skeleton of a backend, with its plugin and its test, into dir. "" means a
+// directory named like the backend. The language is one of [Languages]. If dir is in a Go module,
+// the backend becomes a package of the module. Otherwise NewPlugin makes a new module, whose path
+// is in module. It uses a release of lockbench or, if replace is set, the checkout in that
+// directory. The Outcome says what to do next.
 func NewPlugin(name, lang, dir, module, replace string) (*Outcome, error) {
 	releases := build.Default.ReleaseTags // "go1.1" to the release of this build
 	s := skeleton{Name: name, lang: lang, Replace: replace, Go: strings.TrimPrefix(releases[len(releases)-1], "go")}
@@ -76,12 +77,12 @@ func NewPlugin(name, lang, dir, module, replace string) (*Outcome, error) {
 	return o, nil
 }
 
-// Base is the last element of the import path, which may differ from Package.
+// Base is the last element of the import path. Field Package can differ from it.
 func (s skeleton) Base() string { return path.Base(s.Import) }
 
 var pluginName = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 
-// write writes the skeleton into dir and returns the paths of its files.
+// write writes the files and returns their paths.
 func (s *skeleton) write(dir, module string) ([]string, error) {
 	if !pluginName.MatchString(s.Name) {
 		return nil, usagef("%q is not a name of a backend: small letters, digits and hyphens, a letter first", s.Name)
@@ -122,7 +123,6 @@ func (s *skeleton) write(dir, module string) ([]string, error) {
 	return s.writeAll(dir, files)
 }
 
-// writeAll writes files, each from its template, and returns their paths.
 func (s *skeleton) writeAll(dir string, files [][2]string) ([]string, error) {
 	var written []string
 	for _, f := range files {
@@ -157,8 +157,7 @@ func (s *skeleton) fill(target, name string) error {
 	return errors.Join(t.Execute(f, s), f.Close())
 }
 
-// importPath is the import path of a package in dir within the module around it, or
-// "" without a module.
+// importPath returns the import path of a package in dir, or "" if dir is in no module.
 func importPath(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

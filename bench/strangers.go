@@ -17,18 +17,17 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// stranger is a store that lockbench does not know. It says how the servers are
-// started, and what the store does not promise.
+// stranger says how to start a store that lockbench does not know, and what it does not promise.
 type stranger struct {
 	command string // "" for a store that consists of files
 	claims  claim.Terms
 }
 
-// ofBackend finds the backend that a command or a claim file is for.
+// ofBackend matches "BACKEND=TEXT", in which TEXT is a command or the path of a claim file.
 var ofBackend = regexp.MustCompile(`(?s)^([a-z][a-z0-9-]*)=(.+)$`)
 
-// readStrangers reads commands and claim files. A command or file that names no
-// backend is for the single backend in the argument only.
+// readStrangers reads the commands and claim files from the flags. A flag that names no backend is
+// for only[0], if the user named a single backend.
 func (s *Servers) readStrangers(only []string) error {
 	s.strangers = map[string]*stranger{}
 	for _, c := range s.Commands {
@@ -70,8 +69,8 @@ func (s *Servers) readStrangers(only []string) error {
 	return nil
 }
 
-// forBackend splits a flag's value into backend and text. A value without a backend
-// is for the single backend in the argument only.
+// forBackend splits "BACKEND=TEXT", the value of a flag. Without "BACKEND=", only[0] is the
+// backend.
 func forBackend(flag, text string, only []string) (backend, what string, err error) {
 	if parts := ofBackend.FindStringSubmatch(text); parts != nil {
 		return parts[1], parts[2], nil
@@ -82,7 +81,6 @@ func forBackend(flag, text string, only []string) (backend, what string, err err
 	return only[0], text, nil
 }
 
-// placed returns the entries of cfg whose value contains one of the placeholders in places.
 func placed(cfg driver.Config, places ...string) driver.Config {
 	out := driver.Config{}
 	for key, value := range cfg {
@@ -93,7 +91,7 @@ func placed(cfg driver.Config, places ...string) driver.Config {
 	return out
 }
 
-// meetAll registers the stores of all strangers with package kinds.
+// meetAll registers each store that lockbench does not know with package kinds.
 func (s *Servers) meetAll(ctx context.Context) error {
 	for _, name := range slices.Sorted(maps.Keys(s.strangers)) {
 		found, err := s.find([]string{name})
@@ -111,11 +109,12 @@ func (s *Servers) meetAll(ctx context.Context) error {
 	return nil
 }
 
-// addressKeys are the keys that may hold the address if no value of the configuration has "{port}".
+// addressKeys are keys of plugins. The first one that a plugin has gets the server's address.
 var addressKeys = []string{"address", "addresses"}
 
-// meet registers the store of a plugin with package kinds if the store is a stranger.
-// It removes the keys that say where the servers are from the configuration.
+// meet registers the plugin's store with package kinds if lockbench does not know the store. From
+// the plugin's configuration it removes the keys with placeholders, because each server gets new
+// values.
 func (s *Servers) meet(d described) error {
 	of := s.strangers[d.Name]
 	if of == nil {
@@ -152,7 +151,8 @@ func (s *Servers) meet(d described) error {
 	return nil
 }
 
-// asking starts a plugin, and returns a function that checks whether its store answers.
+// asking starts a plugin. It returns functions to check whether the store answers, and to end the
+// plugin.
 func asking(ctx context.Context, d described, o *plugin.Options) (check func(context.Context) error, end func() error, err error) {
 	b, err := plugin.Open(ctx, d.Name, o)
 	if err != nil {
@@ -171,7 +171,7 @@ func asking(ctx context.Context, d described, o *plugin.Options) (check func(con
 	return check, end, nil
 }
 
-// claims returns the claims of a stranger, and nil for any other backend.
+// claims returns what a store that lockbench does not know promises, and nil for a known store.
 func (s *Servers) claims(backend string) *claim.Terms {
 	if of := s.strangers[backend]; of != nil {
 		return &of.claims

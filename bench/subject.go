@@ -24,12 +24,13 @@ import (
 const (
 	// startTimeout is how long a plugin may take to start on a busy machine.
 	startTimeout = 30 * time.Second
-	// openTimeout is how long a running backend may take to answer. It is below
-	// 5 s, because "server down" must be reported within 5 s.
+	// openTimeout is how long a backend may take to answer after its plugin has started. It is
+	// below 5 s, because lockbench must report a server that is down within 5 s.
 	openTimeout = 4 * time.Second
 )
 
-// subject is what is measured: a plugin, a baseline, or a floor (the cheapest possible call).
+// subject is what is measured: a plugin, a baseline (a library in process), or a floor (a cheap
+// call).
 type subject struct {
 	results.Subject
 	locker load.Locker                     // nil for a floor
@@ -38,9 +39,10 @@ type subject struct {
 	close  func(ctx context.Context) error
 	names  []string // lock names, made as they are needed
 	series int64    // keeps the names of two builds apart
-	// counter counts the commands of its servers. It is nil if they have no counter.
+	// counter counts the commands that the subject's servers ran. It is nil if they cannot be
+	// counted.
 	counter *servers.Counter
-	// address is the configured address of its server. It may contain a password.
+	// address is the configured address of the subject's server, which may contain a password.
 	address string
 	rtt     time.Duration   // added to each round trip to its store
 	relays  []*inject.Proxy // the relays that its connections pass through
@@ -49,8 +51,8 @@ type subject struct {
 	server  *servers.Server // the server that may be harmed; nil for none
 }
 
-// commands returns a function that reads the counter, or nil without a counter. Some
-// of its numbers are unknown (NaN) for a baseline.
+// commands returns a function that reads the command counter, or nil without a counter. For a
+// baseline, it replaces numbers that only plugins provide by NaN.
 func (s *subject) commands() func(ctx context.Context) (servers.Served, error) {
 	if s.counter == nil {
 		return nil
@@ -65,8 +67,7 @@ func (s *subject) commands() func(ctx context.Context) (servers.Served, error) {
 	}
 }
 
-// open starts the plugin of a backend and checks that its store answers. It finds
-// a plugin without a path by its name.
+// open starts a backend's plugin (by name if it has no path) and checks that the store answers.
 func (s *session) open(ctx context.Context, d described) (driver.Backend, error) {
 	b, err := plugin.Open(ctx, d.Name, &plugin.Options{
 		Path: d.Path, Config: d.config, Dirs: s.plan.PluginDirs, NoMTLS: !s.plan.MTLS, Logger: s.log, StartTimeout: startTimeout,
@@ -84,7 +85,7 @@ func (s *session) open(ctx context.Context, d described) (driver.Backend, error)
 	return b, nil
 }
 
-// at adds the server's address to an error that does not name it.
+// at puts the server's address before an error that does not contain it.
 func at(server string, err error) error {
 	addr := shownAddress(server)
 	if addr == "" || strings.Contains(err.Error(), addr) {
@@ -93,7 +94,7 @@ func at(server string, err error) error {
 	return fmt.Errorf("%s: %w", addr, err)
 }
 
-// pluginSubject returns a subject for an open backend. The subject owns b.
+// pluginSubject returns a subject for the backend b. Closing the subject closes b.
 func (s *session) pluginSubject(b driver.Backend, d described) *subject {
 	p := b.Properties()
 	locker := load.NewCore(b, &core.Options{Logger: s.log})
@@ -112,7 +113,6 @@ func (s *session) pluginSubject(b driver.Backend, d described) *subject {
 	}
 }
 
-// reference is the baseline that a backend is compared with in this plan, or "".
 func (s *session) reference(backend string) string {
 	if ref := baseline.Reference(backend); slices.Contains(s.plan.Baselines, ref) {
 		return ref
@@ -120,7 +120,7 @@ func (s *session) reference(backend string) string {
 	return ""
 }
 
-// baselineSubject opens a baseline on a backend's server. The argument of is the backend's subject.
+// baselineSubject opens a baseline on the server of a backend, whose subject is the argument of.
 func (s *session) baselineSubject(ctx context.Context, bl baseline.Baseline, cfg driver.Config, of *subject) (*subject, error) {
 	locker, err := bl.Open(ctx, cfg)
 	if err != nil {

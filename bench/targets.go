@@ -16,23 +16,23 @@ import (
 	"github.com/lockbench/lockbench/core/plugin"
 )
 
-// Servers says where plugins and servers are. The fields have the syntax of the flags.
+// Servers says where plugins and servers are. The texts have the syntax of the command line's
+// flags.
 type Servers struct {
-	// Targets are the caller's servers, as BACKEND=ADDRESS, BACKEND=@FILE or
-	// BACKEND=env:VARIABLE. The other backends get throwaway servers.
+	// Targets are servers of the user: BACKEND=ADDRESS, BACKEND=@FILE or BACKEND=env:VARIABLE. For
+	// other backends, lockbench starts throwaway servers.
 	Targets []string
-	// Config is further configuration: BACKEND.KEY=VALUE. It overrides what the file
-	// of a target says.
+	// Config sets keys of plugins: BACKEND.KEY=VALUE. It has precedence over the file of a target.
 	Config []string
-	// Commands start throwaway servers of stores that lockbench does not know:
-	// BACKEND=COMMAND, or COMMAND where there is one backend. "{port}" and "{dir}" stand
-	// for a free port and a data directory, also in values of Config, which tell the
-	// plugin where the server is. If no value has "{port}", lockbench sets key address.
-	// A store that consists of files has "{dir}" in Config, and no command.
+	// Commands start throwaway servers of stores that lockbench does not know: BACKEND=COMMAND, or
+	// only COMMAND if there is one backend. In a command, "{port}" means a free port and "{dir}"
+	// means a data directory. The same words in a value of Config tell the plugin where the server
+	// is. If Config has no "{port}", lockbench sets the key address. If the store is only files,
+	// there is no command, and Config has "{dir}".
 	Commands []string
-	// Claims are files that say what the stores of Commands do not promise: BACKEND=FILE, or FILE.
+	// Claims are files, BACKEND=FILE or FILE, with what the stores of Commands do not promise.
 	Claims []string
-	// PluginDirs are searched before the directory of the executable and PATH.
+	// PluginDirs are where plugins are searched first, before the directory of lockbench and PATH.
 	PluginDirs []string
 
 	own    map[string]bool          // backends with a target
@@ -44,14 +44,14 @@ type Servers struct {
 	claimed   []string // backends with claims
 }
 
-// These are the forms of targets and configuration. Text of another form is never
-// shown, because it may be part of an address with a password.
+// These are the forms of targets and configuration. If a text has neither form, no message shows
+// it, because it may contain a password.
 var (
 	targetForm = regexp.MustCompile(`(?s)^([a-z][a-z0-9-]*)=(.+)$`)
 	configForm = regexp.MustCompile(`(?s)^([a-z][a-z0-9-]*)\.([A-Za-z][A-Za-z0-9_.-]*)=(.*)$`)
 )
 
-// configured are the keys that Config sets, as BACKEND.KEY.
+// configured returns the keys that Config sets, in the form BACKEND.KEY.
 func (s *Servers) configured() (keys []string) {
 	for _, c := range s.Config {
 		key, _, _ := strings.Cut(c, "=")
@@ -60,9 +60,10 @@ func (s *Servers) configured() (keys []string) {
 	return keys
 }
 
-// read reads targets and configuration. It refuses a password in an address that stands on
-// the command line, which the process list shows. It only warns of a password in Config.
-// The argument backends lists the backends that the user named.
+// read parses targets and configuration. An address with a password is an error if it stands on the
+// command line, because other users can see the command line in the list of processes. For a
+// password in Config, read only writes a warning to warn. The argument backends names the user's
+// backends.
 func (s *Servers) read(warn io.Writer, backends ...string) error {
 	s.own, s.config = map[string]bool{}, map[string]driver.Config{}
 	for _, t := range s.Targets {
@@ -74,8 +75,7 @@ func (s *Servers) read(warn io.Writer, backends ...string) error {
 		if err != nil {
 			return err
 		}
-		// If a file has no address, the backend uses its default address, as it
-		// does in an application.
+		// The file may have no address. The plugin then uses its default address.
 		s.own[parts[1]], s.config[parts[1]] = true, cfg
 	}
 	for _, c := range s.Config {
@@ -98,15 +98,15 @@ func (s *Servers) read(warn io.Writer, backends ...string) error {
 	return s.readStrangers(backends)
 }
 
-// of returns a copy of a backend's configuration. The caller may change the copy.
+// of returns the configuration of a backend. It is a copy, so the caller may change it.
 func (s Servers) of(backend string) driver.Config {
 	cfg := driver.Config{}
 	maps.Copy(cfg, s.config[backend])
 	return cfg
 }
 
-// stray finds a setting for a backend that is not among backends. It returns the kind of the
-// setting and that backend.
+// stray returns a backend that has settings but is not in backends, and says which kind of setting.
+// It returns "" if there is none.
 func (s Servers) stray(backends []string) (what, backend string) {
 	all := slices.Concat(slices.Collect(maps.Keys(s.config)), slices.Collect(maps.Keys(s.strangers)))
 	slices.Sort(all)
@@ -124,7 +124,7 @@ func (s Servers) stray(backends []string) (what, backend string) {
 	return "", ""
 }
 
-// find returns the plugin binaries of backends, or all plugin binaries if backends is empty.
+// find returns the plugin binaries of the given backends, or all that are found if none is given.
 func (s Servers) find(backends []string) ([]plugin.Found, error) {
 	all := plugin.Discover(s.PluginDirs)
 	if len(all) == 0 {
@@ -148,8 +148,8 @@ func (s Servers) find(backends []string) ([]plugin.Found, error) {
 	return out, nil
 }
 
-// resolve finds one plugin by its name or by its path, and asks it for its
-// description. Settings for another backend are an error.
+// resolve finds one plugin by name or path, and asks it for its description. It returns an error if
+// the flags have settings for another backend.
 func (s *Servers) resolve(ctx context.Context, nameOrPath string, warn io.Writer) (d described, err error) {
 	isPath := strings.ContainsRune(nameOrPath, '/')
 	d.Found = plugin.Found{Name: strings.TrimPrefix(filepath.Base(nameOrPath), "lockplugin-"), Path: nameOrPath}
@@ -179,8 +179,8 @@ func (s *Servers) resolve(ctx context.Context, nameOrPath string, warn io.Writer
 	return d, checkConfig(d.says, d.config)
 }
 
-// readTarget returns the configuration that a target stands for: an address on
-// the command line, or what driver.ReadTarget reads in a file or a variable.
+// readTarget returns the configuration of a target. A target is an address, or says which file or
+// variable driver.ReadTarget is to read.
 func readTarget(backend, target string) (driver.Config, error) {
 	if path, ok := strings.CutPrefix(target, "@"); ok {
 		file, err := os.Open(path)
@@ -225,11 +225,10 @@ func shownAddress(address string) string {
 	return strings.Join(parts, ",")
 }
 
-// addressScheme finds the scheme of an address.
 var addressScheme = regexp.MustCompile(`^[a-z]+://`)
 
-// splitAddresses splits a list. A comma is part of a password if an "@" follows
-// before the next scheme.
+// splitAddresses splits a list of addresses at its commas. A comma can also belong to a password:
+// it does so if an "@" follows before the next scheme, such as "redis://".
 func splitAddresses(list string) []string {
 	var out []string
 	for p := range strings.SplitSeq(list, ",") {
@@ -247,12 +246,12 @@ func splitAddresses(list string) []string {
 	return out
 }
 
-// plainAddress matches an address without user and query.
+// plainAddress matches an address that has no user and no query.
 var plainAddress = regexp.MustCompile(`^[\pL\pN.:/()\[\]~%_-]*$`)
 
-// withoutUser cuts "user:password@" and the query, because the query may hold a
-// password too. It returns only "..." if an "@" may be part of the query, or if the
-// text looks like a setting rather than an address.
+// withoutUser removes "user:password@" and the query, which may contain a password. If it cannot
+// tell whether an "@" is in the query, or if the text looks like a setting and not like an address,
+// it returns "...".
 func withoutUser(s string) string {
 	at, query := strings.LastIndexByte(s, '@'), strings.IndexByte(s, '?')
 	if query >= 0 && query < at {

@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/core/internal/cancellation"
 )
 
-// grant is the answer to a successful acquire.
+// grant describes what the store granted to a successful acquire.
 type grant struct {
 	token     uint64
 	sent, got instant       // sent: when the request was sent or, for a grant without a request, the last sign of life before it
@@ -19,7 +19,6 @@ type grant struct {
 	epoch     uint64        // value of scheduler.epoch when the call began
 }
 
-// ask asks the store once to grant the lock to a.owner.
 func (a *contender) ask(ctx context.Context) (*Lease, error) {
 	c := a.lock.c
 	g := grant{epoch: c.sched.epoch.Load(), span: a.lock.opts.TTL, sent: c.clock.now()} // not the method early, because an idle client may not have noticed a suspend yet
@@ -35,14 +34,14 @@ func (a *contender) ask(ctx context.Context) (*Lease, error) {
 	return a.answered(ctx, g, err)
 }
 
-// acquireBudget returns how long a TryAcquire for a lease of ttl may take: ttl,
-// because a later grant would be useless, but at least 10 ms and at most 3 s.
+// acquireBudget returns how long one TryAcquire of a lease with this TTL may take. It is the TTL,
+// because a later grant would have expired, but at least 10 ms and at most 3 s.
 func acquireBudget(ttl time.Duration) time.Duration {
 	return min(max(ttl, 10*time.Millisecond), 3*time.Second)
 }
 
-// answered turns the store's answer, the grant g or err, into a lease. Without a usable grant
-// it sets a.answer instead, and also a.expiresBy if the store may have granted the lock.
+// answered returns a lease for g, unless err is set or g came too late. In these cases it sets
+// a.answer to the error, and a.expiresBy if the store may have granted the lock.
 func (a *contender) answered(ctx context.Context, g grant, err error) (*Lease, error) {
 	c := a.lock.c
 	g.got = c.clock.now()
@@ -65,8 +64,8 @@ func (a *contender) answered(ctx context.Context, g grant, err error) (*Lease, e
 	return nil, err
 }
 
-// usable returns an error for a grant that no caller waits for any more, and for a grant that
-// came too late: its time counts from the sending of the request and may be over already.
+// usable returns an error if no caller waits for the grant any more, or if the answer took too
+// long: the time of a lease counts from the sending of its request.
 func (a *contender) usable(ctx context.Context, g grant) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -80,9 +79,9 @@ func (a *contender) usable(ctx context.Context, g grant) error {
 	return nil
 }
 
-// clean withdraws a.owner and gives a a new owner (K3) if the outcome of the last acquire is
-// unknown, or if the plugin process that put a.owner into the store's queue has died. A
-// failed withdrawal is ignored once a grant to a.owner would have expired.
+// clean withdraws the owner id in a.owner and makes a new one (rule K3) in two cases: the outcome
+// of the last acquire is unknown, or the plugin process that put the owner into the store's queue
+// has died. It returns an error if the withdrawal fails, unless a grant would have expired by now.
 func (a *contender) clean(ctx context.Context) error {
 	c := a.lock.c
 	if lost := a.queued && a.epoch != c.sched.epoch.Load(); a.expiresBy == 0 && !lost {
@@ -98,8 +97,8 @@ func (a *contender) clean(ctx context.Context) error {
 	return nil
 }
 
-// giveUp withdraws a.owner from the store and returns err. If a grant may be left because
-// the withdrawal failed, giveUp returns an IndeterminateError that wraps err (K3).
+// giveUp withdraws the owner id in a.owner, and returns err. If that fails and the store may have
+// granted the lock, it returns an IndeterminateError that wraps err (rule K3).
 func (a *contender) giveUp(ctx context.Context, err error) error {
 	if a.expiresBy == 0 && !a.queued {
 		return err
@@ -133,20 +132,19 @@ func (a *contender) giveUp(ctx context.Context, err error) error {
 }
 
 const (
-	// grace is how long the client still waits for an acquire after its caller has given
-	// up. Most stores answer within the grace, and then there is nothing to withdraw.
+	// grace is how long the client goes on waiting for an answer after the caller has given up.
+	// Most answers come in this time, and then no grant must be withdrawn.
 	grace = 50 * time.Millisecond
-	// tick is how often the deadlines of calls are checked, so a call may end late by one tick.
+	// tick is how often the deadlines of calls are checked. So a call may end one tick too late.
 	tick = 10 * time.Millisecond
 )
 
-// calls ends each call to the backend in time: the call gets a context with
-// a deadline. That context ends a short time after the caller's ctx; see call.rest.
+// calls ends each call to the backend in time. It gives the call a context that ends at a deadline,
+// or a while (see field rest of type call) after the caller's context.
 //
-// Note: context.WithTimeout and context.AfterFunc do the same with less code.
-// They took half of the processor time of an uncontended acquire, for timers
-// that hardly ever fire. Here one goroutine checks all calls every tick, and
-// sleeps when there are none.
+// Note: context.WithTimeout and context.AfterFunc do the same with less code, but their timers,
+// which hardly ever fire, took half of the processor time of an acquire without contention. Here
+// one goroutine checks all calls every tick, and sleeps while there are none.
 type calls struct {
 	c *Client
 
@@ -159,10 +157,9 @@ type calls struct {
 	wake    chan struct{}
 }
 
-// took records d, the duration of a request that the store answered without waiting.
+// took records the duration d of the last request that did not wait in the store.
 func (c *Client) took(d time.Duration) { c.rtt.Store(int64(d)) }
 
-// roundTrip returns the last duration that took has recorded, or 0.
 func (c *Client) roundTrip() time.Duration { return time.Duration(c.rtt.Load()) }
 
 func (cs *calls) init(c *Client) {
@@ -170,20 +167,21 @@ func (cs *calls) init(c *Client) {
 	cs.wake = make(chan struct{}, 1)
 }
 
-// begin returns a context for one call to the backend. It ends after budget, or when grace
-// has passed since ctx ended or the client began to close. The caller must call done.
+// begin returns a context for one call to the backend. It ends after budget, or when ctx has ended
+// or Close has begun and the time grace has passed since then. The caller must call done.
 func (cs *calls) begin(ctx context.Context, budget time.Duration) *call {
 	return cs.enter(&call{caller: ctx, rest: grace, closes: true}, budget)
 }
 
-// try returns a context for one try of a clean-up. The context ends after Options.CleanupBudget,
-// or when rest has passed since ctx ended. It does not end when Close begins, but when Close ends.
+// try returns a context for one try of a clean-up, such as a release. It ends after
+// Options.CleanupBudget, or when ctx has ended and the time rest has passed since then. It does not
+// end when Close begins, only when Close is done.
 func (cs *calls) try(ctx context.Context, rest time.Duration) *call {
 	return cs.enter(&call{caller: ctx, rest: rest}, cs.c.opts.CleanupBudget)
 }
 
-// cleanup returns a context for a clean-up that must be done although ctx
-// may have ended. The context ends only after Options.CleanupBudget.
+// cleanup returns a context for a clean-up that must be tried even if ctx has ended. It ends after
+// Options.CleanupBudget.
 func (cs *calls) cleanup(ctx context.Context) *call { return cs.try(ctx, cs.c.opts.CleanupBudget) }
 
 func (cs *calls) enter(k *call, budget time.Duration) *call {
@@ -245,8 +243,8 @@ func (cs *calls) run(ctx context.Context) {
 	}
 }
 
-// round cancels the calls whose deadline has passed. It returns false, and the
-// goroutine may park, when no call is left and no call began since the last round.
+// round cancels the calls that are past their deadline. It returns false if the goroutine may
+// sleep, because no call is under way and none has begun since the last round.
 func (cs *calls) round() bool {
 	now := cs.c.clock.early()
 	cs.mu.Lock()
@@ -265,7 +263,7 @@ func (cs *calls) round() bool {
 	return !cs.parked
 }
 
-// close cancels all calls under way, and makes begin cancel every later call at once.
+// close cancels all calls. Later calls are cancelled at once.
 func (cs *calls) close() {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -278,8 +276,8 @@ func (cs *calls) close() {
 type call struct {
 	cs     *calls
 	caller context.Context // the call has the values of this context
-	// gone is the Done channel of caller. Only the caller's goroutine calls methods of
-	// caller, because a context may be a type of the application, and its methods may block.
+	// gone is what caller.Done() returned. Only the goroutine of the caller may call methods of
+	// caller, because an application can implement them so that they block.
 	gone <-chan struct{}
 
 	// Guarded by cs.mu.

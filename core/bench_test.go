@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// nothing is a backend that grants every request at once and stores nothing.
+// nothing is a backend that grants all requests at once and keeps no locks.
 type nothing struct{ fake }
 
 func (*nothing) TryAcquire(context.Context, driver.Request) (uint64, error) { return 1, nil }
@@ -45,7 +45,8 @@ func cycle(b *testing.B, ctx context.Context, l *Lock) {
 	}
 }
 
-// BenchmarkCycle measures how much core adds to an uncontended acquire and release.
+// BenchmarkCycle measures the time that package core needs for one acquire and release of a free
+// lock.
 func BenchmarkCycle(b *testing.B) {
 	for name, ctx := range map[string]context.Context{"background": context.Background(), "cancellable": b.Context()} {
 		b.Run("ctx="+name, func(b *testing.B) {
@@ -70,8 +71,7 @@ func BenchmarkCycle(b *testing.B) {
 	}
 }
 
-// BenchmarkHeld reports how much memory 10,000 held leases need, and how
-// long it takes to renew them once.
+// BenchmarkHeld reports the memory of 10,000 held leases and the time to renew all of them once.
 func BenchmarkHeld(b *testing.B) {
 	const n = 10_000
 	c := openNothing(b)

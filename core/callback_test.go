@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// callbacks has, for each kind of callback, a function that runs fn as one, for c's lock "jobs".
+// callbacks has a function for each method that takes a callback. The function calls the method for
+// the lock "jobs" of client c, with fn as the callback.
 var callbacks = map[string]func(t *testing.T, c *Client, fn func(ctx context.Context, valid func() bool)) error{
 	"Do": func(t *testing.T, c *Client, fn func(context.Context, func() bool)) error {
 		return lockOf(t, c, "jobs", nil).Do(context.Background(), func(ctx context.Context, l *Lease) error {
@@ -52,8 +53,8 @@ func unlessClosed(err error) error {
 	return err
 }
 
-// TestCloseWaitsForCallbacks checks that no other owner is granted the lock while a
-// callback works, however long the callback goes on after Close has ended its ctx.
+// TestCloseWaitsForCallbacks checks that no other host gets the lock while a callback goes on after
+// Close has ended its ctx, even for several TTLs.
 func TestCloseWaitsForCallbacks(t *testing.T) {
 	for name, run := range callbacks {
 		t.Run(name, func(t *testing.T) {
@@ -149,8 +150,7 @@ func TestCloseFromACallbackIsRefused(t *testing.T) {
 	}
 }
 
-// TestCallbackDoesNotStartWhileCloseReleases covers a Close that begins
-// between a grant and the start of its callback.
+// TestCallbackDoesNotStartWhileCloseReleases calls Close after the grant and before the callback.
 func TestCallbackDoesNotStartWhileCloseReleases(t *testing.T) {
 	c, _ := open(t, newFake())
 	lock := lockOf(t, c, "a", nil)

@@ -16,23 +16,23 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Options of a Client. Nil and zero fields mean the defaults.
+// Options of a Client. A nil *Options and zero fields mean the defaults.
 type Options struct {
-	// Label tells people which client holds a lock. Label is at most 256 bytes
-	// of UTF-8. Default "hostname:pid".
+	// Label tells people who holds a lock. It has at most 256 bytes of UTF-8. Default
+	// "hostname:pid".
 	Label string
-	// Logger gets every event. Routine events have level Debug. Suspect and lost leases,
-	// waits that fail, and the end and start of the plugin have level Warn. Without OnEvent, the
+	// Logger gets every event. These events have level Warn: a lease is suspect or lost, a wait
+	// fails, the plugin has ended or started. Routine events have level Debug. Without OnEvent, the
 	// client asks Logger about once a second whether Debug is enabled. Default slog.Default().
 	Logger *slog.Logger
-	// OnEvent is called for each event, one at a time and in order, just after Logger.
-	// OnEvent and Logger run on one goroutine. Only Close waits for it, after all else.
-	// OnEvent may call every method, Close included. While OnEvent or Logger blocks, 16,000
-	// to 32,000 events can wait. Further events are dropped and counted in Event.Dropped.
+	// OnEvent is called for each event in order, just after Logger, and never twice at the same
+	// time. One goroutine calls OnEvent and Logger. No method waits for this goroutine, except
+	// Close at its end. OnEvent may call every method, even Close. While OnEvent or Logger blocks,
+	// 16,000 to 32,000 events can wait. More events are dropped, and Event.Dropped counts them.
 	OnEvent func(Event)
-	// CleanupBudget is how long a clean-up may go on after the caller's ctx
-	// has ended. A clean-up is a release, or the withdrawal of an acquire
-	// that was given up. CleanupBudget must not be negative. Default 1s.
+	// CleanupBudget is how long a clean-up may go on after the caller's ctx has ended. A clean-up
+	// is a release, or the withdrawal of an acquire after the caller gave up. At least 0. Default
+	// 1s.
 	CleanupBudget time.Duration
 }
 
@@ -75,7 +75,7 @@ func defaultLabel() string {
 	return fmt.Sprintf("%s:%d", strings.ToValidUTF8(host, "\uFFFD"), os.Getpid())
 }
 
-// Client holds the locks of one host on one backend. Close it when done.
+// Client has the locks and leases of one host on one backend. Call Close when you are done.
 type Client struct {
 	b        tokenBackend
 	name     string // name of the backend
@@ -91,8 +91,8 @@ type Client struct {
 	calls   calls
 	streams streams
 
-	// The context lifetime ends when Close begins. The context work ends when Close
-	// has released all leases. New makes them; they do not come from a caller.
+	// The context lifetime ends when Close begins. The context work ends when Close has released
+	// all leases. New makes both contexts, so neither depends on a caller's ctx.
 	lifetime, work       context.Context
 	endLifetime, endWork context.CancelFunc
 	started              sync.Once
@@ -111,9 +111,9 @@ type Client struct {
 	closeErr  error         // set before closed
 }
 
-// New returns a Client that owns b: Close closes it. New sends nothing. If
-// options are invalid, every method that returns an error, except Close,
-// returns one that wraps ErrInvalid and says what is wrong.
+// New returns a Client on the backend b. The client's Close also closes b. New sends nothing to the
+// store. If options are invalid, each method that returns an error, except Close, returns one that
+// wraps ErrInvalid and says what is wrong.
 func New(b driver.Backend, opts *Options) *Client {
 	props := b.Properties()
 	filled, invalid := opts.fill()
@@ -138,12 +138,12 @@ func New(b driver.Backend, opts *Options) *Client {
 	return c
 }
 
-// Properties returns the claims that the backend makes, from memory.
+// Properties returns what the backend claims to do. It does not ask the store.
 func (c *Client) Properties() Properties { return c.b.Properties() }
 
-// Check asks the store in one round trip whether it would serve requests. It
-// returns nil if the store is reachable, accepts the credentials, and has
-// safe settings. Otherwise the error says what is wrong.
+// Check asks the store, in one round trip, whether it can be used. It returns nil if the store is
+// reachable, accepts the credentials, and has safe settings. Otherwise, the error says what is
+// wrong.
 func (c *Client) Check(ctx context.Context) error {
 	return c.question(ctx, "check", "", func(ctx context.Context) error {
 		err := c.b.Check(ctx)
@@ -152,11 +152,10 @@ func (c *Client) Check(ctx context.Context) error {
 	})
 }
 
-// maxLook bounds one public operation that asks the backend once, so that a
-// hung backend blocks no caller for ever.
+// maxLook limits public methods that ask the backend once, so that a hung backend does not hang
+// them.
 const maxLook = 5 * time.Second
 
-// question is a public operation that asks the backend once.
 func (c *Client) question(ctx context.Context, op, name string, ask func(context.Context) error) error {
 	if err := c.begin(op, clip(name)); err != nil {
 		return err
@@ -167,8 +166,8 @@ func (c *Client) question(ctx context.Context, op, name string, ask func(context
 	return c.wrap(op, clip(name), ask(ctx))
 }
 
-// Inspect returns the holder of the lock called name, or the zero Holder if it is
-// free. It waits at most 5 s for the answer, as do Check, Break, Leader and Proclaim.
+// Inspect returns the holder of the lock called name, or the zero Holder if the lock is free. It
+// waits for the answer for at most 5 s. So do Check, Break, Leader and Proclaim.
 func (c *Client) Inspect(ctx context.Context, name string) (Holder, error) {
 	return c.inspect(ctx, "inspect", name)
 }
@@ -187,7 +186,8 @@ func (c *Client) inspect(ctx context.Context, op, name string) (h Holder, err er
 	return h, err
 }
 
-// here returns h with the present token of the lease, if this host holds the lock.
+// here returns h, the holder in the store, with the lease's current token if this host holds the
+// lock.
 func (c *Client) here(name string, h Holder) Holder {
 	l := c.queues.holder(name)
 	if l != nil && l.owner == h.Owner && GrantNumber(l.token) == GrantNumber(h.Token) {
@@ -196,9 +196,9 @@ func (c *Client) here(name string, h Holder) Holder {
 	return h
 }
 
-// List yields every held lock whose name starts with prefix, in no particular order. An empty
-// prefix matches all locks. The loop must not call Close. An error ends the sequence. The error
-// wraps ErrUnsupported if the backend cannot list.
+// List yields the holder of every held lock whose name starts with prefix, in any order. An empty
+// prefix matches all names. The body of the loop must not call Close. After an error, the sequence
+// ends. The error wraps ErrUnsupported if the backend cannot list locks.
 func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Holder, error] {
 	return func(yield func(Holder, error) bool) {
 		if err := c.begin("list", prefix); err != nil {
@@ -220,10 +220,10 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Holder, erro
 	}
 }
 
-// Break ends the present lease of the lock called name if the store's grant for it
-// is the grant that token belongs to. Leases handed over inside one host share a
-// grant. Inspect returns the token. The error is a [*NotHeldError] if that grant is
-// over, and wraps ErrUnsupported if the backend cannot break leases.
+// Break ends the current lease of the lock called name, if token belongs to the current grant of
+// the store. You get the token from Inspect. If a lease is handed over inside one host, the next
+// lease belongs to the same grant. If the grant is over, the error is a [*NotHeldError]. It wraps
+// ErrUnsupported if the backend cannot break leases.
 func (c *Client) Break(ctx context.Context, name string, token uint64) error {
 	return c.question(ctx, "break", name, func(ctx context.Context) error {
 		if err := checkName(name); err != nil {
@@ -247,7 +247,7 @@ func (c *Client) needAdmin() error {
 	return fmt.Errorf("%w: %s does not declare the capability %q", ErrUnsupported, c.name, driver.CapAdmin)
 }
 
-// begin starts a public operation. If begin returns nil, the caller must call end.
+// begin counts a call of a public method. If it returns nil, the method must call end.
 func (c *Client) begin(op, name string) error {
 	c.ops.Add(1)
 	if c.closing.Load() {
@@ -261,8 +261,8 @@ func (c *Client) begin(op, name string) error {
 	return nil
 }
 
-// end finishes a public operation. It first ends the leases that ran out during the
-// operation, so that no lease looks held when a call returns after the lease's deadline (L3).
+// end counts a public method that returns. Before, it ends all leases that are past their deadline,
+// so that no lease looks held when a method returns after the lease's deadline (rule L3).
 func (c *Client) end() {
 	c.expireDue()
 	if c.ops.Add(-1) == 0 && c.closing.Load() {
@@ -273,8 +273,8 @@ func (c *Client) end() {
 	}
 }
 
-// expireDue ends the leases that are overdue, and returns the present instant.
-// Methods that only read a lease call expireDue instead of begin and end.
+// expireDue ends all leases that are past their deadline, and returns the current instant. Methods
+// that only read a lease call it in place of begin and end.
 func (c *Client) expireDue() instant {
 	now := c.clock.now()
 	c.sched.sweep(now)
@@ -282,7 +282,7 @@ func (c *Client) expireDue() instant {
 	return now
 }
 
-// start starts the goroutine that receives the backend's notices, before the first acquire.
+// start starts, before the first acquire, the goroutine that receives the backend's notices.
 func (c *Client) start() {
 	c.started.Do(func() {
 		if c.b.watcher != nil {
@@ -291,8 +291,8 @@ func (c *Client) start() {
 	})
 }
 
-// spawn runs f in a goroutine that Close waits for. f must return when c.lifetime or
-// c.work has ended. If Close already waits, spawn does not run f and returns false.
+// spawn runs f in a goroutine that Close waits for. f must return when c.lifetime or c.work has
+// ended. If Close has begun to wait, spawn returns false and does not run f.
 func (c *Client) spawn(f func()) bool {
 	c.spawning.Lock()
 	defer c.spawning.Unlock()
@@ -308,7 +308,7 @@ func (c *Client) stopSpawning() {
 	c.ended = true
 }
 
-// wrap returns err as an Error. It returns nil for nil, and an Error unchanged.
+// wrap returns err as an *Error. It does not change nil, or an error that contains an *Error.
 func (c *Client) wrap(op, name string, err error) error {
 	if err == nil {
 		return nil
@@ -319,7 +319,7 @@ func (c *Client) wrap(op, name string, err error) error {
 	return &Error{Op: op, Backend: c.name, Name: name, Err: err}
 }
 
-// sleep pauses for d and returns true. When ctx ends first, it returns false at once.
+// sleep waits for d and returns true. If ctx ends first, it returns false at once.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

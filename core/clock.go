@@ -6,40 +6,39 @@ import (
 	"time"
 )
 
-// instant is a time on the clock of one Client: nanoseconds since New.
+// instant is a time in nanoseconds since function New made the client.
 type instant int64
 
-// never is later than every instant that the clock shows.
+// never is later than any instant that the clock can show.
 const never = instant(math.MaxInt64)
 
 func (i instant) add(d time.Duration) instant { return i + instant(d) }
 
 func (i instant) sub(j instant) time.Duration { return time.Duration(i - j) }
 
-// noise is the largest difference that two clocks may show without a
-// suspend, because they are read one after the other.
+// noise is the largest difference between two clocks that does not mean that the machine was
+// suspended. They differ a little, because they are read one after the other.
 const noise = time.Millisecond
 
-// clock is the only clock by which core decides anything. clock counts the
-// time in which the machine was suspended, because a lease expires in the
-// store meanwhile. Go's monotonic clock does not count that time.
+// clock is the only clock by which package core decides anything. It counts the time in which the
+// machine is suspended, because leases expire in the store meanwhile. Go's monotonic clock does not
+// count it.
 type clock struct {
 	base time.Time
-	// boot reads a clock that counts suspends. boot is nil if the system has no such clock.
+	// boot reads a clock that goes on in a suspend. It is nil if the system has no such clock.
 	boot  func() (time.Duration, bool)
 	start time.Duration // boot's reading at base
-	// suspended is the time in which the machine was suspended, in nanoseconds:
-	// how far boot's clock was ahead of the monotonic clock when last measured.
+	// suspended is how long the machine has been suspended, in nanoseconds: the time by which the
+	// boot clock was ahead of Go's monotonic clock when it was last read.
 	suspended atomic.Int64
-	// noted is the instant at which suspended last grew.
+	// noted is the instant at which a suspend was last noticed.
 	noted atomic.Int64
 }
 
-// init starts the clock at zero.
 func (c *clock) init(boot func() (time.Duration, bool)) {
 	c.base = time.Now()
-	// Only in a testing/synctest bubble has c.base no monotonic reading. Time
-	// there does not come from the kernel, and the machine is never suspended.
+	// Only in a testing/synctest bubble, c.base has no monotonic reading. The bubble has its own
+	// time, and the machine is never suspended there.
 	if c.base == c.base.Round(0) {
 		return
 	}
@@ -53,9 +52,9 @@ func (c *clock) now() instant {
 	if c.boot == nil {
 		return instant(time.Since(c.base))
 	}
-	// Boot time is read before monotonic time. A pause of this thread between
-	// the readings can then only hide a suspend, for one call. In the other
-	// order, the pause would be counted as a suspend for good.
+	// Read boot time before monotonic time. If this thread is paused in between, this call may miss
+	// a suspend, but the next call notices it. If monotonic time were read first, the pause would
+	// count as a suspend for good.
 	total, ok := c.boot()
 	mono := time.Since(c.base)
 	if ok {
@@ -64,17 +63,17 @@ func (c *clock) now() instant {
 	return instant(mono).add(time.Duration(c.suspended.Load()))
 }
 
-// early is like now, but does not ask the kernel for new suspends, so it is
-// never later than now. Use it only for the instant at which a request is
-// sent: the deadline counts from there, so an early instant is safe.
+// early is like now, but does not look for new suspends, so it is never later than now. Use it only
+// for the time at which a request is sent. A time that is too early is safe there, because the
+// deadline is then earlier, too.
 func (c *clock) early() instant {
 	return instant(time.Since(c.base)).add(time.Duration(c.suspended.Load()))
 }
 
-// sleptSince reports whether the machine may have been suspended between i and now. If i
-// was computed from an age that another process measured, i is too late after a suspend,
-// because the age does not count it. sleptSince reads the two clocks in the opposite
-// order to now, so that a pause may look like a suspend but never hides a suspend.
+// sleptSince reports whether the machine may have been suspended between i and now. If i comes from
+// an age that another process measured, i is too late after a suspend, because the age does not
+// count it. sleptSince reads the clocks in the opposite order to now: a pause in between may look
+// like a suspend, but no suspend is missed.
 func (c *clock) sleptSince(i instant) bool {
 	if c.boot == nil {
 		return false
@@ -84,7 +83,7 @@ func (c *clock) sleptSince(i instant) bool {
 	return ok && total-c.start-mono >= time.Duration(c.suspended.Load())+noise || i <= instant(c.noted.Load())
 }
 
-// note stores growth in suspended if it exceeds the stored value by more than noise.
+// note sets suspended to growth, if growth is larger by more than noise.
 func (c *clock) note(growth time.Duration) {
 	for {
 		known := c.suspended.Load()
@@ -98,25 +97,26 @@ func (c *clock) note(growth time.Duration) {
 	}
 }
 
-// time converts an instant to a time that can be compared with time.Now until the next
-// suspend of the machine. It counts only suspends that a call of method now has noticed.
+// time converts an instant to a time.Time. It can be compared with time.Now until the machine is
+// next suspended. Suspends count only if method now has noticed them.
 func (c *clock) time(i instant) time.Time {
 	return c.base.Add(i.sub(0) - time.Duration(c.suspended.Load()))
 }
 
-// driftOf returns how much a deadline is earlier than the TTL, to allow for clocks that run
-// at different speeds: a hundredth of the TTL plus 2 ms, but at most a tenth of the TTL.
+// driftOf returns how much earlier than the TTL a lease must end, because the clocks of host and
+// store run at different speeds: 1 % of the TTL plus 2 ms, but at most 10 % of the TTL.
 func driftOf(ttl time.Duration) time.Duration {
 	return min(ttl/100+2*time.Millisecond, ttl/10)
 }
 
-// leadOf returns how long before its deadline a lease is ended, so that Done closes
-// in time although timers fire late: 5 ms, but at most a fiftieth of the TTL.
+// leadOf returns how long before its deadline the client ends a lease. Timers fire late, and Done
+// must close before the deadline. The result is 5 ms, but at most 2 % of the TTL.
 func leadOf(ttl time.Duration) time.Duration {
 	return min(5*time.Millisecond, ttl/50)
 }
 
-// lifeOf returns how long after its request was sent a lease with this TTL is ended.
+// lifeOf returns the time from the sending of a request to the moment when the client ends the
+// lease.
 func lifeOf(ttl time.Duration) time.Duration {
 	return ttl - driftOf(ttl) - leadOf(ttl)
 }

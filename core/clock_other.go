@@ -4,5 +4,5 @@ package core
 
 import "time"
 
-// bootTime returns false: there is no clock to read, so suspends are not counted on this system.
+// bootTime returns false, because this system has no such clock. So suspends are not noticed.
 func bootTime() (time.Duration, bool) { return 0, false }

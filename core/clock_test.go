@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// fakeBoot is a clock that counts suspends. A test can move it forward, as a suspend does.
+// fakeBoot is a clock that goes on in a suspend. A test sets field ahead to simulate a suspend.
 type fakeBoot struct {
 	base   time.Time
 	ahead  atomic.Int64 // nanoseconds; atomic, because a client's scheduler also reads it
@@ -83,8 +83,8 @@ func TestL3SuspendedMachineFindsItsLeaseExpired(t *testing.T) {
 	}
 }
 
-// TestAcquireAfterSuspend checks that time in which an idle client's machine was
-// suspended, before an acquire, does not count as time that the acquire took.
+// TestAcquireAfterSuspend suspends the machine of an idle client before an acquire. The acquire
+// must not take the suspend for time that the store needed to answer.
 func TestAcquireAfterSuspend(t *testing.T) {
 	f := newFake()
 	c, _ := open(t, f)

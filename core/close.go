@@ -7,30 +7,28 @@ import (
 	"time"
 )
 
-// releasers is how many leases Close releases at the same time. The number is
-// large because a release that hangs takes one of these places until ctx ends, for
-// example when a transaction of another program has locked the row of the lock.
+// releasers is how many leases Close releases at the same time. It is large, because a release may
+// hang until ctx ends, for example if another program has locked the row of the lock. All other
+// leases must still be released.
 const releasers = 1024
 
-// Close stops campaigns and observers, ends the contexts of the callbacks of
-// Lock.Do, Lock.TryDo and Elector.Run and waits until they have returned, releases
-// every lease, and closes the backend. Calls that wait end with ErrClosed, and so
-// does every call after Close. Close may be called more than once. A callback must
-// not call Close, because Close would wait for that callback. If Close gets the
-// callback's ctx, or a ctx derived from it, Close closes nothing and returns an
-// error that wraps ErrInvalid. Healthy and the body of a loop over List must not
-// call Close either: Close would wait for them until ctx ends.
+// Close ends the client. First, campaigns and observers end. Then the contexts of callbacks of
+// Lock.Do, Lock.TryDo and Elector.Run end, and Close waits until the callbacks have returned. Then
+// it releases every lease and closes the backend. Calls that wait return ErrClosed, and so does
+// every later call. Close may be called more than once. A callback must not call Close, because
+// Close would wait for that callback: if Close gets the callback's ctx, or a ctx derived from it,
+// it closes nothing and returns an error that wraps ErrInvalid. Healthy, and the body of a loop
+// over List, must not call Close either, because Close would wait for them until ctx ends.
 //
-// When ctx ends, Close no longer waits for callbacks, and leaves their locks
-// to expire. While the backend does not answer, Close goes on trying to
-// release each lease until the lease has expired, or until
-// Options.CleanupBudget has passed after the end of ctx. So pass Close a ctx
-// that ends. The error says which lock could not be released.
+// When ctx ends, Close stops waiting for callbacks. Their locks stay taken until they expire. If
+// the backend does not answer, Close tries to release each lease again, until the lease has
+// expired, or until the time Options.CleanupBudget has passed since ctx ended. So call Close with a
+// ctx that ends. The error says which lock could not be released.
 //
-// At its end Close waits until Logger and OnEvent have received every event.
-// It waits for at most Options.CleanupBudget, or only a moment if ctx has
-// ended; the events that are left are delivered afterwards. If OnEvent or a
-// handler of Logger calls Close, Close does not wait for the events.
+// At its end, Close waits until Logger and OnEvent have received every event. It waits for at most
+// Options.CleanupBudget, or only a moment if ctx has ended. Events that are left are delivered
+// after Close has returned. If OnEvent or a handler of Logger calls Close, Close does not wait for
+// events.
 func (c *Client) Close(ctx context.Context) error {
 	if err := c.refuseCallback(ctx); err != nil {
 		return c.wrap("close", "", err)
@@ -69,8 +67,8 @@ func (c *Client) shutdown(ctx context.Context) error {
 	return joinErrors(err, c.b.Close(ctx))
 }
 
-// join waits for the client's goroutines. All of them end when the context c.work ends, except
-// a goroutine that is stuck in a health check, or in a backend that ignores its ctx.
+// join waits until the client's goroutines have ended. They end when the context c.work ends. A
+// health check that hangs, or a backend that ignores its ctx, can keep a goroutine.
 func (c *Client) join(ctx context.Context) error {
 	joined := make(chan struct{})
 	go func() {
@@ -82,8 +80,8 @@ func (c *Client) join(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	// The goroutines have been told to end, so join waits for CleanupBudget more, even if ctx had
-	// ended before the call.
+	// The goroutines have only just been told to end, so give them the time CleanupBudget even if
+	// ctx ended long ago.
 	timer := time.NewTimer(c.opts.CleanupBudget)
 	defer timer.Stop()
 	select {
@@ -94,7 +92,7 @@ func (c *Client) join(ctx context.Context) error {
 	}
 }
 
-// drain waits until no public call is under way, or returns an error when ctx ends first.
+// drain waits until no public method is running. If ctx ends first, it returns an error.
 func (c *Client) drain(ctx context.Context) error {
 	for c.ops.Load() > 0 {
 		select {
@@ -106,9 +104,8 @@ func (c *Client) drain(ctx context.Context) error {
 	return nil
 }
 
-// releaseAll releases every lease under which no callback works, and continues
-// the clean-ups that the janitor has left, until ctx ends. It returns one
-// element for each release and clean-up: the error, or nil for success.
+// releaseAll releases all leases under which no callback runs, and continues clean-ups that failed
+// before (see janitor), until ctx ends. For each of these it returns the error, or nil.
 func (c *Client) releaseAll(ctx context.Context) []*Error {
 	type item struct {
 		name    string
@@ -130,9 +127,9 @@ func (c *Client) releaseAll(ctx context.Context) []*Error {
 	return failed
 }
 
-// finish tries the clean-up k until it succeeds or the grant has expired, and then returns
-// nil. If ctx ends first, it returns k.err, the error because of which the clean-up was put off. A
-// caller of Release has already received that error; a caller of Run has not.
+// finish tries the clean-up k until it succeeds, or until the grant that it would remove has
+// expired, and then returns nil. If ctx ends first, it returns k.err, the error of the tries before
+// Close. The caller of Release has got this error before, but the caller of Run has not.
 func (c *Client) finish(ctx context.Context, k *cleanup) error {
 	pause := backoff{from: minRetry, to: retryTo}
 	for c.clock.now() < k.until {
@@ -150,7 +147,7 @@ func (c *Client) finish(ctx context.Context, k *cleanup) error {
 	return nil
 }
 
-// firstOf returns the first error in failed, with the number of other locks that have an error.
+// firstOf returns the first error in failed. If more locks have errors, it adds their number.
 func firstOf(failed []*Error) error {
 	var first *Error
 	names := map[string]bool{}
@@ -172,10 +169,10 @@ func firstOf(failed []*Error) error {
 	return fmt.Errorf("%w (and %d more)", first, len(names)-1)
 }
 
-// errAbandoned is the cause of leases that are still held when Close stops waiting.
+// errAbandoned is the cause of the loss of a lease that is held when Close gives up waiting.
 var errAbandoned = fmt.Errorf("%w: Close did not wait for it: %w", ErrReleased, ErrClosed)
 
-// abandon ends the leases that are still held, without telling the store.
+// abandon ends the leases that are still held. The store is not told, so the locks expire there.
 func (c *Client) abandon() {
 	s := &c.sched
 	s.mu.Lock()
@@ -187,16 +184,16 @@ func (c *Client) abandon() {
 	s.notify(left)
 }
 
-// callbackOf is the key of a value that marks the context of a callback of client c. Close
-// refuses such a context, because a callback that called Close would wait for itself.
+// callbackOf is the key of a context value that marks the context of a callback of client c. For
+// such a context, Close returns an error, because it would wait for the callback that called it.
 type callbackOf struct{ c *Client }
 
-// inCallback returns ctx for a callback of c.
+// inCallback returns ctx with the mark of a callback of c.
 func (c *Client) inCallback(ctx context.Context) context.Context {
 	return context.WithValue(ctx, callbackOf{c}, true)
 }
 
-// refuseCallback returns an error when ctx belongs to a callback of c.
+// refuseCallback returns an error if ctx has the mark of a callback of c.
 func (c *Client) refuseCallback(ctx context.Context) error {
 	if ctx.Value(callbackOf{c}) == nil {
 		return nil
@@ -204,9 +201,9 @@ func (c *Client) refuseCallback(ctx context.Context) error {
 	return fmt.Errorf("%w: Close was called from a callback of Do, TryDo or Run, for which it waits", ErrInvalid)
 }
 
-// serve marks l as a lease under which a callback works: Close does not release
-// l until the callback has returned. serve returns false, and the callback must
-// not start, if l is over already or Close has begun to release l.
+// serve records that a callback runs under lease l, so that Close does not release l before the
+// callback has returned. It returns false if l is over, or if Close is about to release l: the
+// callback must not start then.
 func (s *scheduler) serve(l *Lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,15 +211,15 @@ func (s *scheduler) serve(l *Lease) bool {
 	return l.serving
 }
 
-// served removes the mark that serve set.
+// served records that the callback under l has returned.
 func (s *scheduler) served(l *Lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l.serving = false
 }
 
-// leaving returns the live leases under which no callback works, and marks
-// them so that no callback starts under them.
+// leaving returns the live leases under which no callback runs, for Close to release. No callback
+// can start under them any more.
 func (s *scheduler) leaving() []*Lease {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -140,8 +140,8 @@ func TestCloseOnAFrozenBackend(t *testing.T) {
 	})
 }
 
-// TestCloseWithRenewalsUnderWay checks that Close waits for renewals under way, and that after the
-// end of ctx this takes no longer for many leases.
+// TestCloseWithRenewalsUnderWay checks that Close waits for renewals that are under way. Once ctx
+// has ended, this must not take longer for many leases than for a few.
 func TestCloseWithRenewalsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(driver.CapBatcher)
@@ -167,8 +167,8 @@ func TestCloseWithRenewalsUnderWay(t *testing.T) {
 	})
 }
 
-// TestCloseTriesWhatOthersHoldUp checks that leases that cannot be released
-// do not keep Close from releasing other leases.
+// TestCloseTriesWhatOthersHoldUp checks that Close releases the other leases if some cannot be
+// released.
 func TestCloseTriesWhatOthersHoldUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -202,8 +202,8 @@ func TestCloseTriesWhatOthersHoldUp(t *testing.T) {
 	})
 }
 
-// TestCloseReportsWhatRunLeft checks that Close returns the error of a release
-// by Run if the lock is still taken. Run does not return that error.
+// TestCloseReportsWhatRunLeft lets the release at the end of Run fail. Run does not return that
+// error, so Close must return it if the lock is still taken.
 func TestCloseReportsWhatRunLeft(t *testing.T) {
 	for name, comesBack := range map[string]bool{"the store stays away": false, "the store comes back": true} {
 		t.Run(name, func(t *testing.T) {

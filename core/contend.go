@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// contender is one Acquire under way.
+// contender is one call of Acquire that is under way.
 type contender struct {
 	lock  *Lock
 	ctx   context.Context // ctx of the caller, for its values in events
@@ -42,14 +42,14 @@ func newContender(ctx context.Context, l *Lock) *contender {
 	}
 }
 
-// newOwner makes the id of one grant: 128 random bits (L1).
+// newOwner returns a new owner id: 128 random bits, made for one grant (rule L1).
 func newOwner() string {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails: crypto/rand crashes the program instead
 	return base64.RawURLEncoding.EncodeToString(id[:])
 }
 
-// wake must be called with the shard's mutex held.
+// The caller of wake must hold the mutex of the shard.
 func (a *contender) wake() {
 	if a.signal == nil {
 		return
@@ -60,7 +60,7 @@ func (a *contender) wake() {
 	}
 }
 
-// acquire waits until l is granted. The caller has called begin.
+// acquire waits until the lock is granted. Its caller has called begin.
 func (l *Lock) acquire(ctx context.Context, op string) (*Lease, error) {
 	if err := l.unaskable(ctx); err != nil {
 		return nil, l.failed(ctx, op, nil, err)
@@ -72,7 +72,7 @@ func (l *Lock) acquire(ctx context.Context, op string) (*Lease, error) {
 			return lease, nil
 		}
 	}
-	// A context that Close can end costs time, so only a call that has to wait makes one.
+	// A context that Close can end costs time, so it is made only for a call that has to wait.
 	wctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(l.c.lifetime, func() { cancel(ErrClosed) })
 	lease, err := a.contend(wctx)
@@ -93,8 +93,7 @@ func (l *Lock) unaskable(ctx context.Context) error {
 	return l.c.refuseReentry(ctx, l.name)
 }
 
-// failed emits EventAcquireFailed and returns err as the Error for the
-// caller. If a is nil, the store was not asked.
+// failed emits EventAcquireFailed, and returns err as an *Error. If a is nil, no request was sent.
 func (l *Lock) failed(ctx context.Context, op string, a *contender, err error) error {
 	c := l.c
 	ev := Event{Kind: EventAcquireFailed, Context: ctx, Name: l.name, Label: c.opts.Label, Err: err}
@@ -105,7 +104,7 @@ func (l *Lock) failed(ctx context.Context, op string, a *contender, err error) e
 	return c.wrap(op, l.name, err)
 }
 
-// tryAcquire asks the store once. The caller has called begin.
+// tryAcquire asks the store once. Its caller has called begin.
 func (l *Lock) tryAcquire(ctx context.Context) (*Lease, error) {
 	if err := l.unaskable(ctx); err != nil {
 		return nil, l.failed(ctx, "acquire", nil, err)
@@ -129,8 +128,8 @@ func (l *Lock) tryAcquire(ctx context.Context) (*Lease, error) {
 	return nil, l.failed(ctx, "acquire", a, a.giveUp(ctx, err))
 }
 
-// refusal returns the error for a TryAcquire while goroutines of this host wait for
-// the lock: TryAcquire must not overtake them, even if the lock is free in the store.
+// refusal returns the error of a TryAcquire while other callers of this host wait for the lock. It
+// must not overtake them, even if the lock is free in the store.
 func (l *Lock) refusal(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, acquireBudget(l.opts.TTL))
 	defer cancel()
@@ -141,7 +140,8 @@ func (l *Lock) refusal(ctx context.Context) error {
 	return fmt.Errorf("other callers of this host wait for it: %w", l.c.heldHere(l.name, &HeldError{Holder: h}))
 }
 
-// contend waits in this host's queue and asks the store, in turns, until a has a lease or ctx ends.
+// contend waits in this host's queue and asks the store, in turns, until it has a lease or ctx
+// ends.
 func (a *contender) contend(ctx context.Context) (*Lease, error) {
 	for {
 		if a.answer != nil {
@@ -177,16 +177,16 @@ func (a *contender) contend(ctx context.Context) (*Lease, error) {
 	}
 }
 
-// waitsFirst reports whether a enters the store's queue before it asks for the lock. It does
-// if other hosts wanted the lock recently: the store grants the lock to the first owner in
-// its queue, even if the lock is free, so one request does the work of two.
+// waitsFirst reports whether the contender enters the store's queue before it asks for the lock. It
+// does so if other hosts have wanted the lock recently. The store grants a free lock to the first
+// owner in its queue, so one request does the work of two.
 func (a *contender) waitsFirst() bool {
 	c := a.lock.c
 	return c.b.waiter != nil && c.queues.wanted(a.lock.name, c.clock.early()) && c.b.Properties().FirstSpan > 0
 }
 
-// waitInHost waits until a lease is handed over to a in this host, and returns it. It returns
-// nil, nil if a must ask the store.
+// waitInHost waits until another caller of this host hands over its lease, and returns the lease.
+// It returns nil, nil if the contender must ask the store.
 func (a *contender) waitInHost(ctx context.Context) (*Lease, error) {
 	insist := false
 	for {
@@ -213,7 +213,7 @@ func (a *contender) waitInHost(ctx context.Context) (*Lease, error) {
 	}
 }
 
-// take accepts the lease that was handed over, or releases it if ctx has ended.
+// take returns the lease that was handed over, or releases it if ctx has ended.
 func (a *contender) take(ctx context.Context) (*Lease, error) {
 	if ctx.Err() == nil {
 		return a.lease, nil
@@ -222,8 +222,8 @@ func (a *contender) take(ctx context.Context) (*Lease, error) {
 	return nil, joinErrors(over, a.discard(ctx))
 }
 
-// discard releases the lease that was handed over. If the release fails, the lock may
-// stay taken although the caller has no lease, so the error is then indeterminate.
+// discard releases a lease that was handed over. If that fails, the lock may stay taken although no
+// caller has the lease, so the error is an IndeterminateError.
 func (a *contender) discard(ctx context.Context) error {
 	err := a.lease.Release(ctx)
 	if err != nil && !errors.Is(err, ErrNotHeld) && !errors.Is(err, ErrIndeterminate) {
@@ -232,7 +232,7 @@ func (a *contender) discard(ctx context.Context) error {
 	return err
 }
 
-// ended returns the error for an ended ctx, with the answer of the store because of which a waited.
+// ended returns the error of an Acquire whose ctx has ended, with the store's last answer.
 func (a *contender) ended(ctx context.Context) error {
 	err := ctx.Err()
 	switch cause := context.Cause(ctx); {
@@ -248,7 +248,7 @@ func (a *contender) ended(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, answer)
 }
 
-// heldHere returns answer, a refusal or nil, or an error saying that this process holds the lock.
+// heldHere returns answer, or an error that says that this process holds the lock.
 func (c *Client) heldHere(name string, answer error) error {
 	if answer != nil && !errors.Is(answer, ErrHeld) {
 		return answer
@@ -261,8 +261,8 @@ func (c *Client) heldHere(name string, answer error) error {
 	return own.refusal(answer)
 }
 
-// tellWaiting emits EventWaiting when a first waits, and once more if a store
-// that has served this client refuses it.
+// tellWaiting emits EventWaiting when the contender begins to wait, and once more if a store that
+// has answered this client before denies it access.
 func (a *contender) tellWaiting(err error) {
 	denied := refused(err)
 	news := !a.announced || denied && !a.denied
@@ -286,28 +286,27 @@ func (a *contender) request() driver.Request {
 }
 
 const (
-	// maxAsk is the longest time that the head of a queue waits before it
-	// asks the store again (K4).
+	// maxAsk is how long the first caller in this host's queue waits before it asks again (K4).
 	maxAsk = time.Second
-	// waitSlack is how much longer than requested a wait in the store may take. Then
-	// it is given up as hung, so that the head of the queue asks again in time (K4).
+	// waitSlack is how much longer than requested a wait in the store may take. After that, the
+	// backend counts as hung, so that the caller asks again in time (rule K4).
 	waitSlack = time.Second
-	// A wake-up is spurious if the wait and the refusal after it together take less than
-	// spuriousWake plus two round trips to the store. A round trip counts as at most maxRTT.
+	// A wake-up counts as spurious if the store then refuses the lock, and both together took less
+	// than spuriousWake plus two round trips. A round trip counts as maxRTT at most.
 	spuriousWake = 2 * time.Millisecond
 	maxRTT       = 50 * time.Millisecond
-	// pollFrom and pollTo bound the pauses between requests to a store that wakes no waiters.
+	// pollFrom and pollTo are the range of pauses between requests if the store wakes no waiters.
 	pollFrom, pollTo = 5 * time.Millisecond, 250 * time.Millisecond
-	// retryFrom and retryTo bound the pauses while the backend does not answer.
+	// retryFrom and retryTo are the range of pauses while the backend does not answer.
 	retryFrom, retryTo = 20 * time.Millisecond, 500 * time.Millisecond
-	// wantedFor is how long a lock counts as wanted by other hosts after a refusal or a long wait.
+	// wantedFor is how long, after a refusal or a long wait, other hosts count as wanting the lock.
 	wantedFor = time.Second
-	// tellEvery is the shortest time between two reports of a client that waiting fails.
+	// tellEvery is the shortest time between two events of a client about failed waits.
 	tellEvery = time.Minute
 )
 
-// await pauses between two requests to the store: for the time named in the refusal, but at most
-// maxAsk. asked is true if await has asked the store itself, or if asking again is useless.
+// await waits before the next request until the holder's lease may end, but at most maxAsk. asked
+// is true if the caller need not ask: await has asked, or asking is useless.
 func (a *contender) await(ctx context.Context) (lease *Lease, asked bool) {
 	c := a.lock.c
 	var held *HeldError
@@ -333,12 +332,12 @@ func (a *contender) await(ctx context.Context) (lease *Lease, asked bool) {
 	return a.wait(ctx, rest)
 }
 
-// wait waits in the store's queue for at most rest. Then, unless the store has made a
-// grant that is not doubtful, wait asks the store. If the lock was not granted, lease is
-// nil and a.answer says why. asked is false if the caller should ask the store now.
+// wait waits in the store's queue for at most the time rest. Then it asks the store for the lock,
+// unless the store granted it during the wait and the grant is not doubtful. If it returns no
+// lease, a.answer says why. asked is false if the caller should ask the store now.
 //
-// Note: a plugin that asked the store without a request of the host would save one round trip
-// between host and plugin. But a host that is frozen would then get the lock, for the whole TTL.
+// Note: the plugin could ask the store after a wake-up, to save a round trip between plugin and
+// host. But then a host that is frozen would get the lock, and keep it for the whole TTL.
 func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease, asked bool) {
 	c := a.lock.c
 	g := grant{epoch: c.sched.epoch.Load()}
@@ -382,10 +381,10 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease,
 	return nil, true
 }
 
-// doubts reports whether a request must confirm g, a grant that the store made while a.owner
-// waited in its queue. began is when that wait began. g is doubtful if its renewal might come too
-// late, if the machine may have been suspended since g.sent, unknown to the plugin's clock, or if
-// the lock has AtLeast: the grant is too short for a lock that outlasts a lost holder.
+// doubts reports whether a request must confirm the grant g, which the store made while a.owner
+// waited in its queue, from the instant began on. It must if the renewal might come too late, if
+// the machine may have been suspended since g.sent, which the plugin's clock does not notice, or if
+// the lock has AtLeast: a grant from the queue is too short for a lock that outlasts a lost holder.
 func (a *contender) doubts(g grant, began instant) bool {
 	c := a.lock.c
 	age := c.clock.now().sub(g.sent)
@@ -393,10 +392,9 @@ func (a *contender) doubts(g grant, began instant) bool {
 		g.sent < began && c.clock.sleptSince(g.sent)
 }
 
-// failedWait pauses after a wait that failed with err. It reports whether it is
-// useless to ask the store: ctx has ended, or a.answer is permanent. A failed
-// wait returns no lease. The store may still have granted the lock to a.owner,
-// but a.owner asks again next or is withdrawn.
+// failedWait pauses after a wait in the store failed with err. It reports whether it is useless to
+// ask the store, because ctx has ended or a.answer is permanent. The store may have granted the
+// lock, but a.owner asks again next, or is withdrawn.
 func (a *contender) failedWait(ctx context.Context, rest time.Duration, err error) bool {
 	c := a.lock.c
 	switch {
@@ -415,8 +413,8 @@ func (a *contender) failedWait(ctx context.Context, rest time.Duration, err erro
 	return false
 }
 
-// tellWaitFailed reports a failed wait, at most once in tellEvery for all waiters of the client.
-// It reports only a refusal at once: after the loss of a plugin or store, a wait fails just once.
+// tellWaitFailed emits an event for a failed wait, at most once in tellEvery for all callers of the
+// client. It does so at once if a store denies access. Otherwise it waits for repeated failures.
 func (a *contender) tellWaitFailed(err error) {
 	c := a.lock.c
 	now, at := c.clock.early(), c.waitsTold.Load()
@@ -426,7 +424,8 @@ func (a *contender) tellWaitFailed(err error) {
 	c.events.add(a.event(EventWaitFailed, c.wrap("wait", a.lock.name, err)))
 }
 
-// backoff computes growing pauses. The pauses are random, between half of last and last.
+// backoff computes random pauses. Each is between last/2 and last. The field last begins at from,
+// doubles with each pause, and is at most to.
 type backoff struct{ from, to, last time.Duration }
 
 func (b *backoff) next() time.Duration {

@@ -16,7 +16,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// recorder keeps the events of a client.
 type recorder struct {
 	c      *Client
 	mu     sync.Mutex
@@ -29,7 +28,7 @@ func (r *recorder) on(ev Event) {
 	r.events = append(r.events, ev)
 }
 
-// kinds returns the kinds of a lock's events in order, without renewals.
+// kinds returns the kinds of a lock's events, in order, without those of renewals.
 func (r *recorder) kinds(name string) []EventKind {
 	r.c.events.queue.Flush(context.Background(), time.Minute)
 	r.mu.Lock()
@@ -64,7 +63,8 @@ func (r *recorder) want(t *testing.T, name string, kinds ...EventKind) {
 	}
 }
 
-// open returns a client on b, which is closed when the test ends, and a recorder of its events.
+// open returns a client on b, and a recorder that keeps its events. The client is closed after the
+// test.
 func open(t testing.TB, b driver.Backend) (*Client, *recorder) {
 	rec := &recorder{}
 	c := New(b, &Options{

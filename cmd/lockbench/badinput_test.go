@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestDeadBackendCostsItsOwnCells checks that, when one backend fails, the other
-// backends are measured in every run.
+// TestDeadBackendCostsItsOwnCells checks that the other backends are measured in every run if one
+// backend fails.
 func TestDeadBackendCostsItsOwnCells(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())

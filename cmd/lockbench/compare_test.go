@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// paced builds a memory plugin whose operations take at least the time d.
+// paced builds a variant of the memory plugin in which each operation takes at least the time d.
 func paced(t *testing.T, d time.Duration) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -36,7 +36,7 @@ func TestCompareBuilds(t *testing.T) {
 	ends(t, exitUsage, "lockplugin-memory", "run", "--backends", "memory", "--plugin-dir", fast, "--vs", t.TempDir())
 }
 
-// TestFootprintMergeCompare measures twice, and then merges and compares the two folders.
+// TestFootprintMergeCompare runs "lockbench run" twice, and merges and compares the result folders.
 func TestFootprintMergeCompare(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())

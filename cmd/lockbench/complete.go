@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin"
 )
 
-// candidates returns the words with which a shell may complete.
+// candidates returns the words that a shell offers to complete what the user has typed.
 type candidates func(cmd *cobra.Command) []cobra.Completion
 
 // backendNames returns the names of the plugins that are found.
@@ -26,8 +26,8 @@ func backendNames(cmd *cobra.Command) []cobra.Completion {
 	return out
 }
 
-// choices returns the names that a flag takes, with their descriptions. If every is
-// not "", the word all is among the names, with the description every.
+// choices offers the words that a flag accepts, with descriptions. If every is not "", it also
+// offers the word "all", with every as its description.
 func choices(flag, every string) candidates {
 	var out []cobra.Completion
 	if every != "" {
@@ -39,7 +39,7 @@ func choices(flag, every string) candidates {
 	return func(*cobra.Command) []cobra.Completion { return out }
 }
 
-// prefixed completes the name of a backend followed by sign. The user can then continue the word.
+// prefixed offers the names of backends, each followed by sign and without a space after it.
 func prefixed(sign string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		var out []cobra.Completion
@@ -51,8 +51,8 @@ func prefixed(sign string) cobra.CompletionFunc {
 	}
 }
 
-// firstBackend completes the first argument with the name of a backend. The
-// argument directive says what else a shell may offer.
+// firstBackend offers the names of backends for the first argument of a command. The directive says
+// what else the shell may offer.
 func firstBackend(directive cobra.ShellCompDirective) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -62,11 +62,11 @@ func firstBackend(directive cobra.ShellCompDirective) cobra.CompletionFunc {
 	}
 }
 
-// completeFor is how long a shell may wait for the names of locks.
+// completeFor limits the time for which a shell waits for the names of locks.
 const completeFor = 2 * time.Second
 
-// lockNames completes the first argument with the name of a backend. It completes the
-// second argument with the names of held locks in the store that the flags name.
+// lockNames offers the names of backends for the first argument. For the second argument it offers
+// the held locks in the store that the flags name.
 func lockNames(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) != 1 {
 		return firstBackend(cobra.ShellCompDirectiveNoFileComp)(cmd, args, toComplete)
@@ -80,7 +80,7 @@ func lockNames(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Co
 	return l.Names(ctx, toComplete), cobra.ShellCompDirectiveNoFileComp
 }
 
-// list completes the last word of a comma-separated list. It offers no word twice.
+// list completes the last word of a list with commas. It does not offer words that the list has.
 func (c candidates) list(cmd *cobra.Command, _ []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	before := toComplete[:strings.LastIndexByte(toComplete, ',')+1]
 	chosen := strings.Split(before, ",")
@@ -93,18 +93,18 @@ func (c candidates) list(cmd *cobra.Command, _ []string, toComplete string) ([]c
 	return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
-// files is like list, but also completes names of files.
+// files offers the words of list and also the names of files.
 func (c candidates) files(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	out, _ := c.list(cmd, args, toComplete)
 	return out, cobra.ShellCompDirectiveDefault
 }
 
-// directories completes names of directories, such as result folders.
+// directories offers the names of directories.
 func directories(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return nil, cobra.ShellCompDirectiveFilterDirs
 }
 
-// completions are the completions of flags, by name. A flag has the same meaning in every command.
+// completions has the completion functions of flags. A flag means the same in all commands.
 var completions = map[string]cobra.CompletionFunc{
 	"backends":   candidates(backendNames).list,
 	"scenarios":  choices("scenarios", "every scenario").list,

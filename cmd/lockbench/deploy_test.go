@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestJobOfDeployIsTaken checks that lockbench has the flags that the Job of
-// examples/deploy uses, and that the Job has as many parts as pods.
+// TestJobOfDeployIsTaken checks the Kubernetes Job in examples/deploy: lockbench has the flags that
+// the Job uses, and --parts is the Job's number of pods.
 func TestJobOfDeployIsTaken(t *testing.T) {
 	text, err := os.ReadFile("../../examples/deploy/bench-job.yaml")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command lockbench measures distributed locks, checks their safety in the
-// same run, and tests plugins for conformance.
+// Command lockbench measures distributed locks and checks in the same run that they are safe. It
+// also tests plugins for conformance.
 //
 // # Where is what
 //

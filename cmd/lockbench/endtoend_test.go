@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/bench"
 )
 
-// TestRunCheckReport measures on a real server, and then checks and reports the
-// folder as a user does.
+// TestRunCheckReport runs the commands run, check and report, one after the other, with a real
+// server.
 func TestRunCheckReport(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())
@@ -57,7 +57,7 @@ func TestRunCheckReport(t *testing.T) {
 	})
 }
 
-// runJSON has the fields of run.json that tests check.
+// runJSON has the fields of run.json that tests read.
 type runJSON struct {
 	State, Failure string
 	Plan           struct {
@@ -75,7 +75,6 @@ type runJSON struct {
 	Notes       []string
 }
 
-// manifest reads the run.json of a folder.
 func manifest(t *testing.T, dir string) (m runJSON) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "run.json"))
@@ -109,7 +108,7 @@ func checkManifest(t *testing.T) {
 	}
 }
 
-// TestOverHosts checks that callers can be spread over several host processes.
+// TestOverHosts measures with callers in several host processes.
 func TestOverHosts(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())

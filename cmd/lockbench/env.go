@@ -36,7 +36,7 @@ directory.`,
 	return cmd
 }
 
-// keptFlags adds the flags that say which servers to keep.
+// keptFlags adds the flags that select the servers of "env up".
 func keptFlags(fl *pflag.FlagSet, p *bench.Plan) {
 	choiceVar(fl, &p.Env, "env", bench.EnvLocal, "where the servers run, `local|compose`", bench.Environments()...)
 	fl.StringSliceVar(&p.Backends, "backends", nil, "backends whose servers are meant, a `LIST` (default: all that can be)")
@@ -63,8 +63,8 @@ func envUpCommand() *cobra.Command {
 	return cmd
 }
 
-// up starts a process that keeps the servers and outlives this process. It returns the new
-// process's description of the servers. If that process fails, it writes the reason to stderr.
+// up starts a process that starts servers and goes on running after this process. It returns what
+// the new process printed about the servers. If that process fails, up writes the reason to stderr.
 func up(ctx context.Context, p bench.Plan, stderr io.Writer) (shown string, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -102,7 +102,7 @@ func up(ctx context.Context, p bench.Plan, stderr io.Writer) (shown string, err 
 	return "", errors.Join(err, bench.StatusError(ended.ExitCode()))
 }
 
-// envKeepCommand is the hidden command of the process that keeps servers.
+// envKeepCommand returns a hidden command, which "env up" runs in a new process to keep servers.
 func envKeepCommand() *cobra.Command {
 	var p bench.Plan
 	cmd := &cobra.Command{

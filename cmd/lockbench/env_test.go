@@ -17,8 +17,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// TestKeptServers starts servers with one command, uses the servers in another
-// command, and ends the servers with a third command.
+// TestKeptServers starts servers by "env up", measures on them by "run", and ends them by "env
+// down".
 func TestKeptServers(t *testing.T) {
 	redisServer(t, nil) // skips without a Redis server
 	dir, tmp := plugins(t), t.TempDir()
@@ -62,7 +62,7 @@ func TestKeptServers(t *testing.T) {
 		t.Error("env down has returned, and servers are left")
 	}
 
-	// The process that keeps the servers may also end because it is killed.
+	// If the process that keeps the servers is killed, the servers must end, too.
 	up()
 	text, err := os.ReadFile(state)
 	var kept struct{ Pid int }
@@ -79,8 +79,8 @@ func TestKeptServers(t *testing.T) {
 	up()
 }
 
-// TestComposeFile checks the compose file without docker. If docker is installed,
-// it also checks that compose accepts the file.
+// TestComposeFile checks the images and ports in compose.yaml. If docker is installed, docker
+// compose must accept the file.
 func TestComposeFile(t *testing.T) {
 	file, err := filepath.Abs("../../compose.yaml")
 	if err != nil {
@@ -111,9 +111,8 @@ func TestComposeFile(t *testing.T) {
 	}
 }
 
-// TestNoDocker checks that an environment of containers fails without docker
-// compose, and that the error names the package to install. No backend is then
-// tried, not even a backend that needs no server.
+// TestNoDocker checks that "run --env compose" fails if docker compose is missing, and that the
+// error names the package to install. No backend is measured, not even one that needs no server.
 func TestNoDocker(t *testing.T) {
 	dir := plugins(t)
 	path := t.TempDir()

@@ -44,8 +44,8 @@ func TestExecHandsTheStatusOn(t *testing.T) {
 	ends(t, exitEnvironment, "no-such-program", "exec", "--", "no-such-program")
 }
 
-// container is a holder that runs under exec as the first process of a pid
-// namespace, as in a container.
+// container is an application that holds a lock, in a PID namespace as in a container. Its first
+// process is "lockbench exec", or the application itself.
 type container struct {
 	cmd  *exec.Cmd
 	app  int // process id of the holder, outside of its namespace
@@ -61,7 +61,8 @@ func startContainer(t *testing.T, redis, address string, ttl time.Duration, dire
 	}
 	c := &container{cmd: exec.Command("unshare", append(args, holder, redis, address, ttl.String())...)}
 	c.cmd.Stderr = os.Stderr
-	// A killed container leaves its sockets in this directory. The paths of sockets must be short.
+	// The container's sockets are in this directory, because a killed container leaves them behind.
+	// The name must be short, because the path of a socket must be short.
 	tmp, err := os.MkdirTemp("", "exec-")
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +92,6 @@ func startContainer(t *testing.T, redis, address string, ttl time.Duration, dire
 	return c
 }
 
-// children returns the child processes of pid.
 func children(t *testing.T, pid int) (all []int) {
 	t.Helper()
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is valid
@@ -114,8 +114,8 @@ func children(t *testing.T, pid int) (all []int) {
 	return all
 }
 
-// TestExecAsInit kills an application in its container, and then a whole
-// container. It checks how long the next holder waits, with exec and without.
+// TestExecAsInit kills an application that holds a lock, or its whole container, with "lockbench
+// exec" as the first process and without. It measures how long the next holder waits.
 func TestExecAsInit(t *testing.T) {
 	if out, err := exec.Command("unshare", "-pf", "--mount-proc", "true").CombinedOutput(); err != nil {
 		servers.Missing(t, "namespaces", fmt.Errorf("%w: PID namespaces: %v, %s", servers.ErrNotInstalled, err, out))
@@ -132,7 +132,7 @@ func TestExecAsInit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// waited returns how long the next holder waits after the function do was called.
+	// waited calls do, and returns the time until another host has acquired the lock.
 	waited := func(t *testing.T, do func()) time.Duration {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -22,7 +22,7 @@ const (
 	exitInterrupted = 130
 )
 
-// exitCode returns the exit code of the process for err. A violation comes before other errors.
+// exitCode returns the exit code for err. In a joined error, a safety violation counts first.
 func exitCode(err error) int {
 	var environment *bench.EnvError
 	var invalid *bench.InvalidError
@@ -54,7 +54,7 @@ func usagef(format string, args ...any) error {
 	return &bench.UsageError{Msg: fmt.Sprintf(format, args...)}
 }
 
-// complain writes an error as one line, and its hint as another line.
+// complain writes one line with the error, and one line with its hint if there is one.
 func complain(w io.Writer, err error) {
 	var status bench.StatusError
 	if err == nil || errors.As(err, &status) {

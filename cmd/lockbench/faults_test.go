@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestFaults plays one fault on one backend. It then judges the folder again, first
-// unchanged and then with a planted violation.
+// TestFaults plays one fault on one backend and checks the result folder again, with the same
+// result. Then it plants a violation in the folder, which the next check must find.
 func TestFaults(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())
@@ -26,7 +26,7 @@ func TestFaults(t *testing.T) {
 		t.Errorf("exit %d; the text differs from that of the run:\n%s", code, again)
 	}
 	ends(t, exitOK, "held", "check", "out")
-	// Change the record: the killed first holder seems to have held its lock for one more hour.
+	// In the record, let the killed holder go on to hold its lock for one hour.
 	path := filepath.Join("out", "rounds.jsonl")
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -39,7 +39,7 @@ func TestFaults(t *testing.T) {
 	ends(t, exitUnsafe, "two holders at once|lock 0", "check", "out")
 }
 
-// TestReplay plays a kept reproducer, and checks the reproducer file that lockbench then writes.
+// TestReplay plays a kept reproducer (a schedule that once broke a claim), and checks its new file.
 func TestReplay(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())
@@ -52,7 +52,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestSoak runs a soak of a few seconds, on backends that start quickly.
+// TestSoak lets a few hosts run with faults for 5 s.
 func TestSoak(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())
@@ -60,7 +60,7 @@ func TestSoak(t *testing.T) {
 	ends(t, exitOK, "memory: no claim was broken|redis: no claim was broken", "faults", "--soak", "5s", "--quick", "--backends", "memory,redis", "--seed", "1", "--plugin-dir", dir, "-v")
 }
 
-// TestFaultsFlagsFitEveryMode checks that no mode refuses a flag of another mode.
+// TestFaultsFlagsFitEveryMode checks that each mode, such as --search, accepts all other flags.
 func TestFaultsFlagsFitEveryMode(t *testing.T) {
 	values := map[string]string{
 		"backends": "redis", "faults": "kill-host", "actions": "kill-host", "runs": "2", "seed": "7", "host-program": "lockbench",
@@ -84,8 +84,8 @@ func TestFaultsFlagsFitEveryMode(t *testing.T) {
 	}
 }
 
-// TestOldSpellings checks that old command lines of "lockbench run" still play
-// faults, and name the new command.
+// TestOldSpellings checks that command lines of "lockbench run" from older versions, which played
+// faults, still do so and name "lockbench faults".
 func TestOldSpellings(t *testing.T) {
 	for line, want := range map[string]string{
 		"--scenarios safety --quick --faults restart,evict":                 "--faults=restart --faults=evict --quick=true",

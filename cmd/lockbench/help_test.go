@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/redlock"
 )
 
-// commands returns all commands except those of cobra and the hidden commands.
+// commands returns all commands of lockbench, without those that cobra adds and hidden commands.
 func commands(root *cobra.Command) []*cobra.Command {
 	out := []*cobra.Command{root}
 	for _, c := range root.Commands() {
@@ -29,7 +29,7 @@ func commands(root *cobra.Command) []*cobra.Command {
 	return out
 }
 
-// TestHelp checks that every command shows how it is used, and that prose fits into 80 columns.
+// TestHelp checks that the help of every command shows its usage and has at most 80 columns.
 func TestHelp(t *testing.T) {
 	for _, c := range commands(newRoot()) {
 		if strings.Contains(c.UsageString(), "(default [])") {
@@ -51,7 +51,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestHelpIsShort checks that the longest help texts fit on one screen or two.
+// TestHelpIsShort checks how many lines the longest help texts have.
 func TestHelpIsShort(t *testing.T) {
 	for name, most := range map[string]int{"run": 80, "faults": 60} {
 		_, help, _ := lockbench(t, name, "--help")

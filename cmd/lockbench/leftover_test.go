@@ -22,8 +22,8 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// contents starts a server that has data of its user. It returns the address, and a
-// function that lists the data on the server.
+// contents starts a server with some data of its user. It returns the server's address, and a
+// function that lists all data on the server.
 func contents(t *testing.T, backend string) (address string, list func() []string) {
 	t.Helper()
 	fail := func(err error) {
@@ -98,8 +98,8 @@ func contents(t *testing.T, backend string) (address string, list func() []strin
 	}
 }
 
-// TestTargetsAreLeftClean checks that run and conform leave a user's server as it
-// was, even when they are interrupted.
+// TestTargetsAreLeftClean checks that run and conform remove all that they write to a user's
+// server, even if they are interrupted.
 func TestTargetsAreLeftClean(t *testing.T) {
 	dir := t.TempDir() // separate, because other tests measure all plugins of their directory
 	for _, name := range []string{"redis", "mysql", "postgres", "etcd"} {
@@ -135,7 +135,7 @@ func TestTargetsAreLeftClean(t *testing.T) {
 				ended := make(chan error, 1)
 				var out strings.Builder
 				go func() { ended <- run(ctx, command, &out, &out) }()
-				// Wait until a lock has left something on the server.
+				// Wait until lockbench has written something to the server.
 				for deadline := time.Now().Add(time.Minute); len(list()) < 2 && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 				}
 				interrupt()

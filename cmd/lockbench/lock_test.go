@@ -23,8 +23,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// guarded has what tests of commands under a lock need: the binary, a store, and a
-// client that acts as another host.
+// guarded has what a test of "lockbench lock" needs: a binary, a store, and the client of another
+// host.
 type guarded struct {
 	binary, dir string
 	server      *servers.Server
@@ -43,7 +43,8 @@ func startGuarded(t *testing.T) *guarded {
 	return g
 }
 
-// command returns a lockbench command line with the given words. It runs script in a shell.
+// command returns a command line of lockbench that runs script under a lock, in a shell. It has
+// words as further arguments.
 func (g *guarded) command(script string, words ...string) *exec.Cmd {
 	words = append(words, "--target", "redis="+g.server.Addr(), "--plugin-dir", g.dir, "--", "sh", "-c", script)
 	cmd := exec.Command(g.binary, words...)
@@ -51,7 +52,7 @@ func (g *guarded) command(script string, words ...string) *exec.Cmd {
 	return cmd
 }
 
-// acquire acquires a lock as the other host, calls the function granted, and releases the lock.
+// acquire acquires a lock as another host, calls the function granted, and releases the lock.
 func (g *guarded) acquire(t *testing.T, name string, granted func()) {
 	t.Helper()
 	l, err := g.rival.Lock(name, nil)
@@ -70,7 +71,7 @@ func (g *guarded) acquire(t *testing.T, name string, granted func()) {
 	}
 }
 
-// marked returns the running processes whose arguments contain mark, except lockbench.
+// marked returns the running processes that have mark in their arguments, except lockbench itself.
 func marked(lockbench *exec.Cmd, mark string) (pids []int) {
 	for pid, s := range proc.All() {
 		args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
@@ -81,9 +82,9 @@ func marked(lockbench *exec.Cmd, mark string) (pids []int) {
 	return pids
 }
 
-// start starts a command that leaves two daemons behind. One daemon is in a new
-// session. The other has forked twice, and has neither descriptors nor environment. It
-// returns when all five processes run. The text mark is in the arguments of all five.
+// start starts "lockbench lock" with a command that leaves two daemons behind. One is in a new
+// session. The other was forked twice, and has no descriptors and no environment. start returns
+// when all five processes run, which have the text mark in their arguments.
 func (g *guarded) start(t *testing.T, words ...string) (cmd *exec.Cmd, mark string) {
 	t.Helper()
 	mark = fmt.Sprintf("%d.%d", time.Now().UnixNano(), os.Getpid())
@@ -110,13 +111,12 @@ func start(t *testing.T, cmd *exec.Cmd) {
 	})
 }
 
-// sleeper is a lockbench command line whose command is one sleeping process.
+// sleeper is a running "lockbench lock" whose command is one process that sleeps.
 type sleeper struct {
 	*exec.Cmd
 	keeper, command int
 }
 
-// sleep starts a sleeper, and returns when its command runs.
 func (g *guarded) sleep(t *testing.T, stderr io.Writer, words ...string) *sleeper {
 	t.Helper()
 	s := &sleeper{Cmd: g.command("exec sleep 600", words...)}
@@ -132,7 +132,7 @@ func (g *guarded) sleep(t *testing.T, stderr io.Writer, words ...string) *sleepe
 	return s
 }
 
-// ended waits until cmd has ended, and returns its state. The test fails if this takes too long.
+// ended waits until cmd has ended, and returns its state. After some time it fails the test.
 func ended(t *testing.T, cmd *exec.Cmd) *os.ProcessState {
 	t.Helper()
 	over := make(chan struct{})
@@ -151,13 +151,13 @@ func ended(t *testing.T, cmd *exec.Cmd) *os.ProcessState {
 	return cmd.ProcessState
 }
 
-// keeperOf returns the process that keeps the lock for cmd.
+// keeperOf returns the keeper of cmd, the child process of lockbench that holds the lock.
 func keeperOf(t *testing.T, cmd *exec.Cmd) int {
 	t.Helper()
 	return children(t, cmd.Process.Pid)[0]
 }
 
-// often returns how many rounds a test does: all with LOCKBENCH_LONG, and few without it.
+// often returns all if LOCKBENCH_LONG is set, else few: how often a test repeats its steps.
 func often(few, all int) int {
 	if os.Getenv("LOCKBENCH_LONG") == "" {
 		return few
@@ -165,11 +165,11 @@ func often(few, all int) int {
 	return all
 }
 
-// rounds is the number of rounds of tests that kill processes.
+// rounds is how often a test that kills processes does that.
 func rounds() int { return often(2, 20) }
 
-// TestKilledLock checks the claim of the command: whichever of its processes is killed,
-// the next holder finds no process of the command, and does not wait for the TTL.
+// TestKilledLock kills a process of "lockbench lock", another one in each case. The next holder
+// must get the lock before the TTL ends, and no process of the command may run then.
 func TestKilledLock(t *testing.T) {
 	g := startGuarded(t)
 	for _, name := range []string{"front", "keeper", "group", "front that is stopped"} {
@@ -212,7 +212,7 @@ func TestKilledLock(t *testing.T) {
 	}
 }
 
-// TestLockOutlivesPlugin checks that lease and command survive when the plugin is killed.
+// TestLockOutlivesPlugin kills the plugin. The lease must go on, and so must the command.
 func TestLockOutlivesPlugin(t *testing.T) {
 	g := startGuarded(t)
 	type round struct {
@@ -231,7 +231,7 @@ func TestLockOutlivesPlugin(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Wait longer than the TTL, because the new plugins must renew the lease, too.
+	// Wait longer than the TTL, to see whether the new plugin renews the lease.
 	killed := time.Now()
 	eventually(t, "the TTL is over", func() bool { return time.Since(killed) > 4*time.Second })
 	for _, r := range all {
@@ -242,10 +242,10 @@ func TestLockOutlivesPlugin(t *testing.T) {
 	}
 }
 
-// pluginOf returns the process id of a keeper's plugin, or 0 for none.
+// pluginOf returns the plugin process of a keeper (the process that holds the lock), or 0.
 func pluginOf(keeper int) int { return pidOf(keeper, "lockplugin-") }
 
-// pidOf returns a child of parent with text in its arguments, or 0 for none.
+// pidOf returns a child process of parent that has text in its arguments, or 0.
 func pidOf(parent int, text string) int {
 	for _, child := range proc.Children(parent) {
 		args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", child)) // the child may have ended
@@ -256,8 +256,8 @@ func pidOf(parent int, text string) int {
 	return 0
 }
 
-// TestKilledAtOnce checks that the kernel ends the command when front and keeper
-// are killed together, and that the lease lasts until its TTL is over.
+// TestKilledAtOnce kills front (the process that the user started) and keeper (its child that holds
+// the lock) together. The kernel must end the command, and the lease must last for its TTL.
 func TestKilledAtOnce(t *testing.T) {
 	g := startGuarded(t)
 	const ttl = 3 * time.Second
@@ -283,7 +283,7 @@ func TestKilledAtOnce(t *testing.T) {
 	}
 }
 
-// TestKeeperKilledUnread checks that no process waits for a reader of standard error.
+// TestKeeperKilledUnread checks that lockbench ends although no process reads its standard error.
 func TestKeeperKilledUnread(t *testing.T) {
 	g := startGuarded(t)
 	for range rounds() {

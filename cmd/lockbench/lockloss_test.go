@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// TestLockIsLost checks that the command ends before its lease does, even if it ignores SIGTERM.
+// TestLockIsLost checks that a command, even if it ignores SIGTERM, ends before its lease ends.
 func TestLockIsLost(t *testing.T) {
 	g := startGuarded(t)
 	const ttl = 2 * time.Second
@@ -45,7 +45,7 @@ func TestLockIsLost(t *testing.T) {
 				if err := cmd.Start(); err != nil {
 					t.Fatal(err)
 				}
-				// Note: for a short time the process that starts the keeper has the same arguments.
+				// Note: a search for the script finds lockbench, which has it as an argument.
 				eventually(t, "it runs", func() bool {
 					_, err := os.Stat(termed + ".not")
 					return err == nil
@@ -76,9 +76,9 @@ func TestLockIsLost(t *testing.T) {
 	}
 }
 
-// TestSuspendedLock checks that lockbench ends the command as soon as a machine that slept
-// beyond the TTL wakes, and leaves the next holder's lock alone. The test freezes all
-// processes of the command line, which to other hosts looks like a suspended machine.
+// TestSuspendedLock suspends the host of a holder for longer than the TTL, and another host gets
+// the lock. When the first host goes on, lockbench must end the command at once. The test freezes
+// all processes of lockbench, because other hosts see no difference.
 func TestSuspendedLock(t *testing.T) {
 	g := startGuarded(t)
 	const ttl = time.Second
@@ -109,7 +109,7 @@ func TestSuspendedLock(t *testing.T) {
 	t.Logf("the command had ended %v after the machine woke, or sooner", longest.Round(time.Millisecond))
 }
 
-// TestWaitersInOrder checks that waiters on many hosts are served in the order of their arrival.
+// TestWaitersInOrder checks that waiting hosts get the lock in the order of their arrival.
 func TestWaitersInOrder(t *testing.T) {
 	g := startGuarded(t)
 	file := filepath.Join(t.TempDir(), "served")
@@ -136,7 +136,7 @@ func TestWaitersInOrder(t *testing.T) {
 	}
 }
 
-// eventuallyWait returns when the given number of waiters wait for a lock.
+// eventuallyWait returns when so many callers wait for the lock as waiters says.
 func (g *guarded) eventuallyWait(t *testing.T, name string, waiters int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d wait", waiters), func() bool {
@@ -145,8 +145,8 @@ func (g *guarded) eventuallyWait(t *testing.T, name string, waiters int) {
 	})
 }
 
-// TestInterruptedWaiter checks that a signal ends a waiting lockbench with the status
-// of the signal, and that neither a process nor a queue entry is left.
+// TestInterruptedWaiter sends a signal to a lockbench that waits for a lock. It must end with the
+// status of the signal, and leave no process and no queue entry.
 func TestInterruptedWaiter(t *testing.T) {
 	g := startGuarded(t)
 	g.start(t, "lock", "redis", "busy")
@@ -174,8 +174,8 @@ func TestInterruptedWaiter(t *testing.T) {
 	}
 }
 
-// TestManyLocks starts many commands at once, and then many one after the other. It checks
-// that only one command holds the lock at a time, and that no process of them is left.
+// TestManyLocks runs many commands under one lock, first at once and then one after the other. Only
+// one may hold the lock at a time, and no process may be left.
 func TestManyLocks(t *testing.T) {
 	g := startGuarded(t)
 	atOnce, inRow := often(10, 100), often(5, 1000)

@@ -16,7 +16,7 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// holder returns the client of an application, for locks on the server at addr.
+// holder returns a client for the server at addr, as an application has.
 func holder(t *testing.T, dir, addr string) *core.Client {
 	t.Helper()
 	b, err := plugin.Open(t.Context(), "redis", &plugin.Options{Dirs: []string{dir}, Config: map[string]string{"address": addr}, StartTimeout: timeout})
@@ -73,7 +73,7 @@ func TestLocks(t *testing.T) {
 	ask(exitOK, "billing-1", "inspect", "redis", "jobs/refresh")
 	ask(exitOK, "nothing is free", "inspect", "redis", "nothing")
 
-	// Without an answer, or with another token, lockbench breaks no lock.
+	// lockbench must not break the lock if the user does not confirm, or if the token is another.
 	ask(exitUsage, "--yes", "break", "redis", "jobs/refresh")
 	ask(exitInternal, "not 7", "break", "redis", "jobs/refresh", "--yes", "--token", "7")
 	if !lease.Valid() {
@@ -84,8 +84,8 @@ func TestLocks(t *testing.T) {
 	ask(exitInternal, "is not held", "break", "redis", "jobs/refresh", "--yes")
 }
 
-// TestBreakForeign checks that lockbench does not break a lock whose holder is not
-// a lockbench client, but names its key and the command that removes it.
+// TestBreakForeign checks that lockbench does not break the lock of a program that is no lockbench
+// client. It must name the lock's key, and a command that removes the key.
 func TestBreakForeign(t *testing.T) {
 	dir := plugins(t)
 	s := redisServer(t, nil)
@@ -109,7 +109,7 @@ func TestDoctor(t *testing.T) {
 	if code != exitOK || !strings.Contains(stdout, filepath.Join(dir, "lockplugin-redis")) {
 		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
 	}
-	// The client of docker is installed, but no daemon runs.
+	// Simulate a host on which docker is installed, but its daemon does not run.
 	path := t.TempDir()
 	client := "#!/bin/sh\n[ \"$1\" = --version ] && echo Docker version 27.1 && exit\necho Cannot connect to the daemon >&2\nexit 1\n"
 	if err := os.WriteFile(filepath.Join(path, "docker"), []byte(client), 0o700); err != nil {
@@ -125,7 +125,7 @@ func TestDoctor(t *testing.T) {
 	ends(t, exitEnvironment, "make build", "env", "doctor")
 }
 
-// TestLocksOfARenamedPlugin checks that a plugin file with another name says which backend it is.
+// TestLocksOfARenamedPlugin renames a plugin's file. The plugin must say which backend it is for.
 func TestLocksOfARenamedPlugin(t *testing.T) {
 	dir := plugins(t)
 	server := redisServer(t, nil)

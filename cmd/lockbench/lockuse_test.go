@@ -69,7 +69,7 @@ func TestLockStatus(t *testing.T) {
 	}
 }
 
-// TestLockAtLeast checks that a lock stays taken after its command has ended.
+// TestLockAtLeast checks that with --at-least the lock stays taken after the command has ended.
 func TestLockAtLeast(t *testing.T) {
 	g := startGuarded(t)
 	for _, status := range []int{0, 75} {
@@ -81,9 +81,9 @@ func TestLockAtLeast(t *testing.T) {
 	}
 }
 
-// TestLockTick checks that only the first command for a tick runs, that the command
-// gets the tick's time, and that a killed command does not run again in its tick.
-// The chosen tick began a minute ago or earlier, and ends half an hour later at least.
+// TestLockTick checks --tick: only the first command in a tick (such as an hour) runs, it gets the
+// tick's time, and if it is killed, no other command runs in this tick. The test uses a tick that
+// began at least a minute ago and goes on for at least half an hour.
 func TestLockTick(t *testing.T) {
 	g := startGuarded(t)
 	tick := time.Hour
@@ -102,7 +102,7 @@ func TestLockTick(t *testing.T) {
 	}
 }
 
-// TestLockNamesAreCompleted checks that names of held locks are completed.
+// TestLockNamesAreCompleted checks that a shell is offered the names of held locks.
 func TestLockNamesAreCompleted(t *testing.T) {
 	dir := plugins(t)
 	s := redisServer(t, nil)
@@ -117,7 +117,7 @@ func TestLockNamesAreCompleted(t *testing.T) {
 	}
 }
 
-// TestManualPages checks that each command has a manual page and each shell has completions.
+// TestManualPages checks that each command has a manual page, and each shell a completion file.
 func TestManualPages(t *testing.T) {
 	dir := t.TempDir()
 	ends(t, exitOK, "", "man", dir)

@@ -34,8 +34,7 @@ func main() {
 	os.Exit(exitCode(err))
 }
 
-// run carries out one command line. Results go to stdout. Progress, warnings
-// and hints go to stderr.
+// run runs one command line. Results go to stdout. Progress, warnings and hints go to stderr.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	root := newRoot()
 	root.SetArgs(args)
@@ -83,7 +82,7 @@ or plugin cannot be used, 4 invalid run, 5 regression, 6 safety violation,
 	return root
 }
 
-// grouped adds commands under one heading of the help.
+// grouped adds commands to root. In the help, they stand below the heading in title.
 func grouped(root *cobra.Command, title string, commands ...*cobra.Command) {
 	root.AddGroup(&cobra.Group{ID: title, Title: title})
 	for _, c := range commands {
@@ -92,8 +91,8 @@ func grouped(root *cobra.Command, title string, commands ...*cobra.Command) {
 	root.AddCommand(commands...)
 }
 
-// guideLost makes the command help, and commands that have only subcommands, refuse
-// unknown names.
+// guideLost makes cmd return an error for an unknown subcommand, if cmd is help or a command that
+// only has subcommands.
 func guideLost(cmd *cobra.Command) {
 	if cmd.HasSubCommands() {
 		cmd.Args, cmd.RunE = cobra.ArbitraryArgs, parentOnly
@@ -113,8 +112,8 @@ func guideLost(cmd *cobra.Command) {
 	}
 }
 
-// pluginDirs refuses directories that do not exist, because plugins from another
-// place would be measured otherwise.
+// pluginDirs returns an error if a directory in --plugin-dir does not exist. Otherwise, lockbench
+// would measure a plugin from somewhere else.
 func pluginDirs(cmd *cobra.Command, _ []string) error {
 	dirs, _ := cmd.Flags().GetStringArray("plugin-dir") // empty if the command lacks the flag
 	for _, dir := range dirs {
@@ -125,8 +124,8 @@ func pluginDirs(cmd *cobra.Command, _ []string) error {
 	return nil
 }
 
-// parentOnly shows the help of a command that has only subcommands. With an
-// argument it returns an error that suggests a subcommand.
+// parentOnly shows the help of a command that only has subcommands. For an argument it returns an
+// error with a similar subcommand.
 func parentOnly(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
@@ -144,7 +143,7 @@ func parentOnly(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// noArgs refuses arguments. If the argument is a baseline, the error has a hint.
+// noArgs returns an error for any argument. If the argument is a baseline, the error has a hint.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -166,7 +165,7 @@ func needs(least, most int, what string) cobra.PositionalArgs {
 	}
 }
 
-// flagError turns an error of pflag into a usage error that suggests similar flags.
+// flagError turns an error of package pflag into a usage error, and suggests similar flags.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) {
@@ -189,7 +188,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return hinted(usagef("%v", err), cmd.CommandPath()+" --help")
 }
 
-// takes describes the values that a flag takes, by the type's name in pflag.
+// takes has, for each type of package pflag, a description of the values that such a flag accepts.
 var takes = map[string]string{
 	"bool":          "true or false",
 	"int":           "a whole number",

@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/bench"
 )
 
-// manCommand is a hidden command for people who make packages.
+// manCommand returns a hidden command, which packagers use to write manual pages and completions.
 func manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "man DIR",

@@ -47,7 +47,7 @@ type choice struct {
 	words []string
 }
 
-// choiceVar adds to fl a flag that takes one of words.
+// choiceVar adds to fl a flag that accepts one of the given words.
 func choiceVar(fl *pflag.FlagSet, word *string, name, usual, usage string, words ...string) {
 	*word = usual
 	fl.Var(&choice{word, usual, words}, name, usage)

@@ -15,8 +15,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// TestKilledRunLeavesNothing kills lockbench in the middle of each scenario. It checks that no
-// servers, plugins, hosts or files are left, and that the folder can be judged.
+// TestKilledRunLeavesNothing kills lockbench during each scenario. Then no server, plugin, host or
+// temporary file may be left, and "lockbench check" must accept the folder.
 func TestKilledRunLeavesNothing(t *testing.T) {
 	redisServer(t, nil) // skips without a Redis server
 	dir := plugins(t)
@@ -32,8 +32,8 @@ func TestKilledRunLeavesNothing(t *testing.T) {
 	})
 }
 
-// killedIn kills lockbench as soon as a file of its folder contains text, which
-// shows that a cell has been measured.
+// killedIn kills lockbench once the file in the result folder contains text, that is, a
+// measurement.
 func killedIn(t *testing.T, file, text, dir, binary string, args ...string) {
 	tmp := t.TempDir()
 	out := filepath.Join(t.TempDir(), "out")
@@ -54,7 +54,6 @@ func killedIn(t *testing.T, file, text, dir, binary string, args ...string) {
 	ends(t, exitOK, "or was killed", "report", out)
 }
 
-// killAndLook kills lockbench, and waits until no process or file of it in tmp is left.
 func killAndLook(t *testing.T, cmd *exec.Cmd, tmp string) {
 	t.Helper()
 	if err := cmd.Process.Kill(); err != nil {
@@ -70,8 +69,8 @@ func killAndLook(t *testing.T, cmd *exec.Cmd, tmp string) {
 	t.Logf("gone after %v", time.Since(killed).Round(time.Millisecond))
 }
 
-// TestKilledSearchLeavesNothing kills lockbench while it has frozen a process,
-// which cannot end by itself.
+// TestKilledSearchLeavesNothing kills lockbench while an action is in effect, such as a host that
+// lockbench has frozen and that cannot end by itself.
 func TestKilledSearchLeavesNothing(t *testing.T) {
 	redisServer(t, nil) // skips without a Redis server
 	dir := plugins(t)
@@ -98,7 +97,7 @@ func TestKilledSearchLeavesNothing(t *testing.T) {
 	}
 }
 
-// processesWith lists the processes whose TMPDIR is tmp or below it, if the system shows TMPDIR.
+// processesWith lists the processes whose environment has TMPDIR=tmp, or a directory in tmp.
 func processesWith(tmp string) []string {
 	var found []string
 	files, _ := filepath.Glob("/proc/[0-9]*/environ") // the pattern is valid
@@ -119,7 +118,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// TestConform checks that there is one line for each rule, in the order of the rules.
+// TestConform checks that "lockbench conform" prints a line for each rule, in the order of the
+// rules.
 func TestConform(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")

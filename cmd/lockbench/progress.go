@@ -10,16 +10,16 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// logEvery is how often a long task writes a line to a log. A task of at least
-// logFrom also writes a line when it begins.
+// A log gets a line about a task's progress every logEvery. If a task will take at least logFrom,
+// the log also gets a line when the task begins.
 const (
 	logEvery = 30 * time.Second
 	logFrom  = 10 * time.Second
 )
 
-// progress shows the progress of a task, with the time left. If w is not a terminal
-// but, for example, a container's log, it writes at most a line per logEvery, besides
-// a line when a long task begins.
+// progress shows how far a task is, and the time left. If w is a terminal, it shows a bar.
+// Otherwise (for example, in the log of a container) it writes a line every logEvery, and a first
+// line if the task is long.
 type progress struct {
 	w           io.Writer
 	pool        *mpb.Progress // nil: w is not a terminal
@@ -31,8 +31,8 @@ type progress struct {
 	guess       time.Duration
 }
 
-// newProgress shows the text preparing on a terminal until Begin is called. The caller must
-// call End.
+// newProgress returns a progress. On a terminal, it shows the text in preparing until method Begin
+// is called. The caller must call method End.
 func newProgress(w io.Writer, preparing string) *progress {
 	p := &progress{w: w}
 	p.label.Store("")
@@ -71,7 +71,7 @@ func (p *progress) Begin(steps int, guess time.Duration) {
 	)
 }
 
-// timeLeft returns the time left. Until the first step is done, the time depends on guess.
+// timeLeft returns how long the task will still take. Before the first step is done, it uses guess.
 func timeLeft(s decor.Statistics, took, guess time.Duration) string {
 	left := guess - took
 	if s.Current > 0 {
@@ -82,8 +82,7 @@ func timeLeft(s decor.Statistics, took, guess time.Duration) string {
 	return max(0, left).Round(time.Second).String()
 }
 
-// Step implements bench.Progress. In a log, Step writes a line if logEvery has
-// passed since the last line.
+// Step implements bench.Progress. In a log, it writes a line if the last line is logEvery old.
 func (p *progress) Step(label string) {
 	p.label.Store(label)
 	if now := time.Now(); p.bar == nil && p.steps > 0 && now.Sub(p.last) >= logEvery {
@@ -97,7 +96,7 @@ func (p *progress) Step(label string) {
 	p.done++
 }
 
-// End implements bench.Progress. It may be called at any time, and more than once.
+// End implements bench.Progress. It may be called more than once, and before Begin.
 func (p *progress) End() {
 	if p.pool == nil {
 		return
@@ -109,8 +108,7 @@ func (p *progress) End() {
 	p.pool.Wait()
 }
 
-// above returns the writer for lines to w while the bar is shown. On a terminal the
-// lines appear above the bar.
+// above returns a writer for lines that go to w. On a terminal, they appear above the progress bar.
 func (p *progress) above(w io.Writer) io.Writer {
 	if p.pool == nil || !isTerminal(w) {
 		return w

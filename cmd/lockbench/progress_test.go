@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestProgressInALog checks that a short task writes nothing. A long task
-// writes a line at its begin, and then a line every logEvery.
+// TestProgressInALog checks that a short task writes nothing to a log, and that a long task writes
+// a line when it begins and then one every logEvery.
 func TestProgressInALog(t *testing.T) {
 	for _, tt := range []struct {
 		step  time.Duration

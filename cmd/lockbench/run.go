@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/bench"
 )
 
-// runFlags are the flags of "lockbench run" as they were typed.
+// runFlags has the values of the flags of "lockbench run".
 type runFlags struct {
 	given        bench.Plan // the plan as the flags give it
 	mtls, format string
@@ -96,8 +96,8 @@ func (f *runFlags) run(ctx context.Context, cmd *cobra.Command) error {
 	return showRun(shown, f.format, cmd, progress, err)
 }
 
-// options returns the options of a long run, and its progress. The caller must call
-// End.
+// options returns the bench.Options of a long run, and the progress in them. The caller must call
+// method End of the progress.
 func options(cmd *cobra.Command, verbose bool) (bench.Options, *progress) {
 	stderr := cmd.ErrOrStderr()
 	progress := newProgress(stderr, "starting servers and plugins")
@@ -108,7 +108,7 @@ func options(cmd *cobra.Command, verbose bool) (bench.Options, *progress) {
 	return opts, progress
 }
 
-// plan turns the flags into a plan. All its errors are usage errors.
+// plan makes a plan from the flags. Its errors say what is wrong with the flags.
 func (f *runFlags) plan(cmd *cobra.Command) (p bench.Plan, err error) {
 	p = f.given
 	p.MTLS = f.mtls == "on"
@@ -137,7 +137,7 @@ func (f *runFlags) plan(cmd *cobra.Command) (p bench.Plan, err error) {
 	return p, errors.Join(namesSome(cmd, "backends", p.Backends), namesSome(cmd, "modes", p.Modes), checkFolder(p.Out))
 }
 
-// namesSome refuses a flag that was given an empty list.
+// namesSome returns an error if the user gave the flag an empty list.
 func namesSome(cmd *cobra.Command, flag string, names []string) error {
 	if cmd.Flags().Changed(flag) && len(names) == 0 {
 		return usagef("--%s names none", flag)
@@ -145,7 +145,7 @@ func namesSome(cmd *cobra.Command, flag string, names []string) error {
 	return nil
 }
 
-// checkFolder refuses "-", which means standard output in other commands.
+// checkFolder returns an error for "-", which means standard output in other commands.
 func checkFolder(out string) error {
 	if out != "-" {
 		return nil

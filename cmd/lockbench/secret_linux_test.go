@@ -17,8 +17,8 @@ import (
 
 const secret = "correct-horse-battery"
 
-// TestSecretIsNowhere measures a server with a password. It searches for the
-// password in every process meanwhile, and afterwards in all files and output.
+// TestSecretIsNowhere runs lockbench on a server with a password. Meanwhile it searches all
+// processes for the password, and afterwards all files and all output.
 func TestSecretIsNowhere(t *testing.T) {
 	server := redisServer(t, &redisserver.Options{Password: secret})
 	dir, work := plugins(t), t.TempDir()
@@ -80,9 +80,8 @@ func TestSecretIsNowhere(t *testing.T) {
 	}
 }
 
-// lookAtProcesses searches the arguments and the environment of each process that
-// was started with TMPDIR=tmp, and of their plugins, which inherit TMPDIR. It
-// returns the number of these processes.
+// lookAtProcesses searches for the password in the arguments and environments of lockbench and the
+// plugins, which have TMPDIR=tmp. It returns the number of these processes.
 func lookAtProcesses(t *testing.T, tmp string) int {
 	t.Helper()
 	dirs := processesWith(tmp)

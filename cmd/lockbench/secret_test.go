@@ -9,11 +9,11 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// hush is a password that must never be shown.
+// hush is a password that lockbench must not show.
 const hush = "hush-hush"
 
-// TestTargetIsTheApplicationsFile checks that a target can be the file that an
-// application mounts. If the file has a mistake, the error does not show its password.
+// TestTargetIsTheApplicationsFile checks that --target accepts the configuration file of an
+// application. An error about a mistake in the file must not show the password in the file.
 func TestTargetIsTheApplicationsFile(t *testing.T) {
 	dir := plugins(t)
 	server := redisServer(t, &redisserver.Options{Password: hush})

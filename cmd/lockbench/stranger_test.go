@@ -8,8 +8,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// TestStranger checks that a command can start a store that lockbench does not know. It plays
-// faults on the store, and judges all claims that its claim file does not except, twice.
+// TestStranger plays faults on a store that lockbench does not know: a command starts it, and a
+// file says what it does not promise. lockbench must check all other promises, now and in "check".
 func TestStranger(t *testing.T) {
 	redisServer(t, nil) // skips without a Redis server
 	dir := t.TempDir()
@@ -29,7 +29,7 @@ func TestStranger(t *testing.T) {
 	if err := os.WriteFile("claims.json", []byte(claims), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// When its data are lost, its tokens begin again, even if the holder learns of the loss in time.
+	// The tokens of this store begin anew if it loses its data.
 	base := []string{"faults", "--backends", "stranger", "--plugin-dir", dir, "--config", "stranger.bug=token", "--runs", "1", "--server", command}
 	ends(t, exitUnsafe, "restart-wiped  stranger  broken", append(base, "--faults", "restart-wiped", "-o", "bare")...)
 	ends(t, exitOK, "broken as documented|it forgets|restart: its claims say that it keeps no data|--server='redis-server --port {port}",
@@ -40,7 +40,7 @@ func TestStranger(t *testing.T) {
 		"--modes", "partition,server-restart", "--ttl", "1s", "--server", "stranger="+command+" --appendonly yes --appendfsync always", "--config", "stranger.address=localhost:{port}", "-o", "run")
 }
 
-// TestStrangerIsRefused checks that mistakes in the flags are reported before anything is started.
+// TestStrangerIsRefused checks that mistakes in flags are reported before anything starts.
 func TestStrangerIsRefused(t *testing.T) {
 	dir := plugins(t)
 	lost := filepath.Join(t.TempDir(), "claims.json")

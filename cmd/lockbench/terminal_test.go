@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is a shell with job control on a new terminal.
+// terminal is a pseudo terminal on which a shell with job control runs.
 type terminal struct {
 	t      *testing.T
 	fd     int // of the master; not from File.Fd, which makes the File blocking, so that Close waits
@@ -48,7 +48,7 @@ func startTerminal(t *testing.T) *terminal {
 	shell.Stdin, shell.Stdout, shell.Stderr = slave, slave, slave
 	shell.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	shell.Env = append(os.Environ(), "PS1=", "ENV=")
-	// If this test runs under nohup, it ignores SIGHUP, and the shell would ignore SIGHUP too.
+	// Under nohup, this test ignores SIGHUP, and the shell would inherit that.
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
@@ -77,7 +77,7 @@ func startTerminal(t *testing.T) *terminal {
 	return c
 }
 
-// types types keys on the terminal, and then waits until the terminal shows text.
+// types types the given keys on the terminal, and waits until the terminal shows the given text.
 func (c *terminal) types(keys, text string) {
 	c.t.Helper()
 	c.mu.Lock()
@@ -93,7 +93,7 @@ func (c *terminal) types(keys, text string) {
 	})
 }
 
-// TestLockOnTerminal checks that job control works as for a command without a lock.
+// TestLockOnTerminal checks that job control works for a command under a lock as it does without.
 func TestLockOnTerminal(t *testing.T) {
 	g := startGuarded(t)
 	const ctrlC, ctrlD, ctrlZ = "\x03", "\x04", "\x1a"
@@ -101,7 +101,7 @@ func TestLockOnTerminal(t *testing.T) {
 		return g.binary + " lock redis tty --target redis=" + g.server.Addr() + " --plugin-dir " + g.dir + " -- " + command + "\n"
 	}
 	c := startTerminal(t)
-	// Typed text is shown twice: by the terminal, and by cat.
+	// What the user types appears twice, because the terminal echoes it and cat writes it.
 	c.types(under("sh -c 'echo ready; exec cat'"), "\nready")
 	c.types("one\n", "one\r\none\r\n")
 	c.types(ctrlZ, "Stopped")
@@ -111,10 +111,10 @@ func TestLockOnTerminal(t *testing.T) {
 	c.types(under("sh -c 'echo ready; sleep 600; true'"), "\nready")
 	c.types(ctrlC, "^C") // this also discards what was typed ahead
 	c.types("echo st''atus $?\n", "status 130")
-	// The command stops only itself, not its process group.
+	// The command stops itself, but not the other processes of its process group.
 	c.types(under("sh -c 'kill -STOP $$; exit 4'"), "Stopped")
 	c.types("fg; echo st''atus $?\n", "status 4")
-	// The size of the window changes, and then the command runs in the background.
+	// Change the size of the window, and then put the command into the background.
 	c.types(under("sh -c 'trap \"stty size\" WINCH; echo ready; while :; do sleep 0.05; done'"), "\nready")
 	if err := unix.IoctlSetWinsize(c.fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 33, Col: 99}); err != nil {
 		t.Fatal(err)
@@ -125,8 +125,8 @@ func TestLockOnTerminal(t *testing.T) {
 	c.types("kill %1; fg; echo st''atus $?\n", "status 143")
 }
 
-// TestLockWithoutItsTerminal checks that a lost connection of ssh -t ends the command
-// and its process group, as it would without a lock.
+// TestLockWithoutItsTerminal closes the terminal, as when a connection of "ssh -t" is lost. The
+// command and its process group must end, as they would without a lock.
 func TestLockWithoutItsTerminal(t *testing.T) {
 	g := startGuarded(t)
 	c := startTerminal(t)

@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// WaiterOf returns b's [Waiter], or nil if b's properties do not declare it. A type
+// WaiterOf returns b as a [Waiter], or nil if b's properties do not declare that capability. A type
 // assertion is not enough, because the plugin client has the methods of all capabilities.
 func WaiterOf(b Backend) Waiter { return capabilityOf[Waiter](b, CapWaiter) }
 
-// NotifierOf returns b's [Notifier], or nil if b's properties do not declare it.
+// NotifierOf returns b as a [Notifier], or nil if b's properties do not declare that capability.
 func NotifierOf(b Backend) Notifier { return capabilityOf[Notifier](b, CapNotifier) }
 
-// WatcherOf returns b's [Watcher], or nil if b's properties do not declare it.
+// WatcherOf returns b as a [Watcher], or nil if b's properties do not declare that capability.
 func WatcherOf(b Backend) Watcher { return capabilityOf[Watcher](b, CapWatcher) }
 
-// BatcherOf returns b's [Batcher], or nil if b's properties do not declare it.
+// BatcherOf returns b as a [Batcher], or nil if b's properties do not declare that capability.
 func BatcherOf(b Backend) Batcher { return capabilityOf[Batcher](b, CapBatcher) }
 
-// AdminOf returns b's [Admin], or nil if b's properties do not declare it.
+// AdminOf returns b as an [Admin], or nil if b's properties do not declare that capability.
 func AdminOf(b Backend) Admin { return capabilityOf[Admin](b, CapAdmin) }
 
-// StarterOf returns b's [Starter], or nil if b's properties do not declare it.
+// StarterOf returns b as a [Starter], or nil if b's properties do not declare that capability.
 func StarterOf(b Backend) Starter { return capabilityOf[Starter](b, CapStarter) }
 
 func capabilityOf[P any](b Backend, capability Capability) P {
@@ -37,7 +37,7 @@ func capabilityOf[P any](b Backend, capability Capability) P {
 	return p
 }
 
-// ObserverOf returns b's [Observer]. If b's properties do not declare it, the Observer polls b.
+// ObserverOf returns b as an [Observer]. If b is none, the result is an Observer that polls b.
 func ObserverOf(b Backend) Observer {
 	if o := capabilityOf[Observer](b, CapObserver); o != nil {
 		return o
@@ -45,16 +45,16 @@ func ObserverOf(b Backend) Observer {
 	return asking{b}
 }
 
-// asking is an Observer that polls lock, for a backend that is no Observer.
+// asking is an Observer for backends that are no Observers. It polls the lock with Inspect.
 type asking struct{ lock Lock }
 
 const (
 	askEvery = 100 * time.Millisecond
-	// askFor bounds one Inspect, because a server that dies never answers its requests.
+	// askFor limits the time of one Inspect, because a server that has died never answers.
 	askFor = 2 * time.Second
 )
 
-// Observe calls Inspect for name every askEvery, or sooner if the holder's TTL ends sooner.
+// Observe calls Inspect every askEvery, or sooner if the holder's TTL ends sooner.
 func (a asking) Observe(ctx context.Context, name string, emit func(Holder)) error {
 	var last Holder
 	for first := true; ; first = false {

@@ -10,10 +10,10 @@ import (
 	"github.com/lockbench/lockbench/internal/similar"
 )
 
-// CheckConfig returns cfg with defaults filled in. If cfg is wrong, the error wraps [ErrConfig]
-// and names an unknown key and similar known keys, a missing required key, or the key of a value
-// of the wrong type. The error shows no value, because a value may be a secret. It shows an unknown
-// key only if a known key is similar, because any other text may be a misplaced secret.
+// CheckConfig returns cfg with the defaults of keys that cfg lacks. An error wraps [ErrConfig]. It
+// names an unknown key and similar keys, a required key that is missing, or a key whose value has
+// the wrong type. It contains no value, because values may be secret. It contains an unknown key
+// only if a known key is similar, because any other text may be a secret in the wrong place.
 func (s Spec) CheckConfig(cfg Config) (Config, error) {
 	out := Config{}
 	names := make([]string, 0, len(s.Keys))
@@ -43,7 +43,6 @@ func (s Spec) CheckConfig(cfg Config) (Config, error) {
 	return out, nil
 }
 
-// errNothing is the error for a value of type list that has only commas and blanks.
 var errNothing = errors.New("nothing is listed")
 
 func (k Key) check(v string) error {
@@ -69,26 +68,26 @@ func (k Key) check(v string) error {
 	return fmt.Errorf("%s is not a valid %s", k.Name, k.Type)
 }
 
-// Int returns the value of the int key called name, or 0 if the value is empty.
+// Int returns the value of the key called name, which has type int, or 0 if the value is empty.
 func (c Config) Int(name string) int {
 	n, _ := strconv.Atoi(c[name])
 	return n
 }
 
-// Bool returns the value of the bool key called name, or false if the value is empty.
+// Bool returns the value of the key called name, which has type bool, or false without a value.
 func (c Config) Bool(name string) bool {
 	b, _ := strconv.ParseBool(c[name])
 	return b
 }
 
-// Duration returns the value of the duration key called name, or 0 if the value is empty.
+// Duration returns the value of the key called name, which has type duration, or 0 without a value.
 func (c Config) Duration(name string) time.Duration {
 	d, _ := time.ParseDuration(c[name])
 	return d
 }
 
-// List returns the parts of the value of the list key called name, without
-// the blanks around them, or nil if the value is empty.
+// List returns the elements of the key called name, which has type list, without spaces around
+// them. It returns nil if the value is empty.
 func (c Config) List(name string) []string {
 	var parts []string
 	for p := range strings.SplitSeq(c[name], ",") {

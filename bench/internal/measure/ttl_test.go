@@ -27,7 +27,7 @@ func TestTTLsOf(t *testing.T) {
 	}
 }
 
-// TestStalls checks that leases that were lost within one TTL of each other count as one stall.
+// TestStalls checks that losses of leases less than one TTL apart are counted as one stall.
 func TestStalls(t *testing.T) {
 	for want, lost := range map[int][]int64{0: nil, 1: {30, 10, 20}, 2: {50, 10, 20}, 3: {100, 10, 50}} {
 		if got := stalls(lost, 20); got != want {
@@ -36,7 +36,7 @@ func TestStalls(t *testing.T) {
 	}
 }
 
-// TestTTL holds leases of all TTLs at once. A slow machine may lose some of them.
+// TestTTL holds many leases of each TTL at the same time. It allows a slow machine to lose some.
 func TestTTL(t *testing.T) {
 	in := takeoverInput(t, redisServer(t), "")
 	in.For, in.TTL, in.Clients = time.Second, 500*time.Millisecond, 20
@@ -62,7 +62,7 @@ func TestTTL(t *testing.T) {
 	}
 }
 
-// endingLease is a lease that is lost when done is closed.
+// endingLease is a lease that the test loses by closing its channel.
 type endingLease struct {
 	load.Lease
 	done chan struct{}
@@ -71,7 +71,7 @@ type endingLease struct {
 func (l endingLease) Done() <-chan struct{} { return l.done }
 func (l endingLease) Deadline() time.Time   { return time.Now().Add(time.Hour) }
 
-// endingLock grants leases that are lost at once, except for the last lease.
+// endingLock grants leases. It loses the first leases at once, as many as loses says.
 type endingLock struct {
 	token uint64
 	loses int
@@ -89,7 +89,7 @@ func (l *endingLock) Acquire(context.Context) (load.Lease, error) {
 	return lease, nil
 }
 
-// TestFalseLosses checks that each lost lease is counted, and that another lease is acquired.
+// TestFalseLosses checks that the run counts each lost lease, and acquires a new lease each time.
 func TestFalseLosses(t *testing.T) {
 	lock := &endingLock{loses: 3, last: make(chan struct{})}
 	run := &ttlCell{in: Input{Clock: proc.NewClock()}}

@@ -12,9 +12,9 @@ import (
 // hostScope is the scope of a backend whose locks exclude only callers of the same host.
 const hostScope = "host"
 
-// answer is a run's answer to "which backend should I use". For each need it has the best
-// backends, or says that the runs show no difference. It also has a drawing of speed against
-// what the backends promise. Text and page show the same answer.
+// answer answers the question "which backend should I use" from the figures of a run. For each need
+// of a user, such as throughput, it names the best backends, or says that the figures show no
+// difference. Reports in text and the HTML page show the same answer.
 type answer struct {
 	Choices []choice
 	Note    string // which subjects were not candidates, and how to read the choices
@@ -25,22 +25,22 @@ func (r Report) answer() answer {
 	return answer{Choices: r.choices(), Note: r.choiceNote(), Drawing: r.drawing()}
 }
 
-// choice is the answer for one need, as text for people.
+// choice is the answer for one need of a user, for example the lowest latency.
 type choice struct {
 	Need string `json:"need"`
-	// Take has the best backends: all that the runs do not show to be worse than the first.
-	// It is empty if none of several backends is shown to be worse. For scenario ttl it is a TTL.
+	// Take has the backend with the best figure, and all backends that the figures do not show to
+	// be worse. If none of several is worse, Take is empty. In scenario ttl, Take has a TTL.
 	Take     []string `json:"take,omitempty"`
 	Measured string   `json:"measured,omitempty"` // the figures of the best backends
 	Others   string   `json:"others,omitempty"`   // how much worse the others are, or why there is no choice
-	// Libraries names baselines that are faster or that backends are compared with. For a
-	// faster baseline it also names the features of a plugin that the baseline lacks.
+	// Libraries names baselines (libraries that run inside lockbench) that are faster than the best
+	// backend or that backends are compared with, and the features that a faster one lacks.
 	Libraries string `json:"libraries,omitempty"`
 }
 
-// choices returns the choices of this run. Candidates are backends that broke no rule and whose
-// locks exclude other hosts, but no second builds (--vs). A choice by a figure needs two
-// candidates or a library, and the choice of survivors needs two candidates.
+// choices returns the recommendations of this run. A candidate is a backend that broke no rule and
+// whose locks exclude callers of other hosts, but not a second build (flag --vs). A recommendation
+// by a figure needs two candidates or a baseline. Method survivors needs two candidates.
 func (r Report) choices() []choice {
 	var out []choice
 	for _, h := range r.highlights() {
@@ -54,8 +54,8 @@ func (r Report) choices() []choice {
 	return append(out, r.ttlChoices()...)
 }
 
-// survivors names the candidates whose grants survive a crash of a server, according
-// to the server settings that the run has read.
+// survivors names the candidates whose grants survive a server's crash, as the server is
+// configured.
 func (r Report) survivors() (choice, bool) {
 	all := filter(r.Manifest.Subjects, func(s results.Subject) bool { return r.candidate(s) && s.SurvivesCrash != nil })
 	c := choice{Need: "grants that survive a server's crash"}
@@ -83,7 +83,7 @@ func (r Report) survivors() (choice, bool) {
 
 func (r Report) candidate(s results.Subject) bool { return mayTake(s) && !r.broken(s.Name) }
 
-// mayTake reports whether a subject is a candidate if it broke no rule.
+// mayTake reports whether the report may recommend subject s, provided that s broke no rule.
 func mayTake(s results.Subject) bool {
 	return s.Kind == results.KindPlugin && s.BuildOf == "" && s.Scope != hostScope
 }
@@ -118,7 +118,6 @@ func (r Report) choose(h highlight) (choice, bool) {
 	return c, len(candidates) > 1 || c.Libraries != ""
 }
 
-// byFigure orders the row with the better figure first.
 func (h highlight) byFigure(a, b Row) int {
 	d := cmp.Compare(a.Figures[h.unit].Center, b.Figures[h.unit].Center)
 	if h.more {
@@ -127,7 +126,7 @@ func (h highlight) byFigure(a, b Row) int {
 	return d
 }
 
-// compared says how much slower or faster the first row is than the second.
+// compared returns, for example, "2.0x slower" if row is half as fast as the other row.
 func (h highlight) compared(row, than Row) string {
 	times, what := row.Figures[h.unit].Center/than.Figures[h.unit].Center, "slower"
 	if h.more {
@@ -139,8 +138,9 @@ func (h highlight) compared(row, than Row) string {
 	return fmt.Sprintf("%sx %s", significant(times, 2), what)
 }
 
-// libraries names the baselines that are faster than the best backend, and the baselines that
-// backends are compared with. It leaves out a baseline if the runs do not support its difference.
+// libraries names baselines (lock libraries that run inside lockbench) that are faster than the
+// best backend or that backends are compared with. It omits a baseline whose difference may be
+// chance.
 func (h highlight) libraries(best Row) string {
 	var out []string
 	rows := filter(h.table.Rows, func(row Row) bool {
@@ -158,7 +158,6 @@ func (h highlight) libraries(best Row) string {
 	return strings.Join(out, "; ")
 }
 
-// undecided says why the runs lead to no choice.
 func (r Report) undecided() string {
 	if r.runs() < fewestRuns {
 		return "too few runs to show a difference"
@@ -166,8 +165,8 @@ func (r Report) undecided() string {
 	return "these runs show no difference"
 }
 
-// promised is the name of a row. It includes the durability of the row's grants if
-// the rows differ in durability.
+// promised is the name of the row's backend. If the rows in the argument all differ in durability,
+// the durability follows the name.
 func promised(row Row, all []Row) string {
 	if slices.ContainsFunc(all, func(other Row) bool { return other.Durability != row.Durability }) {
 		return fmt.Sprintf("%s (%s)", row.Name, row.shortDurability())
@@ -175,11 +174,10 @@ func promised(row Row, all []Row) string {
 	return row.Name
 }
 
-// fewestRuns is the smallest number of runs on each side that can show a
-// difference. With 3 against 3, the lowest p-value of the U test is 0.1.
+// fewestRuns is the smallest number of runs of each backend that can show a difference. With 3 runs
+// of each, no result has a p-value below 0.1 in the U test (Mann and Whitney).
 const fewestRuns = 4
 
-// runs is the largest number of runs of any cell.
 func (r Report) runs() int {
 	n := 0
 	for _, t := range r.Tables {
@@ -188,7 +186,7 @@ func (r Report) runs() int {
 	return n
 }
 
-// choiceNote says why some backends were no candidates, and how to read the choices.
+// choiceNote says which backends the report does not recommend, why, and how to read the choices.
 func (r Report) choiceNote() string {
 	var parts []string
 	compared := len(r.highlights()) > 0
@@ -213,7 +211,7 @@ func (r Report) choiceNote() string {
 	return strings.Join(filter(append(parts, r.power()), said), " ")
 }
 
-// Table has a row for each choice.
+// Table returns a table with a row for each choice.
 func (a answer) Table() grid {
 	columns := []column[choice]{
 		textColumn("what counts most", func(c choice) string { return c.Need }),
@@ -227,8 +225,8 @@ func (a answer) Table() grid {
 	return tabulate(grid{Title: "which one should I use", Note: a.Note}, columns, a.Choices)
 }
 
-// highlight is a figure that represents a scenario in the choice of a backend. Most
-// highlights are also in the summary.
+// highlight is the one figure of a scenario that decides which backend the report recommends for a
+// need of the user. The summary table shows most highlights.
 type highlight struct {
 	title string // title of its column
 	need  string // the quality that it measures
@@ -237,7 +235,6 @@ type highlight struct {
 	table Table
 }
 
-// highlights returns the highlights of the measured scenarios.
 func (r Report) highlights() []highlight {
 	var out []highlight
 	add := func(title, need, unit string, more bool, t Table) {
@@ -260,8 +257,8 @@ func (r Report) highlights() []highlight {
 		}
 	}
 	if ts := near(r.of(throughputScenario)); len(ts) > 0 {
-		// Take the highlight from the cells with the fewest hosts, because all backends
-		// have these, and with the most keys, because callers then seldom wait.
+		// Take the figure from the tables with the fewest hosts, which all backends have. Of these,
+		// take the table with the most locks: callers then seldom wait for each other.
 		first := ts[0]
 		ts = filter(ts, func(t Table) bool { return t.Hosts == first.Hosts && t.facet() == first.facet() })
 		add("cycles/s", "throughput", "cycles/s", true, ts[len(ts)-1])
@@ -280,15 +277,16 @@ func (r Report) highlights() []highlight {
 	return out
 }
 
-// near returns the tables with the lowest RTT.
+// near returns the tables that were measured with the shortest round trip to the store.
 func near(ts []Table) []Table {
 	return filter(ts, func(t Table) bool {
 		return !slices.ContainsFunc(ts, func(other Table) bool { return other.RTT < t.RTT })
 	})
 }
 
-// mostHosts returns the table with the most hosts, and among these with the fewest callers
-// in each host. Callers of one host often get a lock from their host, not from the backend.
+// mostHosts returns the table with the most hosts, and of several such tables the one with the
+// fewest callers in each host. Callers of one host often get a lock from each other, not from the
+// backend.
 func mostHosts(ts []Table) (most Table, ok bool) {
 	for _, t := range ts {
 		if t.Hosts > most.Hosts {
@@ -298,8 +296,8 @@ func mostHosts(ts []Table) (most Table, ok bool) {
 	return most, ok
 }
 
-// summary has one row for each subject except floors. The row has durability, fencing class,
-// the findings of the checks, and the highlights except p99 and maxima.
+// summary has a row for each backend and baseline. The row has the durability, the fencing class,
+// the findings of the safety checks, and the highlights, without 99th percentiles and maxima.
 func (r Report) summary() grid {
 	columns := []column[results.Subject]{
 		{gridColumn{"backend", false}, subject},
@@ -324,7 +322,7 @@ func (h highlight) cell(s results.Subject) cell {
 	return figure(h.unit, true)(h.table.Rows[i])
 }
 
-// differ reports whether the runs support a difference between rows a and b.
+// differ reports whether a statistical test supports a difference between rows a and b.
 func (h highlight) differ(a, b Row) bool {
 	return results.Compare(a.Runs[h.unit], b.Runs[h.unit]).Supported
 }

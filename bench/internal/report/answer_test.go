@@ -37,8 +37,8 @@ func TestChoicesAreOfThisRun(t *testing.T) {
 	}
 }
 
-// TestChoicesAreWhole checks that choices name what a faster library lacks, why a backend
-// has no figure, and the settings of a backend whose grants survive a crash.
+// TestChoicesAreWhole checks that a choice says what a faster library lacks, why a backend has no
+// figure, and by which settings the grants of a backend survive a crash.
 func TestChoicesAreWhole(t *testing.T) {
 	r := everything(t, false)
 	if got, want := choiceOf(t, r, "lowest uncontended latency").Libraries, "redislock 2.0x faster, without token, renewal or release at a crash"; got != want {
@@ -65,8 +65,8 @@ func TestChoicesAreWhole(t *testing.T) {
 	}
 }
 
-// TestTTLAdvice checks that the advised TTL and all longer TTLs had at least half of
-// the TTL left. Shorter TTLs are named down to the longest TTL that lost a lease.
+// TestTTLAdvice checks that with the recommended TTL and all longer TTLs, at least half of the TTL
+// was left at each renewal. The advice also lists shorter TTLs, down to one with a lost lease.
 func TestTTLAdvice(t *testing.T) {
 	var cells []results.Cell
 	for i, one := range []struct {
@@ -101,7 +101,8 @@ func TestTTLAdvice(t *testing.T) {
 	}
 }
 
-// TestTTLAdviceForMany checks that a second TTL is named if the shortest TTL suits few leases.
+// TestTTLAdviceForMany checks that a longer TTL is also advised if the shortest suits only few
+// leases.
 func TestTTLAdviceForMany(t *testing.T) {
 	var cells []results.Cell
 	for _, ttl := range []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, time.Second} {
@@ -118,7 +119,7 @@ func TestTTLAdviceForMany(t *testing.T) {
 	}
 }
 
-// TestUnsafeIsNoCandidate checks that an unsafe backend is not a candidate, whatever its speed.
+// TestUnsafeIsNoCandidate checks that the report never recommends a backend that broke a rule.
 func TestUnsafeIsNoCandidate(t *testing.T) {
 	r := everything(t, true)
 	for _, c := range r.answer().Choices {
@@ -163,8 +164,8 @@ func TestCommandRepeatsThePlan(t *testing.T) {
 	}
 }
 
-// TestDrawingOrdersByPromise checks that each promise has a lane, with the
-// strongest promise on top, and that faster marks are further to the right.
+// TestDrawingOrdersByPromise checks that the drawing has one lane (row) for each promise of the
+// backends, the strongest promise on top, and that a faster backend is marked further right.
 func TestDrawingOrdersByPromise(t *testing.T) {
 	d := everything(t, false).answer().Drawing
 	var got []string
@@ -189,8 +190,7 @@ func TestDrawingOrdersByPromise(t *testing.T) {
 	}
 }
 
-// TestDrawingInText checks the order of the marks in text. The verdict stands
-// above the drawing, and the choices stand below it.
+// TestDrawingInText checks the order: the verdict, then the drawing, then the choices.
 func TestDrawingInText(t *testing.T) {
 	text := output(t, everything(t, false), "text")
 	at := -1

@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// axis is what an axis shows, which determines its scale and its labels.
+// axis is the kind of values on an axis. The page chooses the scale and the labels by it.
 type axis string
 
 const (
@@ -25,7 +25,7 @@ const (
 	axisShare      axis = "share"      // 0 to 1
 )
 
-// chart is a chart of the page. The page shows one of its views at a time.
+// chart is a chart of the page. The reader chooses which one of its views the page shows.
 type chart struct {
 	ID    string `json:"id"`
 	X     axis   `json:"x"`
@@ -44,15 +44,15 @@ type view struct {
 	Table  grid   `json:"-"` // the figures of the lines, if no table of the section has them
 }
 
-// band is a highlighted part of the x axis.
+// band is a highlighted range of x values.
 type band struct {
 	From  float64 `json:"from"`
 	Until float64 `json:"until"`
 	Label string  `json:"label"`
 }
 
-// line is the line of one subject. A family is a backend with the baselines on its
-// server. Its lines have the same colour and marker, but different dashes.
+// line is the line of one backend or baseline. A backend and the baselines that it is compared with
+// are a family: their lines have the same colour and marker, but different dashes.
 type line struct {
 	Name   string      `json:"name"`
 	Family int         `json:"family"`
@@ -61,11 +61,10 @@ type line struct {
 	Points [][]float64 `json:"points"` // x, y, and the interval of y if there is one
 }
 
-// style has the family and the dash of a subject.
 type style struct{ family, dash int }
 
-// styles numbers the backends in the order of the manifest, and the baselines of
-// each backend. A subject that belongs to no backend is a family alone.
+// styles gives each backend a family number, and each baseline the family of the backend that it is
+// compared with. Baselines that are compared with no backend share one more family.
 func styles(m results.Manifest) map[string]style {
 	out, byReference := map[string]style{}, map[string]int{}
 	plugins := filter(m.Subjects, func(s results.Subject) bool { return s.Kind == results.KindPlugin })
@@ -90,8 +89,8 @@ func styles(m results.Manifest) map[string]style {
 	return out
 }
 
-// line makes the line of a subject. At first, baselines are hidden unless backends
-// are compared with them, because twenty lines are unreadable.
+// line makes the line of subject s. The page hides a baseline until the reader asks for it, unless
+// backends are compared with this baseline, because twenty lines are unreadable.
 func (r Report) line(s results.Subject, points [][]float64) line {
 	st := styles(r.Manifest)[s.Name]
 	return line{
@@ -135,9 +134,9 @@ func (t Table) facet() string {
 	return strings.Join(append(parts, t.held()...), ", ")
 }
 
-// lineFacet is the name of the curve to which a table belongs in a load chart. It includes the
-// number of hosts if other tables have the same number of hosts but other numbers of clients.
-// Each number of hosts then has a separate curve. Otherwise all tables are points of one curve.
+// lineFacet is the name of the curve of table t in a load chart. The chart has one curve for all
+// tables. But if one number of hosts was measured with several numbers of clients, the chart has a
+// curve for each number of hosts, and the name of the curve includes this number.
 func (t Table) lineFacet(ts []Table) string {
 	several := slices.ContainsFunc(ts, func(o Table) bool {
 		return o.Hosts == t.Hosts && o.Clients != t.Clients && o.facet() == t.facet()
@@ -151,7 +150,7 @@ func (t Table) lineFacet(ts []Table) string {
 	return plural(t.Hosts, "host") + ", " + t.facet()
 }
 
-// curve returns the view of one unit. The view has no lines if no subject has two points.
+// curve returns the chart view of one unit. It is empty if all points are at one number of callers.
 func (r Report) curve(unit, facet string, ts []Table) view {
 	v := view{Label: spelled(unit), Y: axisCount, YTitle: spelled(unit)}
 	if strings.Contains(unit, "-ns/") {
@@ -203,22 +202,22 @@ func spelled(unit string) string {
 	return unit
 }
 
-// shares are the points of a percentile plot.
+// shares are the percentiles of a percentile plot, as fractions.
 var shares = []float64{
 	0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99, 0.993, 0.995, 0.997, 0.998, 0.999,
 	0.9993, 0.9995, 0.9997, 0.9999,
 }
 
-// beyond is how many samples must lie above a percentile before the percentile is shown.
+// beyond is the number of samples above a percentile that a chart needs to show the percentile.
 const beyond = 5
 
-// enough reports whether n samples are enough for a percentile.
+// enough reports whether n samples are enough to show a percentile. share is its fraction.
 func enough(n int64, share float64) bool {
 	return share <= 0.5 || float64(n)*(1-share) >= beyond-1e-6
 }
 
-// distributions returns a percentile plot for every operation of a scenario under
-// every load. For takeovers it plots which share was done after which time.
+// distributions returns two charts of a scenario. One plots, for each time, which share of the
+// takeovers was done by then. The other plots the latency of each other operation by percentile.
 func (r Report) distributions(scenario string) []chart {
 	takeovers := chart{
 		ID: scenario + "-takeover", X: axisTime, Title: "Takeovers done after",
@@ -268,13 +267,12 @@ func percentiles(h *hdrhistogram.Histogram) [][]float64 {
 	return out
 }
 
-// samples are the latencies of one subject.
 type samples struct {
 	results.Subject
 	*hdrhistogram.Histogram
 }
 
-// samplesOf returns the samples of a distribution, for each subject that has samples.
+// samplesOf returns the latencies of each subject that has any for the operation and load in key.
 func (r Report) samplesOf(key results.HistogramKey) []samples {
 	var out []samples
 	for _, s := range r.Manifest.Subjects {
@@ -294,7 +292,8 @@ var samplesColumns = []column[samples]{
 	numberColumn("max", func(s samples) cell { return took(s.Max()) }),
 }
 
-// percentile is a column with one percentile. It is empty for rows with too few samples.
+// percentile is a table column with one percentile. A field stays empty if too few samples lie
+// above the percentile.
 func percentile(share float64) column[samples] {
 	return numberColumn(fmt.Sprintf("p%g", 100*share), func(s samples) cell {
 		if !enough(s.TotalCount(), share) {
@@ -304,8 +303,8 @@ func percentile(share float64) column[samples] {
 	})
 }
 
-// cellsOf returns the keys of a scenario's distributions, without a backend. Each key becomes a
-// view. Acquire, handoff and takeover come first, and the others in alphabetical order.
+// cellsOf returns the keys of a scenario's latency distributions, with the backend left empty. Each
+// key becomes a chart view. Acquire, handoff and takeover come first, other operations by name.
 func (r Report) cellsOf(scenario string) []results.HistogramKey {
 	seen := map[results.HistogramKey]bool{}
 	for key := range r.Latencies {
@@ -335,12 +334,12 @@ func label(key results.HistogramKey) string {
 	return out + ", " + Table{CellName: key.CellName}.load()
 }
 
-// takeoverOp is the name of the operation takeover in distributions.
 const takeoverOp = "takeover"
 
-// ttlBand returns the times at which a takeover that waits for the lease's end is due. The cells of
-// modes that wait contain this range. For other modes it is computed from the plan's TTL: a lease
-// that is renewed at every third of the TTL has from two thirds to all of the TTL left.
+// ttlBand returns from when to when, after a leader's death, its lease can expire. In modes in
+// which the takeover waits, runs record these times. For other modes, ttlBand computes them from
+// the TTL: a lease that is renewed every third of its TTL has between two thirds and all of the TTL
+// left when its holder dies.
 func (r Report) ttlBand(mode string) *band {
 	b := &band{Label: "what is left of the TTL"}
 	for _, t := range r.of(takeoverScenario) {
@@ -377,7 +376,7 @@ func steps(h *hdrhistogram.Histogram) [][]float64 {
 	return out
 }
 
-// bandNote says which times the band covers.
+// bandNote says how long a takeover takes that waits for the TTL.
 func (r Report) bandNote(mode string) string {
 	b := r.ttlBand(mode)
 	if b == nil {

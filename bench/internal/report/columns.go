@@ -10,7 +10,6 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// cell is one field of a shown table.
 type cell struct {
 	Text string
 	// Value is the sort key of a number. If it is nil, Text is the sort key.
@@ -24,7 +23,7 @@ type grid struct {
 	Note    string // text below the table; may be empty
 	Columns []gridColumn
 	Rows    []gridRow
-	// Keys is how many of the first columns identify a row. 0 means one.
+	// Keys is the number of leading columns that together identify a row. 0 means 1.
 	Keys int
 }
 
@@ -38,7 +37,8 @@ type gridRow []cell
 // Ours reports whether a row is about a backend that was measured through its plugin.
 func (g gridRow) Ours() bool { return len(g) > 0 && g[0].ours }
 
-// column is one column of a table. Each row of the table is about a value of type T.
+// column is one column of a table. The function cell makes the column's field for one row, which
+// has a value of type T.
 type column[T any] struct {
 	gridColumn
 	cell func(T) cell
@@ -52,7 +52,7 @@ func numberColumn[T any](title string, cell func(T) cell) column[T] {
 	return column[T]{gridColumn{title, true}, cell}
 }
 
-// tabulate returns g with the columns, and with a row for each element of rows.
+// tabulate returns table g with the columns, and with one row for each element of rows.
 func tabulate[T any](g grid, columns []column[T], rows []T) grid {
 	for _, c := range columns {
 		g.Columns = append(g.Columns, c.gridColumn)
@@ -75,12 +75,10 @@ func count(n int64) cell { return numeric(grouped(float64(n)), float64(n)) }
 
 func took(ns int64) cell { return numeric(duration(float64(ns)), float64(ns)) }
 
-// subject returns the cell that names the subject of a row.
 func subject(s results.Subject) cell {
 	return cell{Text: name(s), ours: s.Kind == results.KindPlugin}
 }
 
-// filter returns the items for which keep returns true.
 func filter[T any](items []T, keep func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(items), func(item T) bool { return !keep(item) })
 }
@@ -114,12 +112,13 @@ func distinct[K comparable, T any](items []T, key func(T) K) []K {
 	return out
 }
 
-// compared lists the units for which a table shows the ratio to the reference baseline.
+// compared lists the units for which a table also shows a ratio: a backend's figure divided by that
+// of its reference, the baseline (a library in process) that it is compared with.
 var compared = []struct{ unit, title string }{
 	{"p50-ns/acquire", "acquire"}, {"cycles/s", "cycles"}, {"p50-ns/handoff", "hand-over"},
 }
 
-// columns returns the columns of a table in which any row has a value.
+// columns returns the columns of table t, without columns in which no row has a value.
 func columns(t Table) []column[Row] {
 	all := []column[Row]{rowSubject}
 	listed := map[string]bool{}
@@ -150,14 +149,13 @@ func columns(t Table) []column[Row] {
 	})
 }
 
-// rowSubject is the first column of tables of rows.
 var rowSubject = column[Row]{gridColumn{"backend", false}, func(r Row) cell { return subject(r.Subject) }}
 
-// severalReferences stands in titles for the reference's name if there are several
-// references. A note below the table then names the references.
+// severalReferences is the word "ref." in column titles. It stands for the name of the baseline if
+// backends are compared with different baselines. A note below the table then names the baselines.
 const severalReferences = "ref."
 
-// references names, in titles, the baselines that the rows are compared with.
+// references returns the name of the baseline that the rows are compared with, for a column title.
 func references(t Table) string {
 	having := filter(t.Rows, func(r Row) bool { return r.Reference != "" })
 	switch names := distinct(having, func(r Row) string { return r.Reference }); len(names) {
@@ -169,7 +167,7 @@ func references(t Table) string {
 	return severalReferences
 }
 
-// referenceNote names the reference of each backend, for a table with several references.
+// referenceNote says which backend is compared with which baseline.
 func referenceNote(t Table) string {
 	var parts []string
 	for _, r := range t.Rows {
@@ -187,9 +185,9 @@ func name(s results.Subject) string {
 	return s.Name
 }
 
-// figure shows the median of a unit, with its confidence interval if interval is
-// set. For a unit that is the longest time of each run, it shows the longest time
-// of all runs, because a median would hide a stall.
+// figure returns a function that shows a row's median of a unit. If interval is set, the function
+// adds the confidence interval. For a unit that is a maximum, it shows the longest time of all
+// runs, because a median would hide a stall of one run.
 func figure(unit string, interval bool) func(Row) cell {
 	return func(r Row) cell {
 		e := r.Figures[unit]
@@ -209,14 +207,14 @@ func figure(unit string, interval bool) func(Row) cell {
 	}
 }
 
-// blank reports whether a row lacks a figure, or lacks a tail figure of some of its runs.
+// blank reports whether a row's figure is not shown, because it is missing, or because it is a 99th
+// percentile that only some runs have.
 func (r Row) blank(unit string) bool {
 	n := r.Figures[unit].N
 	return n == 0 || tail(unit) && n < r.runs()
 }
 
-// blankNote says why some rows lack percentiles that other rows have. It returns ""
-// if no row lacks them.
+// blankNote says how many samples a percentile needs, if some rows but not all lack the percentile.
 func (t Table) blankNote() string {
 	var parts []string
 	for _, u := range results.Units {
@@ -231,11 +229,11 @@ func (t Table) blankNote() string {
 	return "A blank figure had too few samples in some run: " + strings.Join(parts, ", ")
 }
 
-// tail reports whether a unit is written only for runs with many samples. A median
-// over only some of the runs cannot be compared with a median over all runs.
+// tail reports whether a unit is missing for runs with few samples, as 99th percentiles are. A
+// median over some of the runs cannot be compared with a median over all runs.
 func tail(unit string) bool { return strings.HasPrefix(unit, "p99") }
 
-// runs is the number of runs of a row.
+// runs is the number of runs that measured this row.
 func (r Row) runs() int {
 	n := 0
 	for _, e := range r.Figures {
@@ -244,7 +242,8 @@ func (r Row) runs() int {
 	return n
 }
 
-// runs is the largest number of runs of any row. An interruption makes it lower.
+// runs is the largest number of runs that measured a row of this table. An interrupted run may have
+// measured only some tables.
 func (t Table) runs() int {
 	n := 0
 	for _, row := range t.Rows {
@@ -253,11 +252,11 @@ func (t Table) runs() int {
 	return n
 }
 
-// refusedUnit is a unit with the value 1 for a run whose load generator could not keep up.
+// refusedUnit is 1 if the load generator of a run could not keep up with the planned rate.
 const refusedUnit = "open-refused"
 
-// refused reports whether the figures of the open loop describe only the load
-// generator, because it could not keep up in at least half of the runs.
+// refused reports whether the load generator of the open loop could not keep up with the planned
+// rate in at least half of the runs. The figures of the open loop then do not describe the backend.
 func (r Row) refused() bool { return r.Figures[refusedUnit].Center > 0 }
 
 func ratio(r *results.Ratio) cell {
@@ -267,7 +266,6 @@ func ratio(r *results.Ratio) cell {
 	return numeric(times(*r), r.Center)
 }
 
-// grid converts a table of one scenario to a grid.
 func (r Report) grid(t Table) grid {
 	g := grid{Title: r.title(t)}
 	cols := columns(t)
@@ -300,7 +298,6 @@ func (r Report) grids(ts []Table) []grid {
 	return out
 }
 
-// title returns the line above a table.
 func (r Report) title(t Table) string {
 	what := []string{t.Scenario}
 	if t.Mode != "" {
@@ -323,7 +320,7 @@ func (t Table) load() string {
 	return strings.Join(append([]string{out}, t.held()...), ", ")
 }
 
-// held describes the workload apart from the number of callers.
+// held describes the rest of the workload: number of locks, time a lock is held, and RTT.
 func (t Table) held() (out []string) {
 	if t.Keys > 0 {
 		out = append(out, plural(t.Keys, "key"))

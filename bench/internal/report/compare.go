@@ -9,8 +9,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// WriteComparison writes a comparison as "text" for a terminal, with a table for
-// each unit, or as "md".
+// WriteComparison writes the comparison of two builds to w. The format is "text" for a terminal,
+// with a table for each unit, or "md" for Markdown.
 func WriteComparison(w io.Writer, c results.Comparison, format string) error {
 	return printed(w, format, func(p *printer) { p.comparison(c) })
 }
@@ -33,7 +33,8 @@ func (p *printer) comparison(c results.Comparison) {
 	p.grid(tabulate(grid{Title: "limits"}, heldColumns, c.Held))
 }
 
-// shown reports whether a row is shown. Rows that both builds share are shown if they changed.
+// shown reports whether a row is shown. A row about a program that is the same in both builds, such
+// as a baseline, is shown only if its figure changed.
 func shown(d results.Difference) bool { return !d.Control || d.Worse() || d.Improved() }
 
 func titleOf(d results.Difference) string {
@@ -50,7 +51,6 @@ var differenceColumns = []column[results.Difference]{
 	textColumn("", judgement),
 }
 
-// cellWithin is the name of a row's cell, without the part that the table's title shows.
 func cellWithin(d results.Difference) string {
 	_, cell, _ := strings.Cut(ShortCell(d.Cell), " ")
 	return cell
@@ -77,7 +77,8 @@ func judgement(d results.Difference) string {
 	return out
 }
 
-// ShortCell is the name of a cell without words that the names of all cells contain.
+// ShortCell is the name of a cell (one backend under one load) with spaces for its separators, and
+// without "backend=", which every name contains.
 func ShortCell(cell string) string {
 	cell = strings.Replace(cell, "/backend=", " ", 1)
 	return strings.ToLower(cell[:min(1, len(cell))]) + strings.ReplaceAll(cell[min(1, len(cell)):], "/", " ")
@@ -97,7 +98,7 @@ func probability(p float64) string {
 	return fmt.Sprintf("%.3f", p)
 }
 
-// comparisonNotes returns notes on what the table means, and on reasons to doubt it.
+// comparisonNotes returns a line that explains the tables, and the warnings.
 func comparisonNotes(c results.Comparison) []string {
 	worse, better, tested := 0, 0, 0
 	for _, d := range c.Rows {
@@ -119,7 +120,6 @@ func comparisonNotes(c results.Comparison) []string {
 	return out
 }
 
-// heldColumns are the columns of the table of limits.
 var heldColumns = []column[results.Held]{
 	textColumn("figure", held),
 	numberColumn("measured", func(h results.Held) cell { return word(measured(h)) }),
@@ -143,7 +143,7 @@ func outcome(h results.Held) string {
 	return "ok"
 }
 
-// measured is the value that was compared with a limit. A median has its interval.
+// measured is the value that was compared with a limit, and the confidence interval of a median.
 func measured(h results.Held) string {
 	shown := func(v float64) string {
 		if h.IsRatio() {

@@ -1,9 +1,8 @@
-// Package report renders a result folder: as text, Markdown, JSON, and as one
-// self-contained HTML file. It needs only the folder.
+// Package report renders a folder with the results of a run: as text, Markdown, JSON, and as one
+// self-contained HTML file. It reads nothing but the folder.
 //
-// The content of the folder determines what is shown. A scenario that was not
-// measured has no section. A scenario that this package does not know is shown
-// with all its figures.
+// A scenario that was not measured has no section. A scenario that this package does not know is
+// shown with all its figures.
 //
 // # Where is what
 //

@@ -12,22 +12,22 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// drawing shows speed against promises. It has a lane for each promise, with the
-// strongest promise on top. A lane has a mark for each subject with that promise,
-// the fastest subject on top and on the right. Without lanes there is no drawing.
+// drawing shows speed against promises, which are the fencing and durability of grants. It has a
+// row, called a lane, for each promise, the strongest on top. A lane has a mark for each backend or
+// baseline with that promise. The faster the backend is, the further right its mark is.
 type drawing struct {
 	Title string
 	Lanes []promise
 	Ticks []tick
 }
 
-// promise is one lane of the drawing, for subjects with the same tokens and durability.
+// promise is one lane of the drawing, for backends with the same fencing and durability.
 type promise struct {
 	Tokens, Durability string
 	Marks              []mark
 }
 
-// mark is one subject. Positions are in percent of a lane's width.
+// mark shows one backend: a point and an interval. Positions are in percent of the width.
 type mark struct {
 	Label          string
 	At, From, Wide float64 // the median, where its interval begins, and the interval's width
@@ -44,7 +44,7 @@ type tick struct {
 	Text string
 }
 
-// tokenClasses lists the fencing classes with their promises, from the strongest to the weakest.
+// tokenClasses lists the fencing classes and what a class promises, the strongest class first.
 var tokenClasses = []struct{ class, means string }{
 	{"strict", "tokens that rise through every crash"},
 	{"durable", "tokens as durable as the data"},
@@ -52,7 +52,8 @@ var tokenClasses = []struct{ class, means string }{
 	{"none", "no tokens"},
 }
 
-// drawing draws the first highlight with at least two subjects, one of them a backend.
+// drawing draws the first highlight that has figures of a backend and of at least one more subject,
+// such as a baseline.
 func (r Report) drawing() drawing {
 	for _, h := range r.highlights() {
 		rows := filter(h.table.Rows, func(row Row) bool {
@@ -82,8 +83,8 @@ func (r Report) draw(h highlight, rows []Row) drawing {
 	return d
 }
 
-// promise is the durability that selects the lane of a row. It is "" for a subject
-// without tokens, because all such subjects share one lane.
+// promise is the durability by which rows with equal fencing are split into lanes. It is "" for
+// subjects without tokens, because these share one lane.
 func (row Row) promise() string {
 	if cmp.Or(row.Fencing, "none") == "none" {
 		return ""
@@ -107,7 +108,6 @@ func (r Report) mark(row Row, h highlight, s scale) mark {
 	return m
 }
 
-// shortDurability is the text about durability up to its first comma.
 func (row Row) shortDurability() string {
 	short, _, _ := strings.Cut(cmp.Or(row.Durability, "durability unknown"), ",")
 	return short
@@ -120,8 +120,8 @@ type scale struct {
 	unit   string
 }
 
-// scaleOf returns a scale with room for all figures and their intervals. It spans
-// at least half a power of ten, so that similar figures stand close together.
+// scaleOf returns a scale with room for all figures and their intervals. It spans at least a factor
+// of 3 (half a power of ten). On a shorter scale, small differences would look large.
 func scaleOf(h highlight, rows []Row) scale {
 	s := scale{math.Inf(1), math.Inf(-1), h.more, h.unit}
 	for _, row := range rows {
@@ -142,7 +142,7 @@ func extremes(e results.Estimate) []float64 {
 	return []float64{e.Center}
 }
 
-// margin is the margin on both sides of the lanes, in percent.
+// margin is the empty space at the left and at the right of the lanes, in percent of the width.
 const margin = 3.0
 
 func (s scale) place(v float64) float64 {
@@ -153,7 +153,8 @@ func (s scale) place(v float64) float64 {
 	return margin + (100-2*margin)*min(1, max(0, share))
 }
 
-// ticks returns ticks at powers of ten. If there are too few, it adds ticks in between.
+// ticks returns ticks at powers of ten, and more in between if the scale is shorter than two
+// powers.
 func (s scale) ticks() []tick {
 	steps := []float64{1}
 	if s.hi-s.lo < 2 {
@@ -175,7 +176,6 @@ func (s scale) ticks() []tick {
 	return out
 }
 
-// round writes a value without trailing zeros.
 func round(unit string, v float64) string {
 	if strings.Contains(unit, "-ns/") {
 		return time.Duration(math.Round(v)).String()
@@ -183,8 +183,8 @@ func round(unit string, v float64) string {
 	return grouped(v)
 }
 
-// answer writes the drawing and the choices as text. The drawing cannot show short
-// intervals, but the choices say which differences the runs support.
+// answer writes the drawing and the choices as text. The drawing is too coarse to show short
+// confidence intervals, so the choices say which differences may be chance.
 func (p *printer) answer(a answer) {
 	p.drawing(a.Drawing)
 	if len(a.Choices) == 0 {
@@ -227,7 +227,7 @@ func (p *printer) drawn(c canvas) {
 	p.WriteString(strings.TrimRight("  "+string(c), " ") + "\n")
 }
 
-// canvas is one line of a picture in text.
+// canvas is one line of a picture that is drawn with characters.
 type canvas []rune
 
 func newCanvas() canvas { return canvas(strings.Repeat(" ", textWidth-2)) }
@@ -236,8 +236,8 @@ func (c canvas) column(percent float64) int {
 	return int(math.Round(percent / 100 * float64(len(c)-1)))
 }
 
-// put writes text at a column. If there is not enough room to the right, it moves the text to the
-// left.
+// put writes text from the given column on. If the text would leave the line on the right, put
+// moves it to the left.
 func (c canvas) put(column int, text string) {
 	n := utf8.RuneCountInString(text)
 	copy(c[max(0, min(column, len(c)-n)):], []rune(text))

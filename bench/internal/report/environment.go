@@ -24,7 +24,7 @@ func (r Report) where() string {
 
 func said(text string) bool { return text != "" }
 
-// servers lists each measured product and version once.
+// servers lists the products and versions of the measured servers, each only once.
 func (r Report) servers() []string {
 	shown := filter(r.Manifest.Subjects, func(s results.Subject) bool { return s.Server != "" && s.Scope != hostScope })
 	return distinct(shown, func(s results.Subject) string { return s.Server })
@@ -66,8 +66,8 @@ func (r Report) environment() grid {
 	return g
 }
 
-// command is the command line that carries out the same plan again. Addresses,
-// files and configuration values are not recorded, so the reader must fill them in.
+// command is a command line that repeats the run's plan. The run does not record addresses, files
+// and configuration values, so the command has placeholders for the reader to replace.
 func (r Report) command() string {
 	p := r.Manifest.Plan
 	args := []string{"lockbench", "run"}
@@ -129,7 +129,6 @@ func (r Report) command() string {
 	return strings.Join(args, " ")
 }
 
-// given is the value of a flag as text, or "" for the zero value.
 func given[T comparable](v T) string {
 	if v == *new(T) {
 		return ""
@@ -137,7 +136,6 @@ func given[T comparable](v T) string {
 	return fmt.Sprint(v)
 }
 
-// faults returns the names of the faults that were played.
 func (r Report) faults() []string {
 	return distinct(r.Verdict.Cells, func(c check.Cell) string { return c.Fault })
 }

@@ -19,7 +19,7 @@ var testSubjects = []results.Subject{
 	{Name: "redis-ping", Kind: results.KindFloor},
 }
 
-// written writes a folder with cells.
+// written writes a result folder with the given measurements and returns its path.
 func written(t *testing.T, cells []results.Cell) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "out")
@@ -45,7 +45,7 @@ func written(t *testing.T, cells []results.Cell) string {
 	return dir
 }
 
-// reported returns the report of a folder with cells.
+// reported returns the report on a result folder with the given measurements.
 func reported(t *testing.T, cells []results.Cell) Report {
 	t.Helper()
 	r, err := Load(written(t, cells))
@@ -55,8 +55,8 @@ func reported(t *testing.T, cells []results.Cell) Report {
 	return r
 }
 
-// acquires returns the cells of six runs in which redis takes twice as long as
-// redislock. If overlap is set, redis grants a lock to two holders at once.
+// acquires returns measurements of six runs in which backend redis is half as fast as baseline
+// redislock. If overlap is set, redis also grants one lock to two holders at the same time.
 func acquires(clients int, overlap bool) []results.Cell {
 	var cells []results.Cell
 	for run := range testRuns {
@@ -92,7 +92,7 @@ func cycles(backend string, clients, run int, ns int64, overlap bool) results.Ce
 	return c
 }
 
-// takeovers returns a cell with kills of leaders, each with the time in ms until the next grant.
+// takeovers returns a measurement of killed leaders. ms has the times until the next grant.
 func takeovers(backend, mode string, run int, ms ...int64) results.Cell {
 	c := results.Cell{Section: section("takeover", backend, 1, run), Cycles: len(ms), Latencies: map[string][]int64{}, Values: map[string]float64{}}
 	c.Mode, c.Hosts = mode, 2
@@ -110,10 +110,10 @@ func takeovers(backend, mode string, run int, ms ...int64) results.Cell {
 	return c
 }
 
-// loaded caches the reports of the function everything. Tests must not change the reports.
+// loaded caches the results of function everything. Tests must not change a Report in it.
 var loaded = map[bool]Report{}
 
-// everything returns the report of a folder with all scenarios and an unknown scenario.
+// everything returns a report with every scenario and also a scenario that lockbench does not know.
 func everything(t *testing.T, overlap bool) Report {
 	t.Helper()
 	if r, ok := loaded[overlap]; ok {

@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// unsupported is shown instead of a difference that the runs do not support.
+// unsupported is shown instead of a difference that may be chance.
 const unsupported = "~"
 
 // times writes a ratio such as "2.31x ±4%".
@@ -25,8 +25,8 @@ func times(r results.Ratio) string {
 	return significant(r.Center, 3) + "x" + spread(r.Estimate)
 }
 
-// value writes an estimate in its unit, for example a time as "146µs ±3%" and a
-// rate as "71,300 ±2%".
+// value writes an estimate and its confidence interval, for example the time "146µs ±3%" or the
+// rate "71,300 ±2%".
 func value(unit string, e results.Estimate) string {
 	if e.N == 0 {
 		return ""
@@ -51,7 +51,6 @@ func spread(e results.Estimate) string {
 	return fmt.Sprintf(" ±%.0f%%", 100*e.Spread())
 }
 
-// duration writes nanoseconds with three digits.
 func duration(ns float64) string {
 	for _, u := range []struct {
 		scale float64
@@ -73,7 +72,7 @@ func significant(v float64, digits int) string {
 	return strconv.FormatFloat(v, 'f', decimals, 64)
 }
 
-// grouped writes a count with three digits and commas: 71,300.
+// grouped writes a count with three significant digits and with commas: "71,300" for 71,342.
 func grouped(v float64) string {
 	if v < 1000 && v != math.Trunc(v) {
 		return significant(v, 3)

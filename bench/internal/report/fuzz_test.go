@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// FuzzFolder checks that a folder with any files is either refused, or judged
-// and rendered in every format.
+// FuzzFolder writes random files into a result folder. It checks that Load either returns an error
+// for the folder, or returns a report that can be rendered in every format.
 func FuzzFolder(f *testing.F) {
 	manifest, err := json.Marshal(results.Manifest{
 		Format: results.Format, State: results.StateDone, Plan: results.Plan{Runs: 2, TTLms: 1000, Backends: []string{"redis"}},

@@ -8,8 +8,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// headed returns the heading under which the page folds lines. The heading joins
-// the beginnings of all lines, each up to its first colon.
+// headed returns a heading for lines that the page hides until the reader opens them. The heading
+// has the beginning of each line, up to its first colon.
 func headed(lines []string) string {
 	heads := distinct(lines, func(line string) string {
 		head, _, _ := strings.Cut(line, ": ")
@@ -18,10 +18,10 @@ func headed(lines []string) string {
 	return "Before you believe the figures: " + strings.Join(heads, "; ")
 }
 
-// shownFindings is how many findings the page shows above the figures. It folds the other findings.
+// shownFindings is how many findings the page shows above the figures. It hides more at first.
 const shownFindings = 3
 
-// omissions says what the run left out, with one line for each reason.
+// omissions says what the run did not measure, with one line for each reason.
 func (r Report) omissions() []string {
 	var reasons []string
 	what := map[string][]string{}
@@ -45,8 +45,8 @@ func (r Report) omissions() []string {
 	return out
 }
 
-// refusals says in one line which figures of the open loop are not shown. It
-// returns nothing if all these figures are shown.
+// refusals names the backends whose open-loop figures (requests at a fixed rate) are not shown,
+// because lockbench could not keep the rate up.
 func (r Report) refusals() []string {
 	var cells []string
 	for _, t := range r.of(acquireScenario) {
@@ -62,7 +62,8 @@ func (r Report) refusals() []string {
 	return []string{"no figures of the open loop, because the load generator could not keep up, for " + listed(cells)}
 }
 
-// parts says which parts a merged folder has, and how well they overlapped.
+// parts describes the runs, called parts, that were merged into this folder: when each measured,
+// and for how much of the time all parts measured at once.
 func (r Report) parts() []string {
 	t, parts := r.Manifest.Together, r.Manifest.Parts
 	if t == nil {
@@ -85,8 +86,8 @@ func (r Report) parts() []string {
 	return out
 }
 
-// shares returns a table with the cycles per second of all parts together, and the share of each
-// part.
+// shares returns a table of cycles (acquire and release) per second: the sum over all merged runs,
+// called parts, and how much of it each part did.
 func (r Report) shares() grid {
 	g := grid{
 		Title:   "the total on the target, and each part's share of it (cycles/s, medians)",
@@ -114,7 +115,6 @@ func (r Report) shares() grid {
 	return g
 }
 
-// sharesOf returns each part's share of the cycles of a cell, as text.
 func sharesOf(cell string, parts []results.Part) []string {
 	var each []float64
 	sum := 0.0

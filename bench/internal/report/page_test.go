@@ -32,7 +32,7 @@ func attr(n *html.Node, key string) string {
 	return ""
 }
 
-// elements returns the elements with this tag, and with this class if class is not "".
+// elements returns the elements with this tag and class. If class is "", any class will do.
 func elements(doc *html.Node, tag, class string) []*html.Node {
 	var out []*html.Node
 	for n := range doc.Descendants() {
@@ -124,8 +124,8 @@ func TestPageCharts(t *testing.T) {
 	}
 }
 
-// TestEveryFigureHasATable checks that each drawing is hidden from screen readers,
-// and that its figures are also in an element that the keyboard can open.
+// TestEveryFigureHasATable checks that screen readers skip each drawing, and that the keyboard can
+// open an element with the same figures.
 func TestEveryFigureHasATable(t *testing.T) {
 	figures := elements(dom(t, everything(t, false)), "figure", "")
 	for _, f := range figures {
@@ -154,7 +154,7 @@ func TestEveryFigureHasATable(t *testing.T) {
 	}
 }
 
-// TestPageTables checks that screen readers can read tables, and that keys can reach tables.
+// TestPageTables checks that screen readers can read tables, and that the keyboard reaches them.
 func TestPageTables(t *testing.T) {
 	doc := dom(t, everything(t, false))
 	for _, table := range elements(doc, "table", "") {

@@ -11,41 +11,41 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// Report is the content of a result folder.
+// Report is what is known about a run from its result folder.
 type Report struct {
 	Manifest results.Manifest
 	Verdict  check.Verdict
 	Tables   []Table
-	// Latencies has one histogram for all runs of a cell together.
+	// Latencies has a histogram for each operation of a cell (a backend under one load).
 	Latencies map[results.HistogramKey]*hdrhistogram.Histogram
 }
 
-// Table has the figures of one scenario under one load, with a row for each subject.
+// Table has the figures of one scenario under one load, with a row for each backend or baseline.
 type Table struct {
 	results.CellName // without a backend
 	Rows             []Row
 }
 
-// cellOf returns the name of the cell of a row.
+// cellOf returns the name of the cell, which is the load of table t plus the backend of the row.
 func (t Table) cellOf(row Row) results.CellName {
 	c := t.CellName
 	c.Backend = row.Name
 	return c
 }
 
-// Row is one subject in a table.
+// Row has the figures of one subject: a backend, a baseline (a library in process), or a floor.
 type Row struct {
 	results.Subject
-	// Figures are medians over the runs, by unit as in results.txt.
+	// Figures has the median of all runs, for each unit of results.txt.
 	Figures map[string]results.Estimate
-	// Ratios compare the subject with its reference, by unit. It is empty without a reference.
+	// Ratios has, by unit, the subject's figure divided by that of its reference, a baseline.
 	Ratios map[string]*results.Ratio
-	// Runs are the values of each run, by unit.
+	// Runs has, for each unit, one value from each run.
 	Runs map[string][]float64
 }
 
-// Load reads a folder and judges its events again. It returns the errors of
-// [results.ReadManifest], and of files that cannot be read.
+// Load reads a result folder, and checks its events for broken rules again. It returns the errors
+// of [results.ReadManifest], and an error if it cannot read another file.
 func Load(dir string) (Report, error) {
 	var r Report
 	var err error
@@ -66,7 +66,8 @@ func Load(dir string) (Report, error) {
 	return r, nil
 }
 
-// These are the scenarios that this package knows. Unknown scenarios are shown with all figures.
+// These are the scenarios that this package knows. Other scenarios are shown with all their
+// figures.
 const (
 	acquireScenario    = "acquire"
 	throughputScenario = "throughput"
@@ -76,10 +77,11 @@ const (
 	floorScenario      = "floor"
 )
 
-// scenarioOrder is the order of the sections. Other scenarios follow, and then the floors.
+// scenarioOrder is the order of the sections. Unknown scenarios follow, and then the floors, which
+// are the cheapest possible calls.
 var scenarioOrder = []string{acquireScenario, throughputScenario, contendScenario, takeoverScenario, ttlScenario}
 
-// proves says what the section of a scenario shows, for readers who did not plan the run.
+// proves says what each scenario shows.
 var proves = map[string]string{
 	acquireScenario:    "Uncontended latency: each caller acquires, renews and releases a lock that no other caller wants.",
 	throughputScenario: "Maximum throughput, in cycles of acquire, renew and release, and the latency at it.",
@@ -99,18 +101,16 @@ func scenarioRank(name string) int {
 	return len(scenarioOrder)
 }
 
-// scenarios returns the tables by scenario, in the order of the sections.
+// scenarios returns the tables, grouped by scenario, in the order of the sections.
 func (r Report) scenarios() []group[string, Table] {
 	return groups(r.Tables, func(t Table) string { return t.Scenario })
 }
 
-// of returns the tables of one scenario.
 func (r Report) of(scenario string) []Table {
 	return filter(r.Tables, func(t Table) bool { return t.Scenario == scenario })
 }
 
-// tables makes tables from the lines of results.txt. Each table has the cells with the same
-// scenario and load.
+// tables makes the tables from the lines of results.txt, one for each scenario and load.
 func tables(m results.Manifest, lines []results.Result) []Table {
 	runs := map[results.CellName]map[string][]float64{}
 	names := map[results.CellName]bool{} // of tables
@@ -148,7 +148,7 @@ func tables(m results.Manifest, lines []results.Result) []Table {
 // The host then hands over the lock without the store.
 func (t Table) insideHost() bool { return t.Scenario == contendScenario && t.Hosts == 0 }
 
-// byLoad orders the cells of a scenario by load. Cells of contend inside one host come last.
+// byLoad orders cells by load. Cells of scenario contend with all callers in one host come last.
 func byLoad(a, b results.CellName) int {
 	last := 0
 	if x, y := (Table{CellName: a}).insideHost(), (Table{CellName: b}).insideHost(); x != y {
@@ -170,8 +170,8 @@ func row(s results.Subject, values, reference map[string][]float64) Row {
 	return r
 }
 
-// correct corrects the tests of a table's ratios for the number of rows,
-// separately for each unit.
+// correct adjusts the p-values of a table's ratios, because a table has many tests. It adjusts each
+// unit for the number of rows (Holm's method).
 func correct(rows []Row) {
 	units := map[string][]*results.Test{}
 	for _, r := range rows {

@@ -21,7 +21,7 @@ func output(t *testing.T, r Report, format string) string {
 	return b.String()
 }
 
-// TestBaselinesHaveNoVerdict checks that the verdict leaves out a violation by a library.
+// TestBaselinesHaveNoVerdict checks that the verdict ignores a rule that a baseline broke.
 func TestBaselinesHaveNoVerdict(t *testing.T) {
 	cells := []results.Cell{cycles("redis", 1, 0, 1e5, false), cycles("redislock", 1, 0, 1e5, true)}
 	r := reported(t, cells)
@@ -36,7 +36,7 @@ func TestBaselinesHaveNoVerdict(t *testing.T) {
 	}
 }
 
-// TestRefusedOpenLoop checks that figures are not shown if the load generator could not keep up.
+// TestRefusedOpenLoop checks that figures are hidden if lockbench could not keep the planned rate.
 func TestRefusedOpenLoop(t *testing.T) {
 	c := cycles("redis", 64, 0, 1e5, false)
 	c.Latencies["open-acquire"], c.Values["open-refused"] = []int64{300_000, 300_000, 8e6}, 1
@@ -47,8 +47,8 @@ func TestRefusedOpenLoop(t *testing.T) {
 	}
 }
 
-// TestRoundTrips checks how the latency grows with the RTT, from the lowest RTT with a
-// relay on. A hand-over inside one host does not count as a hand-over of a backend.
+// TestRoundTrips checks by how many RTTs the latency grows if a relay adds to the RTT. Hand-overs
+// inside one host must not count, because these do not ask the backend.
 func TestRoundTrips(t *testing.T) {
 	var cells []results.Cell
 	for i := range 3 * fewestRuns {
@@ -159,8 +159,8 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// TestCurvesOverHosts checks that figures of one host and figures of several hosts
-// are not points of the same curve.
+// TestCurvesOverHosts checks that no curve of a chart connects figures of one host with figures of
+// several hosts.
 func TestCurvesOverHosts(t *testing.T) {
 	var cells []results.Cell
 	for run := range testRuns {
@@ -190,8 +190,8 @@ func TestCurvesOverHosts(t *testing.T) {
 	}
 }
 
-// TestStallsShow checks that a stall in one run of six is shown in a column and a
-// note, although it does not change the median.
+// TestStallsShow checks that the report shows a stall in one run of six in a column and in a note,
+// because the median does not show it.
 func TestStallsShow(t *testing.T) {
 	r := reported(t, acquires(1, false))
 	maxima := []float64{1e6, 2e6, 1e6, 6.01e9, 1e6, 2e6}
@@ -218,8 +218,8 @@ func TestStallsShow(t *testing.T) {
 	}
 }
 
-// TestFailedCellsHeadTheRun checks that the verdict names failed cells in plain words. The
-// full error is a note, and missing figures of baselines do not make a run incomplete.
+// TestFailedCellsHeadTheRun checks that the verdict names failed measurements in plain words, and a
+// note has the full error. A run can be complete without the figures of baselines.
 func TestFailedCellsHeadTheRun(t *testing.T) {
 	raw := "http://127.0.0.1:1: backend is unavailable: request was not sent: rpc error: code = Unavailable"
 	r := reported(t, acquires(1, false))

@@ -8,8 +8,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// operations are the operations whose round trips are shown. A hand-over of a plugin
-// counts only between hosts, because a host hands over its locks without the store.
+// operations are the operations whose round trips are shown. Hand-overs of a plugin are taken from
+// runs with several hosts, because callers of one host pass a lock on without the store.
 var operations = []struct{ title, scenario, name string }{
 	{"acquire", acquireScenario, "acquire"},
 	{"renew", acquireScenario, "renew"},
@@ -18,9 +18,9 @@ var operations = []struct{ title, scenario, name string }{
 	{"takeover", takeoverScenario, "takeover"},
 }
 
-// tripsOf has the number of round trips that an operation of a subject waits for.
-// It has the counted number and, to check it, the slope: by how many round trips
-// the latency grows with the RTT. NaN means unknown.
+// tripsOf has the number of round trips to the store that an operation of a backend waits for. A
+// relay counted this number. The slope is a check of it: the growth of the latency, divided by the
+// growth of the RTT. NaN means unknown.
 type tripsOf struct {
 	Backend   string   `json:"backend"`
 	Operation string   `json:"operation"`
@@ -30,10 +30,9 @@ type tripsOf struct {
 	counted, slope float64
 }
 
-// apart is the largest difference between the count and the slope without a warning.
+// apart is how much count and slope may differ. A larger difference is a warning.
 const apart = 0.3
 
-// cell returns the count and the slope as text.
 func (t tripsOf) cell() cell {
 	text := func(v float64, format string) string {
 		if math.IsNaN(v) {
@@ -47,7 +46,7 @@ func (t tripsOf) cell() cell {
 	return numeric(fmt.Sprintf("%s (%s)", text(t.counted, "%.0f"), text(t.slope, "%.2f")), t.counted)
 }
 
-// allTrips has one element for each subject and operation with a known count or slope.
+// allTrips has an element for each operation of a subject with a known count or slope.
 func (r Report) allTrips() (all []tripsOf) {
 	for _, s := range r.Manifest.Subjects {
 		for _, op := range operations {
@@ -60,7 +59,7 @@ func (r Report) allTrips() (all []tripsOf) {
 	return all
 }
 
-// roundTrips returns a table with a row for each subject that was measured with an added RTT.
+// roundTrips returns a table with a row for each subject whose round trips are known.
 func (r Report) roundTrips() grid {
 	all := r.allTrips()
 	columns := []column[results.Subject]{{gridColumn{"backend", false}, subject}}
@@ -88,7 +87,7 @@ func (r Report) roundTrips() grid {
 	}, columns, subjects)
 }
 
-// tripWarnings names the operations whose count and slope differ too much.
+// tripWarnings names the operations whose counted round trips differ too much from the slope.
 func (r Report) tripWarnings() (out []string) {
 	for _, t := range r.allTrips() {
 		if math.Abs(t.counted-t.slope) > apart { // false if the count or the slope is NaN
@@ -98,9 +97,10 @@ func (r Report) tripWarnings() (out []string) {
 	return out
 }
 
-// trips returns the round trips of one operation of s, under the least load. The slope is the
-// growth of the lowest p50 of all runs divided by the growth of the RTT, from the lowest to the
-// highest. If possible, relays added both of these RTTs. The count is from the highest RTT.
+// trips returns the round trips of operation op of subject s, under the least load. The count is
+// from the highest RTT. The slope is the growth of p50, divided by the growth of the RTT, from the
+// lowest to the highest RTT. The p50 for an RTT is the lowest of all runs. Of more than two RTTs,
+// trips leaves out RTT 0, because no relay was used for it.
 func (r Report) trips(scenario, op string, s results.Subject) tripsOf {
 	out := tripsOf{counted: math.NaN(), slope: math.NaN()}
 	var loads []results.CellName // cells without their RTT

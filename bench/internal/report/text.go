@@ -11,7 +11,7 @@ import (
 // textWidth is the width of the text in columns, which fits a common terminal.
 const textWidth = 80
 
-// WriteVerdict writes the beginning of a report's text, which is the verdict.
+// WriteVerdict writes, as text, only the part of the report that says whether the run was safe.
 func (r Report) WriteVerdict(w io.Writer) error { return printed(w, "text", r.verdict) }
 
 func (r Report) verdict(p *printer) {
@@ -49,7 +49,7 @@ type printer struct {
 	markdown bool
 }
 
-// printed calls the function print, and writes to w what print writes to the printer.
+// printed calls the function print with a printer, and writes the result to w.
 func printed(w io.Writer, format string, print func(*printer)) error {
 	p := &printer{markdown: format == "md"}
 	print(p)
@@ -99,7 +99,7 @@ func (p *printer) note(text string) {
 	}
 }
 
-// command writes a command line without wrapping, because readers copy it.
+// command writes a command line that readers can copy, because each line break has a backslash.
 func (p *printer) command(text string) {
 	if p.markdown {
 		fmt.Fprintf(p, "```sh\n%s\n```\n", text)
@@ -128,8 +128,8 @@ func Wrap(text string, width int, indent string) string {
 	return b.String()
 }
 
-// grid writes a table. A table that is wider than the terminal is written in parts.
-// Each part begins with the columns that identify a row.
+// grid writes a table. If the table is wider than a terminal, grid writes it in several parts, each
+// of which begins with the columns that identify a row.
 func (p *printer) grid(g grid) {
 	if len(g.Rows) == 0 || len(g.Columns) == 0 {
 		return
@@ -148,7 +148,6 @@ func (p *printer) grid(g grid) {
 	p.note(g.Note)
 }
 
-// widths are the widths of the columns of g, in characters.
 func (g grid) widths() []int {
 	out := make([]int, len(g.Columns))
 	for i, c := range g.Columns {
@@ -160,8 +159,7 @@ func (g grid) widths() []int {
 	return out
 }
 
-// parts splits g into tables of at most width characters, with two spaces
-// between columns.
+// parts splits the columns of g over tables of at most width characters.
 func (g grid) parts(width int) []grid {
 	widths := g.widths()
 	keys, keyed := []int{}, -2 // the key columns and their total width
@@ -180,7 +178,7 @@ func (g grid) parts(width int) []grid {
 	return append(out, g.only(chosen))
 }
 
-// only returns g with only the given columns, and without rows that have no text there.
+// only returns g with only the given columns, and without rows that are empty in these columns.
 func (g grid) only(columns []int) grid {
 	out := grid{Title: g.Title, Note: g.Note}
 	for _, i := range columns {
@@ -199,7 +197,7 @@ func (g grid) only(columns []int) grid {
 	return out
 }
 
-// rule is the second line of a table in Markdown, which separates titles and rows.
+// rule is the line of dashes below the titles of a Markdown table.
 func (g grid) rule() string {
 	var out strings.Builder
 	for i, width := range g.widths() {
@@ -212,7 +210,7 @@ func (g grid) rule() string {
 	return out.String() + "|"
 }
 
-// part writes a table. In Markdown it writes rule below the titles.
+// part writes a table. In Markdown it writes the line in rule below the titles.
 func (p *printer) part(g grid, rule string) {
 	left, between, right := "  ", "  ", ""
 	if p.markdown {
@@ -235,7 +233,7 @@ func (p *printer) part(g grid, rule string) {
 	}
 }
 
-// escape escapes the bars in a table cell of Markdown.
+// escape escapes the character | in a cell of a Markdown table.
 func (p *printer) escape(text string) string {
 	if p.markdown {
 		return strings.ReplaceAll(text, "|", `\|`)

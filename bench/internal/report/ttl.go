@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// ttlRow is the result for one TTL on one backend, over all runs.
+// ttlRow is the result of all runs that held leases of one TTL on one backend.
 type ttlRow struct {
 	results.Subject
 	ttl          time.Duration
@@ -23,7 +23,7 @@ type ttlRow struct {
 	overdue      float64 // ns from the end of the TTL until a lost machine was replaced; negative if not measured
 }
 
-// ttlRows are the rows of tables of scenario ttl. The shortest TTL of a backend comes first.
+// ttlRows returns the rows of scenario ttl, sorted by backend and then by TTL.
 func (r Report) ttlRows(ts []Table) (out []ttlRow) {
 	for _, t := range ts {
 		ttl, err := time.ParseDuration(t.Mode)
@@ -55,7 +55,8 @@ func total(values []float64) (sum float64) {
 	return sum
 }
 
-// slack is how much of the TTL was left, or more, at this share of the renewals.
+// slack returns how much of the TTL was left at renewals. At the given share of the renewals, at
+// least that much was left.
 func (t ttlRow) slack(share float64) int64 {
 	return max(0, int64(t.ttl)-t.spent.ValueAtQuantile(100*share))
 }
@@ -100,7 +101,6 @@ func (r Report) ttlTable(ts []Table) grid {
 	}, rows)
 }
 
-// longestStall is the longest stall of the process that held the leases, in ns, or 0 for none.
 func longestStall(ts []Table) (stalled float64) {
 	for _, t := range ts {
 		for _, row := range t.Rows {
@@ -110,15 +110,15 @@ func longestStall(ts []Table) (stalled float64) {
 	return stalled
 }
 
-// soundShare is the part of a TTL that must be left at every renewal. A punctual renewal has
-// two thirds left, so stalls took at most a sixth. A stall of nearly four sixths costs no lease.
+// soundShare is the part of a TTL that must be left at each renewal, or the TTL is not advised. A
+// renewal on time has 2/3 left. With 1/2 left, a stall has delayed the renewal by 1/6 of the TTL.
+// The lease survives a delay of almost 2/3.
 const soundShare = 0.5
 
 func (t ttlRow) sound() bool {
 	return t.lost == 0 && float64(t.slack(1)) >= soundShare*float64(t.ttl)
 }
 
-// said describes the result for a TTL in words.
 func (t ttlRow) said() string {
 	switch {
 	case t.lost == 1:
@@ -136,13 +136,13 @@ func (t ttlRow) said() string {
 	return out
 }
 
-// manyLeases is the number of leases of a host for which the advice names a second
-// TTL. Many leases with a short TTL need too many renewals per second.
+// manyLeases is a number of leases of one host. If the advised TTL is too short for so many leases,
+// because they need too many renewals per second, the report also advises a longer TTL.
 const manyLeases = 1000
 
-// ttlChoices names for each backend the shortest TTL that worked. It adds the results
-// of shorter TTLs, down to the longest TTL that lost a lease. If the named TTL suits
-// fewer than manyLeases leases, another choice names the shortest TTL for manyLeases.
+// ttlChoices returns the advice for each backend: the shortest TTL that lost no lease. It also says
+// how shorter TTLs failed, down to the longest that lost a lease. If a host could not renew
+// manyLeases leases of this TTL at the measured rate, ttlChoices also advises a second, longer TTL.
 func (r Report) ttlChoices() (out []choice) {
 	rows := filter(r.ttlRows(near(r.of(ttlScenario))), func(t ttlRow) bool { return r.candidate(t.Subject) })
 	for _, g := range groups(rows, func(t ttlRow) string { return t.Name }) {
@@ -170,8 +170,8 @@ func (r Report) ttlChoices() (out []choice) {
 	return out
 }
 
-// choice returns the advice to use the TTL of t. The argument all has the TTLs that were tried at
-// the same time.
+// choice returns the advice to use the TTL of t. The argument all has all TTLs that were tried on
+// the same backend.
 func (t ttlRow) choice(all []ttlRow, others []string) choice {
 	return choice{
 		Need: fmt.Sprintf("the shortest TTL for %s, for up to %s leases of a host", t.Name, grouped(leasesFor(all, t.ttl))),
@@ -179,8 +179,8 @@ func (t ttlRow) choice(all []ttlRow, others []string) choice {
 	}
 }
 
-// leasesFor is how many leases with the TTL ttl need as many renewals per second as all
-// leases of the run needed together. A lease is renewed at every third of its TTL.
+// leasesFor is how many leases of length ttl a host can renew at the rate that the run has shown,
+// which is the rate of all TTLs together. A lease is renewed three times in each TTL.
 func leasesFor(all []ttlRow, ttl time.Duration) float64 {
 	rate := 0.0
 	for _, t := range all {
@@ -189,11 +189,11 @@ func leasesFor(all []ttlRow, ttl time.Duration) float64 {
 	return math.Ceil(rate * ttl.Seconds() / 3)
 }
 
-// power says what scenario ttl proves if no lease was lost. It is "" if the
-// scenario was not measured. If no event occurs in a time T, a rate of more than
-// three events per T is refuted at the level of 5 % (Hanley and Lippman-Hand: If
-// nothing goes wrong, is everything all right?, JAMA 249, 1983). Renewals do not
-// count as trials, because one stall affects all leases at once.
+// power says how rare a stall that loses a lease must be, if the run saw none. It is "" if scenario
+// ttl was not measured. If an event does not occur in a time T, then with 95 % confidence it occurs
+// less than three times per T on average (Hanley and Lippman-Hand: If nothing goes wrong, is
+// everything all right?, JAMA 249, 1983). It counts time and not renewals, because one stall delays
+// all renewals.
 func (r Report) power() string {
 	rows := r.ttlRows(near(r.of(ttlScenario)))
 	if len(rows) == 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// Safe returns the verdict in one line. The verdict is about backends that were
-// measured through their plugins. For baselines see [Report.besides].
+// Safe says in one line whether the backends that were measured through plugins were safe. It
+// leaves out baselines (libraries in process), which method besides describes.
 func (r Report) Safe() string {
 	if why := r.incomplete(); why != "" {
 		return "INCOMPLETE: " + why + "; of what it had measured: " + r.found()
@@ -20,7 +20,7 @@ func (r Report) Safe() string {
 	return r.found()
 }
 
-// found returns the verdict on the measured cells.
+// found says whether the finished measurements were safe.
 func (r Report) found() string {
 	v := r.Verdict
 	ours, grants := r.granted(results.KindPlugin)
@@ -39,8 +39,8 @@ func (r Report) found() string {
 	return fmt.Sprintf("safe: %s%s checked: no two holders at once, %s", grouped(float64(grants)), of, r.rising(ours))
 }
 
-// besides describes the findings about baselines, which the verdict leaves out. It
-// is "" if no baseline was granted a lock.
+// besides describes the findings about baselines (libraries in process), which the verdict leaves
+// out. It is "" if no baseline was granted a lock.
 func (r Report) besides() string {
 	names, grants := r.granted(results.KindBaseline)
 	if grants == 0 {
@@ -53,8 +53,8 @@ func (r Report) besides() string {
 	return fmt.Sprintf("baselines, which the verdict is not about: %s grants of %s checked: %s", grouped(float64(grants)), listed(names), found)
 }
 
-// granted returns the subjects of a kind that had a grant, and the total number of
-// their grants.
+// granted returns the names of the subjects of a kind that were granted a lock, and how many grants
+// they had together.
 func (r Report) granted(kind results.Kind) (names []string, grants int) {
 	for _, s := range r.Verdict.Subjects {
 		if s.Kind == kind && s.Granted > 0 {
@@ -65,8 +65,7 @@ func (r Report) granted(kind results.Kind) (names []string, grants int) {
 	return names, grants
 }
 
-// rising says for which subjects the tokens were checked. Subjects without tokens
-// have nothing to check.
+// rising says whose tokens were checked to rise, and which of the subjects have no tokens.
 func (r Report) rising(names []string) string {
 	var with, without []string
 	for _, s := range r.Verdict.Subjects {
@@ -87,7 +86,7 @@ func (r Report) rising(names []string) string {
 	return fmt.Sprintf("every token of %s higher than those before it; %s without tokens", listed(with), listed(without))
 }
 
-// judged describes the finding about one subject: "ok, 12,345 grants".
+// judged describes in a few words what the checks found about a subject: "ok, 12,345 grants".
 func (r Report) judged(subject string) string {
 	i := slices.IndexFunc(r.Verdict.Subjects, func(s check.Subject) bool { return s.Backend == subject })
 	if i < 0 {
@@ -106,7 +105,8 @@ func (r Report) judged(subject string) string {
 // broken reports whether a subject has violated a rule.
 func (r Report) broken(subject string) bool { return strings.HasPrefix(r.judged(subject), "BROKEN") }
 
-// findings returns the violations and other unexpected events, with one line for each.
+// findings returns a line for each broken rule, each finding, and each subject with failed
+// attempts.
 func (r Report) findings() []string {
 	var out []string
 	for _, v := range r.Verdict.Violations {
@@ -141,7 +141,7 @@ func (r Report) remarks() []string {
 	return append(out, r.omissions()...)
 }
 
-// incomplete says what a run lacks to be complete, or returns "".
+// incomplete says why the run did not measure all that it planned, or returns "".
 func (r Report) incomplete() string {
 	switch r.Manifest.State {
 	case results.StateInterrupted:
@@ -154,8 +154,8 @@ func (r Report) incomplete() string {
 	return ""
 }
 
-// missing says which backends lack figures, and for each the reason for its first missing figures.
-// It is "" if no backend lacks figures. A run can be complete without figures of baselines.
+// missing names the backends that lack figures, and the reason for the first missing figure of
+// each. It is "" if no backend lacks figures. Missing figures of baselines do not count.
 func (r Report) missing() string {
 	lacking := filter(r.Manifest.Failed, func(c results.FailedCell) bool { return !slices.Contains(r.Manifest.Plan.Baselines, c.Backend) })
 	var out []string
@@ -170,7 +170,7 @@ func (r Report) missing() string {
 	return strings.Join(out, ", ")
 }
 
-// failure returns the recorded reasons why a run failed, one line for each subject.
+// failure returns the recorded reasons why the run failed, one line each.
 func (r Report) failure() []string {
 	var out []string
 	for line := range strings.Lines(r.Manifest.Failure) {
@@ -179,11 +179,11 @@ func (r Report) failure() []string {
 	return out
 }
 
-// headWidth is about how many characters of an error the verdict shows. The notes
-// show the rest. It comes from libraries, and helps few readers.
+// headWidth is about how many characters of an error the verdict shows, because the rest comes from
+// libraries and helps few readers. The notes show the whole error.
 const headWidth = 60
 
-// beginning returns the first clauses of an error text.
+// beginning returns the first clauses of an error text, which colons separate.
 func beginning(failure string) string {
 	line, _, _ := strings.Cut(failure, "\n")
 	clauses := strings.Split(line, ": ")
@@ -197,21 +197,21 @@ func beginning(failure string) string {
 	return out
 }
 
-// A run stalled if its longest operation took at least stallLeast, and at least
-// stallTimes as long as the longest operation of the median run.
+// A run stalled if its longest operation took at least stallLeast, and at least stallTimes as long
+// as the median of the longest operations of all runs.
 const (
 	stallLeast = 100 * time.Millisecond
 	stallTimes = 10
 )
 
-// stallUnits are the operations that a stalling server delays. A stall can show in
-// any of these operations, and also in a floor.
+// stallUnits are the operations that take longer when a server stalls. For floors, which are the
+// cheapest possible calls, only the last one (a call) is measured.
 var stallUnits = []struct{ unit, what string }{
 	{"max-ns/acquire", "an acquire"}, {"max-ns/open-acquire", "an acquire of the open loop"}, {"max-ns/renew", "a renewal"},
 	{"max-ns/release", "a release"}, {"max-ns/wait", "a wait"}, {"max-ns/call", "a call"},
 }
 
-// stall is one cell that stalled in a run.
+// stall is the longest operation of a subject under one load, which stalled in one run.
 type stall struct {
 	results.Estimate // of the longest operation of each run
 	run              int
@@ -221,8 +221,8 @@ type stall struct {
 
 func (s stall) took() string { return bare(s.unit, s.Max) }
 
-// stalls says in one line which cells stalled in one run but not in the others. It
-// names the three longest stalls. The result is empty if no cell stalled.
+// stalls returns a line about operations that took very long in one run but not in others. It names
+// the three longest. It returns nil if there are none.
 func (r Report) stalls() []string {
 	all := r.stalled()
 	if len(all) == 0 {
@@ -262,7 +262,6 @@ func (r Report) stalled() []stall {
 	return out
 }
 
-// safetyColumns are the columns of the verdict table.
 var safetyColumns = []column[check.Cell]{
 	textColumn("fault", func(c check.Cell) string { return c.Fault }),
 	textColumn("backend", func(c check.Cell) string { return c.Backend }),
@@ -300,14 +299,15 @@ func brief(ns int64, known bool) string {
 	return d.Round(time.Microsecond).String()
 }
 
-// safetyTable returns the verdict table, for the cells that were run.
+// safetyTable returns the table of verdicts, with a row for each backend under each fault that was
+// run.
 func (r Report) safetyTable() grid {
 	run := filter(r.Verdict.Cells, func(c check.Cell) bool { return c.Class != check.ClassNotRun })
 	return tabulate(grid{Title: "safety: one host holds 20 locks, another one wants them, a fault is injected", Keys: 2}, safetyColumns, run)
 }
 
-// safetyNotes returns what the table has no room for: violations, reasons, and cells
-// that were not run.
+// safetyNotes returns texts that are too long for the table: violations, reasons for verdicts, and
+// faults that were not run on a backend.
 func (r Report) safetyNotes() []string {
 	var broken, why, missing []string
 	for _, c := range r.Verdict.Cells {

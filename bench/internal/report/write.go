@@ -15,7 +15,7 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// flat is the JSON form of one figure of one cell.
+// flat is the JSON form of one figure of one backend under one load.
 type flat struct {
 	results.CellName
 	Kind      results.Kind `json:"kind"`
@@ -99,7 +99,7 @@ func (r Report) json(w io.Writer) error {
 	return enc.Encode(doc)
 }
 
-// pageFiles has the parts of the page. The library uPlot, with its license, draws the charts.
+// pageFiles has the templates and scripts of the page, and uPlot, which draws the charts.
 //
 //go:embed page
 var pageFiles embed.FS
@@ -112,7 +112,6 @@ var page = template.Must(template.New("page.html.tmpl").Funcs(template.FuncMap{
 	},
 }).ParseFS(pageFiles, "page/page.html.tmpl"))
 
-// pageSection is one scenario on the page.
 type pageSection struct {
 	Title, Doc string
 	Charts     []chart

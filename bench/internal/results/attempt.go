@@ -20,8 +20,8 @@ const (
 // End says how a granted lease ended.
 type End uint8
 
-// These are the ends. EndOpen is for an attempt without a grant, or a lease whose
-// end was not seen. Such a lease may have ended at any time after its grant.
+// These are the ends of a lease. EndOpen means that there was no grant, or that the end of the
+// lease was not seen. In the second case the lease may have ended at any time after its grant.
 const (
 	EndOpen          End = iota
 	EndReleased          // released, and the store confirmed the release
@@ -30,24 +30,24 @@ const (
 	EndKilled            // the holder was killed
 )
 
-// Attempt is one attempt to acquire a lock, with its result. Times are nanoseconds on the
-// run's clock, which starts at zero with the run. All processes of the run use this clock.
+// Attempt is one attempt to acquire a lock, with its result. Times are in nanoseconds since the
+// beginning of the run. All processes of the run read the same clock.
 type Attempt struct {
 	Client int32 // number of the caller, from 0 in each section
 	Name   int32 // index into Section.Names
-	// Asked is just before the acquire was called, and Answered is just after it returned.
+	// Asked is the time just before the call to acquire, and Answered is the time just after it.
 	Asked, Answered int64
-	// Ended is when the holder stopped acting as the holder: just before the
-	// release was called, or when it learned of the loss. Done is after the release
-	// returned. Ended and Done are 0 for EndOpen.
+	// Ended is when the holder stopped acting as the holder: just before it called release, or when
+	// it learned that the lease was lost. Done is just after release returned. Both are 0 for
+	// EndOpen.
 	Ended, Done int64
 	Token       uint64
 	Outcome     Outcome
 	End         End
 }
 
-// Hold returns the hold of a granted attempt. With EndOpen it says only that the
-// lock was held when the acquire returned.
+// Hold returns the time for which the lock was held. For EndOpen, it covers only the moment at
+// which the acquire returned.
 func (a Attempt) Hold() Hold {
 	h := Hold{Host: int(a.Client), Name: int(a.Name), Token: a.Token, AskedNs: a.Asked, GrantedNs: a.Answered, ValidNs: a.Ended}
 	switch a.End {
@@ -59,22 +59,22 @@ func (a Attempt) Hold() Hold {
 	return h
 }
 
-// Section has what all attempts of one cell (one measurement) in one run have in common.
+// Section has what all attempts of one cell in one run have in common. A cell is the measurement of
+// one backend, baseline or floor under one load.
 type Section struct {
 	CellName
 	Kind    Kind     `json:"kind"`
 	Fencing string   `json:"fencing"`
 	Run     int      `json:"run"`
 	Names   []string `json:"names"`
-	// MetNs is when the cell began, on the run's clock. Runs that measure together
-	// on several machines begin a cell at the same time.
+	// MetNs is when the cell began, in ns since the run began. Runs that measure together begin it
+	// at the same moment.
 	MetNs int64 `json:"met_ns,omitempty"`
-	// Interrupted reports whether the run ended before the cell had ended.
+	// Interrupted reports whether the run was interrupted while it measured the cell.
 	Interrupted bool `json:"interrupted,omitempty"`
 }
 
-// CellName names the cell of a figure. Its fields distinguish the lines of
-// results.txt and the tags of histograms.
+// CellName names the measurement of one subject under one load, in results.txt and in histograms.
 type CellName struct {
 	Scenario string        `json:"scenario"`
 	Backend  string        `json:"backend"`         // name of the subject
@@ -115,19 +115,19 @@ func (n CellName) tag() string {
 	return b.String()
 }
 
-// Cell is the measurement of one cell in one run.
+// Cell has what one run measured for one subject under one load.
 type Cell struct {
 	Section
 	Cycles  int           // acquires followed by a release, both without error
 	Elapsed time.Duration // the time that the cycles took together
-	// Latencies of single operations ("acquire", "renew", "release", "call").
+	// Latencies of the operations "acquire", "renew", "release" and "call".
 	Latencies map[string][]int64 // nanoseconds
-	// Values are further figures by unit, written unchanged.
+	// Values are more figures, by unit. Package results writes them unchanged.
 	Values   map[string]float64
 	Attempts []Attempt
 	// Findings are texts for people about unexplained events that no figure shows.
 	Findings []string
-	// Modes are cells that were measured at the same time and replace this cell.
-	// Each of them has a mode, names, and the fields after Section.
+	// Modes has cells that were measured at the same time. If set, these cells replace this cell.
+	// Each has a mode, names, and its own figures.
 	Modes []Cell
 }

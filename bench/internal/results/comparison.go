@@ -13,31 +13,32 @@ import (
 	"golang.org/x/perf/benchproc"
 )
 
-// Row names one figure of one cell.
+// Row names one figure (unit) of one cell, which is a subject under one load.
 type Row struct {
 	Cell string // the cell's name in results.txt: "Acquire/backend=NAME/clients=64"
 	Unit string // the unit in results.txt: "p50-ns/acquire"
 }
 
-// ErrFilter is the error of a filter that cannot be parsed.
+// ErrFilter is the error for a filter with a syntax error.
 var ErrFilter = errors.New("not a filter")
 
-// Comparison compares two builds by the figures that were measured for both builds.
+// Comparison compares two builds by those figures that both builds have.
 type Comparison struct {
 	// Old and New name the folders or builds that are compared.
 	Old, New string
-	// Rows are in the order of the old folder, plugins first.
+	// Rows has a difference for each figure, first those of plugins, in the order of the old
+	// folder.
 	Rows []Difference
-	// Warnings are reasons to doubt the whole comparison.
+	// Warnings are reasons to doubt all the differences.
 	Warnings []string
-	// Held has the bounds (limits for a figure) with the values of the newer folder.
-	// With one folder and only bounds, Old, Rows and Warnings are empty.
+	// Held has a result for each bound, which is a limit for a figure of the newer folder. With one
+	// folder and only bounds, Old, Rows and Warnings are empty.
 	Held []Held
 
 	others []Difference // differences of plugins in units that are compared only if a gate names them
 }
 
-// measured is one figure of one cell in one run.
+// measured is one figure (unit) of one cell (a subject under one load) in one run.
 type measured struct {
 	Row
 	subject Subject
@@ -45,7 +46,6 @@ type measured struct {
 	order   benchproc.Key // position of the cell in its folder
 }
 
-// runsOf returns the values of the runs, by row.
 func runsOf(figures []measured) map[Row][]float64 {
 	out := map[Row][]float64{}
 	for _, f := range figures {
@@ -54,9 +54,9 @@ func runsOf(figures []measured) map[Row][]float64 {
 	return out
 }
 
-// Load compares two folders, or the two builds in one folder. It also checks the
-// newer folder against the gates that are bounds, which limit a figure and not its
-// change. If all gates are bounds, one folder with one build is enough.
+// Load compares two folders, or the two builds in one folder. A gate limits either a change, or a
+// figure of the newer folder: then it is a bound. Load checks the bounds. [Comparison.Judge] checks
+// the other gates. If all gates are bounds, one folder with one build is enough.
 func Load(dirs []string, filter string, gates []Gate) (c Comparison, err error) {
 	changes, bounds := divided(gates)
 	switch {
@@ -76,8 +76,8 @@ func Load(dirs []string, filter string, gates []Gate) (c Comparison, err error) 
 	return c, err
 }
 
-// Folders compares the folders of two runs with the same plan. The filter has
-// the syntax of benchstat ("/backend:NAME /clients:64"). "" keeps all figures.
+// Folders compares the folders of two runs with the same plan. It keeps the figures that the filter
+// selects, in the syntax of benchstat: "/backend:NAME /clients:64". "" selects all.
 func Folders(before, after, filter string) (Comparison, error) {
 	a, err := ReadWhole(before)
 	if err != nil {
@@ -112,8 +112,8 @@ func Folders(before, after, filter string) (Comparison, error) {
 	return c, nil
 }
 
-// Builds compares the two builds that one run has interleaved. The build of --vs is
-// the old side, and lockbench's own build is the new side.
+// Builds compares two builds of a backend that one run measured in turn. The old one is the build
+// from flag --vs, and the new one is the build that belongs to lockbench.
 func Builds(dir, filter string) (Comparison, error) {
 	m, err := ReadWhole(dir)
 	if err != nil {
@@ -140,13 +140,13 @@ func Builds(dir, filter string) (Comparison, error) {
 	return c, nil
 }
 
-// cellOrder is the order of the rows. Field number backendField, from 0, is the backend.
+// cellOrder is the sort order of rows. The backend is field number backendField, counted from 0.
 const (
 	cellOrder    = ".name@alpha,/backend@alpha,/mode@alpha,/hosts@num,/keys@num,/hold@alpha,/rtt@alpha,/clients@num"
 	backendField = 1
 )
 
-// read reads the figures of a folder that the filter keeps.
+// read reads those figures of a folder that the filter selects.
 func read(dir string, m Manifest, filter string) ([]measured, benchfmt.UnitMetadataMap, error) {
 	if filter == "" {
 		filter = "*"
@@ -185,8 +185,8 @@ func read(dir string, m Manifest, filter string) ([]measured, benchfmt.UnitMetad
 	return out, units, err
 }
 
-// compare compares the rows that occur in before and after. It corrects the tests
-// of all plugin rows together, and the tests of all other rows together.
+// compare compares the rows that are both in before and in after. It adjusts the p-values of
+// plugins for the number of plugin rows, and all other p-values for the number of other rows.
 func compare(before, after []measured, units benchfmt.UnitMetadataMap) Comparison {
 	var c Comparison
 	var controls []Difference
@@ -223,7 +223,7 @@ func compare(before, after []measured, units benchfmt.UnitMetadataMap) Compariso
 	return c
 }
 
-// tooFew returns a warning if there are too few runs to support a difference in any of the rows.
+// tooFew returns a warning if no row has enough runs for a test to show a difference.
 func tooFew(rows []Difference) []string {
 	if len(rows) == 0 || slices.ContainsFunc(rows, func(d Difference) bool { return d.canBeSupported(len(rows)) }) {
 		return nil
@@ -232,21 +232,21 @@ func tooFew(rows []Difference) []string {
 		rows[0].Old.N, rows[0].New.N, len(rows), RunsNeeded(len(rows)))}
 }
 
-// Held is the result of checking a folder against a bound.
+// Held says whether a folder keeps to a bound, which is a limit for a figure.
 type Held struct {
 	Gate Gate
-	// Row is the plugin's row that is nearest to the limit, or farthest beyond it.
-	// Rows is the number of rows that the gate concerns.
+	// Row is the worst row of a plugin: the farthest beyond the limit, or the nearest to it. Rows
+	// is how many rows have the figure that the gate limits.
 	Row  Row
 	Rows int
-	// Measured is the median of the runs, or of the runs' ratios to the baseline.
-	// Value is the number that was compared with the limit.
+	// Measured is the median over the runs: of the figure, or of the figure divided by the
+	// baseline's. Value, which is compared with the limit, is this median or the worst run's value.
 	Measured Estimate
 	Value    float64
 	Broken   bool
 }
 
-// Figure names the figure that was measured, for example "cycles/s / BASELINE".
+// Figure names the limited figure: its unit, for example "cycles/s", or "cycles/s / BASELINE".
 func (h Held) Figure() string {
 	return strings.TrimSuffix(h.Row.Unit+" / "+h.Gate.baseline, " / ")
 }
@@ -262,7 +262,7 @@ func (h Held) Limit() string {
 	return ">= " + h.Gate.shown
 }
 
-// ErrNoFigure is the error when no plugin has the figure of a bound.
+// ErrNoFigure is the error if a bound limits a figure that no plugin has.
 var ErrNoFigure = errors.New("no plugin has the figure")
 
 // hold checks the folder dir against the bounds, and adds the results to c.Held.
@@ -290,7 +290,7 @@ func (c *Comparison) hold(dir, filter string, bounds []Gate) error {
 	return nil
 }
 
-// hold returns the result for the row that is nearest to the gate's limit, or farthest beyond it.
+// hold checks the bound g, and returns the row that is farthest beyond the limit or nearest to it.
 func (g Gate) hold(figures []measured, runs map[Row][]float64) Held {
 	worst, seen := Held{Gate: g}, map[Row]bool{}
 	for _, f := range figures {
@@ -319,8 +319,8 @@ func (g Gate) hold(figures []measured, runs map[Row][]float64) Held {
 	return worst
 }
 
-// valueOf returns the median. For the longest operation of each run, and for the
-// count of events that must not happen, it returns the value of the worst run.
+// valueOf returns the value to compare with the limit. It is the median. For a maximum, and for a
+// count of events that must not happen, it is the value of the worst run.
 func (g Gate) valueOf(unit string, e Estimate) float64 {
 	if g.baseline == "" && g.above && (strings.HasPrefix(unit, "max-") || g.limit == 0) {
 		return e.Max

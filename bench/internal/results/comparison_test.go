@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// run describes a folder that a test writes.
+// run describes a result folder for a test to write.
 type run struct {
 	plan     Plan
 	subjects []Subject
@@ -20,8 +20,8 @@ type run struct {
 	factor   map[string]float64 // factor for the latencies, by subject; 0 means 1
 }
 
-// write writes the folder. The folder has two subjects with one number of clients,
-// and latencies that rise from run to run.
+// write writes the folder. It has two subjects with the same number of clients. Their latencies
+// rise from run to run.
 func (r run) write(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "out")
@@ -183,8 +183,8 @@ func parsed(t *testing.T, texts ...string) (out []Gate) {
 	return out
 }
 
-// TestBounds checks bounds on a folder. The ten runs of redis have a p50 of 124 to 134 us and 500
-// cycles per second. The runs of redislock have a sixth less and 600. The last run lost one lease.
+// TestBounds checks limits for figures. In ten runs, redis has a p50 of 124 to 134 us and 500
+// cycles per second. redislock has 1/6 less latency and 600 cycles. The last run lost one lease.
 func TestBounds(t *testing.T) {
 	dir := run{factor: map[string]float64{"redis": 1.2}}.write(t)
 	for text, want := range map[string]struct {
@@ -228,7 +228,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestPeak checks that a row and its peak differ at most in the number of callers.
+// TestPeak checks that a row and its peak differ in nothing but the number of callers.
 func TestPeak(t *testing.T) {
 	row := func(cell string) Row { return Row{"Throughput/backend=redis/" + cell, "cycles/s"} }
 	runs := map[Row][]float64{row("keys=8/clients=8"): {50, 90, 51}, row("keys=8/clients=64"): {60, 70, 61}, row("keys=8/clients=128"): {55}, row("clients=64"): {99}}

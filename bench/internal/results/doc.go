@@ -1,6 +1,6 @@
 // Package results reads and writes the result folder of a run: its files, their
-// formats and versions, and statistics of the figures. Verdict and report can
-// be computed from the folder again, without servers.
+// formats and versions, and statistics of the figures. Lockbench can compute
+// the verdict and the report from a folder again, without servers.
 //
 // A folder holds
 //
@@ -9,13 +9,13 @@
 //	events.lbe      every attempt to acquire a lock, see [EventWriter]
 //	histograms.hlog latencies, in the log format of HdrHistogram
 //
-// A run only appends to its files, except to run.json. So an interrupted run keeps
-// what it has measured.
+// A run replaces run.json and only appends to the other files. So an interrupted
+// run keeps what it has measured.
 //
-// The figures of repeated runs become a median with its confidence interval,
-// and ratios between subjects. Each run, and not each operation, is one sample.
-// The operations of one run share the state of the machine, so a thousand of
-// them are not independent.
+// If a run is repeated, each figure becomes a median with its confidence interval.
+// One run, and not one operation, is one sample of the statistics. The operations
+// of one run share the state of the machine, so a thousand operations are not
+// independent.
 //
 // # Where is what
 //

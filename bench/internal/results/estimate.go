@@ -8,21 +8,21 @@ import (
 	"golang.org/x/perf/benchmath"
 )
 
-// confidence is the level of all intervals, the same as in benchstat.
+// confidence is the level of all confidence intervals. benchstat has the same level.
 const confidence = 0.95
 
-// Estimate is a median over runs. Lo and Hi are the bounds of its confidence
-// interval. They are infinite if there are too few runs for an interval.
+// Estimate is a median of one figure over several runs. Lo and Hi are the bounds of its confidence
+// interval, or infinite if there are too few runs.
 type Estimate struct {
 	N      int
 	Center float64
 	Lo, Hi float64
-	// Min and Max are the extremes of all runs, because a median does not show a stall in one run.
+	// Min and Max are the least and the greatest value, because a median hides a stall of one run.
 	Min, Max float64
 }
 
-// Median estimates the median of values, which has one value from each run, without
-// assumptions about their distribution. Without values it returns the zero Estimate.
+// Median estimates the median of values, which has one value from each run. It assumes no
+// distribution of the values. Without values it returns the zero Estimate.
 func Median(values []float64) Estimate {
 	if len(values) == 0 {
 		return Estimate{}
@@ -36,8 +36,8 @@ func (e Estimate) Bounded() bool {
 	return e.N > 0 && !math.IsInf(e.Lo, 0) && !math.IsInf(e.Hi, 0)
 }
 
-// Spread is the distance from the center to the farther bound, as a fraction of
-// the center: 0.05 for ±5 %. It is infinite without an interval.
+// Spread is the distance from the median to the farther end of its confidence interval, divided by
+// the median: 0.05 for ±5 %. It is infinite without an interval.
 func (e Estimate) Spread() float64 {
 	if !e.Bounded() || e.Center == 0 {
 		return math.Inf(1)
@@ -45,18 +45,18 @@ func (e Estimate) Spread() float64 {
 	return max(e.Hi-e.Center, e.Center-e.Lo) / math.Abs(e.Center)
 }
 
-// Ratio compares a subject with a baseline.
+// Ratio is the figure of a subject divided by that of a baseline.
 type Ratio struct {
-	// Estimate is the median of the ratios of each run. Both values of a ratio
-	// were measured close together, so that most of the machine's drift cancels.
+	// Estimate is the median of the ratios, one from each run. A run measures both values soon
+	// after each other, so if the machine gets slower, the ratio hardly changes.
 	Estimate
-	// Test compares the two samples. If Test does not support a difference, the report shows "~".
+	// Test tests whether the two figures differ. If not, the report shows "~" for the ratio.
 	Test
 }
 
-// Compare compares the runs of a subject with those of a baseline. It pairs the
-// runs by index. The estimate leaves out runs without a partner, and runs whose
-// baseline value is zero.
+// Compare compares a subject's values with those of a baseline. The values with the same index are
+// from the same run. The ratio omits runs that lack a value, and runs in which the baseline's value
+// is zero.
 func Compare(subject, baseline []float64) Ratio {
 	var ratios []float64
 	for i := range min(len(subject), len(baseline)) {
@@ -76,15 +76,15 @@ func sample(values []float64) *benchmath.Sample {
 	return benchmath.NewSample(slices.Clone(values), &t)
 }
 
-// Alpha is the significance level of all tests, after the correction for their number.
+// Alpha is the significance level of all tests. Before a p-value is compared with Alpha, it is
+// corrected for the number of tests.
 const Alpha = 0.05
 
 // Test is the result of the Mann-Whitney U test for two samples.
 type Test struct {
-	// P is the p-value. Adjusted is the p-value as corrected by [Holm], or equals P
-	// if the test is the only test.
+	// P is the p-value. Adjusted is the p-value after [Holm] corrected it for the number of tests.
 	P, Adjusted float64
-	// Supported is set if Adjusted is below [Alpha], which shows that the samples differ.
+	// Supported reports whether Adjusted is below [Alpha]: the samples then differ.
 	Supported bool
 }
 
@@ -93,10 +93,9 @@ func test(a, b []float64) Test {
 	return Test{c.P, c.P, c.P < Alpha}
 }
 
-// Holm corrects the p-values of tests for their number. The probability that any
-// test is supported although nothing differs then stays below [Alpha] (S. Holm: A
-// simple sequentially rejective multiple test procedure, Scandinavian Journal of
-// Statistics 6, 1979).
+// Holm corrects p-values for the number of tests. With it, if nothing differs at all, the
+// probability that any test reports a difference is below [Alpha] (S. Holm: A simple sequentially
+// rejective multiple test procedure, Scandinavian Journal of Statistics 6, 1979).
 func Holm(tests []*Test) {
 	highest := 0.0
 	order := slices.SortedStableFunc(slices.Values(tests), func(a, b *Test) int { return cmp.Compare(a.P, b.P) })
@@ -106,26 +105,26 @@ func Holm(tests []*Test) {
 	}
 }
 
-// Difference compares one figure of one cell in two samples of runs.
+// Difference compares one figure of one cell (a subject under one load) in old and in new runs.
 type Difference struct {
 	Row
 	Old, New Estimate
 	// Delta is the change of the median as a fraction of the old median: 0.2
 	// for 20 % more. It is infinite if the old median is 0.
 	Delta float64
-	// Test is corrected for the number of rows of the comparison.
+	// Test has a p-value that is corrected for the number of rows in the comparison.
 	Test
-	// Better is 1 if higher values are better, -1 if lower values are better, and 0
-	// if the direction has no meaning.
+	// Better is 1 if a higher value is better, -1 if a lower value is better, and otherwise 0.
 	Better int
-	// Control reports whether the row belongs to a baseline or a floor, which the
-	// builds share. The tests of such rows are corrected together.
+	// Control reports whether the row is about a baseline or a floor, which is the same in both
+	// builds. The p-values of these rows are corrected for the number of these rows only.
 	Control bool
 
 	before, after []float64 // values of the runs
 }
 
-// NewDifference tests whether the runs differ. Each side must have at least one run.
+// NewDifference tests whether the values before and after differ. Each must have at least one
+// value.
 func NewDifference(row Row, before, after []float64) Difference {
 	d := Difference{Row: row, Old: Median(before), New: Median(after), Test: test(before, after), before: before, after: after}
 	d.Delta = (d.New.Center - d.Old.Center) / math.Abs(d.Old.Center)
@@ -135,27 +134,26 @@ func NewDifference(row Row, before, after []float64) Difference {
 	return d
 }
 
-// Matters is the smallest change of a median, as a fraction, that counts as
-// worse or better. Smaller changes do not count even if they are supported.
+// Matters is the change of a median, as a fraction, above which a figure counts as worse or better.
+// A smaller change does not count even if a test supports it.
 const Matters = 0.05
 
-// Worse reports whether the figure got worse: the difference is supported, and above [Matters].
+// Worse reports whether the figure got worse: a test supports it, and by more than [Matters].
 func (d Difference) Worse() bool {
 	return d.Supported && math.Abs(d.Delta) > Matters && d.Delta*float64(d.Better) < 0
 }
 
-// Improved is like Worse, but for a figure that got better.
+// Improved reports whether the figure got better: a test supports it, and by more than [Matters].
 func (d Difference) Improved() bool {
 	return d.Supported && math.Abs(d.Delta) > Matters && d.Delta*float64(d.Better) > 0
 }
 
-// canBeSupported reports whether there are enough runs to support a difference when
-// the number of rows that are tested together is rows.
+// canBeSupported reports whether there are enough runs for a test to show a difference, if the
+// given number of rows is tested together.
 func (d Difference) canBeSupported(rows int) bool {
 	return d.Old.N > 0 && d.New.N > 0 && leastP(d.Old.N, d.New.N)*float64(rows) < Alpha
 }
 
-// correct corrects the tests of all rows together.
 func correct(rows []Difference) {
 	var tests []*Test
 	for i := range rows {
@@ -164,8 +162,8 @@ func correct(rows []Difference) {
 	Holm(tests)
 }
 
-// RunsNeeded is the smallest number of runs on each side with which the U test can
-// support a difference when the number of tested rows is rows.
+// RunsNeeded is how many runs of each build are needed so that the U test can show a difference, if
+// the given number of rows is tested together.
 func RunsNeeded(rows int) int {
 	n := 2
 	for leastP(n, n)*float64(max(rows, 1)) >= Alpha {
@@ -174,8 +172,8 @@ func RunsNeeded(rows int) int {
 	return n
 }
 
-// leastP is the lowest p-value of the U test for samples of sizes a and b. It is
-// two (for two sides) divided by the number of ways to choose a of all a+b runs.
+// leastP is the lowest p-value that the U test can have for a and b runs: 2 (the test has two
+// sides) divided by the number of ways to choose a of a+b runs.
 func leastP(a, b int) float64 {
 	ways := 1.0
 	for i := 1; i <= a; i++ {
@@ -184,13 +182,14 @@ func leastP(a, b int) float64 {
 	return 2 / ways
 }
 
-// maxChange is the largest change, as a factor, that the search for a gate's sensitivity tries.
+// maxChange is the largest factor between old and new medians that method detectable tries.
 const maxChange = 16
 
-// detectable is the smallest change of the median, as a fraction, that these runs could have
-// supported when the number of tested rows is rows. The function scales the new runs to the
-// median of the old runs, and then further until the test supports a difference. The result is
-// negative for a fall, and infinite if the runs could not have supported any change.
+// detectable returns the smallest change of the median, as a fraction, that the test could have
+// shown with these runs, if the given number of rows is tested together. It scales the new values
+// to the old median, and then scales them more, until the test shows a difference. The result is
+// negative if above is false. It is infinite if even a factor of maxChange could not have been
+// shown.
 func (d Difference) detectable(above bool, rows int) float64 {
 	sign := 1.0
 	if !above {
@@ -206,7 +205,7 @@ func (d Difference) detectable(above bool, rows int) float64 {
 		}
 		return test(d.before, moved).P*float64(rows) < Alpha
 	}
-	// p falls as the samples move apart, so bisection finds the threshold.
+	// The p-value falls as the samples move apart, so bisection finds the smallest change.
 	none, some := 1.0, math.Pow(maxChange, sign)
 	if !shows(some) {
 		return math.Inf(int(sign))
@@ -221,18 +220,19 @@ func (d Difference) detectable(above bool, rows int) float64 {
 	return some - 1
 }
 
-// Sensitivity is the smallest change that could have broken a gate (minimum detectable effect).
+// Sensitivity is the smallest change of a figure that a gate (a limit for changes) could have
+// noticed.
 type Sensitivity struct {
 	Gate Gate
-	// Row is the least sensitive of the gate's rows. Detectable is the smallest
-	// change of its median, as a fraction, that the runs could have supported. It
-	// is infinite if they could have supported none.
+	// Row is the row of the gate whose change is hardest to notice. Detectable is the smallest
+	// change of its median, as a fraction, that a test could have shown. It is infinite if no
+	// change could have been shown.
 	Row        Row
 	Detectable float64
 }
 
-// Suffices reports whether the runs could have shown a change just beyond the
-// gate's limit in every row of the gate.
+// Suffices reports whether a change just beyond the gate's limit could have been noticed in each
+// row that the gate limits.
 func (p Sensitivity) Suffices() bool {
 	if math.IsInf(p.Detectable, 0) {
 		return false
@@ -240,7 +240,7 @@ func (p Sensitivity) Suffices() bool {
 	return p.Gate.limit == 0 || p.Gate.above != (p.Gate.limit > 0) || math.Abs(p.Detectable) <= math.Abs(p.Gate.limit)
 }
 
-// sensitivity returns the sensitivity of the gate's least sensitive row.
+// sensitivity returns the sensitivity for the row in which a change is hardest to notice.
 func (g Gate) sensitivity(rows []Difference) Sensitivity {
 	p := Sensitivity{Gate: g}
 	for _, d := range rows {

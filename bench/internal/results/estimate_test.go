@@ -83,7 +83,7 @@ func TestNewDifference(t *testing.T) {
 	}
 }
 
-// TestLeastP compares leastP with the U test's result for samples that do not overlap.
+// TestLeastP checks leastP: the U test must give this p-value for two samples that do not overlap.
 func TestLeastP(t *testing.T) {
 	for n := 3; n <= 10; n++ {
 		var low, high []float64
@@ -102,8 +102,8 @@ func TestLeastP(t *testing.T) {
 	}
 }
 
-// TestSensitivity checks that runs that scatter more can show only larger changes,
-// and that too few runs can show no change.
+// TestSensitivity checks that with values that scatter more, only larger changes can be noticed,
+// and that with too few runs no change can be.
 func TestSensitivity(t *testing.T) {
 	steady, noisy := []float64{100, 101, 99, 100.5, 99.5, 100}, []float64{60, 140, 80, 120, 70, 130}
 	row := Row{"Acquire/backend=NAME/clients=1", "p50-ns/acquire"}
@@ -130,7 +130,7 @@ func TestSensitivity(t *testing.T) {
 			if len(unknown) > 0 || len(v.Sensitivities) != 1 || v.Sensitivities[0].Suffices() != tt.suffices {
 				t.Fatalf("%v, %+v", unknown, v.Sensitivities)
 			}
-			// The runs must show the change that the sensitivity names.
+			// The U test must support a change that is just larger than Detectable.
 			least := v.Sensitivities[0].Detectable
 			if math.IsInf(least, 0) {
 				return

@@ -14,30 +14,30 @@ import (
 	"path/filepath"
 )
 
-// eventMagic is the beginning of the file. Its last byte is the version.
+// eventMagic begins the events file. Its last byte is the version of the file's format.
 const eventMagic = "lockbench-ev\x01"
 
-// These are the kinds of frames.
 const (
 	frameSection  byte = 1 // JSON of a Section; the next frames belong to it
 	frameAttempts byte = 2 // a block of attempts
 	frameEnd      byte = 3 // the writer was closed, so the file is complete
 )
 
-// blockSize is the largest number of attempts in a frame. When the end of a file is
-// cut off, at most this many complete attempts are lost.
+// blockSize is the largest number of attempts in one frame. If a killed run leaves the last frame
+// incomplete, at most this many attempts are lost.
 const blockSize = 4096
 
-// These bound what a reader allocates for a frame, in bytes, because a file may be damaged.
+// These limit the memory that a reader allocates for a frame, in bytes, if a damaged file has a
+// wrong length.
 const (
 	maxFrame = 64 << 20
 	maxBlock = blockSize * (1 + 7*binary.MaxVarintLen64) // for a block of attempts
 )
 
-// EventWriter writes the events file: the bytes of eventMagic, and then frames. A frame has a
-// kind (1 byte), length (4 bytes, little endian), CRC-32C of the payload (4 bytes) and payload.
-// Payloads are compressed with DEFLATE. Attempts are written as varints. Times and tokens are
-// differences from earlier values of the same block, so each block can be read alone.
+// EventWriter writes the events file: the bytes of eventMagic and then frames. A frame has a kind
+// (1 byte), the payload's length (4 bytes, little endian), its CRC-32C (4 bytes), and the payload.
+// DEFLATE compresses the payload. Numbers are varints. Times and tokens are differences from the
+// attempt before. The first attempt of a frame has whole numbers, so each frame can be read alone.
 type EventWriter struct {
 	w      io.Writer
 	plain  []byte
@@ -45,7 +45,7 @@ type EventWriter struct {
 	deflat *flate.Writer
 }
 
-// NewEventWriter writes eventMagic to w, and returns a writer for the frames.
+// NewEventWriter writes the beginning of an events file to w, and returns a writer for sections.
 func NewEventWriter(w io.Writer) (*EventWriter, error) {
 	d, err := flate.NewWriter(io.Discard, flate.BestSpeed)
 	if err != nil {
@@ -119,11 +119,11 @@ func appendAttempts(b []byte, attempts []Attempt) []byte {
 	return b
 }
 
-// ErrTruncated is the error for a file without its end frame. All records that were read are
+// ErrTruncated is the error for a file without an end frame. All records that were read are
 // complete.
 var ErrTruncated = errors.New("events end early: the run was killed or the file cut")
 
-// ScanEvents is like [ReadEvents], but reads the events file of the folder dir.
+// ScanEvents is like [ReadEvents], but opens the events file of the folder dir.
 func ScanEvents(dir string, emit func(Section, []Attempt) error) error {
 	f, err := os.Open(filepath.Join(dir, EventsFile))
 	if err != nil {
@@ -133,8 +133,8 @@ func ScanEvents(dir string, emit func(Section, []Attempt) error) error {
 	return ReadEvents(f, emit)
 }
 
-// scanWhole is ScanEvents for a finished run. If the events end early, it
-// returns an error wrapping [ErrIncomplete].
+// scanWhole is ScanEvents for a finished run. If the file ends early, the error wraps
+// [ErrIncomplete].
 func scanWhole(dir string, emit func(Section, []Attempt) error) error {
 	err := ScanEvents(dir, emit)
 	if errors.Is(err, ErrTruncated) {
@@ -143,10 +143,9 @@ func scanWhole(dir string, emit func(Section, []Attempt) error) error {
 	return err
 }
 
-// ReadEvents calls the function emit for each section with its attempts, in the
-// order in which they were written. The slice is reused after emit returns. If the
-// file is cut or damaged, ReadEvents emits the sections before the damage and
-// returns an error wrapping [ErrTruncated]. It ends with the first error of emit.
+// ReadEvents calls the function emit for each section with its attempts, in the order of the file.
+// It reuses the slice after emit has returned. If the file is cut off or damaged, ReadEvents emits
+// what comes before, and returns an error wrapping [ErrTruncated]. After an error of emit, it ends.
 func ReadEvents(r io.Reader, emit func(Section, []Attempt) error) error {
 	magic := make([]byte, len(eventMagic))
 	if _, err := io.ReadFull(r, magic); err != nil || !bytes.Equal(magic[:len(magic)-1], []byte(eventMagic[:len(eventMagic)-1])) {
@@ -214,7 +213,7 @@ func readFrame(r io.Reader) (kind byte, payload []byte, err error) {
 	return head[0], payload, err
 }
 
-// parseAttempts appends the attempts of the block b to the slice in to.
+// parseAttempts appends the attempts in block b to the slice called to.
 func parseAttempts(to []Attempt, b []byte) ([]Attempt, error) {
 	p := parser{Reader: bytes.NewReader(b)}
 	var last Attempt
@@ -244,7 +243,6 @@ func parseAttempts(to []Attempt, b []byte) ([]Attempt, error) {
 	return to, nil
 }
 
-// parser reads the numbers of a block. Its field err is the first error.
 type parser struct {
 	*bytes.Reader
 	err error

@@ -10,8 +10,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Format is the version of the folder's layout and files. ReadManifest refuses a
-// folder with a higher version.
+// Format is the version of the folder's files. ReadManifest refuses a folder of a later version.
 const Format = 1
 
 // These are the names of the files in a folder.
@@ -23,7 +22,7 @@ const (
 	ReportFile     = "report.html"
 )
 
-// ErrNotEmpty is the error if the directory for a new folder is not empty.
+// ErrNotEmpty is the error if a new folder is to be made in a directory that has files.
 var ErrNotEmpty = errors.New("directory is not empty")
 
 // ErrNotAFolder is the error if a directory is not a result folder.
@@ -32,7 +31,7 @@ var ErrNotAFolder = errors.New("not a result folder")
 // ErrLater is the error if a later version of lockbench wrote the folder, or one of its files.
 var ErrLater = errors.New("written by a later lockbench")
 
-// Folder is a result folder that is being written. Only one goroutine may use it.
+// Folder is a result folder that a run writes. Only one goroutine may use it.
 type Folder struct {
 	Dir string
 
@@ -42,8 +41,8 @@ type Folder struct {
 	histogramLog                *hdrhistogram.HistogramLogWriter
 }
 
-// Vacant returns an error wrapping [ErrNotEmpty] if dir is not empty, and
-// [ErrNotAFolder] if dir is not a directory. A directory that does not exist is vacant.
+// Vacant returns nil if a folder can be created at dir, because dir is empty or does not exist. The
+// error wraps [ErrNotEmpty] if dir has files, or [ErrNotAFolder] if dir is not a directory.
 func Vacant(dir string) error {
 	entries, err := os.ReadDir(dir)
 	switch {
@@ -57,8 +56,8 @@ func Vacant(dir string) error {
 	return nil
 }
 
-// Create makes the directory dir, which must be [Vacant], creates the files of a folder in it, and
-// writes m.
+// Create makes the directory dir, which must be empty or missing, see [Vacant]. It creates the
+// files of a result folder in dir, and writes the manifest m to run.json.
 func Create(dir string, m Manifest) (*Folder, error) {
 	if err := Vacant(dir); err != nil {
 		return nil, err
@@ -93,8 +92,8 @@ func (f *Folder) begin() (err error) {
 	return err
 }
 
-// Add appends the measurement of one cell in one run. For an interrupted cell it
-// adds the attempts, which are checked, but no figures.
+// Add appends what one run measured for one cell. If the cell was interrupted, Add writes only its
+// attempts, which the safety checks need, and no figures.
 func (f *Folder) Add(c Cell) error {
 	if err := f.eventLog.Write(c.Section, c.Attempts); err != nil {
 		return fmt.Errorf("results: %s: %w", EventsFile, err)
@@ -111,7 +110,7 @@ func (f *Folder) Add(c Cell) error {
 	return nil
 }
 
-// Manifest returns the content of run.json. The caller may change it and pass it to
+// Manifest returns what run.json has. To change run.json, pass a changed copy to
 // [Folder.SetManifest].
 func (f *Folder) Manifest() Manifest { return f.manifest }
 
@@ -121,7 +120,7 @@ func (f *Folder) SetManifest(m Manifest) error {
 	return writeManifest(f.Dir, m)
 }
 
-// Close writes the given state and closes the files.
+// Close writes the state of the run to run.json, and closes the files.
 func (f *Folder) Close(state State) error {
 	err := f.eventLog.Close()
 	m := f.manifest

@@ -43,8 +43,8 @@ func sampleCell(backend string, n int) Cell {
 	return c
 }
 
-// TestEventsCutAnywhere cuts the file at many lengths, and reads it. The reader must not
-// panic, take a cut file for a complete file, or return attempts that were not written.
+// TestEventsCutAnywhere cuts off the file at many lengths. The reader must not panic, take the rest
+// for a complete file, or return attempts that were not written.
 func TestEventsCutAnywhere(t *testing.T) {
 	var file bytes.Buffer
 	w, _ := NewEventWriter(&file)
@@ -135,8 +135,8 @@ func TestFolder(t *testing.T) {
 	}
 }
 
-// TestResultsAreGoBenchmarks reads the file with the library of benchstat. It
-// checks for syntax errors, directions of units, and dimensions in the name.
+// TestResultsAreGoBenchmarks reads results.txt with benchstat's library. It checks the syntax, the
+// name of the cell, and that each unit says whether a higher or a lower value is better.
 func TestResultsAreGoBenchmarks(t *testing.T) {
 	f := newFolder(t)
 	if err := errors.Join(f.Add(sampleCell("redis", 10_000)), f.Close(StateDone)); err != nil {
@@ -179,7 +179,7 @@ func cut(t *testing.T, path string, n int64) {
 	}
 }
 
-// TestHistogramsOfRunsAreMerged checks that modes stay apart, and that a cut file loses one line.
+// TestHistogramsOfRunsAreMerged checks that runs are merged, and that modes of a scenario are not.
 func TestHistogramsOfRunsAreMerged(t *testing.T) {
 	f := newFolder(t)
 	killed := HistogramKey{CellName{Scenario: "takeover", Backend: "redis", Mode: "kill-host", Hosts: 2, Clients: 1}, "takeover"}

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// Gate is a condition under which a comparison fails. It has a limit for the change
-// of a figure, such as "p99-ns/acquire > +10%". A gate that limits a figure and not
-// its change is a bound: "max-ns/takeover > 20ms", "cycles/s / BASELINE < 1.8".
+// Gate is a limit at which a comparison fails. It limits the change of a figure between two builds,
+// such as "p99-ns/acquire > +10%". A gate for the figure itself and not for its change is called a
+// bound: "max-ns/takeover > 20ms", "cycles/s / BASELINE < 1.8".
 type Gate struct {
 	text     string
 	unit     string // may contain "*"
@@ -27,14 +27,14 @@ type Gate struct {
 
 var gateForm = regexp.MustCompile(`^\s*(\S+?)(?:\s+/\s+(\S+))?\s*([<>])\s*([+-]?[0-9]+(?:\.[0-9]+)?)\s*(%|[a-zµ]*)\s*$`)
 
-// peak stands for a baseline in a gate. It means the same subject with the number
-// of callers that gave the highest median.
+// peak can stand in a gate in place of a baseline. The figure is then divided by that of the same
+// subject under the number of callers that gave the highest median.
 const peak = "peak"
 
 var callersOf = regexp.MustCompile(`/clients=\d+`)
 
-// peakOf returns the cell with the highest median, among the cells that differ from
-// the row's cell only in the number of callers.
+// peakOf returns the cell with the highest median of the row's unit. It compares the cells that
+// differ from the row's cell only in the number of callers.
 func peakOf(r Row, runs map[Row][]float64) string {
 	most := r
 	for other, values := range runs {
@@ -46,10 +46,10 @@ func peakOf(r Row, runs map[Row][]float64) string {
 	return most.Cell
 }
 
-// ParseGate parses a gate: a unit, in which "*" stands for any text without a slash,
-// then > or <, then the change of the median in percent. Without a percent sign, the
-// limit is for the figure and not for its change, and a time needs a unit. If " / " and
-// a baseline or the word peak follow the unit, the limit is for the ratio.
+// ParseGate parses a gate: first a unit, in which "*" stands for any text without a slash, then >
+// or <, and then a change of the median in percent. Without a percent sign, the limit is for the
+// figure and not for its change. A time then needs a unit such as ms. If a slash and a baseline, or
+// a slash and the word peak, follow the unit, the limit is for a ratio.
 func ParseGate(text string) (Gate, error) {
 	m := gateForm.FindStringSubmatch(text)
 	if m == nil {
@@ -81,7 +81,7 @@ func ParseGate(text string) (Gate, error) {
 	return g, nil
 }
 
-// divided separates gates for changes from bounds.
+// divided returns the gates that limit changes, and the bounds, which limit figures.
 func divided(gates []Gate) (changes, bounds []Gate) {
 	for _, g := range gates {
 		if g.bound {
@@ -93,10 +93,10 @@ func divided(gates []Gate) (changes, bounds []Gate) {
 	return changes, bounds
 }
 
-// String returns the gate as it was written.
+// String returns the gate as the user wrote it.
 func (g Gate) String() string { return g.text }
 
-// concerns reports whether the gate is about the unit.
+// concerns reports whether the gate limits figures of this unit.
 func (g Gate) concerns(unit string) bool {
 	ok, _ := path.Match(g.unit, unit) // ParseGate has checked the pattern
 	return ok
@@ -110,23 +110,23 @@ func (g Gate) beyond(v float64) bool { return g.above && v > g.limit || !g.above
 
 // Verdict is the result of checking a comparison against gates.
 type Verdict struct {
-	// Failed are the rows that break a gate, with the gate.
+	// Failed has each row that is beyond the limit of a gate.
 	Failed []Failure
-	// Blind says why no change could have broken any gate, or is "".
+	// Blind says why no gate could have failed, however large the changes were, or is "".
 	Blind string
-	// Sensitivities say which changes could have broken each gate.
+	// Sensitivities has, for each gate, the smallest change that the gate could have noticed.
 	Sensitivities []Sensitivity
 }
 
-// Failure is a row that breaks a gate.
+// Failure is a row that is beyond the limit of a gate.
 type Failure struct {
 	Gate Gate
 	Row  Difference
 }
 
-// Judge checks the rows of plugins against the gates for changes. It corrects the tests
-// for the number of rows that the gates concern, so a few gates detect smaller changes
-// than many gates. In unknown it returns the units of gates that concern no row.
+// Judge checks rows of plugins against the gates for changes. It corrects p-values for the number
+// of rows that gates limit: with few gates, smaller changes can be noticed than with many. unknown
+// has the units of gates that limit no row.
 func (c Comparison) Judge(gates []Gate) (v Verdict, unknown []string) {
 	gates, _ = divided(gates)
 	var rows []Difference
@@ -159,7 +159,7 @@ func (c Comparison) Judge(gates []Gate) (v Verdict, unknown []string) {
 	return v, unknown
 }
 
-// judged returns the rows that can break a gate.
+// judged returns the rows that gates can limit.
 func (c Comparison) judged() []Difference {
 	rows := slices.DeleteFunc(slices.Clone(c.Rows), func(d Difference) bool { return d.Control })
 	return append(rows, c.others...)

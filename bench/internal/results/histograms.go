@@ -14,25 +14,25 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Latencies from 1 ns to one hour keep three digits.
+// Histograms store latencies from 1 ns to one hour, with three significant digits.
 const (
 	histogramMax    = int64(time.Hour)
 	histogramDigits = 3
 )
 
-// HistogramKey names the cell and the operation of a histogram.
+// HistogramKey names the cell (subject and load) and the operation that a histogram is about.
 type HistogramKey struct {
 	CellName
 	Op string // "acquire", "renew", "takeover"
 }
 
-// tag returns the cell's name with the operation, such as
+// tag returns the cell's name and the operation as one text, for example
 // "takeover/backend=NAME/mode=kill-host/hosts=2/clients=1/op=takeover".
 func (k HistogramKey) tag() string { return k.CellName.tag() + "/op=" + k.Op }
 
 func byTag(a, b HistogramKey) int { return cmp.Compare(a.tag(), b.tag()) }
 
-// parseTag parses a cell's name from results.txt or histograms.hlog.
+// parseTag parses the name of a cell, as results.txt and histograms.hlog have it.
 func parseTag(tag string) HistogramKey {
 	scenario, rest, _ := strings.Cut(tag, "/")
 	var k HistogramKey
@@ -65,8 +65,8 @@ func newHistogram() *hdrhistogram.Histogram {
 	return hdrhistogram.New(1, histogramMax, histogramDigits)
 }
 
-// ReadHistograms reads the latencies of a folder, in nanoseconds. It merges the runs of
-// each cell. It leaves out a line that was cut, and all lines after a damaged line.
+// ReadHistograms reads the latencies of a folder, in nanoseconds, and merges the runs of each cell.
+// If a line is damaged or cut off, it omits this line and all later lines.
 func ReadHistograms(dir string) (map[HistogramKey]*hdrhistogram.Histogram, error) {
 	out := map[HistogramKey]*hdrhistogram.Histogram{}
 	return out, openHistograms(dir, func(key HistogramKey, h *hdrhistogram.Histogram) {
@@ -86,8 +86,8 @@ func openHistograms(dir string, emit func(HistogramKey, *hdrhistogram.Histogram)
 	return f.Close()
 }
 
-// scanHistograms calls emit for each line, in the order of the file. The n-th line
-// of a cell and operation is from the cell's n-th run.
+// scanHistograms calls emit for each line of the file. For each key, the first line is from the
+// first run, the second line from the second run, and so on.
 func scanHistograms(f io.Reader, emit func(HistogramKey, *hdrhistogram.Histogram)) {
 	for r := hdrhistogram.NewHistogramLogReader(f); ; {
 		h, err := r.NextIntervalHistogram()
@@ -98,8 +98,7 @@ func scanHistograms(f io.Reader, emit func(HistogramKey, *hdrhistogram.Histogram
 	}
 }
 
-// newHistogramLog begins a log, which gets one interval histogram for each
-// cell, run and operation.
+// newHistogramLog writes the head of a histogram log.
 func newHistogramLog(w io.Writer, started time.Time) (*hdrhistogram.HistogramLogWriter, error) {
 	l := hdrhistogram.NewHistogramLogWriter(w)
 	l.SetBaseTime(started.UnixMilli())

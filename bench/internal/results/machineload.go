@@ -5,37 +5,36 @@ import (
 	"math"
 )
 
-// MachineLoad is the load of the machine by other work than the run. It was observed from
-// before the first cell to after the last cell. Figures that a system does not provide are 0.
+// MachineLoad says how busy other work kept the machine while the run measured. A figure that the
+// operating system does not provide is 0.
 type MachineLoad struct {
-	// OtherCPUs is how many CPUs, on average, worked for processes other than
-	// lockbench and its descendants.
+	// OtherCPUs is how many CPUs, on average, ran processes that do not belong to the run.
 	OtherCPUs float64 `json:"other_cpus"`
 	// Steal is the share of the machine's processor time that the hypervisor
 	// gave to other machines, from 0 to 1.
 	Steal float64 `json:"steal"`
-	// Throttled is how long the control group was throttled, in seconds.
+	// Throttled is for how many seconds the CPU limit of the control group stopped processes.
 	Throttled float64 `json:"throttled_s"`
-	// ClockStep is how many seconds the machine's clock moved more than the elapsed time, because
-	// it was set or the machine was suspended. It is negative if the clock was set back.
+	// ClockStep is by how many seconds the machine's clock advanced more than the elapsed time,
+	// because it was set or the machine slept. It is negative if the clock was set back.
 	ClockStep float64 `json:"clock_step_s"`
 	// Elapsed is how long the machine was observed, in seconds.
 	Elapsed float64 `json:"elapsed_s"`
 }
 
-// If one of these shares is reached, the machine is reported as busy with other work.
+// From these shares on, the report warns that the machine was busy.
 const (
 	busyOthers    = 0.1  // of all CPUs
 	busySteal     = 0.01 // of the processor time
 	busyThrottled = 0.01 // of the time of the run
 )
 
-// steppedClock is the smallest step of the clock, in seconds, that is reported.
-// Such a step may have ended leases.
+// steppedClock is the smallest step of the machine's clock, in seconds, that the report mentions,
+// because a server that uses this clock may have ended leases at the wrong time.
 const steppedClock = 1
 
-// Busy says, for people, how busy other work kept the machine, or the machines of
-// the parts. It is empty if no machine was busy.
+// Busy says how busy other work kept the machine, or each machine of a merged run. It is empty if
+// no machine was busy.
 func (m Manifest) Busy() []string {
 	out := m.MachineLoad.words(m.Machine.Cores)
 	for i, p := range m.Parts {
@@ -46,10 +45,10 @@ func (m Manifest) Busy() []string {
 	return out
 }
 
-// words returns the lines of Busy for one run.
+// words returns the warnings for one machine.
 //
-// Note: a benchmark also raises the load average and the time of waiting for a CPU,
-// so these figures are not used.
+// Note: the load average and the time that processes wait for a CPU are not used, because the
+// benchmark raises them, too.
 func (b *MachineLoad) words(cores int) []string {
 	if b == nil || b.Elapsed <= 0 {
 		return nil

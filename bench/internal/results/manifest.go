@@ -14,8 +14,7 @@ import (
 // State says whether a run has ended, and how.
 type State string
 
-// These are the states. A folder in the state running belongs to a run that has not
-// ended, or that was killed.
+// These are the states. A run that was killed leaves its folder in the state running.
 const (
 	StateRunning     State = "running"
 	StateDone        State = "done"
@@ -23,7 +22,7 @@ const (
 	StateFailed      State = "failed"
 )
 
-// Manifest is the content of run.json: what was measured, with which programs and on which machine.
+// Manifest has what run.json has: what was measured, by which programs, and on which machine.
 type Manifest struct {
 	Format    int       `json:"format"`
 	State     State     `json:"state"`
@@ -34,28 +33,28 @@ type Manifest struct {
 	Plan      Plan      `json:"plan"`
 	Machine   Machine   `json:"machine"`
 	Subjects  []Subject `json:"subjects"`
-	// MachineLoad is the load of the machine by other work. It is nil before the
-	// end of the run, and if the load was not observed.
+	// MachineLoad says how busy other work kept the machine. It is nil while the run goes on, and
+	// if lockbench did not watch the machine.
 	MachineLoad *MachineLoad `json:"machine_load,omitempty"`
-	// Rendezvous is set for a run that measured together with other runs.
+	// Rendezvous is set if this run measured at the same time as runs on other machines.
 	Rendezvous *Rendezvous `json:"rendezvous,omitempty"`
-	// Parts are the runs that this folder was merged from, and Together says how
-	// well they overlapped. Both are empty for a single run.
+	// Parts are the runs that were merged into this folder. Together says for how much of the time
+	// they measured at once. Both are empty if no runs were merged.
 	Parts    []Part    `json:"merged_from,omitempty"`
 	Together *Together `json:"together,omitempty"`
-	// Binaries has the SHA-256 of lockbench and of each plugin by file name.
+	// Binaries has the SHA-256 of lockbench and of each plugin, by the name of the file.
 	Binaries map[string]string `json:"binaries_sha256"`
-	// Skipped says for people what was left out and why.
+	// Skipped has, as text, what was not measured and why.
 	Skipped []string `json:"skipped,omitempty"`
-	// Failed are the cells that were to be measured and have no figures.
+	// Failed has the planned cells (a subject under one load) that could not be measured.
 	Failed []FailedCell `json:"failed_cells,omitempty"`
-	// Notes say where the run differs from the request. Findings are unexplained
-	// events that no figure shows. Notes and findings are for people.
+	// Notes say in which points the run differs from the user's request. Findings describe
+	// unexplained events that no figure shows.
 	Notes    []string `json:"notes,omitempty"`
 	Findings []string `json:"findings,omitempty"`
 }
 
-// FailedCell is a cell that has no figures in one run.
+// FailedCell is a planned measurement of one run that failed, so that it has no figures.
 type FailedCell struct {
 	Backend string `json:"backend"`        // name of the subject
 	Cell    string `json:"cell,omitempty"` // "acquire, 64 clients"; "" for all cells of the subject
@@ -63,8 +62,8 @@ type FailedCell struct {
 	Reason  string `json:"reason"`
 }
 
-// MeasuredFor is the default for how long a cell is measured. A quick plan has a
-// shorter default.
+// MeasuredFor is how long each cell (a subject under one load) is measured by default. For a quick
+// plan it is shorter.
 func MeasuredFor(quick bool) time.Duration {
 	if quick {
 		return 150 * time.Millisecond
@@ -72,7 +71,7 @@ func MeasuredFor(quick bool) time.Duration {
 	return time.Second
 }
 
-// Plan is the plan of the run in the form of run.json.
+// Plan is the plan of the run as run.json has it.
 type Plan struct {
 	Seed       uint64          `json:"seed"`
 	Backends   []string        `json:"backends"`
@@ -103,7 +102,7 @@ type Plan struct {
 	Config     []string        `json:"config,omitempty"`      // keys set by --config, as BACKEND.KEY; values may be secret
 }
 
-// Machine describes the machine of the run. It names no user and no network.
+// Machine describes the machine of the run, without names of users, hosts or networks.
 type Machine struct {
 	OS     string `json:"os"`
 	Arch   string `json:"arch"`
@@ -123,8 +122,8 @@ const (
 	KindFloor    Kind = "floor"    // the least possible cost of an operation
 )
 
-// Subject is a plugin, baseline or floor that was measured. Its name appears in
-// results.txt as "backend=NAME".
+// Subject is what was measured: a backend through its plugin, a baseline (a library in process), or
+// a floor. Its name appears in results.txt as "backend=NAME".
 type Subject struct {
 	Name       string `json:"name"`
 	Kind       Kind   `json:"kind"`
@@ -133,23 +132,23 @@ type Subject struct {
 	Durability string `json:"durability,omitempty"`
 	Fencing    string `json:"fencing,omitempty"`
 	Scope      string `json:"scope,omitempty"`
-	// SurvivesCrash reports whether a grant survives a crash of the server and its machine,
-	// according to the settings that Durability was read from. It is nil for a baseline.
+	// SurvivesCrash reports whether grants survive a crash of the server's machine. It relies on
+	// the settings that lockbench read for Durability. It is nil for a baseline.
 	SurvivesCrash *bool `json:"survives_crash,omitempty"`
-	// Without lists, for people, the features of a plugin that a baseline lacks.
+	// Without lists features of a plugin that a baseline lacks, as text.
 	Without []string `json:"without,omitempty"`
-	// BuildOf is set in a run that interleaved two builds. It names the subject
-	// of which this subject is another build.
+	// BuildOf is set if this subject is the second build of a plugin, in a run that compares two
+	// builds. It names the subject with the first build.
 	BuildOf string `json:"build_of,omitempty"`
-	// Reference is the subject that this subject is compared with.
+	// Reference is the baseline that this subject is compared with.
 	Reference string `json:"reference,omitempty"`
 }
 
-// OtherBuild is the suffix in the name of a subject that is another build. The
-// subject whose name precedes the suffix is the first build.
+// OtherBuild ends the name of a subject that is a second build: "redis-vs" is a second build of
+// "redis".
 const OtherBuild = "-vs"
 
-// Subject returns the subject called name, or the zero Subject if there is none.
+// Subject returns the subject called name, or the zero Subject if no subject has this name.
 func (m Manifest) Subject(name string) Subject {
 	for _, s := range m.Subjects {
 		if s.Name == name {
@@ -159,8 +158,8 @@ func (m Manifest) Subject(name string) Subject {
 	return Subject{}
 }
 
-// writeManifest replaces the file in one step, so that a crash leaves the old
-// or the new file.
+// writeManifest replaces the file by a rename, so that a crash leaves either the old or the new
+// text.
 func writeManifest(dir string, m Manifest) error {
 	b, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
@@ -173,9 +172,9 @@ func writeManifest(dir string, m Manifest) error {
 	return os.Rename(next, filepath.Join(dir, ManifestFile))
 }
 
-// ReadManifest reads run.json of a folder. The error wraps [ErrNotAFolder] if
-// run.json cannot be read or another file is missing. It wraps [ErrLater] if a
-// later version of lockbench wrote the folder.
+// ReadManifest reads run.json of a folder. The error wraps [ErrNotAFolder] if run.json cannot be
+// read, or if another file of the folder is missing. It wraps [ErrLater] if a later version of
+// lockbench wrote the folder.
 func ReadManifest(dir string) (Manifest, error) {
 	var m Manifest
 	b, err := os.ReadFile(filepath.Join(dir, ManifestFile))
@@ -202,8 +201,8 @@ func ReadManifest(dir string) (Manifest, error) {
 	return m, nil
 }
 
-// Differs lists the differing settings of two plans that give their figures different
-// meanings. It does not list seed, number of runs, mutual TLS and the place of the servers.
+// Differs lists the settings by which two plans differ, if figures of the plans then cannot be
+// compared. It ignores the seed, the number of runs, mutual TLS, and where the servers were.
 func (p Plan) Differs(q Plan) []string {
 	return differing([]setting{
 		{"backends", set(p.Backends), set(q.Backends)},
@@ -226,7 +225,8 @@ func (p Plan) Differs(q Plan) []string {
 	})
 }
 
-// hosts returns the numbers of hosts. A plan without hosts gets the default of most scenarios.
+// hosts returns the numbers of hosts. If the plan names none, it returns the usual default, one
+// host.
 func (p Plan) hosts() []int {
 	if len(p.Hosts) == 0 {
 		return []int{1}
@@ -234,7 +234,7 @@ func (p Plan) hosts() []int {
 	return p.Hosts
 }
 
-// Elsewhere lists the differing settings that say where the servers of two plans were.
+// Elsewhere lists the settings by which the servers of two plans were in different places.
 func (p Plan) Elsewhere(q Plan) []string {
 	return differing([]setting{
 		{"environments", p.Env, q.Env},
@@ -242,7 +242,6 @@ func (p Plan) Elsewhere(q Plan) []string {
 	})
 }
 
-// setting has the values of one setting in two plans.
 type setting struct {
 	what string
 	a, b any

@@ -14,28 +14,27 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// ErrPlans is the error for folders with different plans or builds, because
-// their figures differ in meaning.
+// ErrPlans is the error for folders with different plans or builds. Their figures cannot be
+// compared.
 var ErrPlans = errors.New("different plans")
 
-// ErrIncomplete is the error for a folder that lacks runs of its plan.
+// ErrIncomplete is the error for a folder that lacks some of the runs that its plan has.
 var ErrIncomplete = errors.New("incomplete run")
 
-// Part is one of the runs that a folder was merged from.
+// Part is one of several runs whose folders were merged into this folder.
 type Part struct {
 	Started time.Time `json:"started"`
 	Machine Machine   `json:"machine"`
 	// Elapsed is how long the part took from Started, in seconds.
 	Elapsed float64 `json:"elapsed_s,omitempty"`
-	// Rates are the cycles per second of this part alone, by cell and then by run.
-	// The folder's figures are for all parts together.
+	// Rates has the cycles per second of this part alone, for each cell and run. The figures in
+	// results.txt are for all parts together.
 	Rates map[string][]float64 `json:"cycles_per_s,omitempty"`
 	// MachineLoad is the MachineLoad of the part's [Manifest].
 	MachineLoad *MachineLoad `json:"machine_load,omitempty"`
 }
 
-// ReadWhole reads run.json of a folder whose run is done. For other runs the
-// error wraps [ErrIncomplete].
+// ReadWhole reads run.json of a folder. If the run is not done, the error wraps [ErrIncomplete].
 func ReadWhole(dir string) (Manifest, error) {
 	m, err := ReadManifest(dir)
 	if err == nil && m.State != StateDone {
@@ -44,16 +43,17 @@ func ReadWhole(dir string) (Manifest, error) {
 	return m, err
 }
 
-// Rendezvous identifies runs that measured together, with the same plan, seed and order of cells.
+// Rendezvous identifies runs on several machines that measured at the same time, with the same
+// plan, seed and order.
 type Rendezvous struct {
 	ID   string `json:"id"`   // the same in all parts, and different in every rendezvous
 	Part int    `json:"part"` // number of the part, from 1
 }
 
-// Merge combines the folders dirs of machines that measured at the same time. It writes the
-// folder out, which must be [Vacant]. Run n of out combines the runs n of all parts: rates are
-// added up, and percentiles are over all latencies. The error wraps [ErrApart] if the folders
-// are not the parts of one measurement, or if their cells were not measured at the same time.
+// Merge merges the folders dirs, which runs on several machines wrote while they measured together.
+// It writes the folder out, which must be [Vacant]. Run 1 of out combines run 1 of all folders, and
+// so on: rates are added, and percentiles are over all latencies. The error wraps [ErrApart] if the
+// folders are not from such runs, or if the runs did not measure at the same time.
 func Merge(out string, dirs ...string) error {
 	all, err := readMergeable(out, dirs)
 	if err != nil {
@@ -84,8 +84,8 @@ func Merge(out string, dirs ...string) error {
 	})
 }
 
-// createWhole creates the folder of a finished run, and calls the function fill to
-// fill it. It removes the folder if fill fails.
+// createWhole creates the folder of a finished run. The function fill writes its files. If fill
+// fails, createWhole removes the folder.
 func createWhole(out string, m Manifest, fill func(*Folder) error) error {
 	f, err := Create(out, m)
 	if err != nil {
@@ -97,8 +97,7 @@ func createWhole(out string, m Manifest, fill func(*Folder) error) error {
 	return f.Close(StateDone)
 }
 
-// readMergeable reads the manifests of the folders. It returns an error if the
-// folders cannot be merged into out.
+// readMergeable reads the manifests of dirs. It returns an error if dirs cannot be merged.
 func readMergeable(out string, dirs []string) ([]Manifest, error) {
 	if err := Vacant(out); err != nil {
 		return nil, err
@@ -125,8 +124,8 @@ func readMergeable(out string, dirs []string) ([]Manifest, error) {
 	return all, nil
 }
 
-// mergeable returns an error if two parts cannot be merged. It does not compare
-// plans, because parts agreed on their plan before they began.
+// mergeable returns an error if the folders of two runs cannot be merged. It does not compare
+// plans, because the runs compared them before they began.
 func mergeable(a, b Manifest) error {
 	switch {
 	case a.Rendezvous.ID != b.Rendezvous.ID:
@@ -142,7 +141,7 @@ func mergeable(a, b Manifest) error {
 	return nil
 }
 
-// merged returns the manifest of the folder that combines all parts.
+// merged returns the manifest of the merged folder.
 func merged(all []Manifest) Manifest {
 	m := all[0]
 	m.Binaries = maps.Clone(m.Binaries)
@@ -158,7 +157,8 @@ func merged(all []Manifest) Manifest {
 	return m
 }
 
-// notesOf returns the notes of one part. A note that is not in all parts names its part.
+// notesOf returns the notes of one run. If another run lacks a note, the note begins with "part"
+// and the number of its run.
 func notesOf(number int, one Manifest, all []Manifest) []string {
 	notes := slices.Clone(one.Notes)
 	for i, note := range notes {
@@ -179,10 +179,10 @@ func unite(a, b []string) []string {
 	return a
 }
 
-// appendEvents copies the attempts of another folder.
+// appendEvents appends the attempts in the events file of folder dir.
 func (f *Folder) appendEvents(dir string) error { return scanWhole(dir, f.eventLog.Write) }
 
-// partLines has the figures of all parts, by the cell's name in results.txt.
+// partLines has the figures of all runs that are merged, which are called parts.
 type partLines struct {
 	order      []string              // the order of the cells
 	results    map[string][][]Result // by cell, part and run
@@ -226,7 +226,7 @@ func readParts(dirs []string) (partLines, error) {
 	return l, nil
 }
 
-// rates returns the cycles per second of one part in each run, by cell.
+// rates returns the cycles per second that one part measured: by cell, one value for each run.
 func (l partLines) rates(part int) map[string][]float64 {
 	out := map[string][]float64{}
 	for _, name := range l.order {
@@ -239,7 +239,7 @@ func (l partLines) rates(part int) map[string][]float64 {
 	return out
 }
 
-// addParts writes the combined figures and histograms of each cell and run.
+// addParts writes, for each cell and run, the figures of all parts together.
 func (f *Folder) addParts(l partLines) error {
 	for _, name := range l.order {
 		parts := l.results[name]
@@ -278,12 +278,11 @@ func (f *Folder) addRun(l partLines, parts [][]Result, run int) error {
 	return writeLine(f.results, cell, cycles, append(figures, jointly(values)...))
 }
 
-// rateUnit is the unit that shows how much each part contributed.
 const rateUnit = "cycles/s"
 
-// jointly returns the combined figures of all parts in one run, except percentiles:
-// sums, maxima, and values that are equal in all parts. It leaves out other
-// figures. For example, each part has counted the commands of all parts.
+// jointly returns the figures of one run of all parts together, except percentiles. It adds rates,
+// takes the greatest of maxima, and keeps values that are equal in all parts. It omits others, such
+// as the number of commands: each part counted the commands of all parts, so a sum would be wrong.
 func jointly(parts []map[string]float64) []figure {
 	var out []figure
 	for unit, v := range parts[0] {
@@ -312,15 +311,13 @@ func jointly(parts []map[string]float64) []figure {
 	return out
 }
 
-// ErrApart is the error for folders that should be parts of one measurement, but
-// were not measured at the same time.
+// ErrApart is the error for folders of runs that did not measure at the same time, or not together.
 var ErrApart = errors.New("not measured at the same time")
 
-// leastOverlap is the smallest share of a cell's time during which all parts must have measured
-// the cell. During the rest of the time the load was less than the sum of all parts.
+// leastOverlap is the smallest allowed overlap of a cell: the share of its time during which all
+// parts measured it. At other times, fewer parts made load.
 const leastOverlap = 0.8
 
-// cellRun names one cell in one run.
 type cellRun struct {
 	cell string // the cell's name in results.txt
 	run  int
@@ -328,21 +325,22 @@ type cellRun struct {
 
 func (c cellRun) String() string { return fmt.Sprintf("%s, run %d", c.cell, c.run) }
 
-// span is the period in which a cell was measured, and the time met when the part began the cell,
-// in nanoseconds.
+// span is the time from the first to the last attempt of a cell. The time met is when the part
+// began the cell, together with the other parts. All are in nanoseconds.
 type span struct{ from, until, met int64 }
 
-// Together says how well the parts of a measurement overlapped.
+// Together says how much of the time the merged runs, called parts, measured at once.
 type Together struct {
-	// Overlap is the smallest share of a cell's time during which all parts measured
-	// the cell. Differences between the parts' clocks do not count, because all parts
-	// began each cell at the same time.
+	// Overlap is the smallest share of a cell's time during which all parts measured the cell. The
+	// clocks of the parts may differ. All parts began each cell at the same moment, so Merge can
+	// correct the difference.
 	Overlap float64 `json:"overlap"`
-	// Clocks is how far the parts' clocks were apart, in seconds. It affects no figure.
+	// Clocks is the largest difference between the clocks of two parts, in seconds. No figure
+	// depends on it.
 	Clocks float64 `json:"clocks_apart_s,omitempty"`
 }
 
-// spans returns when each cell was measured, on the machine's clock.
+// spans returns, for each cell and run, when the part measured it, by the clock of its machine.
 func spans(dir string, m Manifest) (map[cellRun]span, error) {
 	out, zero := map[cellRun]span{}, m.Started.UnixNano()
 	err := scanWhole(dir, func(s Section, attempts []Attempt) error {
@@ -361,8 +359,8 @@ func spans(dir string, m Manifest) (map[cellRun]span, error) {
 
 func (s span) later(by int64) span { return span{s.from + by, s.until + by, s.met + by} }
 
-// overlap returns how well the cells of all folders overlap in time. If the overlap
-// is too small, the error wraps [ErrApart] and says how small it is.
+// overlap returns for how much of the time all parts measured at once. If that is less than
+// leastOverlap, the error wraps [ErrApart] and gives the numbers.
 func overlap(dirs []string, all []Manifest) (Together, error) {
 	t := Together{Overlap: 1}
 	parts := make([]map[cellRun]span, len(dirs))
@@ -385,8 +383,8 @@ func overlap(dirs []string, all []Manifest) (Together, error) {
 	return t, nil
 }
 
-// shared returns the time in which all parts measured a cell, as a share of the
-// longest span of the cell. The error, never nil, says why the share is not greater.
+// shared returns the time in which all parts measured the cell, divided by the longest time that a
+// part measured it. The error is never nil. It says which parts began too late and ended too early.
 func shared(key cellRun, parts []map[cellRun]span, dirs []string) (float64, error) {
 	last, first := 0, 0 // the part that began last, and the part that ended first
 	longest := int64(1)
@@ -412,9 +410,9 @@ func shared(key cellRun, parts []map[cellRun]span, dirs []string) (float64, erro
 		key, 100*share, time.Duration(common).Round(time.Millisecond), time.Duration(longest).Round(time.Millisecond), dirs[last], dirs[first])
 }
 
-// align moves the spans of all parts to the clock of the first part, and returns
-// how far the clocks are apart. A part on a busy machine begins only some cells
-// late, so the median difference over all cells is the difference of the clocks.
+// align converts the times of all parts to the clock of the first part. It returns the largest
+// difference between two clocks. For each part it takes the median difference over all cells,
+// because a part on a busy machine may begin a few cells late.
 func align(parts []map[cellRun]span) time.Duration {
 	var low, high int64
 	for _, part := range parts {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// togetherPart writes the folder of one part. Its cells began at the times met, from its start.
+// togetherPart writes the folder of a run that measured with other runs. Its cells began at met.
 func togetherPart(t *testing.T, number int, rate float64, change func(*Manifest), met ...time.Duration) string {
 	t.Helper()
 	m := Manifest{
@@ -48,8 +48,8 @@ func togetherPart(t *testing.T, number int, rate float64, change func(*Manifest)
 	return dir
 }
 
-// TestMerge checks that rates of parts are added up run by run, that percentiles are over
-// all latencies, and that each part's rates are kept. The parts' clocks may differ.
+// TestMerge checks that the rates of all parts are added in each run, that percentiles are over all
+// latencies, and that each part's rates are kept. The clocks of the parts differ.
 func TestMerge(t *testing.T) {
 	a := togetherPart(t, 1, 100, nil, time.Second, 3*time.Second)
 	b := togetherPart(t, 2, 300, func(m *Manifest) { m.Started, m.Notes = m.Started.Add(time.Hour), []string{"busy"} }, 2*time.Second, 4*time.Second)

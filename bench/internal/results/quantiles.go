@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// quantiles are the quantiles that are written for each operation. samples is the
-// smallest number of samples for a quantile. From p90 on, five samples then lie above it.
+// quantiles are the quantiles that results.txt has. samples is the smallest number of samples for
+// which a quantile is written. Above p50, it is so large that five samples or more are above the
+// quantile.
 var quantiles = []struct {
 	name    string
 	q       float64
@@ -18,11 +19,9 @@ var quantiles = []struct {
 	{"p99.9", 0.999, 5000},
 }
 
-// operations are the operations for whose quantiles and longest latency every
-// file has unit metadata.
+// operations are the operations with latencies. Each results.txt describes all their units.
 var operations = []string{"acquire", "open-acquire", "lag", "release", "renew", "call", "handoff", "wait", "takeover", "overdue", "notice", "first-grant", "spent", "replaced"}
 
-// percentiles returns the percentiles of an operation for which there are enough samples.
 func percentiles(op string, samples int64, at func(q float64) float64) []figure {
 	var out []figure
 	for _, q := range quantiles {
@@ -33,8 +32,8 @@ func percentiles(op string, samples int64, at func(q float64) float64) []figure 
 	return out
 }
 
-// Samples is the smallest number of samples with which a unit such as
-// "p99-ns/acquire" is written. It is 0 for a unit that is not a quantile.
+// Samples is the number of samples below which a unit such as "p99-ns/acquire" is not written. It
+// is 0 for a unit that is not a quantile.
 func Samples(unit string) int64 {
 	name, _, _ := strings.Cut(unit, "-ns/")
 	for _, q := range quantiles {
@@ -45,8 +44,8 @@ func Samples(unit string) int64 {
 	return 0
 }
 
-// Quantile returns the q-quantile of sorted values by the nearest rank, or 0 without
-// values.
+// Quantile returns the q-quantile of values that are sorted. It takes the value at the nearest
+// rank, so it does not interpolate. Without values it returns 0.
 func Quantile(sorted []int64, q float64) float64 {
 	if len(sorted) == 0 {
 		return 0

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/perf/benchfmt"
 )
 
-// writeHeader writes the values that apply to all lines. They must not differ between
-// backends, because benchstat makes a separate table for each configuration.
+// writeHeader writes configuration that applies to all lines. It must be the same for all backends,
+// because benchstat makes a separate table for each configuration.
 func writeHeader(w io.Writer, m Manifest) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "lockbench-format: %d\n", Format)
@@ -44,7 +44,6 @@ func writeHeader(w io.Writer, m Manifest) error {
 	return err
 }
 
-// writeResult writes one line: the cell's name, and then the figures.
 func writeResult(w io.Writer, c Cell) error {
 	return writeLine(w, c.CellName, c.Cycles, c.figures())
 }
@@ -59,7 +58,6 @@ func writeLine(w io.Writer, cell CellName, cycles int, figures []figure) error {
 	return err
 }
 
-// figure is a value with its unit.
 type figure struct {
 	Unit  string
 	Value float64
@@ -93,17 +91,17 @@ type Result struct {
 	Values map[string]float64 // by unit in results.txt: "p50-ns/acquire"
 }
 
-// ReadResults reads results.txt of a folder, in the order of the file. The n-th
-// line of a cell is from its n-th run. ReadResults leaves out a line that was cut.
+// ReadResults reads results.txt of a folder. For each cell, the first line is from the first run,
+// the second line from the second run, and so on. ReadResults omits a line that was cut off.
 func ReadResults(dir string) ([]Result, error) {
 	var out []Result
 	_, err := ScanResults(dir, func(res *benchfmt.Result) { out = append(out, parseResult(res)) })
 	return out, err
 }
 
-// ScanResults calls emit for each line of results.txt of a folder, in the order of
-// the file, and returns the file's unit metadata. It leaves out a line that was
-// cut. The Result is reused after emit returns.
+// ScanResults calls emit for each line of results.txt, in the order of the file, and returns the
+// file's metadata of units. It omits a line that was cut off. After emit returns, ScanResults uses
+// the same Result for the next line.
 func ScanResults(dir string, emit func(*benchfmt.Result)) (benchfmt.UnitMetadataMap, error) {
 	b, err := os.ReadFile(filepath.Join(dir, ResultsFile))
 	if err != nil {
@@ -116,7 +114,7 @@ func scanResults(b []byte, emit func(*benchfmt.Result)) (benchfmt.UnitMetadataMa
 	b = b[:bytes.LastIndexByte(b, '\n')+1] // drops a cut last line, because a cut number would be parsed
 	r := benchfmt.NewReader(bytes.NewReader(b), ResultsFile)
 	for r.Scan() {
-		// lockbench never writes a line without a name.
+		// lockbench writes a name in each line. So a line without a name is damaged.
 		if res, ok := r.Result().(*benchfmt.Result); ok && len(res.Name.Base()) > 0 {
 			emit(res)
 		}
@@ -124,8 +122,8 @@ func scanResults(b []byte, emit func(*benchfmt.Result)) (benchfmt.UnitMetadataMa
 	return r.Units(), r.Err()
 }
 
-// Values returns the figures of a line with their original units. It leaves out
-// values that are not finite, which lockbench never writes.
+// Values returns the figures of a line in the units of the file. It omits values that are not
+// finite, because lockbench writes none.
 func Values(res *benchfmt.Result) iter.Seq2[string, float64] {
 	return func(yield func(string, float64) bool) {
 		for _, v := range res.Values {

@@ -13,47 +13,47 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
-// RoundsFile is the file with the rounds of the safety scenario. Each line is the
-// JSON object of one round.
+// RoundsFile has a line for each round of the safety scenario, in JSON. A round is one fault on one
+// backend, played once.
 const RoundsFile = "rounds.jsonl"
 
-// Round is the record of one fault on one backend, played once. Times are nanoseconds
-// since the run began, on the machine's monotonic clock, which all processes share. 0
-// means that the event did not happen.
+// Round is the record of one fault on one backend, played once. Times are in nanoseconds since the
+// run began. All processes read the same monotonic clock of the machine. A time is 0 if the event
+// did not happen.
 type Round struct {
 	Backend string `json:"backend"`
 	Kind    Kind   `json:"kind"`
 	Fencing string `json:"fencing,omitempty"`
 	Fault   string `json:"fault"`
-	// Claims are the claims for the backend, if package claim does not know it.
+	// Claims say what the backend promises, if package claim does not know the backend.
 	Claims *claim.Terms `json:"claims,omitempty"`
-	// Conditions are the conditions that the fault makes, in the terms of package claim.
+	// Conditions are the conditions that the fault creates, by their names in package claim.
 	Conditions []claim.Condition `json:"conditions,omitempty"`
-	// Control reports whether a safeguard was turned off on purpose. The result
-	// is then shown, but does not count as a violation.
+	// Control reports whether the round turned off a safeguard on purpose. What then goes wrong is
+	// shown, but is no violation.
 	Control bool  `json:"control,omitempty"`
 	Round   int   `json:"round,omitempty"` // from 1
 	TTLms   int64 `json:"ttl_ms,omitempty"`
-	// FirstSpanNs is the FirstSpan of the plugin's Properties.
+	// FirstSpanNs is how long the store keeps a grant from its queue: FirstSpan in Properties.
 	FirstSpanNs int64 `json:"first_span_ns,omitempty"`
-	// Missing says why the fault was not run here. The other results of the round are then empty.
+	// Missing says why the fault was not played. The round then has no other results.
 	Missing string `json:"missing,omitempty"`
-	// Failure says why the round ended early. The record up to the failure is still judged.
+	// Failure says why the round ended early. The checks use what was recorded until then.
 	Failure string `json:"failure,omitempty"`
-	// Keeps reports whether the fault should not cause the loss of any lease.
+	// Keeps reports whether all leases should survive the fault.
 	Keeps bool `json:"keeps,omitempty"`
-	// InjectedNs is just before the fault was injected, and HealedNs is just after its end.
+	// InjectedNs is the time just before the fault, and HealedNs is the time just after it ended.
 	InjectedNs int64 `json:"struck_ns,omitempty"`
 	HealedNs   int64 `json:"healed_ns,omitempty"`
-	// BackNs is when the store could serve again. It is set for a fault after
-	// which the store must grant promptly.
+	// BackNs is when the store could serve again. It is set only for faults after which the store
+	// must soon grant locks again.
 	BackNs int64 `json:"back_ns,omitempty"`
 	Hits   int   `json:"hits"` // locks that the holder held at the injection
 	Names  int   `json:"names,omitempty"`
 	Seen
 }
 
-// Seen has the reports of hosts.
+// Seen is what the hosts (application processes) reported.
 type Seen struct {
 	Halts  []Halt  `json:"halts,omitempty"`
 	Holds  []Hold  `json:"leases,omitempty"`
@@ -61,7 +61,7 @@ type Seen struct {
 	Calls  []Call  `json:"calls,omitempty"`
 }
 
-// Failed returns the errors of failed acquires.
+// Failed returns the errors of the acquires that failed.
 func (s Seen) Failed() []string {
 	var failed []string
 	for _, c := range s.Calls {
@@ -72,7 +72,7 @@ func (s Seen) Failed() []string {
 	return failed
 }
 
-// Held counts the holds without an end.
+// Held returns how many holds have not ended.
 func (s Seen) Held() int {
 	n := 0
 	for _, h := range s.Holds {
@@ -83,7 +83,7 @@ func (s Seen) Held() int {
 	return n
 }
 
-// Halt is a period in which a host could not run.
+// Halt is a time during which a host process could not run.
 type Halt struct {
 	Host int    `json:"host"`
 	Why  string `json:"why"` // one of the Halt constants
@@ -98,37 +98,35 @@ const (
 	HaltStarved = "starved" // the machine gave the host no processor time
 )
 
-// Hold is one grant from the view of its holder: which host held which name
-// under which token, from when to when.
+// Hold is one grant as its holder saw it: which host held which lock, with which token, and when.
 type Hold struct {
 	Host  int    `json:"host"`
 	Name  int    `json:"name"` // number of the name, from 0 within the round
 	Token uint64 `json:"token"`
-	// AskedNs is just before the acquire was called, and GrantedNs is just after it returned.
+	// AskedNs is the time just before the call to acquire, and GrantedNs is the time just after it.
 	AskedNs   int64 `json:"asked_ns"`
 	GrantedNs int64 `json:"granted_ns"`
-	// SentNs is the send time of the request from which the grant's TTL counts. It is 0
-	// if unknown. It may be later than AskedNs, because a waiter may ask several times.
+	// SentNs is the send time of the request from which the TTL counts, or 0 if unknown. It may be
+	// later than AskedNs, because a host that waits for the lock may send several requests.
 	SentNs int64 `json:"sent_ns,omitempty"`
-	// ValidNs is the time just before the holder's last check that found the
-	// lease valid.
+	// ValidNs is the time just before the last check at which the holder found the lease valid.
 	ValidNs int64 `json:"valid_ns"`
 	// DoneNs is when the holder learned that the lease was lost, or 0 if it did not.
 	DoneNs int64  `json:"done_ns,omitempty"`
 	Cause  string `json:"cause,omitempty"` // the cause of the loss
-	// ReleaseNs is just before the release was called. ReleasedNs is just after the
-	// release returned without an error. A time is 0 if the event did not happen.
+	// ReleaseNs is the time just before the call to release. ReleasedNs is the time just after
+	// release returned without error. Each is 0 if that did not happen.
 	ReleaseNs  int64 `json:"release_ns,omitempty"`
 	ReleasedNs int64 `json:"released_ns,omitempty"`
-	// Renewals are the confirmed renewals, each with the times of the request and of the reply.
+	// Renewals has, for each confirmed renewal, when its request was sent and its reply came.
 	Renewals [][2]int64 `json:"renewals_ns,omitempty"`
 }
 
-// Held reports whether a hold has not ended.
+// Held reports whether the hold has not ended: it was neither lost nor released.
 func (h *Hold) Held() bool { return h.DoneNs == 0 && h.ReleaseNs == 0 }
 
-// Until is when the holder stopped acting as the holder, because it began to release.
-// Without a release it is the last time that the holder found the lease valid.
+// Until is when the holder stopped acting as the holder: just before it released the lock. If it
+// did not release, Until is when it last found the lease valid.
 func (h *Hold) Until() int64 {
 	if h.ReleaseNs > 0 {
 		return h.ReleaseNs
@@ -136,7 +134,7 @@ func (h *Hold) Until() int64 {
 	return h.ValidNs
 }
 
-// Attempt converts the hold to the form that scenarios with figures use.
+// Attempt converts the hold to an Attempt, which the scenarios other than safety record.
 func (h *Hold) Attempt() Attempt {
 	a := Attempt{
 		Client: int32(h.Host), Name: int32(h.Name), Asked: h.AskedNs, Answered: h.GrantedNs,
@@ -153,8 +151,8 @@ func (h *Hold) Attempt() Attempt {
 	return a
 }
 
-// Write is one write to a resource with a guard (a check of the token), or to its copy without
-// a guard. The holder believed that it held the lock when it began to prepare the write.
+// Write is one write of a lock's holder to a resource. The resource refuses stale tokens if Guarded
+// is set. When the holder began to prepare the write, it believed that it held the lock.
 type Write struct {
 	Host    int    `json:"host"`
 	Name    int    `json:"name"`
@@ -165,10 +163,10 @@ type Write struct {
 	Refused bool   `json:"refused,omitempty"` // refused because the token was stale
 }
 
-// Op is the kind of a call.
+// Op is the method that a caller called.
 type Op string
 
-// These are the kinds of calls.
+// These are the methods that callers call.
 const (
 	OpLock Op = "lock" // Acquire, Release
 	OpTry  Op = "try"  // TryAcquire, Release
@@ -180,32 +178,32 @@ const (
 	OpOpen    Op = "open"
 )
 
-// Call is a call of a caller that has returned.
+// Call is a call by an application, recorded after the call returned.
 type Call struct {
 	Op     Op    `json:"op"`
 	Name   int   `json:"name"`
 	SentNs int64 `json:"sent_ns"`
 	BackNs int64 `json:"back_ns"`
-	// LimitNs is when the context of the call ended, or would have ended.
+	// LimitNs is the deadline of the call's context.
 	LimitNs int64 `json:"limit_ns,omitempty"`
-	// Outcome is "" for success, else one of the outcomes below. Error is the text of the error.
+	// Outcome is "" for success, or one of the constants below. Error is the text of the error.
 	Outcome string `json:"outcome,omitempty"`
 	Error   string `json:"error,omitempty"`
-	// Served reports whether the client had been granted a lock before the call. Ran
-	// reports whether the call ran the function that it had to run under the lock.
+	// Served reports whether the client got a lock at any time before the call. Ran reports whether
+	// the function that was to run under the lock ran.
 	Served bool `json:"served,omitempty"`
 	Ran    bool `json:"ran,omitempty"`
 }
 
-// These are the outcomes of a call that returned an error. CallOver means that the
-// context ended, that another holder has the lock, or that the lock was lost meanwhile.
+// These are the outcomes of a call that returned an error. CallOver means that the context ended,
+// that another holder has the lock, or that the lock was lost during the call.
 const (
 	CallClosed = "closed" // the client was closed
 	CallOver   = "over"
 	CallFailed = "failed"
 )
 
-// Failed reports whether the call is an acquire that has failed.
+// Failed reports whether the call was an acquire that returned an error.
 func (c Call) Failed() bool { return c.Outcome != "" && c.Op == OpLock }
 
 // GaveUp reports whether the call failed with CallFailed before its function ran.
@@ -214,7 +212,7 @@ func (c Call) GaveUp() bool { return c.Outcome == CallFailed && !c.Ran }
 // Waits reports whether the call waits for a lock.
 func (c Call) Waits() bool { return c.Op == OpLock || c.Op == OpDo || c.Op == OpLead }
 
-// Shift adds ns to all times.
+// Shift adds ns to all times except 0, which means that an event did not happen.
 func (r *Round) Shift(ns int64) {
 	r.times(func(t *int64) {
 		if *t != 0 {
@@ -223,7 +221,7 @@ func (r *Round) Shift(ns int64) {
 	})
 }
 
-// times calls the function f with a pointer to every time in r.
+// times calls f with a pointer to each time in the round.
 func (r *Round) times(f func(*int64)) {
 	all := func(times ...*int64) {
 		for _, t := range times {
@@ -246,7 +244,7 @@ func (r *Round) times(f func(*int64)) {
 	}
 }
 
-// AddRound appends a round to the folder.
+// AddRound appends a round to the file of rounds.
 func (f *Folder) AddRound(r Round) (err error) {
 	b, err := json.Marshal(r)
 	if err != nil {
@@ -263,9 +261,9 @@ func (f *Folder) AddRound(r Round) (err error) {
 // maxRound is the largest size of one line of the rounds file, in bytes.
 const maxRound = 64 << 20
 
-// ReadRounds reads the rounds of a folder, in the order in which they were run. It
-// returns none if the scenario was not run. If the last line was cut, it returns
-// the rounds before that line and an error wrapping [ErrTruncated].
+// ReadRounds reads the rounds of a folder in the order in which they were played. If the folder has
+// no rounds, it returns nil. If a line is damaged or cut off, it returns the rounds before that
+// line and an error wrapping [ErrTruncated].
 func ReadRounds(dir string) ([]Round, error) {
 	f, err := os.Open(filepath.Join(dir, RoundsFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -297,14 +295,14 @@ func ParseRounds(r io.Reader) ([]Round, error) {
 	return out, lines.Err()
 }
 
-// These bound the values of a round, because a file may be damaged or written by hand.
+// These are the largest values of a round. A file with larger values is damaged or was edited.
 const (
 	maxNames = 10_000
 	maxTTLms = 24 * 60 * 60 * 1000
 	maxTime  = int64(1) << 60 // nanoseconds: 36 years
 )
 
-// check returns an error if a number is outside of these bounds.
+// check returns an error if a value is out of bounds.
 func (r *Round) check() error {
 	if r.Names < 0 || r.Names > maxNames || r.TTLms < 0 || r.TTLms > maxTTLms {
 		return fmt.Errorf("%d names and a TTL of %d ms are not those of a round", r.Names, r.TTLms)

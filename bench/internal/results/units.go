@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// Unit describes a unit of results.txt. A time such as "p90-ns/wait" needs no Unit,
-// because its name says enough.
+// Unit describes a unit of results.txt. Times such as "p90-ns/wait" need no Unit.
 type Unit struct {
 	Name     string // as in results.txt, for example "cycles/s"
 	Title    string // title of its column; "" for none
@@ -16,7 +15,7 @@ type Unit struct {
 	Tested   bool   // see [Tested]
 }
 
-// Units lists all units except times without a column, in the order of a report.
+// Units has all units except times without a column, in the order of the report.
 var Units = []Unit{
 	{Name: "p50-ns/acquire", Title: "acquire p50", Interval: true},
 	{Name: "p99-ns/acquire", Title: "p99"},
@@ -70,7 +69,7 @@ var Units = []Unit{
 	{Name: "renewal-cpu-%", Title: "renewal-cpu-%", Better: "lower"},
 }
 
-// UnitOf returns the Unit called name, or a Unit with only the name if it is unknown.
+// UnitOf returns the Unit called name. If the name is unknown, the Unit has only the name.
 func UnitOf(name string) Unit {
 	for _, u := range Units {
 		if u.Name == name {
@@ -80,7 +79,7 @@ func UnitOf(name string) Unit {
 	return Unit{Name: name}
 }
 
-// better says which direction is better for a unit, as in results.txt.
+// better returns the text that says in results.txt which direction is better.
 func better(name string) string {
 	u := UnitOf(name)
 	if strings.Contains(name, "-ns/") {
@@ -92,8 +91,9 @@ func better(name string) string {
 	return "better=" + u.Better + " "
 }
 
-// Tested reports whether comparisons test a unit: p50 and p99 of each latency but lag, and rates.
-// Other figures follow from these figures, or describe the load and not the backend.
+// Tested reports whether a comparison of builds tests a unit: rates, and p50 and p99 of latencies.
+// Other figures, such as latency lag, describe the load, or change only when a tested figure
+// changes.
 func Tested(name string) bool {
 	if what, op, ok := strings.Cut(name, "-ns/"); ok {
 		return (what == "p50" || what == "p99") && op != "lag"
@@ -101,8 +101,8 @@ func Tested(name string) bool {
 	return UnitOf(name).Tested
 }
 
-// Hidden reports whether a unit without a title needs no column, because other units
-// of its operation or a chart show enough.
+// Hidden reports whether a unit without a title needs no column, because a chart or other columns
+// show enough.
 func Hidden(name string) bool {
 	known := slices.ContainsFunc(Units, func(u Unit) bool { return u.Name == name })
 	return known || slices.ContainsFunc([]string{"p50-", "p90-", "p99-", "p99.9-", "max-"}, func(prefix string) bool {

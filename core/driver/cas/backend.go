@@ -12,7 +12,6 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// backend is a driver.Backend on a Store.
 type backend struct {
 	store   Store
 	watcher Watcher       // nil if the store is not a Watcher
@@ -27,8 +26,9 @@ type backend struct {
 	calls  sync.WaitGroup
 }
 
-// New returns a backend on s with the claims p; see [Properties]. The backend's Close closes s. A
-// request to s ends after timeout, which must be positive, or earlier when its caller's ctx ends.
+// New returns a backend that keeps its locks in the store s. Its claims are p and the claims that
+// [Properties] adds. Its Close closes s. A request to s ends after timeout, which must be positive,
+// or when the caller's ctx ends.
 func New(s Store, p driver.Properties, timeout time.Duration) driver.Backend {
 	b := &backend{store: s, timeout: timeout, step: p.TTLStep, topics: map[string]*topic{}}
 	b.watcher, _ = s.(Watcher)
@@ -45,8 +45,8 @@ func (b *backend) Properties() driver.Properties {
 	return p
 }
 
-// begin starts a call. Close cancels the call and waits for it. The caller
-// must use the ctx inside, and must call done at the end.
+// begin starts a call. Close cancels the call, and waits until it ends. The call must use the
+// context called inside, and must call done at its end.
 func (b *backend) begin(ctx context.Context) (inside context.Context, done func(), err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -64,11 +64,10 @@ func (b *backend) begin(ctx context.Context) (inside context.Context, done func(
 
 func (b *backend) named(err error) error { return fmt.Errorf("%s: %w", b.claims.Name, err) }
 
-// sentinels are the errors of package driver that a Store may return.
 var sentinels = []error{driver.ErrUnavailable, driver.ErrDenied, driver.ErrConfig, driver.ErrInvalid, driver.ErrUnsupported}
 
-// failed returns the error of a request that failed with err. If unsent is true, the store was not
-// asked for any change; an ErrUnavailable then also wraps ErrNotSent: there is nothing to withdraw.
+// failed returns the error for a request that failed with err. unsent means that no change was sent
+// to the store, so nothing can be left to withdraw. ErrUnavailable then also wraps ErrNotSent.
 func (b *backend) failed(ctx context.Context, err error, unsent bool) error {
 	known := func(sentinel error) bool { return errors.Is(err, sentinel) }
 	switch {
@@ -83,14 +82,14 @@ func (b *backend) failed(ctx context.Context, err error, unsent bool) error {
 	return b.named(err)
 }
 
-// ask calls f with a ctx that ends after b.timeout at the latest.
+// ask calls f with a ctx that ends after the time b.timeout, or when the caller's ctx ends.
 func ask[R any](ctx context.Context, b *backend, f func(context.Context) (R, error)) (R, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
 	return f(ctx)
 }
 
-// read returns the store's entry for name and the record in it, including parts that have expired.
+// read reads the record of the lock called name. Leases and withdrawals in it may have expired.
 func (b *backend) read(ctx context.Context, name string) (e Entry, r record, err error) {
 	e, err = ask(ctx, b, func(ctx context.Context) (Entry, error) { return b.store.Read(ctx, keyOf(name)) })
 	if err == nil {
@@ -99,14 +98,14 @@ func (b *backend) read(ctx context.Context, name string) (e Entry, r record, err
 	return e, r, err
 }
 
-// change reads the record of name, lets f modify it, and writes it back unless f returns
-// an error. If another client changes the record between the read and the write, change
-// reads it again and calls f again. It returns the Entry that Put returned.
+// change reads the record of the lock called name, lets f change it, and writes it, unless f
+// returns an error. If another client writes the record in between, change reads it again and calls
+// f again. It returns what Put returned.
 //
-// The argument now is read from the clock before the record is written. So a lease that f finds
-// expired has certainly expired, and a lease whose end f sets lives at least as long as requested.
-// The write succeeds only if no client wrote after the read, so f's decision still holds then, with
-// one exception: a lease that f finds alive may have expired. Renew must take care of that.
+// f gets the store's time in the argument now, from before the write. So a lease that f finds
+// expired is expired, and a lease that f makes lives at least as long as f says. If the write
+// succeeds, no client wrote after the read, so what f found is still true, with one exception: a
+// lease that f found alive may have expired since then. Method Renew allows for that.
 func (b *backend) change(ctx context.Context, name string, f func(r *record, now time.Time) error) (written Entry, err error) {
 	for {
 		e, r, err := b.read(ctx, name)
@@ -127,7 +126,7 @@ func (b *backend) change(ctx context.Context, name string, f func(r *record, now
 	}
 }
 
-// write puts r in place of e.
+// write replaces the entry e by the record r. A record without content is deleted.
 func (b *backend) write(ctx context.Context, e Entry, r record) (Entry, error) {
 	if r.Holder == nil && len(r.Withdrawn) == 0 {
 		return Entry{}, b.store.Delete(ctx, keyOf(r.Name), e.Revision)
@@ -139,7 +138,7 @@ func (b *backend) write(ctx context.Context, e Entry, r record) (Entry, error) {
 	return b.store.Put(ctx, keyOf(r.Name), value, e.Revision, r.needed(e.Now))
 }
 
-// changeHeld is like change, but returns a NotHeldError if the lease that r names is gone.
+// changeHeld calls change, but returns a NotHeldError if the lease that r names is over.
 func (b *backend) changeHeld(ctx context.Context, r driver.Request, f func(s *record, now time.Time)) (Entry, error) {
 	return b.change(ctx, r.Name, func(s *record, now time.Time) error {
 		if s.Holder == nil || s.Holder.Owner != r.Owner || s.Holder.Token != r.Token {
@@ -172,10 +171,10 @@ func (b *backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, err
 	return granted.Revision, nil
 }
 
-// Renew must know whether the store wrote the renewal before the lease expired. It certainly did
-// if the requests took no longer than the lease's time left, or if Put's answer says so.
-// Otherwise Renew reads the record. All readers ignore a renewal that was written too late (see
-// holder.void). If the store does not say when it wrote, Renew ends the lease.
+// Renew must know whether the store wrote the renewal before the lease expired. It did if all
+// requests together took less than the time that was left, or if Put says so. Otherwise, Renew
+// reads the record. If the entry says when the store wrote it, clients ignore a renewal that was
+// late (see holder.void). If not, Renew ends a lease whose renewal may have been late.
 func (b *backend) Renew(ctx context.Context, r driver.Request) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
@@ -233,8 +232,8 @@ func (b *backend) release(ctx context.Context, r driver.Request) error {
 	return err
 }
 
-// Withdraw writes the record even if it finds no grant. A TryAcquire that read the record before
-// this write finds another revision at its own write; a later TryAcquire reads the tombstone.
+// Withdraw writes the record even if the owner has no grant. A TryAcquire of the owner that has
+// already read the record then cannot write it. A later one reads that the owner was withdrawn.
 func (b *backend) Withdraw(ctx context.Context, name, owner string) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
@@ -273,9 +272,9 @@ func (b *backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 	return b.look(ctx, name)
 }
 
-// look returns the holder of name. The store may read its clock after the record, and a renewal may
-// be written in between. So look reports a lease as over only if a second read finds the same
-// revision.
+// look returns the holder of the lock called name. A store may read its clock later than the
+// record, and the lease may be renewed in between. So look reports an expired lease only if it
+// finds the same revision twice.
 func (b *backend) look(ctx context.Context, name string) (driver.Holder, error) {
 	for over := uint64(0); ; {
 		e, r, err := b.read(ctx, name)
@@ -344,7 +343,7 @@ func (b *backend) Check(ctx context.Context) error {
 	return nil
 }
 
-// Close cancels the calls that are under way, waits for them, and closes the store.
+// Close cancels the calls that are under way, waits until they end, and closes the store.
 func (b *backend) Close(ctx context.Context) error {
 	b.mu.Lock()
 	first := b.life.Err() == nil

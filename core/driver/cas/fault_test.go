@@ -20,8 +20,8 @@ func request(owner string) driver.Request {
 	return driver.Request{Name: "jobs", Owner: owner, TTL: 10 * time.Second}
 }
 
-// TestLostMessages loses requests and replies at random. It checks that no two
-// owners hold the lock, that tokens rise, and that withdrawals leave nothing.
+// TestLostMessages loses requests and replies at random. Two owners must never hold the lock at
+// once, tokens must rise, and a withdrawn owner must not get the lock.
 func TestLostMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &data{}
@@ -53,7 +53,7 @@ func TestLostMessages(t *testing.T) {
 	})
 }
 
-// turn makes owner try to hold the lock once.
+// turn makes one attempt of owner to hold the lock.
 func turn(t *testing.T, b driver.Backend, owner string, inside *atomic.Int32, last *atomic.Uint64) {
 	ctx, r := t.Context(), request(owner)
 	token, err := b.TryAcquire(ctx, r)
@@ -89,8 +89,7 @@ func turn(t *testing.T, b driver.Backend, owner string, inside *atomic.Int32, la
 	}
 }
 
-// TestLateAcquire covers the Put of an acquire that was sent before the
-// withdrawal of its owner, and arrives after the withdrawal.
+// TestLateAcquire delays the Put of an acquire. It arrives after the withdrawal of its owner.
 func TestLateAcquire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &data{}
@@ -116,8 +115,8 @@ func TestLateAcquire(t *testing.T) {
 	})
 }
 
-// TestLateRenewal covers a renewal that the store handles after the end of the
-// lease. The renewal must not revive the lease, and Renew must return an error.
+// TestLateRenewal delays a renewal until the lease has expired. The renewal must not revive the
+// lease, and Renew must return an error.
 func TestLateRenewal(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		t.Run(fmt.Sprintf("silent=%t", silent), func(t *testing.T) {
@@ -153,8 +152,8 @@ func TestLateRenewal(t *testing.T) {
 	}
 }
 
-// TestRepeatedRenewal checks that another client's write does not void a lease because it
-// comes after the instant by which an earlier renewal had to be written.
+// TestRepeatedRenewal renews a lease in time, and then another client writes the record. That write
+// must not end the lease, though it comes later than the renewal had to come.
 func TestRepeatedRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &data{}
@@ -181,7 +180,7 @@ func TestRepeatedRenewal(t *testing.T) {
 	})
 }
 
-// TestNoRecord checks that package cas never overwrites a value that it did not write.
+// TestNoRecord checks that package cas does not overwrite a value that is no record of a lock.
 func TestNoRecord(t *testing.T) {
 	d := &data{}
 	c := &client{data: d}

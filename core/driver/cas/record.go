@@ -10,12 +10,12 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// tombstoneFor is how long a withdrawn owner is refused: the minute that the
-// contract requires, and time for a Put that was sent before the withdrawal.
+// tombstoneFor is how long the store refuses an owner after its withdrawal. The contract requires
+// one minute. The other 30 s are for a Put that was sent before the withdrawal and arrives late.
 const tombstoneFor = 90 * time.Second
 
-// record is everything that the store keeps about one lock, as JSON. Instants are
-// nanoseconds since 1970 by the store's clock.
+// record is the JSON that the store keeps for one lock. Times are in nanoseconds since 1970, by the
+// store's clock.
 type record struct {
 	Name      string           `json:"name"`
 	Holder    *holder          `json:"holder,omitempty"`
@@ -27,18 +27,18 @@ type holder struct {
 	Owner string `json:"owner"`
 	Label string `json:"label,omitempty"`
 	Value []byte `json:"value,omitempty"`
-	// Token is 0 in the record that made the grant, because the token is that record's revision.
+	// Token is 0 in the first record of a grant. The token is then the revision of the record.
 	Token uint64 `json:"token,omitempty"`
 	End   int64  `json:"end_ns"`
-	// By is the end of the lease before the renewal that wrote this record. If
-	// the store wrote the record after By, the renewal was too late and is void.
+	// By is when the lease would have ended without the renewal that wrote this record. If the
+	// store wrote the record at this time or later, the renewal is void.
 	By int64 `json:"by_ns,omitempty"`
 }
 
 var lowercase = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
 
-// keyOf returns the key of a lock. The key is a hash of the name, because few
-// stores accept 512 arbitrary bytes as a key. The record contains the name itself.
+// keyOf returns the store's key for a lock: a hash of the name, because few stores allow keys of
+// 512 arbitrary bytes. The name itself is in the record.
 func keyOf(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return lowercase.EncodeToString(sum[:])
@@ -61,7 +61,7 @@ func (b *backend) decode(e Entry, name string) (record, error) {
 
 func (r *record) encode() ([]byte, error) { return json.Marshal(r) }
 
-// tidy removes everything that has expired from r, the record of e.
+// tidy removes the lease and the withdrawals that have expired from r, which is the record of e.
 func (r *record) tidy(e Entry) {
 	if h := r.Holder; h != nil {
 		if e.Now.UnixNano() >= h.End || h.void(e) {
@@ -76,12 +76,12 @@ func (r *record) tidy(e Entry) {
 	}
 }
 
-// void reports whether e was written too late to renew the lease.
+// void reports whether the store wrote e too late for the renewal in e to count.
 func (h *holder) void(e Entry) bool {
 	return h.By != 0 && !e.Written.IsZero() && e.Written.UnixNano() >= h.By
 }
 
-// needed returns how long after now the store must keep r.
+// needed returns how long from now on the store must keep r.
 func (r *record) needed(now time.Time) time.Duration {
 	var last int64
 	if r.Holder != nil {
@@ -93,7 +93,7 @@ func (r *record) needed(now time.Time) time.Duration {
 	return time.Duration(last - now.UnixNano())
 }
 
-// shown returns the holder as a driver.Holder, or the zero Holder if there is none.
+// shown returns the holder in r for callers of the backend, or the zero Holder without a holder.
 func (r *record) shown(now time.Time) driver.Holder {
 	h := r.Holder
 	if h == nil {

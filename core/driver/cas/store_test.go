@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver/cas"
 )
 
-// data is a store in memory. The zero data is empty.
+// data is what a store in memory keeps. The zero value is an empty store.
 type data struct {
 	mu       sync.Mutex
 	entries  map[string]cas.Entry
@@ -28,7 +28,7 @@ type watch struct {
 	changed func()
 }
 
-// client is a Store on data. Its hooks are called while no mutex is held.
+// client is a Store in memory. It calls its hooks, such as before, while it holds no mutex.
 type client struct {
 	*data
 	before func(op, key string) error // if it returns an error, the request fails with it and is not executed
@@ -64,7 +64,7 @@ func (c *client) Read(ctx context.Context, key string) (cas.Entry, error) {
 	return c.do(ctx, "read", key, func() (cas.Entry, error) { return c.at(key), nil })
 }
 
-// at returns the entry of key. The caller must have locked c.
+// at returns the entry of key. Its caller must have locked c.
 func (c *client) at(key string) cas.Entry {
 	now := time.Now()
 	if end, ok := c.ends[key]; ok && !now.Before(end) {
@@ -131,7 +131,7 @@ func (c *client) Check(ctx context.Context) (cas.About, error) {
 
 func (c *client) Close(context.Context) error { return nil }
 
-// watched is a client that is also a Watcher.
+// watched is a client that is a Watcher, too.
 type watched struct{ *client }
 
 func (c watched) Watch(key string, changed func()) (func(), error) {

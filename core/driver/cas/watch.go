@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// lookEvery is how often a record is read if no change is reported, because a
-	// store that is down reports nothing, and an expiry is no change of the key.
+	// lookEvery is how often a record is read without a reported change. A store that is down
+	// reports nothing, and the expiry of a lease changes no key.
 	lookEvery = time.Second
-	// lingerFor is how long a key is still watched after the last call that
-	// followed it has ended, because another call often comes soon.
+	// lingerFor is how long a key is still watched after the last call of follow for this key has
+	// ended, because another call often comes soon.
 	lingerFor = 5 * time.Second
 )
 
-// topic is the watch of one key. All calls of follow for that key share it.
+// topic is the watch of one key. All calls of method follow for this key share one topic.
 type topic struct {
 	stop  func() // ends the watch; returned by Watcher.Watch
 	users int    // number of calls that follow; users and idle are guarded by the backend's mutex
@@ -42,7 +42,7 @@ func (t *topic) change() <-chan struct{} {
 	return t.next
 }
 
-// close ends the watch. The caller must hold the backend's mutex.
+// close ends the watch. Its caller must hold the backend's mutex.
 func (t *topic) close() {
 	if t.idle != nil {
 		t.idle.Stop()
@@ -50,8 +50,9 @@ func (t *topic) close() {
 	t.stop()
 }
 
-// follow watches name. It calls turn once the watch has begun, after each change,
-// and after each pause that turn returned, until turn returns an error or ctx ends.
+// follow watches the record of the lock called name. It calls the function turn at the beginning,
+// after each change, and after each pause that turn returned. It ends when turn returns an error or
+// ctx ends.
 func (b *backend) follow(ctx context.Context, name string, turn func(ctx context.Context, changed bool) (pause time.Duration, err error)) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
@@ -80,7 +81,6 @@ func (b *backend) follow(ctx context.Context, name string, turn func(ctx context
 	}
 }
 
-// ended returns the error of a call whose ctx ended while it waited.
 func (b *backend) ended(ctx context.Context) error {
 	if err := context.Cause(ctx); err == driver.ErrClosed {
 		return b.named(err)
@@ -120,8 +120,8 @@ func (b *backend) leave(key string, t *topic) {
 	})
 }
 
-// Observe never emits a token that is lower than a token that it has emitted. That needs a
-// check, because a replica that became the store's leader may still have an older holder.
+// Observe never emits a lower token than before. It must check that, because after a failover, the
+// new leader of the store may still have an older holder.
 func (b *backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	var last driver.Holder
 	var highest uint64
@@ -147,7 +147,7 @@ func (b *backend) Observe(ctx context.Context, name string, emit func(driver.Hol
 	return err
 }
 
-// Notify does not read the record after a change, because the caller will ask for the lock.
+// Notify does not read the record after a change, because its caller will ask for the lock then.
 func (b *backend) Notify(ctx context.Context, name string, emit func()) error {
 	first := true
 	err := b.follow(ctx, name, func(ctx context.Context, changed bool) (time.Duration, error) {

@@ -13,49 +13,48 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Connect holds the options that every backend needs to connect to its
-// store. Each backend library embeds Connect in its Options.
+// Connect has the options that all backends need for connections to their stores. Each backend
+// embeds Connect in its Options.
 type Connect struct {
-	// Username and Password are used for the login. PasswordFile names a file with the password
-	// instead. The file is read again for each connection; a newline at its end is ignored.
+	// Username and Password log in to the store. In place of Password, PasswordFile can name a file
+	// with the password, which is read for each connection. A newline at its end is ignored.
 	Username     string `key:"username" doc:"user"`
 	Password     string `key:"password" secret:"true" doc:"password of the user"`
 	PasswordFile string `key:"password_file" doc:"file with the password, read again for each connection"`
 
-	// TLS is the TLS configuration of connections. TLS must not be set
-	// together with another field about TLS. TLS has no configuration key.
+	// TLS is the TLS configuration of connections. It has no configuration key. If TLS is set, no
+	// other field about TLS may be set.
 	TLS *tls.Config
-	// TLSEnabled turns TLS on with the system's certificate authorities. Any
-	// other field about TLS turns TLS on too, and so does an address that asks
-	// for TLS. If TLS is turned on in such a way, TLSEnabled must not be false.
+	// TLSEnabled turns TLS on, with the certificate authorities of the system. TLS is also turned
+	// on by each other field about TLS, and by an address that asks for TLS. It is an error if
+	// TLSEnabled is false then.
 	TLSEnabled *bool `key:"tls_enabled" doc:"connect with TLS; so does any other tls key, and false beside one is refused"`
-	// TLSCAFile names a PEM file with the certificate authorities to use instead of the
-	// system's. TLSCAFile, TLSCertFile and TLSKeyFile are read again for each connection.
+	// TLSCAFile names a PEM file with certificate authorities, in place of those of the system. The
+	// files TLSCAFile, TLSCertFile and TLSKeyFile are read again for each connection.
 	TLSCAFile string `key:"tls_ca_file" doc:"authorities that sign servers, PEM, instead of the system's; read again for each connection"`
-	// TLSCertFile and TLSKeyFile name PEM files with the client's certificate and its key.
+	// TLSCertFile and TLSKeyFile name PEM files with the certificate of the client and its key.
 	TLSCertFile string `key:"tls_cert_file" doc:"the client's certificate, PEM; read again for each connection"`
 	TLSKeyFile  string `key:"tls_key_file" doc:"the key of the client's certificate, PEM; read again for each connection"`
-	// TLSServerName is the name that the server's certificate must have.
-	// Without it, that is the host of the address.
+	// TLSServerName is the name that the server's certificate must have. The default is the host in
+	// the address.
 	TLSServerName string `key:"tls_server_name" doc:"name in the server's certificate, instead of the host of the address"`
-	// TLSInsecure makes the client accept any certificate. TLSInsecure is for tests only.
+	// TLSInsecure makes the client accept any certificate. It is for tests only.
 	TLSInsecure bool `key:"tls_insecure" default:"false" doc:"accept any certificate (for tests)"`
 
-	// DialTimeout bounds the time until a new connection can be used, including
-	// TLS and login. RequestTimeout bounds one request, which also ends with
-	// its caller's context. Both timeouts must be between 10 ms and 10 min.
+	// DialTimeout limits how long it may take to connect, with TLS and login. RequestTimeout limits
+	// one request, which also ends when its caller's context ends. Both must be from 10 ms to 10
+	// min.
 	DialTimeout    time.Duration `key:"dial_timeout" default:"2s" doc:"bound of making a connection, TLS and login included; 10ms to 10m"`
 	RequestTimeout time.Duration `key:"request_timeout" default:"2s" doc:"bound of one request; 10ms to 10m"`
 }
 
-// The bounds of DialTimeout and RequestTimeout.
 const (
 	minTimeout = 10 * time.Millisecond
 	maxTimeout = 10 * time.Minute
 )
 
-// check returns an error that wraps driver.ErrConfig if c is wrong.
-// addressTLS means that the address asks for TLS.
+// check returns an error that wraps driver.ErrConfig if a field of c is wrong, or contradicts
+// another. addressTLS means that the address asks for TLS.
 func (c Connect) check(addressTLS bool) error {
 	var err error
 	for f := range fields(reflect.ValueOf(c)) {
@@ -83,9 +82,8 @@ func (c Connect) check(addressTLS bool) error {
 		Between("request_timeout", c.RequestTimeout, minTimeout, maxTimeout))
 }
 
-// namesFile returns an error if name is the contents of a file instead of
-// its path. The error does not quote name. Without this check, an error
-// about a missing file would show a private key that was pasted as name.
+// namesFile returns an error if name is the text of a file and not its path. A user may have pasted
+// a private key. The error does not show name, but the error about a missing file would.
 func namesFile(key, name string) error {
 	if len(name) > longestName || strings.ContainsFunc(name, unicode.IsControl) || strings.Contains(name, pemDashes) {
 		return fmt.Errorf("%w: %s has the text of a file, and must have its name", driver.ErrConfig, key)
@@ -94,13 +92,13 @@ func namesFile(key, name string) error {
 }
 
 const (
-	// longestName bounds the length of a path. A longer name must be the contents of a file.
+	// longestName is the most bytes that a path may have. A longer text must be a file's contents.
 	longestName = 1024
-	// pemDashes occurs at the beginning of each PEM block.
+	// pemDashes is in the first line of each PEM block.
 	pemDashes = "---"
 )
 
-// tlsKeys returns the names of the keys that are set and turn TLS on, except tls_enabled.
+// tlsKeys returns the keys of fields that are set and turn TLS on, without tls_enabled.
 func (c Connect) tlsKeys() []string {
 	var named []string
 	for f := range fields(reflect.ValueOf(c)) {
@@ -111,23 +109,23 @@ func (c Connect) tlsKeys() []string {
 	return named
 }
 
-// Secure reports whether c turns TLS on. If c does not, the address may still ask for TLS.
+// Secure reports whether c turns TLS on. If it returns false, the address can still ask for TLS.
 func (c Connect) Secure() bool {
 	return c.TLS != nil || c.TLSEnabled != nil && *c.TLSEnabled || len(c.tlsKeys()) > 0
 }
 
-// WithoutTLS returns c with all fields about TLS cleared.
+// WithoutTLS returns c with no field about TLS set.
 func (c Connect) WithoutTLS() Connect {
 	c.TLS, c.TLSEnabled, c.TLSInsecure = nil, nil, false
 	c.TLSCAFile, c.TLSCertFile, c.TLSKeyFile, c.TLSServerName = "", "", "", ""
 	return c
 }
 
-// HasPassword reports whether c has a password or the name of a password file.
+// HasPassword reports whether Password or PasswordFile is set.
 func (c Connect) HasPassword() bool { return c.Password != "" || c.PasswordFile != "" }
 
-// Between returns an error that wraps driver.ErrConfig if value, the value
-// of key, is below least or above most, and otherwise nil.
+// Between returns nil if value, the value of key, is from least to most. Otherwise it returns an
+// error that wraps driver.ErrConfig.
 func Between[T cmp.Ordered](key string, value, least, most T) error {
 	if value >= least && value <= most {
 		return nil
@@ -135,12 +133,13 @@ func Between[T cmp.Ordered](key string, value, least, most T) error {
 	return fmt.Errorf("%w: %s is %v, not %v to %v", driver.ErrConfig, key, value, least, most)
 }
 
-// Conflict returns a driver.ErrConfig for keys that must not be set together. why is the reason.
+// Conflict returns an error that wraps driver.ErrConfig, for keys that exclude each other, with a
+// reason.
 func Conflict(why string, keys ...string) error {
 	return fmt.Errorf("%w: %s: %s", driver.ErrConfig, strings.Join(keys, " and "), why)
 }
 
-// Invalid returns err if it wraps driver.ErrConfig, and otherwise wraps err and driver.ErrConfig.
+// Invalid returns err if it wraps driver.ErrConfig, and otherwise an error that wraps both.
 func Invalid(err error) error {
 	if errors.Is(err, driver.ErrConfig) {
 		return err
@@ -148,10 +147,10 @@ func Invalid(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrConfig, err)
 }
 
-// KeysOf returns a configuration key for each field of the struct (no pointer) options that has the tag
-// "key". The tags "key", "default", "required", "secret" and "doc" describe the key. Fields
-// of an embedded struct count too. A tag on the embedded struct, with the name of a key,
-// replaces the default of that key. So a backend that needs more time to connect writes
+// KeysOf returns the configuration keys of the struct options, which is not a pointer. Each field
+// with the tag "key" is a configuration key. The tags "default", "required", "secret" and "doc"
+// describe it. Fields of an embedded struct count, too. If a tag of the embedded struct has the
+// name of a key, it is the new default of that key. So a backend that connects slowly can write
 //
 //	Connect `dial_timeout:"3s"`
 func KeysOf(options any) []driver.Key {
@@ -166,15 +165,16 @@ func KeysOf(options any) []driver.Key {
 	return keys
 }
 
-// Decode sets the fields of the struct that options points to from cfg.
-// Spec.CheckConfig must have checked cfg.
+// Decode sets fields of a struct from cfg, which Spec.CheckConfig must have returned. The argument
+// options is a pointer to the struct.
 func Decode(cfg driver.Config, options any) {
 	for f := range fields(reflect.ValueOf(options).Elem()) {
 		f.set(cfg)
 	}
 }
 
-// Filled returns a copy of *options, or of the zero O if options is nil, with defaults filled in.
+// Filled returns a copy of the struct that options points to, with defaults in place of zero
+// fields. If options is nil, all fields have their defaults.
 func Filled[O any](options *O) O {
 	var o O
 	if options != nil {
@@ -184,7 +184,7 @@ func Filled[O any](options *O) O {
 	return o
 }
 
-// Fill sets each zero field to its default, in the struct that options points to.
+// Fill sets each zero field of the struct that options points to, to the field's default.
 func Fill(options any) {
 	for f := range fields(reflect.ValueOf(options).Elem()) {
 		if f.value.IsZero() {
@@ -223,8 +223,8 @@ func fields(v reflect.Value) func(yield func(field) bool) {
 	return func(yield func(field) bool) { walk(v, "", yield) }
 }
 
-// walk yields the fields of the struct v that have a tag "key". If v is embedded, outer is the
-// tag of the embedded field.
+// walk yields the fields of struct v that have a tag "key". If v is embedded in another struct,
+// outer is the tag of v there.
 func walk(v reflect.Value, outer reflect.StructTag, yield func(field) bool) bool {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)

@@ -1,4 +1,4 @@
-// Command holder is an application that acquires a lock and holds it until SIGTERM.
+// Command holder is a small application for tests. It acquires a lock and holds it until SIGTERM.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin"
 )
 
-// The arguments are the path of a plugin, the address of the store, and a TTL.
+// The arguments are the path of a plugin, the address of its store, and the TTL of the lock.
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
