@@ -292,7 +292,7 @@ func (s *store) Delete(ctx context.Context, key string, revision uint64) error {
 	return err
 }
 
-// publish stores m if the last message of m's subject has this revision. It rounds ttl up to seconds.
+// publish stores m if its subject's last message has this revision. It rounds ttl up to seconds.
 func (s *store) publish(ctx context.Context, m *nats.Msg, revision uint64, ttl time.Duration) (cas.Entry, error) {
 	if _, err := s.open(ctx); err != nil {
 		return cas.Entry{}, err
