@@ -1,12 +1,12 @@
-// Package nats is a backend on a bucket of NATS JetStream KV, written with package cas. It
-// needs compare-and-set, a clock, keys that expire, and messages about changes, but no script
-// and no transaction. The package shows what an author has to write for such a store.
+// Package nats is a backend that keeps locks in a bucket of NATS JetStream KV, by package cas.
+// From the store it needs compare-and-set, a clock, keys that expire, and messages about changes,
+// but no scripts or transactions. It shows what an author has to write for such a store.
 //
 // Times come from the clock of the server that leads the bucket's stream. A stream with one replica
-// loses its last two minutes when its machine crashes, unless the server has sync_interval: always.
-// A stream with three replicas loses these two minutes when two machines crash.
+// loses the writes of two minutes when its machine crashes, unless the server has sync_interval:
+// always. A stream with three replicas loses them when two machines crash.
 //
-// With nats-server and lockplugin-nats built into bin, this command tests it:
+// With nats-server and lockplugin-nats built into bin, this command tests the backend:
 //
 //	bin/lockbench faults --backends nats --plugin-dir bin --claims examples/backend-nats/claims.json \
 //		--server "$PWD/bin/nats-server --addr 127.0.0.1 --port {port} --jetstream --store_dir {dir}"
@@ -60,7 +60,7 @@ const (
 	retryFor = 100 * time.Millisecond
 	// markerFor is how long the marker of a deleted key stays.
 	markerFor = time.Second
-	// clockOff is how wrong the clock of a host that creates a bucket may be.
+	// clockOff is by how much the clock of a host that creates a bucket may be wrong.
 	clockOff = 10 * time.Second
 )
 
@@ -134,7 +134,7 @@ type store struct {
 	watches map[*func()]bool
 }
 
-// connect tries until the first connection is made. It replaces the attempts of
+// connect tries to connect until it succeeds. It replaces the attempts of
 // the client library, which do not keep the reason of a failure.
 func (s *store) connect(ctx context.Context, addresses string, options []nats.Option) {
 	defer close(s.connecting)
@@ -199,8 +199,8 @@ func (s *store) open(ctx context.Context) (jetstream.Stream, error) {
 	return stream, nil
 }
 
-// create creates the stream of a bucket. Its first sequence number is the time,
-// so that the numbers rise even after the data of an older stream was lost.
+// create creates the stream of a bucket. The first sequence number is the host's time in
+// microseconds, so that numbers rise even after the data of an older stream were lost.
 func (s *store) create(ctx context.Context) (jetstream.Stream, error) {
 	stream, err := s.js.CreateStream(ctx, jetstream.StreamConfig{
 		Name: "KV_" + s.bucket, Subjects: []string{s.subject(">")}, Storage: jetstream.FileStorage, Replicas: s.replicas,
@@ -292,7 +292,7 @@ func (s *store) Delete(ctx context.Context, key string, revision uint64) error {
 	return err
 }
 
-// publish stores m if its subject is at revision. The server counts ttl in whole seconds.
+// publish stores m if its subject's last message has this revision. It rounds ttl up to seconds.
 func (s *store) publish(ctx context.Context, m *nats.Msg, revision uint64, ttl time.Duration) (cas.Entry, error) {
 	if _, err := s.open(ctx); err != nil {
 		return cas.Entry{}, err
@@ -350,7 +350,7 @@ func (s *store) Check(ctx context.Context) (cas.About, error) {
 }
 
 // Watch subscribes to the messages that the stream republishes after it has stored
-// them. The connection keeps the order, so a later Read is sent after the subscription.
+// them. The connection keeps the order, so the server gets a later Read after the subscription.
 func (s *store) Watch(key string, changed func()) (func(), error) {
 	s.mu.Lock()
 	conn := s.conn
