@@ -54,7 +54,7 @@ func serve(t *testing.T) (*plugintest.Server, string) {
 	return server, address
 }
 
-// TestConformance tests the plugin's binary, and with LOCKBENCH_LONG=1 the library in process.
+// TestConformance tests the plugin's binary. LOCKBENCH_LONG=1 adds the library in this process.
 func TestConformance(t *testing.T) {
 	server, address := serve(t)
 	binary := plugintest.Build(t, "./lockplugin-nats")
@@ -87,7 +87,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// opener returns a function that opens the library as another host.
+// opener returns a function that makes a new connection to the store in this process.
 func opener(cfg driver.Config) func(t drivertest.T) driver.Backend {
 	return func(t drivertest.T) driver.Backend {
 		b, err := driver.Open(t.Context(), nats.Spec, cfg, nil)

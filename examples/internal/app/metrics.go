@@ -51,8 +51,8 @@ func serveMetrics(address string, state *status.Handler) (recorder *otel.Recorde
 	}, nil
 }
 
-// metricName returns the name of a lock in metrics, so that an alarm can ask for an
-// election without a leader. The lock of a tick, job@TICK, counts as the lock of the job.
+// metricName returns a lock's name in the metrics. Every tick of a job has a lock called
+// job@TICK. All of them count under the name of the job, so that few series are made.
 func metricName(lock string) string {
 	name, _, _ := strings.Cut(lock, "@")
 	return name
