@@ -308,7 +308,6 @@ var fillerKeys = func() (keys []any) {
 	return keys
 }()
 
-// savedKey is a copy of a key.
 type savedKey struct {
 	name, data string
 	expires    int64 // in ms since 1970; below 0 if the key does not expire
@@ -326,8 +325,8 @@ func saveKeys(ctx context.Context, s *store, n int) error {
 		if err != nil {
 			return err
 		}
-		// A key that is gone when its expiry is read has no expiry to restore. If it exists
-		// again when it is dumped, it is not saved, or it would be restored for ever.
+		// A key that was gone when its expiry was read is not saved, even if it exists
+		// again, because it would be restored without an expiry.
 		const gone = -2
 		if data, err := s.admins[n].Dump(ctx, key).Result(); err == nil && expires != gone {
 			s.saved = append(s.saved, savedKey{key, data, expires})

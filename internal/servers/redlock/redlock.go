@@ -1,5 +1,4 @@
-// Package redlock describes the servers of the redlock
-// backend, which are independent Redis servers.
+// Package redlock describes the servers of the redlock backend: several independent Redis servers.
 package redlock
 
 import (
