@@ -104,7 +104,7 @@ func (b *Backend) Properties() driver.Properties {
 	return p
 }
 
-// Check sends a write whose condition never holds. The answer proves a majority, the right to write,
+// Check sends a write whose condition never holds. The answer proves a quorum, the right to write,
 // and free space. The write costs one consensus entry and no revision. At most every 30 s, Check
 // also connects to each member, to find out whether all members belong to one cluster.
 func (b *Backend) Check(ctx context.Context) error {

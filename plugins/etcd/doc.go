@@ -69,7 +69,7 @@
 // entry becomes the lock in the same revision. So a lock with waiters is never free.
 //
 //   - No two owners hold the lock at once. A new entry comes behind all others, and a former
-//     holder cannot change another entry: its requests name create revision and generation.
+//     holder cannot change another entry, because its requests name its own create revision.
 //   - Tokens are create revisions. They rise, because each entry that becomes the lock
 //     was put after every entry that was the lock before.
 //   - A waiter watches the entry before its own. If that entry was the lock, its end is the
