@@ -24,7 +24,7 @@ func newAlarm() (*alarm, error) {
 	go func() {
 		for count := make([]byte, 8); ; {
 			if _, err := a.timer.Read(count); err != nil {
-				return // it was closed
+				return // the timer was closed
 			}
 			select {
 			case a.rings <- struct{}{}:

@@ -82,7 +82,7 @@ func (f *flow) run() {
 		}
 		f.await(changed, held)
 	}
-	_ = f.to.Close() // it may have ended
+	_ = f.to.Close() // the connection may have ended
 	f.alarm.close()
 	for range f.input {
 	}

@@ -73,7 +73,7 @@ func Start[Line any](ctx context.Context, c *Child, spec any, take func(Line)) e
 		}
 	}
 	if err != nil {
-		_ = c.Kill() // it may have ended
+		_ = c.Kill() // the child may have ended
 	}
 	return err
 }
@@ -137,7 +137,7 @@ func (c *Child) start() (out *os.File, err error) {
 		return nil, err
 	}
 	go func() {
-		_ = c.cmd.Wait() // how it ended is in ProcessState
+		_ = c.cmd.Wait() // ProcessState says how the process ended
 		close(c.gone)
 	}()
 	return out, nil
@@ -197,7 +197,7 @@ func (c *Child) Close(ctx context.Context) error {
 	case <-c.ended:
 		return nil
 	case <-ctx.Done():
-		_ = c.Kill() // it may have ended meanwhile
+		_ = c.Kill() // the child may have ended meanwhile
 		return ctx.Err()
 	}
 }

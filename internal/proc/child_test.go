@@ -65,7 +65,7 @@ func startChild(t *testing.T) (*Child, <-chan line) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = c.Kill() }) // most tests end it
+	t.Cleanup(func() { _ = c.Kill() }) // most tests have ended the child
 	if l := <-said; l.Do != "greet" {
 		t.Fatalf("before it is ready it says %+v", l)
 	}

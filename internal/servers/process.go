@@ -169,7 +169,7 @@ func startWatcher(script, what string) (*watcher, error) {
 
 // close makes the watcher remove what it watches, and returns when the watcher has ended.
 func (w *watcher) close() error {
-	_ = w.lifeline.Close() // fails only if it is already closed
+	_ = w.lifeline.Close() // fails only if the pipe is already closed
 	if err := w.cmd.Wait(); err != nil {
 		return fmt.Errorf("servers: watcher: %w", err)
 	}

@@ -135,7 +135,7 @@ func (a *acquisition) done() bool {
 		return a.entry.is(v.first, v.generation)
 	}
 	if !a.b.table.owns(a.entry) {
-		return false // the caller has asked twice
+		return false // the owner has acquired twice
 	}
 	a.step.Rev = v.first.CreateRevision
 	return true

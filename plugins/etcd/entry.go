@@ -26,7 +26,7 @@ type entry struct {
 	busy       int             // waits, acquires and renewals under way, which delay the delete
 	ending     bool            // this process is deleting the entry
 
-	before *predecessor // the state that the last Wait left; nil while a Wait runs
+	before *predecessor // what the last Wait knew of the entry in front; nil while a Wait runs
 	held   bool         // the entry is known to be the lock
 	since  time.Time    // when held became true
 	seenAt int64        // the last revision at which the key was seen

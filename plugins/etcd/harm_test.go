@@ -38,7 +38,7 @@ func TestWatchLostAtTheRelease(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			b := connect(t, Options{Address: []string{p.Addr()}})
 			holder, r := acquire(t, other, lock(what, "first")), lock(what, "next")
-			must(t, backendtest.Err(b.Wait(t.Context(), r, time.Millisecond))) // so that no harm cuts its answer
+			must(t, backendtest.Err(b.Wait(t.Context(), r, time.Millisecond))) // puts the entry, so that no harm can cut the answer
 			got := make(chan driver.Grant, 1)
 			go func() {
 				g, err := b.Wait(t.Context(), r, 20*time.Second)

@@ -118,7 +118,7 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	from := b.space.names + prefix
 	end := txn.Beyond(from)
 	next := []byte(from)
-	var open lockState // the name whose entries are being read
+	var open lockState // the lock whose entries are being read
 	flush := func() bool { return open.first == nil || emit(b.holder(ctx, open)) }
 	for {
 		resp, gen, err := b.txns.Read(ctx, txn.Range(&pb.RangeRequest{Key: next, RangeEnd: end, Limit: listPage}))

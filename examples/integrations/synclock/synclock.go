@@ -56,7 +56,7 @@ func (m *Mutex) Lock() {
 		case <-done:
 		case <-lease.Done():
 			select {
-			case <-done: // done is closed before the release
+			case <-done: // Unlock closes done before it releases the lease
 			default:
 				m.lost(lease.Err())
 			}

@@ -41,12 +41,12 @@ func serveMetrics(address string, state *status.Handler) (recorder *otel.Recorde
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		_ = server.Serve(listener) // it returns when stop is called
+		_ = server.Serve(listener) // Serve returns when stop is called
 	}()
 	return recorder, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_ = server.Shutdown(ctx) // the process ends next
+		_ = server.Shutdown(ctx) // no error matters, because the process ends next
 		<-served
 	}, nil
 }

@@ -38,7 +38,7 @@ var Kind = &servers.Kind{
 		{Name: Balanced, Servers: members, Elects: true}, {Name: FewOperations, Servers: 1},
 	},
 	SyncsUntold: true,
-	ExpiryStep:  500 * time.Millisecond, // server/lease/lessor.go looks that often
+	ExpiryStep:  500 * time.Millisecond, // how often server/lease/lessor.go looks for expired leases
 
 	Prepare:    prepare,
 	Operations: operations,

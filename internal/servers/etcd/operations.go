@@ -136,7 +136,7 @@ func deletedFrom(place int) servers.Step {
 				name := kv.Key[:bytes.LastIndexByte(kv.Key, '\xff')]
 				queues[string(name)] = append(queues[string(name)], kv)
 			}
-			for _, q := range queues { // in any order
+			for _, q := range queues { // in random order
 				if len(q) <= place {
 					continue
 				}

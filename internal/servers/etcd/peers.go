@@ -46,7 +46,7 @@ func (p *Peers) relay(port int) (int, error) {
 		return 0, err
 	}
 	r := &peerRelay{peers: p, proxy: httputil.NewSingleHostReverseProxy(target)}
-	r.proxy.FlushInterval = -1 // streams
+	r.proxy.FlushInterval = -1 // so that streams pass at once
 	r.proxy.ErrorLog = log.New(io.Discard, "", 0)
 	r.proxy.Transport = &http.Transport{}
 	r.server = &http.Server{Handler: r}
