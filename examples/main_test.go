@@ -160,8 +160,8 @@ func (p *process) output() []string {
 	return slices.Clone(p.lines)
 }
 
-// await waits for a line that contains text, and returns that line and its number
-// among the lines that contain text. It skips the first of them, as many as from says.
+// await waits for a line that contains text. It skips the first lines with text, as
+// many as from says. It returns the line, and its number among the lines with text.
 func (p *process) await(t *testing.T, from int, text string) (string, int) {
 	t.Helper()
 	end := time.After(timeout)

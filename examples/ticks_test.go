@@ -28,10 +28,10 @@ import (
 const (
 	tickForm = "2006-01-02T15:04:05.000Z"
 	tickLate = time.Second // for ticks that are a second apart
-	// enough is the running time within tickLate after which a process is blamed
-	// for a missed tick. It is long because the machine may be busy.
+	// enough is how long a process must have been able to run, while a tick could begin,
+	// to be blamed for missing the tick. It is long because the machine may be busy.
 	enough = 600 * time.Millisecond
-	// stall is the gap between two requests of the test to the store that counts as a stall.
+	// stall is the longest pause between two requests of this test that is not called a stall.
 	stall = 100 * time.Millisecond
 	// storeAway is how long the store is away.
 	storeAway = 5 * time.Second

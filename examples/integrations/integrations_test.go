@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// rounds returns how often a worker is killed.
+// rounds returns how many times a worker is killed.
 func rounds() int {
 	if os.Getenv("LOCKBENCH_LONG") == "1" {
 		return 20
@@ -153,8 +153,8 @@ func (a *application) lines(t *testing.T) (all []line) {
 	return all
 }
 
-// await waits for a line of the journal with the given what,
-// skips the first from lines, and returns the line.
+// await skips the first lines of the journal, as many as from says.
+// It then waits for a line whose event is what, and returns the line.
 func (a *application) await(t *testing.T, from int, what string) line {
 	t.Helper()
 	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {

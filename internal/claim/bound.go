@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The bounds of claims are sums of these times. For an option of core, a time is its default.
+// The bounds of claims are sums of these times. Where core has an option, its default is used.
 const (
 	// Slack is added to the bounds, because a process on a busy machine may run late.
 	Slack = 500 * time.Millisecond
@@ -30,7 +30,7 @@ const (
 	// waits for a new connection, and the time to release the leases and to close the backend.
 	ProcessGone = 5*time.Second + 2*time.Second + 2*Slack
 
-	// askAgain is when the first waiter in a queue asks, even if nothing woke it (core: maxAsk).
+	// askAgain is the time after which a queue's first waiter asks unwoken (core: maxAsk).
 	askAgain = time.Second
 	// retry is the longest pause before a failed request is sent again (core: retryTo, maxRetry).
 	retry = 500 * time.Millisecond
@@ -77,7 +77,7 @@ type Setting struct {
 	// waiter in its queue, the grant lasts only for this time until the waiter's first
 	// renewal. FirstSpan is zero if the store only wakes waiters.
 	FirstSpan time.Duration
-	// TTL is the longest TTL of the leases concerned.
+	// TTL is the longest TTL of the leases that the bound is for.
 	TTL time.Duration
 	// MaxTTL is the longest time for which a server does not vote after a
 	// restart or a loss of data. It is zero if the server votes at once.

@@ -13,9 +13,10 @@ const (
 	// Overlap says that no two holds of one lock overlap. A hold begins when its grant returns. It
 	// ends when its release is sent or, without a release, when its lease was last found valid.
 	Overlap Rule = "overlap"
-	// Token says that a grant has a higher token than every earlier grant of the same
-	// name, even if the earlier grant has ended. A grant is earlier if it returned before
-	// the later grant was requested. The rule does not apply to a baseline without tokens.
+	// Token says that a grant has a higher token than every earlier grant of
+	// the same lock, even if the earlier grant has ended. A grant is earlier if
+	// it returned before the later grant was requested. The rule does not apply
+	// to other libraries that are measured for comparison and have no tokens.
 	Token Rule = "token"
 	// Linear says that the acquires, renewals, releases and expiries of one lock can be put in
 	// one order. In this order each operation takes effect between its call and its return,

@@ -75,7 +75,7 @@ func (t *Terms) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// known returns an error that names the first of words that is not in all.
+// known returns an error that names the first element of words that all lacks.
 func known[W ~string](what string, words, all []W) error {
 	for _, w := range words {
 		if !slices.Contains(all, w) {

@@ -94,7 +94,7 @@ func exceptionRows(of []backend) (rows string) {
 	return rows
 }
 
-// gone returns the names of the rules in some. A group's name replaces a group's rules.
+// gone returns the names of the rules in some. A complete group, such as Late, has one name.
 func gone(some []Rule) string {
 	var out []string
 	for _, set := range sets {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Authority signs certificates for servers on loopback and their clients.
+// Authority signs certificates for servers on the loopback interface, and for their clients.
 type Authority struct {
 	PEM  []byte
 	cert *x509.Certificate

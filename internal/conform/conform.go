@@ -24,7 +24,7 @@ type Options struct {
 	Name, Path string
 	// Config is the plugin's configuration, with the address of the server.
 	Config driver.Config
-	// NoMTLS is for plugins that cannot use mutual TLS.
+	// NoMTLS turns off mutual TLS between host and plugin, for plugins that cannot use it.
 	NoMTLS bool
 	// Namespaces reports whether the plugin's configuration has a
 	// key "prefix". Then every case gets its own namespace of locks

@@ -18,7 +18,7 @@ type Background struct {
 	ends map[any][]func() error
 }
 
-// Begin notes work of the owner by. End will call the function end to end the work.
+// Begin notes that the owner by has begun some work, which the function end ends.
 func (b *Background) Begin(by any, end func() error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

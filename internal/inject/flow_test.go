@@ -126,8 +126,8 @@ func TestHeldConnection(t *testing.T) {
 	}
 }
 
-// TestSilence checks that all open connections except the newest pass no data,
-// that their ends are seen only after healing, and that new connections work.
+// TestSilence checks that all open connections except the newest pass no data, that
+// clients see these connections end only after healing, and that new connections work.
 func TestSilence(t *testing.T) {
 	p, _ := proxied(t)
 	var open []net.Conn
@@ -156,8 +156,8 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// TestForgotten checks that a connection ends on one side only, and on
-// the other side not before healing. Meanwhile new connections must work.
+// TestForgotten checks ForgetClients and ForgetServer: a connection must end at once on
+// one side, and on the other side only after healing. Meanwhile new connections must work.
 func TestForgotten(t *testing.T) {
 	for _, ofClients := range []bool{true, false} {
 		p, pair := paired(t)

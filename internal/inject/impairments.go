@@ -26,8 +26,8 @@ func (p *Proxy) Delay(d, jitter time.Duration) error {
 	return p.harm(impairment{delay: d, jitter: jitter}, Replies)
 }
 
-// DelayPushes delays by d each message that contains [Proxy.Push], which are those that the
-// server sends without a request. Data after such a message on the same connection wait, too.
+// DelayPushes delays by d the messages that the server sends without a request, which are
+// those that contain [Proxy.Push]. Data after such a message on the same connection wait, too.
 // If d is 0, DelayPushes drops these messages instead. Other replies and all requests pass.
 func (p *Proxy) DelayPushes(d time.Duration) error {
 	return p.harm(impairment{only: []byte(p.Push), loses: d == 0, delay: d}, Replies)

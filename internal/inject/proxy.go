@@ -197,7 +197,7 @@ func (p *Proxy) tell() {
 	p.changed = make(chan struct{})
 }
 
-// Apart calls the function do, which harms the proxy p by p's methods. The
+// Apart calls the function do, which harms the proxy by calls of its methods. The
 // function heal that Apart returns ends only these harms. While Apart runs, other
 // goroutines may harm the proxy only by calls of Apart, which wait for each other.
 func (p *Proxy) Apart(do func(*Proxy) error) (heal func() error, err error) {

@@ -33,10 +33,9 @@ func NewClock() Clock { return ClockFrom(time.Now()) }
 // must have read zero with time.Now, or computed it from such a time.
 func ClockFrom(zero time.Time) Clock { return Clock{base: zero} }
 
-// readings is how often MachineClock reads the machine's clock and Go's
-// clock, one right after the other. It uses the pair with the shortest time
-// between them, because a pause between them makes the result wrong. Then two
-// holders in different processes could seem to overlap only for that reason.
+// readings is how often MachineClock reads the machine's clock and Go's clock, one right after the
+// other. It uses the pair with the shortest time between them, because a pause between them makes
+// the result wrong. With wrong clocks, two holders in different processes could seem to overlap.
 const readings = 50
 
 // MachineClock returns the machine's clock, which [Now] reads. Each process computes

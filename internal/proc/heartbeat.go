@@ -110,7 +110,7 @@ type Waits struct {
 	found  []wait
 }
 
-// wait is one look at the threads: its time, and the longest wait since the look before it.
+// wait is the result of one call of Look: when it was, and the longest wait since the call before.
 type wait struct {
 	looked  time.Time
 	longest time.Duration
@@ -119,7 +119,7 @@ type wait struct {
 // lookEvery is the time between two readings of the threads' waits.
 const lookEvery = 100 * time.Millisecond
 
-// WatchFamily notes the waits of this process and all its descendants, until stop is called.
+// WatchFamily calls Look repeatedly for this process and its descendants, until stop is called.
 func WatchFamily() (w *Waits, stop func()) {
 	w = &Waits{}
 	over, ended := make(chan struct{}), make(chan struct{})

@@ -18,17 +18,17 @@ type Parent struct {
 
 // Agent runs in a child process and carries out the orders of the parent process.
 type Agent[Order any] interface {
-	// Do carries out one order of the parent. The next order waits until Do returns. Do may
-	// start work that goes on after it. This work must end when ctx ends, which is before Close.
+	// Do carries out one order of the parent. The next order waits until Do returns. Do may start
+	// work that goes on when Do has returned. It must end when ctx ends, and then Close is called.
 	Do(ctx context.Context, order Order)
 	// Close waits for the work that Do has started, and ends the agent.
 	Close() error
 }
 
-// Become runs this process as a child and then exits, if the environment variable called role
-// is set. Otherwise it does nothing. Call it first in main or TestMain. When the function open
-// returns, Become reports to the parent that the child is ready, or the error. It writes an
-// error of reading the spec or of [Agent].Close to standard error, after the text in called.
+// Become runs this process as a child and then exits, if the environment variable called
+// role is set. Otherwise it does nothing. Call it first in main or TestMain. Become passes
+// the parent's first line to the function open. It reports to the parent that the child is
+// ready, or open's error. Other errors go to standard error, after the text in called.
 func Become[Spec, Order any](role, called string, open func(*Parent, Spec) (Agent[Order], error)) {
 	if os.Getenv(role) == "" {
 		return
@@ -41,7 +41,7 @@ func Become[Spec, Order any](role, called string, open func(*Parent, Spec) (Agen
 	os.Exit(0)
 }
 
-// serve reads a spec, opens an agent with it, and then reads orders until the input ends.
+// serve reads a spec, passes it to open, and then passes orders to the agent until the input ends.
 func serve[Spec, Order any](p *Parent, open func(*Parent, Spec) (Agent[Order], error)) error {
 	var spec Spec
 	if err := p.in.Decode(&spec); err != nil {

@@ -18,8 +18,8 @@ func (s Served) Since(before Served) Served {
 	return Served{s.Run - before.Run, s.Sent - before.Sent, s.Busy - before.Busy}
 }
 
-// Counter reads how many commands the servers of a backend have executed,
-// from the servers' counters. Only one goroutine may use a Counter.
+// Counter reads from the servers' own counters how many commands the servers
+// of a backend have received. Only one goroutine may use a Counter.
 //
 // Redis counts commands, including those that scripts run (total_commands_processed of
 // INFO). MySQL and MariaDB count statements (Questions). etcd counts the messages that
@@ -34,7 +34,7 @@ type Counter struct {
 	End   func() error // closes the counter's connections
 }
 
-// Read returns the work of the mean server, without the commands that the counter itself has sent.
+// Read returns the mean work of one server, without the commands that the counter itself has sent.
 func (c *Counter) Read(ctx context.Context) (Served, error) {
 	c.Reads++
 	var sum Served

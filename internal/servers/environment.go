@@ -248,13 +248,13 @@ func (e *Environment) Leftovers(ctx context.Context, prefix string) ([]string, e
 // AtEnd registers a function that Close calls.
 func (e *Environment) AtEnd(do func() error) { e.end = append(e.end, do) }
 
-// Close ends the background work of faults, closes the paths, and ends the servers.
+// Close ends the background work of faults, closes the proxies, and ends the servers.
 func (e *Environment) Close() error {
 	return errors.Join(e.EndBackground(), inject.Each(e.end, func(end func() error) error { return end() }), e.Servers.Close())
 }
 
-// StartClock makes a clock that can be set wrong for one server, if w needs [CapClock]. It
-// returns the words to put in front of the server's command. Without a clock, it returns none.
+// StartClock makes a clock that can be set wrong for one server, if w needs [CapClock]. It returns
+// the words to put in front of the server's command. If it makes no clock, it returns no words.
 func (e *Environment) StartClock(ctx context.Context, w Requirements) ([]string, error) {
 	if !w.Wants(CapClock) {
 		return nil, nil

@@ -28,7 +28,7 @@ type Kind struct {
 	// grants to disk in this way although the plugin does not say so.
 	Synced      []string
 	SyncsUntold bool
-	// ExpiryStep is the interval at which the store looks for expired leases, or 0 if it need not.
+	// ExpiryStep is how often the store looks for expired leases; 0 means that they end on time.
 	ExpiryStep time.Duration
 	// Push is a text that occurs only in messages that the store's servers send to
 	// waiters without a request; see [inject.Proxy]. It is "" if there is no such text.
@@ -54,7 +54,7 @@ type Kind struct {
 
 	// Prepare starts the servers of the environment e. If it fails, the caller closes e.
 	Prepare func(ctx context.Context, e *Environment, w Requirements) error
-	// Launch starts servers for a measurement. If Launch is nil, Prepare does it.
+	// Launch starts servers for a measurement. If Launch is nil, Prepare starts them.
 	// Durable is the additional configuration of hosts that use durable servers.
 	Launch  func(ctx context.Context, durable bool) (Nodes, error)
 	Durable driver.Config
@@ -85,8 +85,8 @@ type Setting struct {
 	// Sharded reports whether each server has only a part of the data. Such
 	// a server loses its data in a crash, and its clock cannot be moved.
 	Sharded bool
-	// Copied reports whether a replica repeats everything that the server
-	// does. Then the server must not start again without its data.
+	// Copied reports whether a replica repeats everything that the server does.
+	// If the server started without its data, the replica could not go on.
 	Copied bool
 }
 

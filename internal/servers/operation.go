@@ -74,7 +74,7 @@ func (e *Environment) FreezeMember(ctx context.Context, after int) error {
 	return e.Servers[(leader+after)%len(e.Servers)].Freeze()
 }
 
-// UntilLost is a range of times in which leases end if no renewal reaches the store.
+// UntilLost is a range of durations that are long enough for leases to end without renewals.
 var UntilLost = [2]time.Duration{2 * time.Second, 6 * time.Second}
 
 // WhileWatched is the range of times for which an operator's temporary change usually lasts.

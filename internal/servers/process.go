@@ -66,7 +66,7 @@ func start(dir string, argv []string) (*process, error) {
 // quitWithin is how long a server may take to end after quit has sent the signal.
 const quitWithin = 3 * time.Second
 
-// quit sends the signal how to the process, and waits for its end for at most quitWithin.
+// quit sends the signal how to the process, and waits until it ends, at most for quitWithin.
 func (p *process) quit(how syscall.Signal) {
 	if !p.alive() {
 		return
@@ -179,8 +179,8 @@ func (w *watcher) close() error {
 // Scratch is a temporary directory. A watcher process removes it when the
 // process that made it ends in any way. Any goroutine may call the methods.
 //
-// Note: if both processes are killed at once, as when a container
-// ends, the directory remains. Servers in it have then ended, too.
+// Note: if that process and its watcher are killed at once, as when a
+// container ends, the directory remains. Servers in it have then ended, too.
 type Scratch struct {
 	dir   string
 	watch *watcher

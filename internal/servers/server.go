@@ -29,7 +29,7 @@ type Recipe struct {
 	Prepare func(dir string, port int, joins bool) (argv []string, err error)
 	// Ready returns nil if the server at addr is ready, that is, answers requests.
 	Ready func(ctx context.Context, addr string) error
-	// Data are the server's data files and directories. Their paths begin in the directory dir.
+	// Data are the paths of the server's data files and directories, below the server's directory.
 	Data []string
 	// Keeps reports whether the data survive a crash.
 	Keeps bool
@@ -133,7 +133,7 @@ func Answers(ask string, right func(reply string) bool) func(ctx context.Context
 	}
 }
 
-// shortest is the least number of bytes in a reply that a caller of Answers can recognize.
+// shortest is how many bytes of a reply suffice to recognize the reply.
 const shortest = 5
 
 // Addr is the server's host:port. It stays the same when the server is stopped and started.

@@ -125,7 +125,7 @@ func (a *asked) Check(ctx context.Context) error { return a.check(ctx) }
 // Left implements [Product]. It lists nothing, because only the plugin can read the store.
 func (a *asked) Left(context.Context, string) ([]string, error) { return nil, nil }
 
-// config returns the keys whose values contain the text place, and puts what in its place.
+// config returns the keys whose values contain the text in place, replaced by the text in what.
 func (c Stranger) config(place, what string) driver.Config {
 	cfg := driver.Config{}
 	for key, value := range c.Keys {
@@ -160,5 +160,5 @@ func (k *Kind) Route(cfg driver.Config, via func(address string) (string, error)
 	return false, nil
 }
 
-// portMark stands for a port while a value is made a pattern. It has no special characters.
+// portMark stands for the port in a value from which Route makes a pattern.
 const portMark = "PORT"

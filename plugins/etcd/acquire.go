@@ -23,7 +23,6 @@ func (b *Backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, err
 	return res.Token, res.Err
 }
 
-// acquisition is one acquire in progress.
 type acquisition struct {
 	b      *Backend
 	r      driver.Request
@@ -57,7 +56,7 @@ func (b *Backend) acquisition(ctx context.Context, r driver.Request, now time.Ti
 }
 
 // acquiring prepares an acquire that puts the owner's entry, a key, on the etcd lease l. An owner
-// that waits already has an entry in the queue. The table does not delete it before the answer.
+// that waits already has an entry in the queue. The table keeps the entry until the answer.
 func (b *Backend) acquiring(r driver.Request, l *lease, now time.Time) *acquisition {
 	a := &acquisition{b: b, r: r, began: now, lease: l}
 	a.entry, _ = b.table.queued(r, now)
@@ -83,7 +82,8 @@ func (a *acquisition) start() <-chan struct{} {
 	return a.keepalive.Done
 }
 
-// txn returns the request that grants the lock, unless an earlier entry or a tombstone exists.
+// txn returns the request that grants the lock. The request does nothing if an earlier entry
+// exists, or if a tombstone says that the owner was withdrawn.
 func (a *acquisition) txn() *txn.Step {
 	s, name, e := a.b.space, a.r.Name, a.entry
 	tombstone := s.tombstone(name, a.r.Owner)
@@ -98,7 +98,7 @@ func (a *acquisition) txn() *txn.Step {
 	}
 	from, _ := a.b.table.where(e)
 	req.Compare = append(req.Compare, txn.NoneBefore(s.entries(name), e.rev), txn.At(e.key, e.rev), txn.OnLease(e.key, from.id))
-	// Executed twice, the request does nothing: its entry is gone or on another lease by then.
+	// A second execution does nothing, because the entry is gone or on another lease by then.
 	return &txn.Step{Name: name, In: e.generation, Repeatable: true, Req: req, Size: len(a.value)}
 }
 
@@ -178,7 +178,7 @@ func (a *acquisition) retry(ctx context.Context, err error) driver.Result {
 	return next.finish(ctx)
 }
 
-// refusal returns the error of a refused acquire, or acquires once more if no other owner is first.
+// refusal returns the error of a refused acquire, or acquires again if no other owner has the lock.
 func (a *acquisition) refusal(ctx context.Context) driver.Result {
 	b, v := a.b, lockStateIn(a.step.Generation, a.step.Ops)
 	held := &driver.HeldError{}

@@ -104,7 +104,7 @@ func (b *Backend) Start(ctx context.Context, op driver.Op, done func(driver.Resu
 }
 
 // ready prepares an op that needs only one Txn. It returns nil if another request must come first:
-// to read the generation, to find the entry to release, or to make an etcd lease for the new key.
+// to read the token base, to find the entry to release, or to make an etcd lease for the new key.
 func (b *Backend) ready(ctx context.Context, op driver.Op, now time.Time) (finish, *txn.Step) {
 	switch {
 	case b.txns.Known() == nil:

@@ -38,7 +38,7 @@ func (e *entry) who() entryKey { return entryKey{e.name, e.owner} }
 // token returns the token of the grant to e's owner. It rises with the entry's create revision.
 func (e *entry) token() uint64 { return e.generation.Token(e.rev) }
 
-// is reports whether kv is e's key. kv was read while the store's data were of generation gen.
+// is reports whether kv is e's key. gen is the generation of the store's data that kv is from.
 func (e *entry) is(kv *mvccpb.KeyValue, gen *txn.Generation) bool {
 	return kv != nil && e.rev != 0 && kv.CreateRevision == e.rev && string(kv.Key) == e.key && gen.Same(e.generation)
 }
@@ -46,8 +46,8 @@ func (e *entry) is(kv *mvccpb.KeyValue, gen *txn.Generation) bool {
 // short reports whether e is on a waiters' lease, from which a renewal or an acquire moves it.
 func (e *entry) short() bool { return e.lease.use == waiting }
 
-// pin prevents that e is deleted while an operation of its
-// owner runs, and for entryFor after that. The caller holds mu.
+// pin prevents that e is deleted while an operation of its owner
+// runs, and for the time entryFor after that. The caller holds mu.
 func (t *table) pin(e *entry, now time.Time) *entry {
 	if e.busy == 0 && !e.held && !now.Before(e.deadline) {
 		e.before = nil // the process was paused, so the entry must be read again
@@ -57,14 +57,15 @@ func (t *table) pin(e *entry, now time.Time) *entry {
 	return e
 }
 
-// extend sets e's deadline to entryFor from now, unless e is the lock, which must be renewed.
+// extend sets e's deadline to now plus entryFor, unless e is the lock, whose renewals set it.
 func (e *entry) extend(now time.Time) {
 	if !e.held {
 		e.deadline = now.Add(entryFor)
 	}
 }
 
-// unpin undoes one call of pin. It keeps the state before for the next Wait of the owner.
+// unpin undoes one call of pin. It keeps before, the entry in
+// front of e, for the owner's next Wait.
 func (t *table) unpin(e *entry, before *predecessor) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -75,8 +76,8 @@ func (t *table) unpin(e *entry, before *predecessor) {
 }
 
 // queued returns and pins the entry of an owner that waits, or that holds the lock by a grant in
-// the queue which it has not renewed yet. Without such an entry it returns nil. It also returns
-// the state that the owner's last Wait kept, or nil if the owner must read the queue again.
+// the queue which it has not renewed yet. Without such an entry it returns nil. It also returns the
+// entry in front, as the owner's last Wait knew it, or nil if the owner must read the queue again.
 func (t *table) queued(r driver.Request, now time.Time) (*entry, *predecessor) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -115,7 +116,7 @@ func (t *table) hold(e *entry, deadline time.Time) {
 	t.losses.add(e)
 }
 
-// confirm notes that e is the lock, on the etcd lease l, until ttl has passed since the time began.
+// confirm notes that e is the lock, on the etcd lease l, until the time began plus ttl.
 func (t *table) confirm(e *entry, l *lease, began time.Time, ttl time.Duration, rev int64) {
 	t.moved(e, l)
 	t.mu.Lock()

@@ -36,7 +36,7 @@ var (
 	_ certmagic.LockLeaseRenewer = (*Storage)(nil)
 )
 
-// New returns a Storage that keeps certificates in s and locks in client.
+// New returns a Storage that keeps certificates in s and takes its locks from client.
 func New(s certmagic.Storage, client *core.Client, prefix string, opts *core.LockOptions) *Storage {
 	return &Storage{Storage: s, client: client, prefix: prefix, opts: opts, held: map[string][]*core.Lease{}}
 }

@@ -87,7 +87,7 @@ func (h *held) Unlock(ctx context.Context) error {
 		delete(h.locker.held, h.job)
 	}
 	h.locker.mu.Unlock()
-	// gocron may cancel ctx while jobs still run, but the lock must be released after them.
+	// gocron cancels ctx before it waits for its jobs to end, so ctx may have ended by now.
 	return h.lease.Release(context.WithoutCancel(ctx))
 }
 

@@ -64,8 +64,8 @@ func (m *Mutex) Lock() {
 	}()
 }
 
-// Unlock releases the lock, and panics if it is not locked. It waits until the store
-// has confirmed the release or the lease has expired in the store.
+// Unlock releases the lock. It panics if the Mutex is not locked. It waits until
+// the store has confirmed the release or the lease has expired in the store.
 func (m *Mutex) Unlock() {
 	m.mu.Lock()
 	lease, done := m.lease, m.done

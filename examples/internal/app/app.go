@@ -40,7 +40,7 @@ func (f *Flags) Add(fs *flag.FlagSet) {
 	fs.StringVar(&f.metrics, "metrics", "", "serve /metrics for Prometheus, /ready for a probe and /leader as JSON on this address, such as 127.0.0.1:9464")
 }
 
-// Instance is one participant with a separate client. Instances share only the store.
+// Instance is one running copy of an example. The copies in a process share only the store.
 type Instance struct {
 	Number int    // counted from 1
 	Name   string // for people: the label

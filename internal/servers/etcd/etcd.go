@@ -19,7 +19,7 @@ const (
 	FewOperations = "few-operations"
 )
 
-// members is the number of members in Three and Balanced. With fewer, one would be no minority.
+// members is the size of Three and Balanced. In a smaller cluster, one member is no minority.
 const members = 3
 
 // Kind is an etcd cluster.

@@ -49,7 +49,7 @@ func cutOff(is bool) servers.Step {
 	})
 }
 
-// deleted returns a step that deletes the key, or all keys that opts add.
+// deleted returns a step that deletes key or, if opts has WithPrefix, all keys that begin with key.
 func deleted(key string, opts ...clientv3.OpOption) servers.Step {
 	return asked(func(ctx context.Context, c *clientv3.Client) error {
 		_, err := c.Delete(ctx, key, opts...)

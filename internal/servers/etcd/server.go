@@ -25,9 +25,9 @@ type Options struct {
 	Binary string
 	// CertFile and KeyFile are PEM files. With them, the client port speaks TLS.
 	CertFile, KeyFile string
-	// ClientCAFile has an authority. With it, clients need a certificate of this authority.
+	// ClientCAFile is an authority's PEM file. With it, clients need a certificate it has signed.
 	ClientCAFile string
-	// Peers relay the messages between members. If it is nil, members connect directly.
+	// Peers relay the messages between members. Without Peers, members connect directly.
 	Peers *Peers
 	// Args are added after the arguments of this package. They replace equal arguments.
 	Args []string
@@ -155,7 +155,7 @@ func (m *member) ready(ctx context.Context, _ string) error {
 	return nil
 }
 
-// Program looks for the server that [Start] starts.
+// Program says where the program is that [Start] runs, or why it was not found.
 func Program() servers.Program {
 	path, err := binary("")
 	return servers.Program{Name: "etcd", Path: path, Err: err, Built: "make servers builds it from Go modules"}

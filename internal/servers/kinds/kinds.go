@@ -83,9 +83,9 @@ func Programs(ctx context.Context) []servers.Program {
 var ErrNoRoute = errors.New("its connections cannot be led through a proxy")
 
 // Route returns a copy of cfg, the configuration of a backend. In the copy, the
-// address of a proxy replaces every server address; the function via returns it.
-// Route fails with [ErrNoRoute] if cfg has TLS, because certificates name the
-// server, or if an address is neither a host:port nor in the form of a known store.
+// address of a proxy, which the function via returns, replaces each server's address.
+// Route fails with [ErrNoRoute] if cfg has TLS, because certificates name the server,
+// or if an address is neither a host:port nor in the form of a known store.
 func Route(backend string, cfg driver.Config, via func(address string) (string, error)) (driver.Config, error) {
 	out := driver.Config{}
 	for k, v := range cfg {

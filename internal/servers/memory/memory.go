@@ -1,4 +1,4 @@
-// Package memory has the store of the memory backend, which has no servers.
+// Package memory describes the store of the memory backend, which needs no servers.
 package memory
 
 import (

@@ -126,7 +126,7 @@ func setBack(name string) servers.Step {
 	})
 }
 
-// sqlPassword returns a step that makes the server accept only password from the hosts.
+// sqlPassword returns a step that makes password the only password that hosts can log in with.
 func sqlPassword(password string) servers.Step {
 	return servers.InTurn(statements(fmt.Sprintf("ALTER USER %s IDENTIFIED BY '%s'", sqlUser, password)), endSessions)
 }

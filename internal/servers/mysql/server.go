@@ -111,12 +111,12 @@ func (o Options) initSQL() []byte {
 	return []byte(strings.Join(lines, ";\n") + ";\n")
 }
 
-// greets reports whether the server is ready. A ready server sends a greeting to every client. The
-// greeting begins with 3 bytes of length, 1 byte of sequence, and the protocol version, which is
-// 10. A server that refuses the client sends 255 in place of the version.
+// greets reports whether the server is ready. Once it has run its init file, a server greets every
+// client. The greeting begins with 3 bytes of length, 1 byte of sequence and the protocol version,
+// which is 10. A server that refuses the client sends 255 in place of the version.
 var greets = servers.Answers("", func(reply string) bool { return reply[4] == 10 })
 
-// mysqlProgram has the differences between starting a MariaDB and a MySQL server.
+// mysqlProgram says how to start a MariaDB or a MySQL server.
 type mysqlProgram struct {
 	product string
 	binary  string
@@ -157,7 +157,7 @@ func findMySQL() (*mysqlProgram, error) {
 	}}, nil
 }
 
-// Program looks for the server that [Start] starts.
+// Program says where the program is that [Start] runs, or why it was not found.
 func Program() servers.Program {
 	found, err := findMySQL()
 	if err != nil {

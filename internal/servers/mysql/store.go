@@ -129,7 +129,7 @@ func (s *store) hold(ctx context.Context, statements ...string) error {
 	return nil
 }
 
-// letGo ends the lock or transaction of the connection held, and closes the connection.
+// letGo ends the lock or the transaction on the connection s.held, and closes the connection.
 func letGo(ctx context.Context, s *store, _ int) error {
 	if s.held == nil {
 		return nil

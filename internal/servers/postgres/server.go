@@ -103,7 +103,7 @@ func At(addr string) string {
 	return fmt.Sprintf("postgres://%s:%s@%s/%s", superuser, password, addr, database)
 }
 
-// versions returns the directories to look for PostgreSQL's programs in, with the newest first.
+// versions returns the directories in which to look for PostgreSQL's programs, newest first.
 func versions() []string {
 	all, _ := filepath.Glob("/usr/lib/postgresql/*/bin") // the pattern is valid
 	number := func(dir string) int {
@@ -116,7 +116,7 @@ func versions() []string {
 
 var server = servers.Wanted{Name: "postgres", Debian: "postgresql", Homebrew: "postgresql", After: versions()}
 
-// Program looks for the server that [Start] starts.
+// Program says where the program is that [Start] runs, or why it was not found.
 func Program() servers.Program {
 	path, err := server.Find()
 	return servers.Program{Name: server.Name, Path: path, Err: err}

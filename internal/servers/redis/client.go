@@ -114,8 +114,8 @@ func Count(cfg driver.Config) (*servers.Counter, error) {
 var neverScripted = []string{"evalsha", "eval", "script|load", "subscribe", "unsubscribe", "ssubscribe", "sunsubscribe", "wait", "ping"}
 
 // fromClients returns how often clients have sent the commands in neverScripted, and how
-// long the server worked on them. That includes the commands that their scripts ran.
-// commands is the section commandstats of INFO, which omits commands that were never called.
+// long the server worked on them. The time includes the commands that scripts ran. commands
+// is the section commandstats of INFO, which omits commands that were never called.
 func fromClients(commands map[string]string) (calls, microseconds float64) {
 	for _, name := range neverScripted {
 		var n, took float64

@@ -139,7 +139,7 @@ var onGroups = []servers.Operation{
 	},
 }
 
-// staged are operations on a master with replicas, for faults of the table.
+// staged are operations on a master with replicas; see [servers.Kind].Staged.
 var staged = []servers.Operation{
 	{
 		Name: "sever", Does: "the replica receives nothing from the master",
@@ -175,7 +175,7 @@ func demotion(name, does string, by inject.Leading) servers.Operation {
 	}
 }
 
-// Evictions are operations that make all servers evict keys. Hosts notice this within a second.
+// Evictions are operations that make all servers evict keys. Hosts notice within about a second.
 var Evictions = []servers.Operation{
 	{
 		Name: "fill-later", Does: "the servers are told to evict keys, and are full 3 s later", Undo: keeping,

@@ -49,10 +49,10 @@ func follow(ctx context.Context, addr, master string) error {
 	return awaitLink(ctx, addr)
 }
 
-// followClosely does what follow does, and then waits until writes of the master reach
-// the replica. The master first sends a copy of its data. Until the replica has
-// acknowledged the copy, for up to a second, it sends no writes. In one test a replica
-// that was promoted before it had acknowledged lacked the leases of the last 830 ms.
+// followClosely does what follow does, and then waits until writes of the master
+// reach the replica. The master first sends a copy of its data. Until the replica
+// has acknowledged the copy, for up to a second, it sends no writes. A replica
+// that was once promoted in that time lacked all leases of the last 830 ms.
 func followClosely(ctx context.Context, addr, master string) error {
 	if err := follow(ctx, addr, master); err != nil {
 		return err
@@ -98,9 +98,9 @@ func rejoin(ctx context.Context, e *servers.Environment) error {
 		followClosely(ctx, e.Replica.Addr(), e.Link.Addr()))
 }
 
-// failOver makes the replica at the address to the master in place of the server at the
-// address from. No write is lost: the master stops writes until the replica has all of
-// them. The function by (Retarget or Lead) then leads the hosts to the new master.
+// failOver makes the replica with the address in to the master, in place of the server with
+// the address in from. No write is lost: the master stops writes until the replica has all
+// of them. The function by (Retarget or Lead) then leads the hosts to the new master.
 func failOver(ctx context.Context, e *servers.Environment, from, to string, by inject.Leading) error {
 	host, port, err := net.SplitHostPort(to)
 	if err != nil {
@@ -124,7 +124,7 @@ func failForth(by inject.Leading) servers.Step {
 	}
 }
 
-// failBack returns a step that makes a planned failover back to the first server.
+// failBack returns a step that makes a planned failover from the replica back to the first server.
 func failBack(by inject.Leading) servers.Step {
 	return func(ctx context.Context, e *servers.Environment, _ int) error {
 		first, second := e.Servers[0].Addr(), e.Replica.Addr()
@@ -189,8 +189,8 @@ func sentinelFailOver(ctx context.Context, e *servers.Environment, _ int) error 
 	return awaitMaster(ctx, e, before, sentinelReplicas-1)
 }
 
-// awaitMaster returns when Sentinel names a master whose address is not
-// before, and when the given number of replicas follow this master.
+// awaitMaster returns when Sentinel names a master with another address than
+// the one in before, and when the given number of replicas follow this master.
 func awaitMaster(ctx context.Context, e *servers.Environment, before string, replicas int) error {
 	s := goredis.NewSentinelClient(&goredis.Options{Addr: e.Config["address"]})
 	defer s.Close()

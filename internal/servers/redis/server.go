@@ -94,7 +94,7 @@ var answers = servers.Answers("PING\r\n", func(reply string) bool {
 	return strings.HasPrefix(reply, "+PONG") || strings.HasPrefix(reply, "-NOAUTH")
 })
 
-// Program looks for the server that [Start] starts.
+// Program says where the program is that [Start] runs, or why it was not found.
 func Program() servers.Program {
 	path, err := program.Find()
 	return servers.Program{Name: program.Name, Path: path, Err: err}

@@ -58,7 +58,7 @@ func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 	return redis.Prepare(ctx, e, w, slices.Repeat([]redis.StartStep{redis.StartServer}, nodes)...)
 }
 
-// oneOfSeveral adapts an operation for a cluster that serves hosts even without one of its nodes.
+// oneOfSeveral adapts an operation on one server, because hosts do not depend on any one node.
 func oneOfSeveral(o *servers.Operation) {
 	o.Stops, o.StopsGrants, o.Settings = false, false, nil
 	if o.Forgets {
