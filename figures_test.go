@@ -19,8 +19,8 @@ var (
 	measured   = regexp.MustCompile(`[0-9] ?(ms|µs|us|x)\b|±|[0-9] cycles/s`)
 )
 
-// TestFiguresAgree checks that a row has the same figure in every document, that README.md
-// and DESIGN.md have no other measured figures, and that README.md names the measured build.
+// TestFiguresAgree checks that a row has the same figure in every document. README.md and DESIGN.md
+// must have no other measured figures, and README.md must name the build that was measured.
 func TestFiguresAgree(t *testing.T) {
 	page := readText(t, performance)
 	all := documents(t)
@@ -50,8 +50,8 @@ func TestFiguresAgree(t *testing.T) {
 	}
 }
 
-// otherFigures returns the rows of figures in text that do not equal a row in page, or
-// the beginning of such a row.
+// otherFigures returns the rows of figures in text that are not
+// in page. A row is in page if some row of page begins with it.
 func otherFigures(text, page string) (wrong []string) {
 	for _, row := range figureRow.FindAllString(text, -1) {
 		if !strings.Contains(page, "\n"+strings.TrimSpace(row)) {

@@ -1,5 +1,5 @@
-// Package lockbench_test tests the repository: which package may import which
-// package, and whether the documents are true.
+// Package lockbench_test tests the repository: which package may
+// import which package, and whether what the documents say is true.
 package lockbench_test
 
 import (
@@ -14,8 +14,8 @@ import (
 
 const module = "github.com/lockbench/lockbench/"
 
-// rule forbids imports by the packages in or below dirs. The test fails for every
-// import with a prefix in forbid, unless allow has it.
+// rule forbids imports by the packages in dirs and below them. The test fails for
+// every import with a prefix in forbid, unless the import has a prefix in allow.
 type rule struct {
 	dirs     []string // the packages and all packages below them; "!" in front excludes
 	forbid   []string // import prefixes
@@ -25,7 +25,7 @@ type rule struct {
 	thisOnly bool // the rule is only for dirs, not for packages below them
 }
 
-// shared may be imported by hosts, plugins and the benchmark alike.
+// shared has the packages that hosts, plugins and the benchmark may all import.
 var shared = []string{module + "internal/similar", module + "internal/proc", module + "internal/rawio"}
 
 var rules = []rule{
@@ -70,7 +70,7 @@ var rules = []rule{
 		forbid:  []string{module + "core", module + "plugins/", module + "bench", module + "internal/"},
 		allow:   append([]string{module + "core/driver", module + "core/internal", module + "core/plugin", "!" + module + "core/plugin/plugintest"}, shared...),
 		because: "a plugin carries driver.Backend over a wire: queues, renewal and deadlines live in core, once, on the host's side",
-		// The package plugintest, below core/plugin, may use core.
+		// The package plugintest is below core/plugin, but may use core.
 		thisOnly: true,
 	},
 	{

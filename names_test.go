@@ -13,11 +13,11 @@ import (
 	"testing"
 )
 
-// storeNames matches the names of backends that have no other meaning.
+// storeNames matches names of backends. It omits "memory", which has other meanings.
 var storeNames = regexp.MustCompile(`(?i)redis|redlock|mysql|mariadb|postgres|etcd`)
 
-// namesStores lists the files of the benchmark that may name a backend, besides the files
-// of internal/servers. It maps the beginning of their paths to the reason.
+// namesStores has the files of the benchmark, besides internal/servers, that
+// may name a backend. It maps the beginning of their paths to the reason.
 var namesStores = map[string]string{
 	"bench/internal/baseline/":       "a baseline is another library for the server of one backend",
 	"bench/internal/faults/planted/": "it is a backend, with bugs",
@@ -26,7 +26,7 @@ var namesStores = map[string]string{
 	"internal/configtest/":           "it has addresses in the form of each backend",
 }
 
-// TestStoresAreNamedOnce checks that the benchmark takes names of stores from package kinds.
+// TestStoresAreNamedOnce checks that the benchmark does not name stores, but asks package kinds.
 func TestStoresAreNamedOnce(t *testing.T) {
 	for _, dir := range []string{"bench", "cmd", "internal"} {
 		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
@@ -46,9 +46,9 @@ func TestStoresAreNamedOnce(t *testing.T) {
 	}
 }
 
-// namedIn calls the function found for each backend that a Go file names. In internal/servers, and
-// in commands, whose help has examples, only a text that equals a backend's name counts, except in
-// that backend's folder. Elsewhere any text, identifier, import or comment with the name counts.
+// namedIn calls the function found for each backend that a Go file names. In most files any text,
+// identifier, import or comment with the name counts. In internal/servers, and in commands, whose
+// help has examples, only a text that equals the name counts. A backend's folder may name it.
 func namedIn(path string, source any, found func(name string)) error {
 	file, err := parser.ParseFile(token.NewFileSet(), path, source, parser.ParseComments)
 	if err != nil {

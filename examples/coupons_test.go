@@ -17,10 +17,10 @@ func url(t *testing.T, p *process, from int) (string, int) {
 	return strings.TrimPrefix(line, "serving on "), from
 }
 
-// sale is a stock of coupons and the outcome of selling them.
 type sale struct{ coupons, bought, refused, left int }
 
-// sell starts a stock, and shops by the function open, and lets all customers buy.
+// sell starts a stock, calls the function open to start the
+// shops, and lets all customers buy until nothing is left.
 func sell(t *testing.T, checked bool, open func(stock string) []string) sale {
 	t.Helper()
 	s := sale{coupons: 200}
@@ -60,7 +60,6 @@ func (s sale) check(t *testing.T) {
 	}
 }
 
-// testCoupons sells coupons from three processes.
 func testCoupons(t *testing.T, w system) {
 	sell(t, true, func(stock string) (shops []string) {
 		for range 3 {
@@ -76,7 +75,8 @@ func TestCouponsInOneProcess(t *testing.T) {
 	sell(t, true, threeInOne(t)).check(t)
 }
 
-// The read of a new holder must make later writes of the previous holder stale.
+// TestCouponsRefuseALateWrite checks that the stock refuses a write of the
+// previous holder as soon as it has answered a read of the new holder.
 func TestCouponsRefuseALateWrite(t *testing.T) {
 	t.Parallel()
 	stock, _ := url(t, run(t, "coupons", "stock", "--listen", "127.0.0.1:0"), 0)
@@ -102,7 +102,7 @@ func TestCouponsRefuseALateWrite(t *testing.T) {
 	ask(http.MethodPut, "8", "999", http.StatusOK)
 }
 
-// TestCouponsWithoutLock shows what the lock is for: without it, too many coupons are sold.
+// TestCouponsWithoutLock checks that shops without a lock sell more coupons than there are.
 func TestCouponsWithoutLock(t *testing.T) {
 	t.Parallel()
 	s := sell(t, false, threeInOne(t, "--lock=false"))

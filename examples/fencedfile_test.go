@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// testFencedfile stops a writer between its read and its write for longer than
-// its lease lasts. In that time another writer writes.
+// testFencedfile stops a writer between its read and its write for longer than its lease
+// lasts. Meanwhile another writer writes, so the file must refuse the first writer.
 func testFencedfile(t *testing.T, w system) {
 	file := filepath.Join(t.TempDir(), "shared.txt")
 	stale := w.run(t, "fencedfile", "--file", file, "--label", "stale", "--pause", "4s", "--max-hold", "1h")
@@ -33,8 +33,8 @@ func TestFencedfileInOneProcess(t *testing.T) {
 	checkFile(t, file, "app/2", "app/3")
 }
 
-// TestFencedfileWithoutCheck shows what the token is for: the stale writer
-// overwrites what others have written.
+// TestFencedfileWithoutCheck checks that without tokens a writer
+// whose lease has ended overwrites the lines of the others.
 func TestFencedfileWithoutCheck(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "shared.txt")

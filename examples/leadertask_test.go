@@ -8,7 +8,6 @@ import (
 	"time"
 )
 
-// piece is one line of output about a piece of work.
 type piece struct {
 	at    string
 	token uint64
@@ -53,8 +52,8 @@ func checkPieces(t *testing.T, all ...*process) (terms int) {
 	return terms
 }
 
-// testLeadertask runs three candidates with the same label, as containers of
-// one image have, and kills each leader.
+// testLeadertask runs three candidates and kills each leader. The
+// candidates have the same label, as the containers of one image do.
 func testLeadertask(t *testing.T, w system) {
 	tick, kills := "200ms", 2
 	if long {

@@ -1,5 +1,5 @@
-// Package examples_test runs the examples as users do: as processes, on real
-// servers. It ends some of them with SIGKILL.
+// Package examples_test runs the examples as processes on real
+// servers, as users do. It ends some of the processes with SIGKILL.
 package examples_test
 
 import (
@@ -22,7 +22,7 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// long reports whether the tests run as long as the runs that gave the figures in the READMEs.
+// long reports whether the tests run as long as those that gave the figures in the READMEs.
 var long = os.Getenv("LOCKBENCH_LONG") == "1"
 
 // timeout bounds the waits of a test.
@@ -188,7 +188,6 @@ func (p *process) await(t *testing.T, from int, text string) (string, int) {
 
 func (p *process) signal(sig syscall.Signal) { _ = p.cmd.Process.Signal(sig) }
 
-// kill ends the process with SIGKILL, if it still runs.
 func (p *process) kill() {
 	p.signal(syscall.SIGKILL)
 	<-p.exited
@@ -208,7 +207,7 @@ func (p *process) terminate(t *testing.T) {
 	}
 }
 
-// each runs a test on every backend with servers, two at a time.
+// each runs a test on every backend that has servers, on two backends at a time.
 func each(t *testing.T, test func(t *testing.T, w system)) {
 	for _, backend := range backends {
 		t.Run(backend, func(t *testing.T) {
@@ -218,7 +217,8 @@ func each(t *testing.T, test func(t *testing.T, w system)) {
 	}
 }
 
-// TestExamples runs every example on every backend, and on memory within one process.
+// TestExamples runs every example on every backend. It runs
+// them on memory with all instances in one process.
 func TestExamples(t *testing.T) {
 	each(t, func(t *testing.T, w system) {
 		t.Run("scheduler", func(t *testing.T) { testScheduler(t, w) })

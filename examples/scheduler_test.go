@@ -11,8 +11,8 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// every is the interval of the ticks in these tests. The job's lock of a killed
-// runner must be free within two ticks, even on a busy machine.
+// every is the interval of the ticks in these tests. If an instance is killed in
+// mid-job, the job's lock must be free within two ticks, even on a busy machine.
 var every = time.Second
 
 func init() {
@@ -66,8 +66,8 @@ func checkTicks(t *testing.T, lines []string) int {
 	return ticks
 }
 
-// testScheduler runs two versions side by side, kills the runner in mid-job
-// again and again, and starts another in its place.
+// testScheduler runs two versions at the same time. It kills an instance
+// in mid-job several times, and starts a new instance each time.
 func testScheduler(t *testing.T, w system) {
 	ticks, killEvery := 6, 2
 	if long {
@@ -136,7 +136,7 @@ func TestSchedulerInOneProcess(t *testing.T) {
 }
 
 // TestSchedulerAndItsStore checks that a long job keeps its lock by renewal, that SIGTERM hands
-// over the lock, and that the program waits for a store that is down and says so. The job takes
+// over the lock, and that the program reports a missed tick while the store is down. The job takes
 // longer than the test, so that it certainly runs when the test reads the other program's output.
 func TestSchedulerAndItsStore(t *testing.T) {
 	t.Parallel()

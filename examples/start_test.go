@@ -16,10 +16,10 @@ import (
 // the reader must write.
 var step = regexp.MustCompile("(?s)```sh\n(.*?)```|goes into\\s+`([^`]+)`")
 
-// TestStart follows docs/start.md in an empty directory and against this
-// checkout, with the commands as the page has them. Only the address of Redis
-// differs, because the usual port may be in use. The commands for a release run
-// in a separate directory, where this checkout takes the place of the release.
+// TestStart runs the commands of docs/start.md, unchanged, in an empty directory
+// against this checkout. Only the address of Redis differs from the page,
+// because another server may use the usual port. The commands that fetch a
+// release run in a separate directory, where this checkout replaces the release.
 func TestStart(t *testing.T) {
 	server, err := redisserver.Start(t.Context(), nil)
 	servers.Keep(t, "redis", server, err)
@@ -72,8 +72,8 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// download fetches the modules that a module needs if it requires ours. They are more than
-// the modules that ours is built from, because the tests of dependencies count too.
+// download fetches the modules that a program needs if it requires this module. The build
+// of this module does not need all of them: the tests of its dependencies need some more.
 func download(t *testing.T) {
 	t.Helper()
 	tidy := exec.CommandContext(t.Context(), "go", "-C", "..", "mod", "tidy", "-e", "-diff")
@@ -92,7 +92,7 @@ func shell(t *testing.T, dir, commands string, told *strings.Builder) string {
 	at := filepath.Join(t.TempDir(), "directory")
 	cmd := exec.CommandContext(t.Context(), "sh", "-ec", commands+"\npwd >"+at)
 	cmd.Dir = dir
-	// Without these variables, go would ask the proxy for our packages as if they were modules.
+	// GOPROXY=off and the other variables prevent that go asks the proxy for our packages.
 	cmd.Env = append(os.Environ(), "LOCKBENCH="+checkout, "GOPROXY=off", "GOSUMDB=off", "GOWORK=off")
 	out, err := cmd.CombinedOutput()
 	told.Write(out)
@@ -102,8 +102,8 @@ func shell(t *testing.T, dir, commands string, told *strings.Builder) string {
 	return strings.TrimSpace(read(t, at))
 }
 
-// docker reports whether there is a docker daemon. If the daemon lacks the image
-// builder, docker makes one from this machine's Go and shell, until the test ends.
+// docker reports whether a docker daemon runs. If the daemon lacks the image called builder,
+// docker makes that image from this machine's Go and shell, and removes it after the test.
 func docker(t *testing.T) bool {
 	t.Helper()
 	ask := func(args ...string) error { return exec.CommandContext(t.Context(), "docker", args...).Run() }
@@ -124,7 +124,7 @@ func docker(t *testing.T) bool {
 	return true
 }
 
-// builder is the image in which the page's commands build an image.
+// builder is the Go image that the page's Dockerfile builds in.
 const builder = "golang:1.26"
 
 // first returns the first code block of a language in a document.

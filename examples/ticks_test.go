@@ -28,22 +28,22 @@ import (
 const (
 	tickForm = "2006-01-02T15:04:05.000Z"
 	tickLate = time.Second // for ticks that are a second apart
-	// enough is how long a process must be able to run within tickLate to be
-	// blamed for a missed tick. It allows for a busy machine.
+	// enough is how long a process must have been able to run, while a tick could begin,
+	// to be blamed for missing the tick. It is long because the machine may be busy.
 	enough = 600 * time.Millisecond
-	// stall is how long a request to the store must take to count as a stall.
+	// stall is the longest pause between two requests of this test that is not called a stall.
 	stall = 100 * time.Millisecond
 	// storeAway is how long the store is away.
 	storeAway = 5 * time.Second
-	// back is the longest pause between two tries to reach a store that was away.
+	// back is the longest pause before a process tries again to reach a store that was away.
 	back = 600 * time.Millisecond
 	// jobTTL is the TTL of the job's lock. A stopped or killed process may keep
 	// the lock from others for that long.
 	jobTTL = 2 * time.Second
 )
 
-// away is a period in which a process could not run a tick: it was stopped,
-// dead, or without the store, or another process kept the job's lock.
+// away is a period in which a process could not run a tick: the process was stopped
+// or dead, the store was unreachable, or another process kept the job's lock.
 type away struct {
 	label    string
 	from, to time.Time
@@ -51,12 +51,13 @@ type away struct {
 	token    uint64
 }
 
-// covers reports whether a overlaps with the period in which the tick may begin.
+// covers reports whether the period a overlaps with the time in which the tick may begin.
 func (a away) covers(tick time.Time) bool {
 	return a.from.Before(tick.Add(tickLate)) && a.to.After(tick)
 }
 
-// ticking is three schedulers that are stopped and killed while their store also goes away.
+// ticking has three schedulers, which the test stops and
+// kills. It also makes their store unreachable.
 type ticking struct {
 	system
 	proxy *inject.Proxy
@@ -66,14 +67,14 @@ type ticking struct {
 
 	mu    sync.Mutex
 	all   []*process
-	aways [][]away // of each place
-	// The store's answers, which belong to one goroutine:
+	aways [][]away // by the scheduler's number
+	// What the store answered. Only one goroutine uses these fields:
 	holds  []away            // periods in which the job's lock was held
 	taken  map[string]string // the host that took each tick, by its time
 	stalls []away            // periods in which this busy machine asked too rarely
 }
 
-// behind starts the server of a backend with a proxy before it.
+// behind starts the server of a backend, and a proxy through which the schedulers connect.
 func behind(t *testing.T, backend string) *ticking {
 	t.Helper()
 	var at, config string
@@ -110,7 +111,6 @@ func behind(t *testing.T, backend string) *ticking {
 	return w
 }
 
-// launch starts a scheduler and waits until it is up.
 func (w *ticking) launch(t *testing.T, label string) *process {
 	p := w.run(t, "scheduler", "--every", "1s", "--ttl", jobTTL.String(), "--takes", "20ms", "--label", label)
 	w.mu.Lock()
@@ -126,7 +126,8 @@ func (w *ticking) note(place int, a away) {
 	w.aways[place] = append(w.aways[place], a)
 }
 
-// harm stops or kills the process p at one place of the three, again and again, until the time end.
+// harm stops or kills one of the three schedulers several times until the time end. place
+// is the scheduler's number. A killed process p is replaced; harm returns the last process.
 func (w *ticking) harm(t *testing.T, place int, p *process, end time.Time) *process {
 	draw := rand.New(rand.NewPCG(1, uint64(place)))
 	span := func(least, most time.Duration) time.Duration {
@@ -154,8 +155,8 @@ func (w *ticking) harm(t *testing.T, place int, p *process, end time.Time) *proc
 	}
 }
 
-// TestTicks stops and kills three processes and takes their store away. No tick may be run
-// twice. A tick may be missed only if no process could run it, and must then be reported.
+// TestTicks stops and kills three processes and makes their store unreachable. No tick may be run
+// twice. A tick may be missed only if no process could run it, and a process must then report it.
 func TestTicks(t *testing.T) {
 	backends, length := []string{"redis"}, 12*time.Second
 	if long {
@@ -191,7 +192,6 @@ func TestTicks(t *testing.T) {
 	}
 }
 
-// loseStore makes the store unreachable for all processes.
 func (w *ticking) loseStore(t *testing.T) {
 	from := time.Now()
 	if err := w.proxy.Refuse(); err != nil {
@@ -206,8 +206,8 @@ func (w *ticking) loseStore(t *testing.T) {
 	}
 }
 
-// watch notes the holder of the job's lock and of each tick, by asking the
-// store without the proxy, until end is called.
+// watch asks the store, not through the proxy, who holds the job's lock
+// and the lock of each tick. It notes the answers until end is called.
 func (w *ticking) watch(t *testing.T) (end func()) {
 	t.Helper()
 	b, err := plugin.Open(t.Context(), w.backend, &plugin.Options{Path: filepath.Join(plugins, "lockplugin-"+w.backend), Config: w.server})
@@ -245,8 +245,8 @@ func (w *ticking) watch(t *testing.T) (end func()) {
 	}
 }
 
-// ask notes which hosts have taken the ticks from next to last. It returns the
-// first tick for which the store has not answered.
+// ask notes which host took each tick from the tick next to the tick
+// last. It returns the first tick for which the store did not answer.
 func (w *ticking) ask(ctx context.Context, c *core.Client, next, last time.Time) time.Time {
 	for ; next.Before(last); next = next.Add(time.Second) {
 		holder, err := c.Inspect(ctx, "refresh@"+next.UTC().Format(time.RFC3339Nano))
@@ -258,7 +258,6 @@ func (w *ticking) ask(ctx context.Context, c *core.Client, next, last time.Time)
 	return next
 }
 
-// held notes that a process has the job's lock.
 func (w *ticking) held(h core.Holder, now time.Time) {
 	if last := len(w.holds) - 1; last >= 0 && w.holds[last].token == h.Token {
 		w.holds[last].to = now
@@ -267,8 +266,8 @@ func (w *ticking) held(h core.Holder, now time.Time) {
 	w.holds = append(w.holds, away{label: h.Label, token: h.Token, from: now, to: now})
 }
 
-// blocked returns the periods in which a process that was stopped or killed had
-// the job's lock. No period is longer than the lock's TTL.
+// blocked returns the periods in which a process held the job's lock although it
+// was stopped or killed. It fails if such a period is longer than the lock's TTL.
 func (w *ticking) blocked(t *testing.T) (all []away) {
 	for _, a := range slices.Concat(w.aways...) {
 		for _, h := range w.holds {
@@ -288,8 +287,8 @@ func (w *ticking) blocked(t *testing.T) (all []away) {
 	return all
 }
 
-// killed reports whether the process that has taken a tick was killed then. If no process
-// has taken it, killed reports whether all were killed before they could report.
+// killed reports whether the process that took a tick was killed before it could run the job. If no
+// process took the tick, killed reports whether all were killed before one could report the miss.
 func (w *ticking) killed(at time.Time) bool {
 	if label := w.taken[at.UTC().Format(tickForm)]; label != "" {
 		return slices.ContainsFunc(slices.Concat(w.aways...), func(a away) bool {
@@ -352,8 +351,8 @@ func (w *ticking) judge(t *testing.T, from, end time.Time) {
 	}
 }
 
-// able reports whether any process was able to run for long enough to run a
-// tick, not counting the periods in besides.
+// able reports whether some process had enough time to run the tick.
+// The periods in besides do not count as such time for any process.
 func (w *ticking) able(at time.Time, besides []away) bool {
 	return slices.ContainsFunc(w.aways, func(aways []away) bool {
 		there := at

@@ -22,8 +22,8 @@ import (
 
 func TestMain(m *testing.M) { plugintest.Main(m) }
 
-// serve starts a NATS server, of the version in go.mod, that has one user.
-// The server is built without the race detector, which would slow it down.
+// serve builds and starts a NATS server of the version in go.mod, with one
+// user. It builds without the race detector, which would slow the server down.
 func serve(t *testing.T) (*plugintest.Server, string) {
 	binary, port := filepath.Join(t.TempDir(), "nats-server"), plugintest.Port(t)
 	if out, err := exec.Command("env", "CGO_ENABLED=0", "go", "build", "-o", binary, "github.com/nats-io/nats-server/v2").CombinedOutput(); err != nil {
@@ -54,7 +54,7 @@ func serve(t *testing.T) (*plugintest.Server, string) {
 	return server, address
 }
 
-// TestConformance tests the plugin's binary, and with LOCKBENCH_LONG=1 the library in process.
+// TestConformance tests the plugin's binary and, if LOCKBENCH_LONG is 1, the library without it.
 func TestConformance(t *testing.T) {
 	server, address := serve(t)
 	binary := plugintest.Build(t, "./lockplugin-nats")
@@ -87,7 +87,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// opener returns a function that opens the library as another host.
+// opener returns a function that opens the library, with a new connection to the store.
 func opener(cfg driver.Config) func(t drivertest.T) driver.Backend {
 	return func(t drivertest.T) driver.Backend {
 		b, err := driver.Open(t.Context(), nats.Spec, cfg, nil)
@@ -99,7 +99,7 @@ func opener(cfg driver.Config) func(t drivertest.T) driver.Backend {
 	}
 }
 
-// leftovers returns the messages of a bucket that will not expire within two minutes.
+// leftovers returns the messages of a bucket that stay there for longer than two minutes.
 func leftovers(t drivertest.T, address, bucket string) (left []string) {
 	t.Helper()
 	conn, err := natsgo.Connect(address, natsgo.UserInfo("locks", "secret"))

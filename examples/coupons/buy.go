@@ -24,7 +24,7 @@ func buyMain(fs *flag.FlagSet, args []string) {
 // tally counts the outcomes of all attempts.
 type tally struct{ bought, refused atomic.Int64 }
 
-// buyAll lets each customer buy until no coupon is left, or until the customer reaches no shop.
+// buyAll lets each customer buy until no coupon is left, or until no shop answers the customer.
 func buyAll(shops []string, customers int) {
 	var t tally
 	start := time.Now()
@@ -43,7 +43,7 @@ func buyAll(shops []string, customers int) {
 		float64(t.bought.Load())/took.Seconds())
 }
 
-// buy tries once to buy, and reports whether to go on.
+// buy sends one request for a coupon, and reports whether the customer should send another.
 func (t *tally) buy(client *http.Client, url string) bool {
 	resp, err := client.Post(url, "text/plain", nil)
 	if err != nil {

@@ -1,9 +1,10 @@
 // Command coupons sells a limited number of coupons from several shops at once.
 //
-//	coupons stock   keeps the number of coupons left: a store with reads
-//	                and writes, no transactions, and checks fencing tokens
-//	coupons shop    sells over HTTP: locks, reads the stock, writes one less
-//	coupons buy     plays the customers: many at once, until nothing is left
+//	coupons stock   keeps the number of coupons left; checks fencing tokens,
+//	                but has no transactions, only reads and writes
+//	coupons shop    sells a coupon for each HTTP request: takes the lock,
+//	                reads the number left, and writes one less
+//	coupons buy     plays many customers, who buy until nothing is left
 package main
 
 import (
@@ -31,7 +32,6 @@ func fail(err error) {
 	os.Exit(1)
 }
 
-// list splits a flag's value at its commas.
 func list(value string) []string {
 	return strings.FieldsFunc(value, func(r rune) bool { return r == ',' })
 }

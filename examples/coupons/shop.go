@@ -77,9 +77,9 @@ func (s *shop) buy(w http.ResponseWriter, r *http.Request) {
 
 var errSoldOut = errors.New("sold out")
 
-// sell reads the stock and writes one less, under the token of the lock. The
-// read is a POST that carries the token. After this read, the stock accepts no
-// write of an earlier holder, so the number read stays true until sell writes.
+// sell reads the number of coupons left and writes one less. Both requests carry
+// the lock's token, so the read is a POST. After the read, the stock refuses
+// writes of earlier holders, so the number stays true until sell writes.
 func (s *shop) sell(ctx context.Context, token uint64) (left int, err error) {
 	text, err := s.ask(ctx, http.MethodPost, token, "")
 	if err != nil {

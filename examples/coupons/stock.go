@@ -50,7 +50,7 @@ func serveStock(ctx context.Context, address string, coupons int64, checked bool
 	return serve(ctx, address, mux)
 }
 
-// guarded refuses requests with a stale token or none. An accepted token makes older ones stale.
+// guarded refuses requests without a token. It also refuses a token that is lower than one seen.
 func (s *stock) guarded(h http.HandlerFunc) http.Handler {
 	if s.guard == nil {
 		return h

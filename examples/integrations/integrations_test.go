@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// rounds returns how often a worker is killed.
+// rounds returns how many times a worker is killed.
 func rounds() int {
 	if os.Getenv("LOCKBENCH_LONG") == "1" {
 		return 20
@@ -39,8 +39,8 @@ func rounds() int {
 	return 2
 }
 
-// TestIntegrations runs each integration in two processes on one Redis. A job takes
-// longer than the TTL. The process at work is killed, and the other must continue.
+// TestIntegrations runs each integration in two processes with one Redis. A job takes longer
+// than the TTL. The test kills the process that runs a job, and the other must run the next job.
 func TestIntegrations(t *testing.T) {
 	plugins, err := filepath.Abs("../../bin")
 	if err != nil {
@@ -65,7 +65,6 @@ func TestIntegrations(t *testing.T) {
 	}
 }
 
-// application has the two processes of one integration.
 type application struct {
 	name    string
 	args    []string
@@ -94,11 +93,11 @@ func (a *application) start(t *testing.T) *exec.Cmd {
 	return cmd
 }
 
-// play kills the process at work, several times, and then lets both processes end without an error.
+// play kills the process that runs a job, several times, and then ends both processes by SIGTERM.
 func (a *application) play(t *testing.T) {
 	for round := range rounds() {
 		from := len(a.lines(t))
-		// A job that has ended ran longer than the TTL, and was not disturbed.
+		// First let one job end undisturbed, which takes longer than the TTL.
 		ended := a.await(t, from, "end")
 		pid := a.await(t, ended.at+1, "start").pid
 		for i, w := range a.workers {
@@ -154,7 +153,8 @@ func (a *application) lines(t *testing.T) (all []line) {
 	return all
 }
 
-// await waits for a line that says what, not counting the first from lines, and returns it.
+// await skips the first lines of the journal, as many as from says.
+// It then waits for a line whose event is what, and returns the line.
 func (a *application) await(t *testing.T, from int, what string) line {
 	t.Helper()
 	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
@@ -169,8 +169,8 @@ func (a *application) await(t *testing.T, from int, what string) line {
 	return line{}
 }
 
-// check fails if two jobs overlap or tokens fall. A job without an end is allowed only
-// if its process was killed, and another process must have started the job again.
+// check fails if two jobs overlap or if a token is lower than an earlier token. Every job that
+// starts must end, unless its process was killed. After a kill another process must start a job.
 func (a *application) check(t *testing.T) {
 	t.Helper()
 	var at *line

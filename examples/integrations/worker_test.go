@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// ttl is shorter than a job takes, so that a lock that is not renewed would be granted twice.
+	// ttl is shorter than jobTime, so a lock that is not renewed would be granted twice.
 	ttl = time.Second
 	// jobTime is how long a job takes.
 	jobTime = 2500 * time.Millisecond
@@ -31,9 +31,9 @@ const (
 	interval = time.Second
 )
 
-// worker is a process of an application. It writes a line into journal when it
-// is ready, and when a job starts or ends. Each line has the process id, then
-// the token, or 0 if the job does not get the token.
+// worker is a process of an integration test. It writes a line into the file
+// journal when it is ready, and when a job starts or ends. Each line has the
+// event, the process id, and the token, or 0 if the job does not get the token.
 type worker struct {
 	client  *core.Client
 	journal *os.File
@@ -66,7 +66,6 @@ func work(args []string) error {
 	return loops[args[0]](ctx, w)
 }
 
-// job is the job of every integration.
 func (w *worker) job(ctx context.Context, token uint64) {
 	fmt.Fprintf(w.journal, "start %d %d\n", os.Getpid(), token)
 	select {

@@ -1,6 +1,6 @@
-// Command leadertask elects one leader among its instances. The leader does a
-// piece of work at every tick. A killed leader is replaced at once if its
-// plugin outlives it, and after the TTL if its whole machine is gone.
+// Command leadertask elects one leader among its instances. The leader does a piece of
+// work at every tick. If only the leader's process is killed, its plugin resigns, and
+// another leads at once. If the whole machine is gone, another leads after the TTL.
 package main
 
 import (
@@ -53,8 +53,8 @@ func run(ctx context.Context, i app.Instance, election string, tick, ttl time.Du
 	})
 }
 
-// fit returns the least TTL that the backend supports and that is not below
-// ttl. A server's limits are known only once it has answered.
+// fit returns the least TTL of at least ttl that the backend supports. It waits
+// until the store has answered once, because only then the limits are known.
 func fit(ctx context.Context, i app.Instance, ttl time.Duration) (time.Duration, error) {
 	for i.Client.Check(ctx) != nil {
 		select {
@@ -72,7 +72,7 @@ func fit(ctx context.Context, i app.Instance, ttl time.Duration) (time.Duration,
 	return ttl, nil
 }
 
-// lead works until the term ends.
+// lead does a piece of work at every tick until the term ends.
 func lead(i app.Instance, term *core.Term, tick time.Duration) {
 	work := time.NewTicker(tick)
 	defer work.Stop()

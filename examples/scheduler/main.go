@@ -1,6 +1,6 @@
-// Command scheduler runs a job at every tick, once among all instances that are
-// up, even of different versions. A blue-green deployment needs this while both
-// versions run. Package core/tick does the work.
+// Command scheduler runs a job once at every tick. One of the running instances
+// runs it, whichever version that instance has. A blue-green deployment needs
+// this while both versions run. Package core/tick does the work.
 package main
 
 import (
@@ -15,7 +15,6 @@ import (
 	"github.com/lockbench/lockbench/examples/internal/app"
 )
 
-// scheduler is one instance of this program.
 type scheduler struct {
 	app.Instance
 	version string
@@ -54,7 +53,7 @@ func (s *scheduler) work(ctx context.Context, t tick.Tick) error {
 	return nil
 }
 
-// told reports a tick that was not run, or whose job failed.
+// told prints a report of core/tick: a tick was missed, or its job failed.
 func (s *scheduler) told(ev tick.Event) {
 	if ev.Err == nil || ev.Kind == tick.Elsewhere {
 		return

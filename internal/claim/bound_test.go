@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestBoundsAreMadeOfWhatTheCodeHas checks that the code still has the
-// unexported constants and values that the bounds are computed from.
+// TestBoundsAreMadeOfWhatTheCodeHas checks that the code still has the constants
+// that bound.go copies. They are unexported, so bound.go cannot refer to them.
 func TestBoundsAreMadeOfWhatTheCodeHas(t *testing.T) {
 	for file, lines := range map[string][]string{
 		"core/attempt.go":                  {"grace = 50 * time.Millisecond", "tick = 10 * time.Millisecond", "return min(max(ttl, 10*time.Millisecond), 3*time.Second)"},

@@ -5,43 +5,45 @@ import (
 	"time"
 )
 
-// Rule is the name of a promise.
+// Rule is the name of one promise that lockbench checks in a run.
 type Rule string
 
-// These rules say what never happens. [Rule.Within] explains the bounds.
+// These rules say what never happens. Where a rule has a bound, [Rule.Within] returns the bound.
 const (
-	// Overlap says that no two holds of one name overlap. A hold lasts from the return of its grant
-	// until its release is sent or, without a release, until its lease was last found valid.
+	// Overlap says that no two holds of one lock overlap. A hold begins when its grant returns. It
+	// ends when its release is sent or, without a release, when its lease was last found valid.
 	Overlap Rule = "overlap"
-	// Token says that a grant has a higher token than every earlier grant of the same
-	// name, even if the earlier grant has ended. A grant is earlier if it returned before
-	// the later grant was requested. The rule does not apply to a baseline without tokens.
+	// Token says that a grant has a higher token than every earlier grant of
+	// the same lock, even if the earlier grant has ended. A grant is earlier if
+	// it returned before the later grant was requested. The rule does not apply
+	// to other libraries that are measured for comparison and have no tokens.
 	Token Rule = "token"
-	// Linear says that the acquires, renewals, releases and expiries of one name can
-	// be put in one order. In that order each operation takes effect between its call and
-	// its return, only the holder renews, and no client acquires a lock that another holds.
+	// Linear says that the acquires, renewals, releases and expiries of one lock can be put in
+	// one order. In this order each operation takes effect between its call and its return,
+	// only the holder renews, and no client acquires a lock that another client holds.
 	Linear Rule = "linearizability"
-	// Renewal says that the store confirms no renewal of a lease that was sent after
-	// a later grant of the same name had returned. The rule also applies where a store
-	// may grant a lock while an earlier lease is valid, because the earlier holder must
-	// then lose its lease with its next renewal.
+	// Renewal says that the store confirms no renewal of an old lease, that is, no renewal
+	// that was sent after a later grant of the same lock had returned. The rule holds even
+	// for a store that may grant a lock while an earlier lease is valid, because the
+	// earlier holder must then lose its lease with its next renewal.
 	Renewal Rule = "stale renewal"
 	// Effect says that a resource that checks tokens accepts no write after it has
 	// accepted a write with a higher token.
 	Effect Rule = "effect"
-	// Signal says that a holder whose process could run learned of the loss of
-	// its lease before the next grant returned.
+	// Signal says that a holder that loses its lease learns of the loss before the
+	// next grant returns. The rule applies only to holders whose process could run.
 	Signal Rule = "lost signal"
-	// Orphaned says that no lock stays taken for longer than the bound after its holder's end.
+	// Orphaned says that a lock is free within the bound after its holder has ended: it has
+	// released the lock, closed its client or died.
 	Orphaned Rule = "orphaned"
 	// Deadline says that no call goes on for longer than the bound after its ctx ends.
 	Deadline Rule = "deadline"
-	// Leaked says that a host leaves nothing behind for longer than the bound after its end.
+	// Leaked says that within the bound after a host's end no process, file or key of it is left.
 	Leaked Rule = "leaked"
-	// GaveUp says that a client that was served once keeps waiting, or trying
-	// to release, until its ctx ends.
+	// GaveUp says that a client does not give up early. Once the store has served
+	// it, the client keeps waiting, or keeps trying to release, until its ctx ends.
 	GaveUp Rule = "gave up"
-	// Callback says that no lock is released while a function that needs the lock still runs.
+	// Callback says that a client releases no lock while a function that needs the lock runs.
 	Callback Rule = "callback"
 	// Crash says that no host process crashes or hangs.
 	Crash Rule = "crash"
@@ -51,9 +53,9 @@ const (
 const (
 	// Survives says that no lease is lost to an interruption shorter than the bound.
 	Survives Rule = "survives"
-	// Standby says that a new leader leads within the bound after a leader is gone.
+	// Standby says that a new leader leads within the bound after the old leader is gone.
 	Standby Rule = "standby"
-	// Woken says that a waiter gets a lock within the bound after the lock is free.
+	// Woken says that a waiter gets a free lock within the bound.
 	Woken Rule = "woken"
 	// Granted says that every lock that a host wants is granted within the
 	// bound after the last interruption.
@@ -65,10 +67,9 @@ var Rules = []Rule{
 	Overlap, Token, Linear, Renewal, Effect, Signal, Orphaned, Deadline, Leaked, GaveUp, Callback, Crash, Survives, Standby, Woken, Granted,
 }
 
-// Within returns the bound of a rule. The bound is the longest time that a
-// forbidden state may last, the time within which a required event happens, or
-// for [Survives] the longest interruption that a lease survives. It is zero if
-// the bound of the rule depends on no setting.
+// Within returns the bound of a rule. For most rules the bound is the longest time that a forbidden
+// state may last, or the time within which an event must happen. For [Survives] it is the longest
+// interruption that a lease survives. Within returns zero if the bound depends on no setting.
 func (r Rule) Within(s Setting) time.Duration {
 	switch r {
 	case Orphaned:
@@ -83,7 +84,7 @@ func (r Rule) Within(s Setting) time.Duration {
 	return 0
 }
 
-// Condition is an event, or a setting, under which a claim may not hold.
+// Condition is an event or a setting that excuses a backend from some rules.
 type Condition string
 
 // These are the conditions. docs/safety.md explains each of them.
@@ -107,7 +108,7 @@ const (
 	// What happens to clocks.
 	ClockForward Condition = "clock-forward"
 	ClockBack    Condition = "clock-back"
-	// What happens to hosts. These conditions excuse only the host concerned.
+	// What happens to hosts. These conditions excuse only the host that they happen to.
 	HostStopped Condition = "host-stopped"
 	PluginDied  Condition = "plugin-died"
 	// Settings.
@@ -122,23 +123,23 @@ var Conditions = []Condition{
 	ClockForward, ClockBack, HostStopped, PluginDied, QuarantineOff, ReplicasWaited,
 }
 
-// Exception lists rules that, by documentation, are not promised under some conditions.
+// Exception lists rules that a backend's documentation does not promise under some conditions.
 type Exception struct {
 	Rules []Rule `json:"rules"`
-	// All are conditions that must all be met for the exception to apply.
-	// Unless Any is empty, one condition in Any must be met, too.
+	// All lists conditions that must all be met, or the exception does not apply.
+	// If Any is not empty, at least one condition in Any must be met, too.
 	All []Condition `json:"all"`
 	Any []Condition `json:"any,omitempty"`
-	// Why explains how two hosts may hold a lock at once, if they may. It is
-	// part of a verdict: one sentence or more, with a lower-case beginning.
+	// Why explains how two hosts can hold the lock at once, if the exception allows that. A
+	// verdict quotes it, so it has one or more sentences and begins with a lower-case letter.
 	Why string `json:"why,omitempty"`
 }
 
-// Exempt returns the exception from rule under the conditions in made. If several apply, it chooses
-// the exception with the most conditions. ok is false if no exception applies: the rule holds.
+// Exempt returns the exception that excuses t from rule under the conditions in made. If several
+// apply, it chooses the one with the most conditions. If none applies, ok is false.
 //
-// Token is a separate rule. Even if two hosts may hold a lock, a resource that
-// checks tokens is safe unless Token is exempt, too.
+// Tokens may protect a resource even if Overlap is exempt: a resource
+// that checks tokens is safe unless the rule Token is exempt, too.
 func (t Terms) Exempt(rule Rule, made []Condition) (e Exception, ok bool) {
 	for _, known := range slices.Concat(t.Exceptions, everywhere) {
 		if slices.Contains(known.Rules, rule) && known.met(made) && (!ok || known.asks() > e.asks()) {
@@ -158,18 +159,17 @@ func (e Exception) met(made []Condition) bool {
 	return len(e.Any) == 0 || slices.ContainsFunc(e.Any, has)
 }
 
-// asks is how many conditions e requires.
 func (e Exception) asks() int { return len(e.All) + min(1, len(e.Any)) }
 
-// Twice returns the rules that fail when a store grants a lock while another lease on it
-// is valid, and the holder then loses that lease. It appends the rules in more.
+// Twice returns the rules that fail when a store grants a lock while an earlier lease on
+// it is valid, and the earlier holder then loses its lease. It appends the rules in more.
 func Twice(more ...Rule) []Rule { return append([]Rule{Overlap, Linear, Signal, Survives}, more...) }
 
-// TwiceForLong returns the rules of Twice, and the rule that fails when a store may also
-// forget the second grant and remember the first grant. It appends the rules in more.
+// TwiceForLong returns the rules that fail when the store may even forget the second grant
+// and renew the lease of the first grant: those of Twice, Renewal, and the rules in more.
 func TwiceForLong(more ...Rule) []Rule { return Twice(append(more, Renewal)...) }
 
-// Late returns the rules that fail when a store grants nothing for a while. It appends more.
+// Late returns the rules that fail when a store grants nothing for a while, and the rules in more.
 func Late(more ...Rule) []Rule { return append([]Rule{Standby, Woken, Granted}, more...) }
 
 // everywhere lists the exceptions that apply to all backends.

@@ -1,11 +1,11 @@
 // Package claim has the promises of all backends in one place: what never happens,
 // what happens within which time, and under which conditions a promise does not hold.
 //
-// [Terms] has the particular promises and the exceptions of one backend. A file with the
-// backend's name has its terms. Package check judges runs by rules and terms. Everything
-// that is not an exception is promised. docs/safety.md and docs/backends.md explain
-// promises and exceptions to users: the events that break a claim, the origin of the times
-// in a claim, and the sources. This package imports only the standard library.
+// [Terms] has what one backend promises differently, with its exceptions. The terms of each backend
+// are in a file that has the backend's name. Package check decides by the rules and the terms
+// whether a run has broken a promise. All that is not an exception is promised. docs/safety.md and
+// docs/backends.md explain promises and exceptions to users: the events that break a promise, where
+// the times come from, and the sources. This package imports only the standard library.
 //
 // # Where is what
 //

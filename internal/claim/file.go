@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// sets lists groups of rules, each with the name that it has in a claim file.
+// sets lists groups of rules. An author may write a group's name in place of its rules.
 var sets = []struct {
 	name  Rule
 	rules []Rule
 }{{"double grant", Twice()}, {"late grant", Late()}}
 
-// file is a claim file. It lists what the author of a backend does not promise;
-// everything else is promised.
+// file is the JSON form of [Terms]. It lists what the author
+// of a backend does not promise; everything else is promised.
 type file struct {
 	Exceptions  []Exception `json:"exceptions,omitempty"`
 	Forgets     bool        `json:"forgets_data,omitempty"`
@@ -42,7 +42,7 @@ func (t *text) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// MarshalJSON writes the terms as a claim file.
+// MarshalJSON writes t in the JSON form of a claim file.
 func (t Terms) MarshalJSON() ([]byte, error) {
 	return json.Marshal(file{t.Exceptions, t.Forgets, text(t.ExpiresLate), text(t.Turn), text(t.Reconnects)})
 }
@@ -81,7 +81,7 @@ func (t *Terms) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// known returns an error that names the first of words that is not in all.
+// known returns an error that names the first element of words that all lacks.
 func known[W ~string](what string, words, all []W) error {
 	for _, w := range words {
 		if !slices.Contains(all, w) {

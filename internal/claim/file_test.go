@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestFile checks that a claim file, and the terms of every backend, are read as written.
+// TestFile checks that terms stay the same when they are written to a claim file and read again.
 func TestFile(t *testing.T) {
 	const text = `{"exceptions": [{"all": ["data-lost"], "any": ["clock-back"], "rules": ["token", "late grant"], "why": "it forgets"}],
 		"forgets_data": true, "expires_late": "1.5s", "turn": "2s", "reconnects_within": "100ms"}`
@@ -35,7 +35,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// TestFileWithMistakes checks that unknown words, which would promise too much, are errors.
+// TestFileWithMistakes checks that an unknown word in a claim file is an error, not ignored.
 func TestFileWithMistakes(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"forgets": true}`:             "forgets",

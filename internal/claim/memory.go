@@ -1,6 +1,6 @@
 package claim
 
-// memory has the terms of a store that lives in the plugin process.
+// memory has the exceptions of the memory backend, whose store lives in the plugin process.
 var memory = Terms{Exceptions: []Exception{
 	{Rules: []Rule{Survives}, All: []Condition{PluginDied}},
 }}

@@ -57,12 +57,12 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// all returns the backends, and an entry "all" with the exceptions that apply to all backends.
+// all returns the backends, and an entry called "all" with the exceptions of every backend.
 func all() []backend {
 	return append(slices.Clone(backends), backend{"all", Terms{Exceptions: everywhere}})
 }
 
-// exceptionRows returns the rows of the table. Backends with the same exceptions share a row.
+// exceptionRows returns the table's rows. Backends with the same exceptions share a row.
 func exceptionRows(of []backend) (rows string) {
 	var ends []string
 	with := map[string][]string{}
@@ -94,7 +94,7 @@ func exceptionRows(of []backend) (rows string) {
 	return rows
 }
 
-// gone returns the names of the rules in some. It gives a complete set, such as Late, one name.
+// gone returns the names of the rules in some. A complete group, such as Late, has one name.
 func gone(some []Rule) string {
 	var out []string
 	for _, set := range sets {

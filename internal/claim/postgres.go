@@ -1,6 +1,6 @@
 package claim
 
-// postgres has the terms of PostgreSQL.
+// postgres has the exceptions to the promises of PostgreSQL.
 var postgres = Terms{
 	Exceptions: []Exception{
 		{

@@ -1,6 +1,6 @@
 package claim
 
-// redis has the terms of a Redis server, with or without a replica, of a Cluster, and of Sentinel.
+// redis has the exceptions to the promises of Redis: a server, with a replica, Cluster, Sentinel.
 var redis = Terms{
 	Exceptions: []Exception{
 		{

@@ -5,12 +5,11 @@ type backend struct {
 	terms Terms
 }
 
-// backends lists the backends with known terms, in the order in which they are
-// shown. Each backend has a file with its terms.
+// backends lists the backends whose terms are known, in the order in which pages list them.
 var backends = []backend{{"redis", redis}, {"redlock", redlock}, {"mysql", mysql}, {"postgres", postgres}, {"etcd", etcd}, {"memory", memory}}
 
-// TermsOf returns the terms given. If given is nil, it returns the known terms of the
-// backend, or the zero value for an unknown backend.
+// TermsOf returns the terms in given. If given is nil, it returns the
+// known terms of the backend, or the zero value for an unknown backend.
 func TermsOf(backend string, given *Terms) Terms {
 	if given != nil {
 		return *given

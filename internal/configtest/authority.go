@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Authority signs certificates for servers on loopback and their clients.
+// Authority signs certificates for servers on the loopback interface, and for their clients.
 type Authority struct {
 	PEM  []byte
 	cert *x509.Certificate
@@ -37,8 +37,8 @@ func NewAuthority(t testing.TB) *Authority {
 	return &Authority{PEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), cert: cert, key: key}
 }
 
-// Issue writes two files: dir/name.pem is a certificate for name, localhost and 127.0.0.1 that
-// is valid until the given time, and dir/name.key is its key. It returns both paths.
+// Issue writes two files: dir/name.pem is a certificate for name, localhost and 127.0.0.1
+// that is valid until the time until, and dir/name.key is its key. It returns both paths.
 func (a *Authority) Issue(t testing.TB, dir, name string, until time.Time) (cert, key string) {
 	t.Helper()
 	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -1,5 +1,5 @@
-// Package configtest has helpers for fuzz tests of the configurations of several
-// backends.
+// Package configtest has helpers for the tests of
+// configurations. The packages of several backends use it.
 package configtest
 
 import (
@@ -8,8 +8,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Read makes a configuration from lines such as "prefix=a". It omits keys that
-// would name files.
+// Read makes a configuration from lines such as "prefix=a". It omits
+// keys whose values name files, so that a fuzz test reads no file.
 func Read(text string) driver.Config {
 	cfg := driver.Config{}
 	for line := range strings.Lines(text) {

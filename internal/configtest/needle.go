@@ -8,7 +8,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Needle is a password. It occurs in a configuration only as a password.
+// Needle is a password that no text contains by accident.
 const Needle = "nEEdle-4711"
 
 // Haystacks are texts that contain Needle as a password, in the forms that
@@ -22,16 +22,16 @@ var Haystacks = []string{
 	"h:1\n" + Needle, "[" + Needle + "]:1", "1s password=" + Needle,
 }
 
-// Pasted are texts with a PEM key, given where the name of a file is expected.
+// Pasted are PEM keys that contain Needle. People paste such keys where the name of a file belongs.
 var Pasted = []string{
 	"-----BEGIN PRIVATE KEY-----\n" + Needle + "\n-----END PRIVATE KEY-----\n", "-----BEGIN EC PRIVATE KEY-----\r\n" + Needle + "\r\n-----END EC PRIVATE KEY-----",
 	`-----BEGIN PRIVATE KEY-----\n` + Needle + `\n-----END PRIVATE KEY-----`, "-----BEGIN PRIVATE KEY----- " + Needle + " -----END PRIVATE KEY-----",
 	"/-----BEGIN PRIVATE KEY-----" + Needle, strings.Repeat("MIIE/ab+", 200) + Needle, Needle + "\n-----END PRIVATE KEY-----",
 }
 
-// FuzzNeedle sets each key of spec to a text from Haystacks, or from Pasted if
-// the key names a file, with one character inserted. It passes each
-// configuration to check, and requires that no error shows the password.
+// FuzzNeedle inserts one character into a text with a password and makes it the value of each key
+// of spec in turn. The text is from Pasted if the key names a file, and otherwise from Haystacks.
+// It passes each configuration to the function check, whose error must not show the password.
 func FuzzNeedle(f *testing.F, spec driver.Spec, check func(driver.Config) error) {
 	for i := range Haystacks {
 		f.Add(uint(i), uint(0), byte(0), "x:1")
@@ -60,7 +60,7 @@ func FuzzNeedle(f *testing.F, spec driver.Spec, check func(driver.Config) error)
 	})
 }
 
-// Mutate inserts the character sign into text at the index at, unless that would split Needle.
+// Mutate inserts the character sign into text at the index at, but never inside Needle.
 func Mutate(text string, at uint, sign byte) string {
 	i := int(at % uint(len(text)+1))
 	start := strings.Index(text, Needle)
@@ -70,7 +70,7 @@ func Mutate(text string, at uint, sign byte) string {
 	return text[:i] + string(rune(sign)) + text[i:]
 }
 
-// Hides makes the test fail if err shows Needle.
+// Hides fails the test if the error err shows Needle.
 func Hides(t *testing.T, text string, err error) {
 	t.Helper()
 	if err != nil && strings.Contains(err.Error(), Needle) {

@@ -1,6 +1,6 @@
-// Package conform tests a plugin binary against the rules of the contract. It runs the
-// conformance suite on throwaway servers, or on the caller's server, where each case can
-// have its own namespace.
+// Package conform tests a plugin binary against the rules of the contract. It
+// runs the conformance suite on throwaway servers or on servers of the caller.
+// On servers of the caller, each case may have its own namespace of locks.
 package conform
 
 import (
@@ -24,15 +24,15 @@ type Options struct {
 	Name, Path string
 	// Config is the plugin's configuration, with the address of the server.
 	Config driver.Config
-	// NoMTLS is for plugins that cannot use mutual TLS.
+	// NoMTLS turns off mutual TLS between host and plugin, for plugins that cannot use it.
 	NoMTLS bool
-	// Namespaces reports whether the plugin has a key "prefix", so that every
-	// case gets its own namespace. Otherwise all cases share the server's one
-	// namespace of locks.
+	// Namespaces reports whether the plugin's configuration has a
+	// key "prefix". Then every case gets its own namespace of locks
+	// by a different prefix. Otherwise all cases use the same locks.
 	Namespaces bool
 	// Servers are the throwaway servers that Config leads to. Servers is nil if
-	// Config leads to servers of the caller. The caller's servers are neither stopped
-	// nor emptied, so cases that need that are not run.
+	// Config leads to servers of the caller. Those are never stopped or emptied,
+	// so Run omits the cases for which a server must stop or lose its data.
 	Servers *servers.Environment
 }
 
@@ -42,7 +42,7 @@ func Run(ctx context.Context, o Options, report func(drivertest.RuleResult)) err
 	return drivertest.Conform(ctx, o.harness, report)
 }
 
-// harness makes a fresh environment for one case.
+// harness returns what one case needs: the plugin, and the servers to harm.
 func (o Options) harness(t drivertest.T) *drivertest.Harness {
 	t.Helper()
 	cfg := o.namespace()
@@ -69,7 +69,7 @@ func (o Options) namespace() driver.Config {
 	return cfg
 }
 
-// leftovers returns a function that lists a namespace's keys, or nil if no function can list them.
+// leftovers returns a function that lists a namespace's keys, or nil if it cannot list them.
 func (o Options) leftovers(prefix string) func(drivertest.T) []string {
 	keys := kinds.Of(o.Name).LeftKeys
 	if keys == nil {
@@ -84,7 +84,7 @@ func (o Options) leftovers(prefix string) func(drivertest.T) []string {
 				must(t, err)
 				left = append(left, some...)
 			}
-			// A majority of the servers confirms a release. Other servers may delete keys later.
+			// A majority confirms a release. The other servers may delete their keys later.
 			if len(left) == 0 || len(o.Servers.Servers) == 1 || time.Now().After(end) {
 				return left
 			}
@@ -97,8 +97,8 @@ const (
 	clearPause  = 10 * time.Millisecond
 )
 
-// Store returns a drivertest.Store that harms all servers of a backend at the same
-// time. If admit is not nil, Start calls it to let the started servers serve.
+// Store returns a drivertest.Store that stops, freezes and starts all servers of a backend at
+// the same time. After a start it calls admit, if not nil, so that the servers vote at once.
 func Store(admit func(context.Context) error, servers ...*servers.Server) drivertest.Store {
 	return throwaway{servers, admit}
 }

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// alarm sends on the channel rings at a given moment. It uses a kernel timer, because a
-// timer of Go is up to a millisecond late in an otherwise idle process.
+// alarm sends on its channel rings at a set time. It uses a timer of the kernel,
+// because a timer of Go may fire a millisecond late in an otherwise idle process.
 type alarm struct {
 	fd    int
 	timer *os.File
@@ -24,7 +24,7 @@ func newAlarm() (*alarm, error) {
 	go func() {
 		for count := make([]byte, 8); ; {
 			if _, err := a.timer.Read(count); err != nil {
-				return // it was closed
+				return // the timer was closed
 			}
 			select {
 			case a.rings <- struct{}{}:
@@ -35,7 +35,7 @@ func newAlarm() (*alarm, error) {
 	return a, nil
 }
 
-// in makes the alarm ring after d. The channel may also deliver the ring of an earlier call.
+// in sets the alarm to ring after d. The channel may still deliver the ring of an earlier call.
 func (a *alarm) in(d time.Duration) <-chan struct{} {
 	once := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(max(d, 1)))}
 	_ = unix.TimerfdSettime(a.fd, 0, &once, nil) // cannot fail: timer and time are valid

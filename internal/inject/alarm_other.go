@@ -4,7 +4,7 @@ package inject
 
 import "time"
 
-// alarm sends on the channel rings at a given moment.
+// alarm sends on its channel rings at a set time.
 type alarm struct {
 	timer *time.Timer
 	rings chan struct{}
@@ -12,7 +12,7 @@ type alarm struct {
 
 func newAlarm() (*alarm, error) { return &alarm{rings: make(chan struct{}, 1)}, nil }
 
-// in makes the alarm ring after d. The channel may also deliver the ring of an earlier call.
+// in sets the alarm to ring after d. The channel may still deliver the ring of an earlier call.
 func (a *alarm) in(d time.Duration) <-chan struct{} {
 	a.close()
 	a.timer = time.AfterFunc(d, func() {

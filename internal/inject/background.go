@@ -11,14 +11,14 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// Background has the background work of harms that are not healed yet. Each work has an owner,
-// any comparable value. The zero value is ready, and any goroutine may call the methods.
+// Background lists the background work of harms, such as repeated restarts, until the harms
+// are healed. The owner of a work is any comparable value. Any goroutine may call the methods.
 type Background struct {
 	mu   sync.Mutex
 	ends map[any][]func() error
 }
 
-// Begin registers the function end, which ends work that the owner by has begun.
+// Begin notes that the owner by has begun some work, which the function end ends.
 func (b *Background) Begin(by any, end func() error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -28,7 +28,7 @@ func (b *Background) Begin(by any, end func() error) {
 	b.ends[by] = append(b.ends[by], end)
 }
 
-// End ends all work that the owner by has begun, and returns when the work has ended.
+// End ends all work of the owner by, and returns when the work has ended.
 func (b *Background) End(by any) error {
 	b.mu.Lock()
 	ends := b.ends[by]
@@ -45,8 +45,8 @@ func (b *Background) EndBackground() error {
 	return Each(left, b.End)
 }
 
-// WhileRunning calls the function turn again and again in the background, until turn returns
-// false or End(by) is called. End(by) waits until turn has returned, and calls the function last.
+// WhileRunning calls the function turn repeatedly in the background, until turn returns false or
+// End(by) is called. End(by) waits until turn has returned, and then calls the function last.
 func (b *Background) WhileRunning(by any, turn func(ctx context.Context) bool, last func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -61,7 +61,7 @@ func (b *Background) WhileRunning(by any, turn func(ctx context.Context) bool, l
 	})
 }
 
-// Later calls the function do once: after d, or earlier if End(by) is called before.
+// Later calls the function do once, after the time d or when End(by) is called, if that is earlier.
 func (b *Background) Later(by any, d time.Duration, do func() error) {
 	once := sync.OnceValue(do)
 	b.WhileRunning(by, func(ctx context.Context) bool {
@@ -71,7 +71,6 @@ func (b *Background) Later(by any, d time.Duration, do func() error) {
 	}, once)
 }
 
-// Each calls the function do for each element, and joins the errors.
 func Each[T any](of []T, do func(T) error) error {
 	var errs []error
 	for _, x := range of {
@@ -80,8 +79,8 @@ func Each[T any](of []T, do func(T) error) error {
 	return errors.Join(errs...)
 }
 
-// AtOnce calls the function do for each number from 0 to n-1 at the same time, and
-// joins the errors.
+// AtOnce calls the function do concurrently with each number
+// from 0 to n-1, waits for all calls, and joins their errors.
 func AtOnce(n int, do func(i int) error) error {
 	errs := make([]error, n)
 	var work sync.WaitGroup

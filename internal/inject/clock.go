@@ -15,11 +15,11 @@ import (
 //go:embed shim/clock.c
 var shim []byte
 
-// ClockLibrary compiles a library into dir, with the C compiler cc, and returns its path. A
-// process that preloads it and asks the C library for the wall clock gets the time of its [Clock].
+// ClockLibrary compiles a library into dir, with the C compiler cc, and returns its path.
+// A process that preloads the library gets the time of its [Clock] from the C library.
 //
-// Note: libfaketime cannot replace it, because one of Debian's servers dies with libfaketime at its
-// start. Neither library moves the clock of a Go program, which does not ask the C library for it.
+// Note: libfaketime cannot replace this library, because one of Debian's servers dies at its
+// start with libfaketime. No such library affects a Go program, which does not ask the C library.
 func ClockLibrary(ctx context.Context, dir string) (string, error) {
 	source, library := filepath.Join(dir, "clock.c"), filepath.Join(dir, "clock.so")
 	if err := os.WriteFile(source, shim, 0o600); err != nil {
@@ -35,8 +35,8 @@ func ClockLibrary(ctx context.Context, dir string) (string, error) {
 // Clock is the wall clock of a process that was started through [Clock.Wrap].
 type Clock struct{ library, file string }
 
-// NewClock makes a clock in dir that shows the true time. library is the path
-// that [ClockLibrary] returned, and name distinguishes the clocks in one dir.
+// NewClock makes a clock that shows the true time, and whose offset is in
+// the file dir/name. library is the path that [ClockLibrary] returned.
 func NewClock(library, dir, name string) (*Clock, error) {
 	c := &Clock{library: library, file: filepath.Join(dir, name)}
 	return c, os.WriteFile(c.file, make([]byte, 8), 0o600)
@@ -47,7 +47,7 @@ func (c *Clock) Wrap() []string {
 	return []string{"env", "LD_PRELOAD=" + c.library, "LOCKBENCH_CLOCK=" + c.file}
 }
 
-// Shift makes the clock differ from the true time by d, from now on.
+// Shift makes the clock show the true time plus d.
 func (c *Clock) Shift(d time.Duration) error {
 	f, err := os.OpenFile(c.file, os.O_WRONLY, 0)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestDistance checks that data arrive later by half of the round trip in each
-// direction, even after Heal.
+// TestDistance checks that a request and its reply together take at
+// least the simulated round trip, and that Heal does not end this delay.
 func TestDistance(t *testing.T) {
 	p, _ := proxied(t)
 	c := dial(t, p)

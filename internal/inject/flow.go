@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// impairment is one kind of harm to passing data. Several impairments at a time add up.
+// impairment is one harm to the data that pass. Impairments at the same time add up.
 type impairment struct {
 	in []Direction
 
@@ -33,12 +33,12 @@ const (
 	pieceSize = 32 << 10
 	// maxWaiting is how many pieces may wait in one direction of a connection.
 	maxWaiting = 1024
-	// takeTime is how long a receiver may read nothing while a piece waits to
-	// be written to it. Then the proxy ends the connection.
+	// takeTime is how long a write to the receiver may block because
+	// the receiver reads nothing. Then the proxy ends the connection.
 	takeTime = 30 * time.Second
 )
 
-// flow is one direction of one connection.
+// flow passes on the data of one connection in one direction.
 type flow struct {
 	p        *Proxy
 	way      Direction
@@ -55,7 +55,7 @@ type flow struct {
 	free      time.Time // when the next piece may pass
 }
 
-// waiting is a piece that passes when it is due.
+// waiting is a piece of data that waits in the proxy until the time due.
 type waiting struct {
 	data []byte
 	due  time.Time
@@ -82,7 +82,7 @@ func (f *flow) run() {
 		}
 		f.await(changed, held)
 	}
-	_ = f.to.Close() // it may have ended
+	_ = f.to.Close() // the connection may have ended
 	f.alarm.close()
 	for range f.input {
 	}
@@ -102,8 +102,8 @@ func (f *flow) read() {
 	}
 }
 
-// now returns the harms that concern the flow, a channel that is closed when the harms
-// change, and whether the flow's connection was ended in this direction.
+// now returns the harms that apply to the flow, a channel that is closed when the
+// harms change, and whether a harm has ended the flow's connection in this direction.
 func (f *flow) now() (harms []*impairment, changed chan struct{}, ended bool) {
 	f.p.mu.Lock()
 	defer f.p.mu.Unlock()
@@ -115,8 +115,8 @@ func (f *flow) now() (harms []*impairment, changed chan struct{}, ended bool) {
 	return harms, f.p.changed, f.number <= f.p.ended[f.way]
 }
 
-// await waits until data arrive, which it takes, or the first waiting piece may
-// pass, or the harms change. If held is set, no piece may pass.
+// await waits until data arrive, the first waiting piece may pass, or the harms
+// change. It takes the data that arrive. If held is set, no piece may pass.
 func (f *flow) await(changed chan struct{}, held bool) {
 	var next <-chan struct{}
 	if len(f.waiting) > 0 && !held {
@@ -165,7 +165,7 @@ func (f *flow) look(harms []*impairment, ended bool) {
 // end ends the connection and drops the waiting pieces.
 func (f *flow) end() { f.over, f.waiting = true, nil }
 
-// take handles an incoming piece. If data is nil, the incoming data have ended.
+// take handles an incoming piece of data. If data is nil, the sender has ended its data.
 func (f *flow) take(data []byte) {
 	if data == nil {
 		f.closed, f.over = true, true
@@ -207,7 +207,7 @@ func (f *flow) take(data []byte) {
 	}
 }
 
-// pass passes on the first waiting piece, or a part of it. It returns false if no piece is due.
+// pass sends the first waiting piece, or a part of it. It returns false if no piece may pass yet.
 func (f *flow) pass(harms []*impairment) bool {
 	if len(f.waiting) == 0 || time.Now().Before(f.next()) {
 		return false

@@ -10,9 +10,8 @@ import (
 	"time"
 )
 
-// TestSwallowed checks that no request reaches the server if both directions are
-// swallowed, and that a request arrives if only replies are swallowed. The client sees
-// no error in either case, and a healed proxy serves new connections.
+// TestSwallowed checks two harms. A black hole lets no request reach the server, and LoseReplies
+// drops only the replies. The client sees no error. After healing, new connections work.
 func TestSwallowed(t *testing.T) {
 	for name, tt := range map[string]struct {
 		harm func(*Proxy) error
@@ -45,8 +44,8 @@ func TestSwallowed(t *testing.T) {
 	}
 }
 
-// TestBroken checks that each harm breaks an open connection, and that a
-// refusal also rejects new connections until it is healed.
+// TestBroken checks that each harm breaks an open connection. A
+// refusal must also reject new connections until it is healed.
 func TestBroken(t *testing.T) {
 	for name, harm := range map[string]func(*Proxy) error{
 		"reset": func(p *Proxy) error { return p.Reset(1) },
@@ -77,8 +76,8 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// TestHoleHidesDeath checks that the server does not see the end of a client
-// behind a black hole until the black hole ends.
+// TestHoleHidesDeath checks that a black hole hides from the server that the client
+// has closed its connection. The server must see the end when the proxy is closed.
 func TestHoleHidesDeath(t *testing.T) {
 	p, pair := paired(t)
 	c, s := pair()
@@ -93,8 +92,8 @@ func TestHoleHidesDeath(t *testing.T) {
 	}
 }
 
-// TestHeldConnection checks that data held on one connection arrive after healing, even if the
-// client has ended that connection, and that data sent over a new connection arrive earlier.
+// TestHeldConnection checks that held data arrive after healing, even if the client
+// has closed the connection. Data on a new connection must arrive before healing.
 func TestHeldConnection(t *testing.T) {
 	p, pair := paired(t)
 	sent := func(c net.Conn, s string) {
@@ -127,8 +126,8 @@ func TestHeldConnection(t *testing.T) {
 	}
 }
 
-// TestSilence checks that all connections except the newest are dead, that the server
-// sees the ends of these connections only after healing, and that new connections work.
+// TestSilence checks that all open connections except the newest pass no data, that
+// clients see these connections end only after healing, and that new connections work.
 func TestSilence(t *testing.T) {
 	p, _ := proxied(t)
 	var open []net.Conn
@@ -157,8 +156,8 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// TestForgotten checks that a connection has ended on one side and stays open on the
-// other side until healing, and that new connections work meanwhile.
+// TestForgotten checks ForgetClients and ForgetServer: a connection must end at once on
+// one side, and on the other side only after healing. Meanwhile new connections must work.
 func TestForgotten(t *testing.T) {
 	for _, ofClients := range []bool{true, false} {
 		p, pair := paired(t)

@@ -78,8 +78,8 @@ func proxied(t testing.TB) (*Proxy, *echo) {
 	return p, e
 }
 
-// paired returns a proxy, and a function that opens a connection through it and
-// passes one byte over that connection.
+// paired returns a proxy, and a function that opens a connection
+// through the proxy and returns both ends of the connection.
 func paired(t *testing.T) (p *Proxy, pair func() (client, server net.Conn)) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -103,7 +103,7 @@ func paired(t *testing.T) (p *Proxy, pair func() (client, server net.Conn)) {
 	}
 }
 
-// silent reports whether a connection delivers neither data nor its end within wait.
+// silent reports whether c delivers neither data nor the end of the connection within wait.
 func silent(t *testing.T, c net.Conn, wait time.Duration) bool {
 	t.Helper()
 	must(t, c.SetReadDeadline(time.Now().Add(wait)))
@@ -122,7 +122,7 @@ func dial(t testing.TB, p *Proxy) net.Conn {
 	return c
 }
 
-// say sends text and reads its echo, within wait.
+// say sends text and returns what the echo server sends back within wait.
 func say(c net.Conn, text string, wait time.Duration) (string, error) {
 	if err := c.SetDeadline(time.Now().Add(wait)); err != nil {
 		return "", err

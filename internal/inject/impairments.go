@@ -5,75 +5,74 @@ import (
 	"time"
 )
 
-// BlackHole swallows everything in both directions, including the ends of
-// connections. Connections stay open, new connections are accepted, and neither side
-// notices, as when the server or this client's machine is cut off.
+// BlackHole drops all data in both directions and hides when a side closes its
+// connection. Connections stay open and new connections are accepted, so neither side
+// notices. The same happens if a network cuts off the server or the client's machine.
 func (p *Proxy) BlackHole() error {
 	return p.harm(impairment{swallows: true, hidesEnds: true}, Requests, Replies)
 }
 
-// LoseReplies lets requests through and swallows the replies.
+// LoseReplies lets requests through and drops the replies.
 func (p *Proxy) LoseReplies() error { return p.harm(impairment{swallows: true}, Replies) }
 
-// LoseRequests swallows the requests, and does not tell the server when clients end
-// connections. Replies to earlier requests still come back.
+// LoseRequests drops the requests and hides from the server when clients
+// close their connections. Replies to earlier requests still pass.
 func (p *Proxy) LoseRequests() error {
 	return p.harm(impairment{swallows: true, hidesEnds: true}, Requests)
 }
 
-// Delay holds every reply back for d, give or take jitter.
+// Delay delays every reply by d, plus or minus a random part of jitter.
 func (p *Proxy) Delay(d, jitter time.Duration) error {
 	return p.harm(impairment{delay: d, jitter: jitter}, Replies)
 }
 
-// DelayPushes delays by d the messages that the server sends unasked, which contain
-// [Proxy.Push], and the data after them on the same connection. If d is 0, it drops the
-// messages instead, and the connection goes on. Requests and replies pass.
+// DelayPushes delays by d the messages that the server sends without a request, which are
+// those that contain [Proxy.Push]. Data after such a message on the same connection wait, too.
+// If d is 0, DelayPushes drops these messages instead. Other replies and all requests pass.
 func (p *Proxy) DelayPushes(d time.Duration) error {
 	return p.harm(impairment{only: []byte(p.Push), loses: d == 0, delay: d}, Replies)
 }
 
-// DelayRequests holds every request back for d, give or take jitter.
+// DelayRequests delays every request by d, plus or minus a random part of jitter.
 func (p *Proxy) DelayRequests(d, jitter time.Duration) error {
 	return p.harm(impairment{delay: d, jitter: jitter}, Requests)
 }
 
-// SlowStart holds the first piece of every connection in each direction back for d,
-// also on connections that are already open.
+// SlowStart delays the first data of every connection by d, in each direction.
+// It also affects connections that are open but have sent nothing yet.
 func (p *Proxy) SlowStart(d time.Duration) error {
 	return p.harm(impairment{first: d}, Requests, Replies)
 }
 
-// Throttle lets about rate KB a second through in each direction.
+// Throttle limits each direction of each connection to about rate KB a second.
 func (p *Proxy) Throttle(rate int) error {
 	return p.harm(impairment{rate: rate}, Requests, Replies)
 }
 
-// Fragment cuts passing data into pieces of size bytes with a gap between them, in
-// both directions.
+// Fragment cuts the data in both directions into pieces of
+// size bytes, and pauses for the time gap after each piece.
 func (p *Proxy) Fragment(size int, gap time.Duration) error {
 	return p.harm(impairment{size: size, gap: gap}, Requests, Replies)
 }
 
-// Reset breaks a connection, by TCP reset, instead of passing a request or a reply
-// on. share, from 0 to 1, is the share of messages concerned.
+// Reset resets a connection (TCP RST) in place of passing on a request or a reply.
+// Each request and each reply has this chance of a reset; share is from 0 to 1.
 func (p *Proxy) Reset(share float64) error {
-	// Requests and replies each have this chance of a reset.
 	return p.harm(impairment{resets: share}, Requests, Replies)
 }
 
-// ForgetClients ends every connection on the client's side. Until the proxy is healed, the
-// server does not learn of these ends, nor of connections that clients end later, as when
-// a machine in between has lost its table of connections.
+// ForgetClients ends the clients' side of every connection. Until the proxy is healed,
+// the server does not learn of these ends, nor that clients close connections later.
+// The same happens if a firewall between them has lost its table of connections.
 func (p *Proxy) ForgetClients() error { return p.forget(Requests, Replies) }
 
-// ForgetServer ends every connection on the server's side, and the client does not learn of
-// that. Data that the client sends on an ended connection are lost. New connections work.
+// ForgetServer ends the server's side of every connection, and hides that from the clients.
+// Data that a client then sends on such a connection are lost. New connections work.
 func (p *Proxy) ForgetServer() error { return p.forget(Replies, Requests) }
 
-// HoldConnections holds the data that clients send over present connections. After
-// healing the data reach the server, even if the client has ended the connection long
-// before. New connections work, as when only one of several network paths is stuck.
+// HoldConnections keeps back the data that clients send on the connections open now. After
+// healing the data reach the server, even if the client closed the connection long before.
+// New connections work. The same happens if only one of several network paths is stuck.
 func (p *Proxy) HoldConnections() error {
 	if n := p.count(); n > 0 {
 		return p.harm(impairment{holds: true, upTo: n}, Requests)
@@ -81,9 +80,9 @@ func (p *Proxy) HoldConnections() error {
 	return nil
 }
 
-// Silence swallows everything on the present connections, except on the newest. It also
-// hides the ends of these connections, like a firewall that has forgotten idle
-// connections. New connections work.
+// Silence drops all data on the connections open now, except on the
+// newest. It also hides when a side closes such a connection, as a
+// firewall does that has forgotten idle connections. New connections work.
 func (p *Proxy) Silence() error {
 	if n := p.count() - 1; n > 0 {
 		return p.harm(impairment{swallows: true, hidesEnds: true, upTo: n}, Requests, Replies)
@@ -91,8 +90,8 @@ func (p *Proxy) Silence() error {
 	return nil
 }
 
-// forget hides the ends of connections in the direction hidden, and ends all
-// connections in the direction ended.
+// forget ends all connections in the direction ended. In the direction
+// hidden, it hides from the receiver that the sender has ended a connection.
 func (p *Proxy) forget(hidden, ended Direction) error {
 	err := p.harm(impairment{hidesEnds: true}, hidden)
 	p.mu.Lock()
@@ -102,18 +101,18 @@ func (p *Proxy) forget(hidden, ended Direction) error {
 	return err
 }
 
-// count returns how many connections there have been so far.
+// count returns how many connections the proxy has opened so far.
 func (p *Proxy) count() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.opened
 }
 
-// Leading is a function that leads a proxy to servers: [Proxy.Lead] or [Proxy.Retarget].
+// Leading is a method that directs a proxy to servers: [Proxy.Lead] or [Proxy.Retarget].
 type Leading func(p *Proxy, to ...string) error
 
-// Lead passes new connections to the given servers in turn, as a balancer does, or a
-// host name with changed addresses. Open connections keep their servers.
+// Lead passes new connections in turn to the servers at the addresses in to, like a
+// balancer or a host name with new addresses. Open connections keep their servers.
 func (p *Proxy) Lead(to ...string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,11 +120,10 @@ func (p *Proxy) Lead(to ...string) error {
 	return nil
 }
 
-// Retarget does what Lead does, and resets all connections.
+// Retarget does what Lead does, and also resets all open connections.
 func (p *Proxy) Retarget(to ...string) error { return errors.Join(p.Lead(to...), p.Cut()) }
 
-// Cut resets all connections once. New connections are passed on, and nothing
-// needs healing.
+// Cut resets all open connections once. New connections work, so there is nothing to heal.
 func (p *Proxy) Cut() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -133,7 +131,7 @@ func (p *Proxy) Cut() error {
 	return nil
 }
 
-// Refuse resets all connections and refuses new connections.
+// Refuse resets all open connections and refuses new ones until the proxy is healed.
 func (p *Proxy) Refuse() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package inject breaks connections and the clocks of servers from outside, as
-// networks and operators do, and heals them. It knows no store. Package proc
-// has the signals that freeze and kill processes.
+// Package inject breaks connections and sets the clocks of servers wrong, as
+// networks and operators do, and heals them. It does not depend on the kind
+// of server. Package proc has the functions that freeze and kill processes.
 package inject
 
 import (
@@ -15,12 +15,11 @@ import (
 	"github.com/lockbench/lockbench/internal/ports"
 )
 
-// Proxy stands in front of one server and harms the data that pass through it, on
-// open connections as well as on later connections. Harms add up until [Proxy.Heal]. Its
-// methods may be called from any goroutine.
+// Proxy stands in front of a server and harms the data that pass through it. Harms apply to open
+// and to later connections, and add up until [Proxy.Heal]. Any goroutine may call the methods.
 type Proxy struct {
-	// Push is a text that occurs only in messages that the server sends unasked,
-	// or "" if no such text is known. It must be set before the proxy is used.
+	// Push is a text that occurs only in messages that the server sends without a
+	// request, or "" if no such text is known. It must be set before the proxy is used.
 	Push string
 
 	port *ports.Taken
@@ -30,8 +29,8 @@ type Proxy struct {
 	mu      sync.Mutex
 	harms   []*impairment // harms and observers
 	changed chan struct{} // closed and replaced when harms, ended or far changes
-	// leads are the servers that get new connections in turn, and next is how many
-	// new connections they were given.
+	// leads are the addresses of the servers that get new connections
+	// in turn. next counts the connections given to them so far.
 	leads    []string
 	next     int
 	listener net.Listener // nil while connections are refused
@@ -52,7 +51,7 @@ type link struct {
 func (l *link) reset() { _, _ = l.client.Close(), l.server.Close() } // either may have ended
 
 // NewProxy listens on a free port of the loopback interface and passes
-// connections on to the server at upstream, a host:port.
+// connections on to the server at the address upstream, a host:port.
 func NewProxy(upstream string) (*Proxy, error) {
 	port, err := ports.Take(1) // keeps the port while the proxy does not listen
 	if err != nil {
@@ -68,13 +67,13 @@ func NewProxy(upstream string) (*Proxy, error) {
 // Addr is the host:port on which the proxy listens.
 func (p *Proxy) Addr() string { return p.port.Addr(0) }
 
-// settle bounds how long the kernel may say that the port is still in use, and how
-// long connecting to a server may take.
+// settle bounds how long listen tries again while the port is
+// in use, and how long connecting to a server may take.
 const settle = 2 * time.Second
 
-// listen starts to listen. It tries again while the port is in use, because a new
-// child process may hold the closed socket until it executes its program. The caller
-// holds mu, or no other goroutine knows the proxy yet.
+// listen starts to listen. It tries again while the port is in use, because a
+// child process that is being started holds the old socket until it executes
+// its program. The caller holds mu, or no other goroutine has the proxy yet.
 func (p *Proxy) listen() (err error) {
 	for end := time.Now().Add(settle); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		p.listener, err = net.Listen("tcp", p.Addr())
@@ -108,7 +107,7 @@ func (p *Proxy) deafen() {
 	p.cut()
 }
 
-// cut does what [Proxy.Cut] does. The caller holds mu.
+// cut resets all open connections. The caller holds mu.
 func (p *Proxy) cut() {
 	p.cuts++
 	for l := range p.open {
@@ -116,8 +115,8 @@ func (p *Proxy) cut() {
 	}
 }
 
-// connect connects a client that the listener l has accepted to the next server
-// in turn, unless all connections are reset meanwhile.
+// connect connects a client, which the listener l has accepted, to the next server in
+// turn. If all connections are reset meanwhile, it closes the client's connection.
 func (p *Proxy) connect(l net.Listener, client *net.TCPConn) {
 	p.mu.Lock()
 	to, cuts, refused := p.leads[p.next%len(p.leads)], p.cuts, p.listener != l
@@ -153,8 +152,8 @@ func (p *Proxy) connect(l net.Listener, client *net.TCPConn) {
 	})
 }
 
-// SetDistance delays all data by half of rtt in each direction, as if the server
-// were that far away. Healing does not end the delay; SetDistance(0) does.
+// SetDistance delays all data by half of rtt in each direction, as if the
+// server were far away. Heal does not end this delay; only SetDistance(0) does.
 func (p *Proxy) SetDistance(rtt time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -192,15 +191,15 @@ func (p *Proxy) begin(h impairment) *impairment {
 	return &h
 }
 
-// tell makes every connection read the harms again. The caller holds mu.
+// tell makes every connection read the list of harms again. The caller holds mu.
 func (p *Proxy) tell() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
 
-// Apart calls the function do, which harms the proxy. The function heal that it returns ends
-// only the harms that do has begun with methods of the proxy, and no other harm. Until Apart
-// returns, other goroutines may harm the proxy only through Apart.
+// Apart calls the function do, which harms the proxy by calls of its methods. The
+// function heal that Apart returns ends only these harms. While Apart runs, other
+// goroutines may harm the proxy only by calls of Apart, which wait for each other.
 func (p *Proxy) Apart(do func(*Proxy) error) (heal func() error, err error) {
 	p.apart.Lock()
 	defer p.apart.Unlock()
@@ -216,8 +215,8 @@ func (p *Proxy) Apart(do func(*Proxy) error) (heal func() error, err error) {
 	}, err
 }
 
-// Heal ends all harms. It resets connections on which data were swallowed.
-// Other connections go on.
+// Heal ends all harms. It ends the connections on which data were dropped,
+// because they cannot go on without the data. Other connections go on.
 func (p *Proxy) Heal() error { return p.heal(func(h *impairment) bool { return h.seen == nil }) }
 
 func (p *Proxy) heal(which func(*impairment) bool) error {
@@ -234,17 +233,16 @@ func (p *Proxy) heal(which func(*impairment) bool) error {
 	return nil
 }
 
-// refuses reports whether one of the harms refuses connections. The caller holds
-// mu.
+// refuses reports whether a harm refuses connections. The caller holds mu.
 func (p *Proxy) refuses() bool {
 	return slices.ContainsFunc(p.harms, func(h *impairment) bool { return h.refuses })
 }
 
-// Observe calls the function seen for each piece of data that arrives at the proxy. The piece
-// is passed on only when seen has returned, so a harm that begins before applies to the piece.
-// Each direction of each connection calls seen from its own goroutine, concurrently. After a
-// call of the returned function end, no call of seen begins, but end does not wait for a call
-// in progress. It may be called at any time and more than once.
+// Observe calls the function seen for each piece of data that arrives at the proxy. The
+// proxy passes the piece on only after seen has returned, so a harm that seen begins applies
+// to this piece. Each direction of each connection has a goroutine that calls seen, so calls
+// may be concurrent. After the returned function end is called, no call of seen begins, but
+// end does not wait for calls in progress. end may be called at any time and more than once.
 func (p *Proxy) Observe(seen func(Direction)) (end func()) {
 	h := p.begin(impairment{seen: seen, in: []Direction{Requests, Replies}})
 	return func() { _ = p.heal(func(one *impairment) bool { return one == h }) } // only healing a refusal can fail

@@ -37,8 +37,8 @@ func TestProxyPassesAndHeals(t *testing.T) {
 	}
 }
 
-// TestHealWhileAProcessStarts checks that Heal waits while a process that is
-// just being started still holds the closed listening socket.
+// TestHealWhileAProcessStarts checks that Heal waits as long as the port is in use.
+// A process that is being started may hold the closed listening socket for a moment.
 func TestHealWhileAProcessStarts(t *testing.T) {
 	p, _ := proxied(t)
 	must(t, p.Refuse())
@@ -58,8 +58,8 @@ func TestHealWhileAProcessStarts(t *testing.T) {
 	}
 }
 
-// TestObserve checks that pieces of both directions are seen, even after harms have come
-// and gone, and that a harm that the function seen begins applies to the piece seen.
+// TestObserve checks that Observe sees the pieces of both directions, also after other harms
+// were healed, and that a harm that the function seen begins applies to the piece seen.
 func TestObserve(t *testing.T) {
 	p, e := proxied(t)
 	var requests, replies atomic.Int32
@@ -100,8 +100,8 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// TestApart checks that healing one harm leaves another harm of the same kind,
-// and that SlowStart delays only the first message.
+// TestApart checks that healing one of two equal harms leaves
+// the other, and that SlowStart delays only the first message.
 func TestApart(t *testing.T) {
 	p, _ := proxied(t)
 	must(t, p.SlowStart(200*time.Millisecond))
@@ -125,8 +125,8 @@ func TestApart(t *testing.T) {
 	}
 }
 
-// TestHarmsWhileConnectionsDie checks that the proxy works after harms have
-// come and gone while clients reset connections in the middle of their data.
+// TestHarmsWhileConnectionsDie checks that the proxy still works after every harm was begun
+// and healed several times, while clients reset connections in the middle of their data.
 func TestHarmsWhileConnectionsDie(t *testing.T) {
 	p, _ := proxied(t)
 	stop := make(chan struct{})
@@ -169,8 +169,8 @@ func TestHarmsWhileConnectionsDie(t *testing.T) {
 	}
 }
 
-// TestLead checks that open connections keep their server until Retarget, and
-// that new connections go to the servers in turn.
+// TestLead checks that Lead gives new connections to the servers in
+// turn, and that open connections keep their server until Retarget.
 func TestLead(t *testing.T) {
 	p, first := proxied(t)
 	stays := dial(t, p)

@@ -1,12 +1,10 @@
-// Package ports hands out ports of the loopback interface for servers that are
-// about to be started, and keeps them.
+// Package ports reserves ports of the loopback interface for servers that are about to be started.
 //
-// A port that was found free and released may be taken before the server binds
-// it, by another search in any process or by an outgoing connection. So ports
-// come from outside the range of outgoing connections, and the UDP port of the
-// same number stays bound until the port is given back. The bound UDP port is a
-// lock for all processes of the machine that use this package. It hinders no
-// server, and the kernel frees it when its owner ends.
+// A port that is free when it is chosen may be in use when the server binds it: another process may
+// have chosen it, too, or the kernel may have given it to an outgoing connection. So this package
+// chooses ports that the kernel does not give to outgoing connections. It also binds the UDP port
+// of the same number, as a lock against other processes with this package, until the caller gives
+// the port back. This lock hinders no server, and the kernel frees it when its process ends.
 package ports
 
 import (
@@ -40,7 +38,6 @@ func Take(count int) (*Taken, error) {
 	return t, nil
 }
 
-// take adds port to t if it is free.
 func (t *Taken) take(port int) error {
 	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	lock, err := net.ListenPacket("udp4", addr)
@@ -54,9 +51,9 @@ func (t *Taken) take(port int) error {
 	return nil
 }
 
-// unused returns nil if no process listens on addr. It connects to addr and does not listen
-// there. A child that this process starts at that moment would hold the listening socket
-// until the child executes its program, and meanwhile the server could not bind the port.
+// unused returns nil if no process listens on addr. It tries to connect to addr. It must not listen
+// there to find out, because a child that this process starts at that moment would inherit the
+// listening socket until the child executes its program, and the server could not bind the port.
 func unused(addr string) error {
 	c, err := net.DialTimeout("tcp4", addr, answers)
 	switch {
@@ -77,7 +74,7 @@ func (t *Taken) Port(i int) int { return t.numbers[i] }
 // Addr returns the host:port of the port at index i.
 func (t *Taken) Addr(i int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(t.Port(i))) }
 
-// Close gives the ports back. Closing nil or a second time does nothing.
+// Close gives the ports back. It may be called twice, and on nil.
 func (t *Taken) Close() error {
 	if t == nil {
 		return nil
@@ -90,12 +87,13 @@ func (t *Taken) Close() error {
 	return err
 }
 
-// usualLow to usualHigh is the usual range of ports, if outgoing connections use none of them.
+// usualLow and usualHigh bound the range to choose from if outgoing connections use no port in it.
 const usualLow, usualHigh = 16000, 32000
 
-// rangeOf returns the range of ports to choose from. file and err come from reading the
-// file in which Linux states its range for outgoing connections. If fewer than a thousand ports
-// remain below that range and above it, rangeOf returns usualLow and usualHigh anyway.
+// rangeOf returns the range of ports to choose from: one that outgoing
+// connections do not use. file and err are the result of reading the file in
+// which Linux states the range of outgoing connections. If that range leaves
+// fewer than a thousand ports, rangeOf returns usualLow and usualHigh anyway.
 func rangeOf(file []byte, err error) (low, high int) {
 	var from, to int
 	if err == nil {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestPortIsKeptUntilClose checks that a port stays taken while its server is down.
+// TestPortIsKeptUntilClose checks that no other caller gets a port while its server is down.
 func TestPortIsKeptUntilClose(t *testing.T) {
 	mine, err := Take(1)
 	if err != nil {
@@ -44,7 +44,7 @@ func TestRangeKeepsClearOfOutgoingConnections(t *testing.T) {
 }
 
 // TestPortIsFreeWhenHandedOut checks that a caller can listen on a new port at once, even while
-// this process starts children, which hold its sockets until they execute their programs.
+// this process starts children, which inherit its sockets until they execute their programs.
 func TestPortIsFreeWhenHandedOut(t *testing.T) {
 	stop := make(chan struct{})
 	var starters sync.WaitGroup

@@ -1,7 +1,7 @@
-// Package proc deals with processes, for hosts, plugins and the benchmark. It
-// starts a program as a child and exchanges lines with it, reads what the
-// kernel shows of a process, stops processes, reads the clock that all
-// processes of a machine share, and notes when this process did not run.
+// Package proc deals with processes, for hosts, plugins and the benchmark. It starts
+// a program as a child and exchanges lines with it, reads the kernel's figures of a
+// process, and stops processes. It also reads the clock that all processes of a
+// machine share, and notes the times in which this process did not run.
 package proc
 
 import (
@@ -15,12 +15,12 @@ import (
 	"syscall"
 )
 
-// ErrEnded is the error of a request to a child that has ended.
+// ErrEnded is the error if a child has ended instead of answering.
 var ErrEnded = errors.New("the process has ended")
 
-// Child is a child process, most often of the same program as this process. It gets orders
-// on its standard input and answers on its standard output, both in lines of JSON.
-// Its methods may be called from any goroutine after [Start].
+// Child is a child process. Most often it runs the same program as this process.
+// It gets orders on its standard input and answers on its standard output, both
+// in lines of JSON. Its methods may be called from any goroutine after [Start].
 type Child struct {
 	Role    string   // the environment variable that makes the program a child; see [Become]
 	Program string   // the program's path; "" for this program
@@ -35,16 +35,16 @@ type Child struct {
 	stdin io.WriteCloser
 }
 
-// started is the line with which a child reports that it is ready, or why it
-// could not start. Other lines may precede it.
+// started is the line by which a child reports that it is ready, or why
+// it could not start. The child may write other lines before this line.
 type started struct {
 	Ready bool   `json:"ready,omitempty"`
 	Error string `json:"error,omitempty"`
 }
 
-// Start starts the child c, sends it spec for the function open of [Become], and returns when
-// the child is ready. It calls the function take with each line that the child writes, one line
-// at a time, until the child has ended. If Start returns an error, no process is left.
+// Start starts the child c and returns when the child is ready. It sends spec to the child, which
+// passes spec to the function open of [Become]. Start calls the function take with each line that
+// the child writes, one at a time, until the child ends. If Start fails, no child is left.
 func Start[Line any](ctx context.Context, c *Child, spec any, take func(Line)) error {
 	out, err := c.start()
 	if err != nil {
@@ -73,13 +73,13 @@ func Start[Line any](ctx context.Context, c *Child, spec any, take func(Line)) e
 		}
 	}
 	if err != nil {
-		_ = c.Kill() // it may have ended
+		_ = c.Kill() // the child may have ended
 	}
 	return err
 }
 
-// begin passes the lines of a child to take until the child has started. It returns
-// ErrEnded if the child has ended, or the child's error if it could not start.
+// begin passes a child's lines to the function take until the child is ready. It returns
+// ErrEnded if the child ends before, or the error with which the child could not start.
 func begin[Line any](in *json.Decoder, take func(Line)) error {
 	for {
 		var text json.RawMessage
@@ -118,13 +118,13 @@ func (c *Child) start() (out *os.File, err error) {
 	}
 	c.cmd.Env = append(append(os.Environ(), c.Role+"=1"), c.Env...)
 	c.cmd.Stderr = os.Stderr
-	// The child gets its own process group, so that signals of our terminal do not reach it.
-	// Because it stays in our session, the kernel wakes and ends a frozen child if we die.
+	// The child gets a separate process group, so that signals of our terminal do not reach it. It
+	// stays in our session, so that the kernel resumes it and ends it if we die while it is frozen.
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
-	// StdoutPipe is unsuitable here, because Wait closes its pipe before all data are read.
+	// StdoutPipe is unsuitable: Wait would close its pipe before all data are read.
 	out, w, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -137,13 +137,13 @@ func (c *Child) start() (out *os.File, err error) {
 		return nil, err
 	}
 	go func() {
-		_ = c.cmd.Wait() // how it ended is in ProcessState
+		_ = c.cmd.Wait() // ProcessState says how the process ended
 		close(c.gone)
 	}()
 	return out, nil
 }
 
-// Send writes one line to the child. It may succeed even though the child has ended.
+// Send writes one line to the child. It may return nil although the child has ended.
 func (c *Child) Send(line any) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,10 +156,10 @@ func (c *Child) Pid() int { return c.cmd.Process.Pid }
 // Alive reports whether the child has not ended.
 func (c *Child) Alive() bool { return !closed(c.gone) }
 
-// Ended returns a channel that is closed when the child has ended and all its lines were taken.
+// Ended returns a channel that is closed when the child has ended and all its lines are handled.
 func (c *Child) Ended() <-chan struct{} { return c.ended }
 
-// Crashed reports whether the child has ended without a signal, with an error status.
+// Crashed reports whether the child has ended with an error status, and not by a signal.
 func (c *Child) Crashed() bool { return closed(c.ended) && c.cmd.ProcessState.ExitCode() > 0 }
 
 func closed(c <-chan struct{}) bool {
@@ -178,8 +178,8 @@ func (c *Child) Freeze() error { return Freeze(c.Pid()) }
 // child has ended.
 func (c *Child) Resume() error { return c.cmd.Process.Signal(syscall.SIGCONT) }
 
-// Kill ends the child with SIGKILL, even if it is frozen, and returns when Start has passed
-// on all its lines. It returns nil if the child has already ended.
+// Kill ends the child with SIGKILL, even if it is frozen. It returns when the function take
+// of [Start] has got all lines of the child. It returns nil if the child had already ended.
 func (c *Child) Kill() error {
 	err := c.cmd.Process.Kill()
 	<-c.ended
@@ -189,15 +189,15 @@ func (c *Child) Kill() error {
 	return err
 }
 
-// Close asks the child to end, and kills the child if ctx ends first. It returns nil
-// if the child has already ended.
+// Close asks the child to end by closing its input, and kills the child
+// if ctx ends first. It returns nil if the child had already ended.
 func (c *Child) Close(ctx context.Context) error {
 	c.stdin.Close() // without mu, which Send may hold while the child is frozen
 	select {
 	case <-c.ended:
 		return nil
 	case <-ctx.Done():
-		_ = c.Kill() // it may have ended meanwhile
+		_ = c.Kill() // the child may have ended meanwhile
 		return ctx.Err()
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// testRole makes this binary the child of a test.
+// testRole is the environment variable that makes this test binary run as a child.
 const testRole = "LOCKBENCH_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// line is a message from a test to its child, or back.
+// line is a message from a test to its child, or from the child to the test.
 type line struct {
 	Do string // greet, silent, crash, fail or count; the child sends other words back
 	N  int
@@ -65,7 +65,7 @@ func startChild(t *testing.T) (*Child, <-chan line) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = c.Kill() }) // most tests end it
+	t.Cleanup(func() { _ = c.Kill() }) // most tests have ended the child
 	if l := <-said; l.Do != "greet" {
 		t.Fatalf("before it is ready it says %+v", l)
 	}
@@ -83,8 +83,8 @@ func await(t *testing.T, said <-chan line) (l line) {
 	return l
 }
 
-// TestChild checks that a child answers, that Close ends it and may be called
-// twice, and that a crash is distinguished from a normal end.
+// TestChild checks that a child answers, that Close ends the child and
+// may be called twice, and that Crashed tells a crash from a normal end.
 func TestChild(t *testing.T) {
 	for _, crashes := range []bool{false, true} {
 		c, said := startChild(t)
@@ -129,7 +129,7 @@ func TestChildThatDoesNotStart(t *testing.T) {
 	}
 }
 
-// TestKilledChild checks that all lines of the child are taken before Kill returns.
+// TestKilledChild checks that the test has got all lines of a child when Kill returns.
 func TestKilledChild(t *testing.T) {
 	c, said := startChild(t)
 	if err := c.Send(line{Do: "count", N: 5000}); err != nil {
@@ -167,7 +167,7 @@ func TestClocks(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := await(t, said)
-		// The clocks of two processes differ by less than this time.
+		// closely is the largest difference between the clocks of two processes, in nanoseconds.
 		const closely = int64(time.Millisecond)
 		if after := MachineClock().Now(); l.At < before-closely || l.At > after+closely {
 			t.Fatalf("the child's clock shows %d between %d and %d", l.At, before, after)

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Now returns the time of the machine's monotonic clock in nanoseconds. All processes of
-// the machine share it, and steps of the wall clock do not change it (clock_gettime(2)).
+// Now returns the time of the machine's monotonic clock in nanoseconds. All processes of the
+// machine share this clock, and setting the wall clock does not change it (clock_gettime(2)).
 func Now() int64 {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
@@ -18,9 +18,9 @@ func Now() int64 {
 	return t.Nano()
 }
 
-// Clock converts a time.Time of this process to nanoseconds, either on the machine's clock,
-// which [Now] reads, or on a clock that starts with a run. Steps of the wall clock do not
-// change the result.
+// Clock converts a time.Time of this process to nanoseconds of another
+// clock. That is the machine's clock, which [Now] reads, or a clock that
+// starts at a given time. Setting the wall clock does not change the result.
 type Clock struct {
 	base time.Time
 	at   int64 // the clock's value at base
@@ -29,17 +29,17 @@ type Clock struct {
 // NewClock returns a clock that shows 0 now.
 func NewClock() Clock { return ClockFrom(time.Now()) }
 
-// ClockFrom returns a clock that shows 0 at the time called zero. This process must have
-// read that time from its clock, or computed it from such a time.
+// ClockFrom returns a clock that shows 0 at the time zero. This process
+// must have read zero with time.Now, or computed it from such a time.
 func ClockFrom(zero time.Time) Clock { return Clock{base: zero} }
 
-// readings is how many times MachineClock reads both the machine's clock and Go's clock. It uses
-// the two readings that are closest together, because a pause between them shifts the result. Two
-// holders in different processes could then seem to overlap only because of their clocks.
+// readings is how often MachineClock reads the machine's clock and Go's clock, one right after the
+// other. It uses the pair with the shortest time between them, because a pause between them makes
+// the result wrong. With wrong clocks, two holders in different processes could seem to overlap.
 const readings = 50
 
-// MachineClock returns the machine's clock, which [Now] reads. It is computed once in a
-// process, so that all times of this process have the same small error.
+// MachineClock returns the machine's clock, which [Now] reads. Each process computes
+// it only once, so that all times of the process have the same small error.
 var MachineClock = sync.OnceValue(func() (best Clock) {
 	closest := int64(-1)
 	for range readings {
@@ -62,8 +62,7 @@ func (c Clock) Zero() time.Time { return c.base.Add(-time.Duration(c.at)) }
 // Of returns the clock's value at t, which must be a time that this process has read.
 func (c Clock) Of(t time.Time) int64 { return c.at + int64(t.Sub(c.base)) }
 
-// Sleep waits for d. It returns false if ctx ends first. If d is not positive, it returns
-// at once.
+// Sleep waits for d. It returns false if ctx ends first. If d is not positive, Sleep does not wait.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

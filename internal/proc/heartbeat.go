@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	// beatEvery is the time between two beats.
+	// beatEvery is the time between two beats of a heartbeat.
 	beatEvery = 5 * time.Millisecond
-	// stallAfter is the longest time between two beats that does not count as a stall.
+	// stallAfter is the time between two beats above which this process is taken to have stalled.
 	stallAfter = 15 * time.Millisecond
 )
 
-// Stall is a period in which this process did not run, for whatever reason.
+// Stall is a period in which this process did not run, whatever the reason.
 type Stall struct{ From, To time.Time }
 
-// Heartbeat notes when this process did not run.
+// Heartbeat runs every few milliseconds, and notes when this process did not run.
 type Heartbeat struct {
 	stop  chan struct{}
 	once  sync.Once
@@ -28,8 +28,8 @@ type Heartbeat struct {
 	stalls []Stall
 }
 
-// StartHeartbeat starts a heartbeat. At every beat it calls the function each, which may be nil.
-// The argument is the stall that ended with this beat, or nil if the process did not stall.
+// StartHeartbeat starts a heartbeat. At every beat it calls the function each, if not nil. It
+// passes the stall that this beat ends, or nil if the process has not stalled since the last beat.
 func StartHeartbeat(each func(*Stall)) *Heartbeat {
 	h := &Heartbeat{stop: make(chan struct{}), last: time.Now()}
 	h.ended.Go(func() {
@@ -49,8 +49,8 @@ func StartHeartbeat(each func(*Stall)) *Heartbeat {
 	return h
 }
 
-// note records a beat at the time now. It returns the stall that ended with this
-// beat, or nil if the process did not stall.
+// note records a beat at the time now. It returns the stall that this
+// beat ends, or nil if the process has not stalled since the last beat.
 func (h *Heartbeat) note(now time.Time) (stall *Stall) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -64,7 +64,7 @@ func (h *Heartbeat) note(now time.Time) (stall *Stall) {
 	return stall
 }
 
-// Stalled returns how long the process stalled between two instants.
+// Stalled returns how long the process stalled in total between two times.
 func (h *Heartbeat) Stalled(from, to time.Time) (sum time.Duration) {
 	h.note(time.Now()) // after a stall, this goroutine may run before the ticker's goroutine
 	h.mu.Lock()
@@ -90,8 +90,8 @@ func (h *Heartbeat) Stop() []Stall {
 	return h.stalls
 }
 
-// Ran calls the function do and returns how long this process ran meanwhile. On a busy machine
-// a stopwatch would also count the time in which the process did not run.
+// Ran calls the function do and returns how long this process ran during the call. It
+// subtracts the stalls of the process, which a plain stopwatch would count on a busy machine.
 func Ran(do func()) time.Duration {
 	h := StartHeartbeat(nil)
 	defer h.Stop()
@@ -101,26 +101,25 @@ func Ran(do func()) time.Duration {
 	return to.Sub(from) - h.Stalled(from, to)
 }
 
-// Waits notes how long threads of processes wait for a processor. A heartbeat does not
-// show these waits, because its thread sleeps most of the time, and the kernel runs such
-// a thread at once. Busy threads wait for each other. The methods of Waits may be called
-// from any goroutine.
+// Waits notes how long threads of processes are ready to run but wait for a processor. A
+// [Heartbeat] does not show these waits: its thread sleeps most of the time, so the kernel runs it
+// at once, while busy threads wait for each other. Any goroutine may call the methods of Waits.
 type Waits struct {
 	mu     sync.Mutex
 	before map[int]time.Duration // total wait of each thread at the last look
 	found  []wait
 }
 
-// wait is the longest wait of any thread between one look and the look before it.
+// wait is the result of one call of Look: when it was, and the longest wait since the call before.
 type wait struct {
 	looked  time.Time
 	longest time.Duration
 }
 
-// lookEvery is the time between two looks at the threads of a process and its descendants.
+// lookEvery is the time between two readings of the threads' waits.
 const lookEvery = 100 * time.Millisecond
 
-// WatchFamily notes the waits of this process and all its descendants, until stop is called.
+// WatchFamily calls Look repeatedly for this process and its descendants, until stop is called.
 func WatchFamily() (w *Waits, stop func()) {
 	w = &Waits{}
 	over, ended := make(chan struct{}), make(chan struct{})
@@ -141,7 +140,8 @@ func WatchFamily() (w *Waits, stop func()) {
 	})
 }
 
-// Look notes the longest wait of any thread of the processes in pids since the last look.
+// Look reads the waits of all threads of the processes in
+// pids. It notes the longest wait since the last call.
 func (w *Waits) Look(pids ...int) {
 	now := map[int]time.Duration{}
 	for _, pid := range pids {
@@ -159,8 +159,8 @@ func (w *Waits) Look(pids ...int) {
 	w.found = append(w.found, found)
 }
 
-// Longest returns the longest wait of one thread between two looks. It considers
-// only looks after the time from.
+// Longest returns the longest wait that one thread had between
+// two calls of Look. It considers only calls after the time from.
 func (w *Waits) Longest(from time.Time) (longest time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

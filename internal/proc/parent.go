@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Parent is the process that has started this one as a [Child].
+// Parent is the process that started this process as a [Child].
 type Parent struct {
 	in *json.Decoder
 
@@ -16,19 +16,19 @@ type Parent struct {
 	out *json.Encoder
 }
 
-// Agent carries out, in a child, the orders of its parent.
+// Agent runs in a child process and carries out the orders of the parent process.
 type Agent[Order any] interface {
-	// Do carries out one order of the parent. The next order waits until Do returns. Work that
-	// goes on after Do has returned must end when ctx ends. Close is called after the end of ctx.
+	// Do carries out one order of the parent. The next order waits until Do returns. Do may start
+	// work that goes on when Do has returned. It must end when ctx ends, and then Close is called.
 	Do(ctx context.Context, order Order)
-	// Close waits for the work that goes on after Do, and ends the agent.
+	// Close waits for the work that Do has started, and ends the agent.
 	Close() error
 }
 
-// Become runs this process as a child, and then exits, if the environment
-// variable role is set. Otherwise it does nothing. Call it first in main or
-// TestMain. It tells the parent when the function open has returned, and with which
-// error. Errors of the spec and of [Agent].Close go to standard error, after the text in called.
+// Become runs this process as a child and then exits, if the environment variable called
+// role is set. Otherwise it does nothing. Call it first in main or TestMain. Become passes
+// the parent's first line to the function open. It reports to the parent that the child is
+// ready, or open's error. Other errors go to standard error, after the text in called.
 func Become[Spec, Order any](role, called string, open func(*Parent, Spec) (Agent[Order], error)) {
 	if os.Getenv(role) == "" {
 		return
@@ -41,7 +41,7 @@ func Become[Spec, Order any](role, called string, open func(*Parent, Spec) (Agen
 	os.Exit(0)
 }
 
-// serve reads a spec, opens an agent with it, and then reads orders until the input ends.
+// serve reads a spec, passes it to open, and then passes orders to the agent until the input ends.
 func serve[Spec, Order any](p *Parent, open func(*Parent, Spec) (Agent[Order], error)) error {
 	var spec Spec
 	if err := p.in.Decode(&spec); err != nil {
@@ -65,8 +65,8 @@ func serve[Spec, Order any](p *Parent, open func(*Parent, Spec) (Agent[Order], e
 	}
 }
 
-// Send writes one line. It may be called from any goroutine. It ignores errors:
-// if the parent no longer reads, this process ends soon.
+// Send writes one line to the parent. Any goroutine may call it. It ignores errors,
+// because a parent that no longer reads has ended, and then this process ends soon.
 func (p *Parent) Send(line any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,16 +10,15 @@ import (
 // stopTime bounds how long the kernel may need to report the effect of a signal.
 const stopTime = 10 * time.Second
 
-// Freeze sends SIGSTOP to one process and returns when the process has stopped or ended.
-// Each thread runs on until it notices the signal. The connections of the process stay open
-// and their other ends do not notice, as in a long pause of a garbage collector or a
-// container. The errors of Freeze, Resume and Kill wrap syscall.ESRCH if there is no such
-// process.
+// Freeze sends SIGSTOP to one process, and returns when the process has stopped or ended. A thread
+// runs on until it notices the signal. The connections of a frozen process stay open, so the other
+// end of a connection does not notice. A long garbage collection or a paused container looks the
+// same. The errors of Freeze, Resume and Kill wrap syscall.ESRCH if there is no such process.
 func Freeze(pid int) error {
 	return signal("freeze", pid, syscall.SIGSTOP, func(s Stat) bool { return s.Stopped() || s.Ended() })
 }
 
-// Resume lets a frozen process go on. Resuming a running process is harmless.
+// Resume lets a frozen process go on. It does nothing to a running process.
 func Resume(pid int) error {
 	return signal("resume", pid, syscall.SIGCONT, func(s Stat) bool { return !s.Stopped() })
 }
@@ -28,9 +27,9 @@ func Resume(pid int) error {
 // may then still be a zombie, until its parent waits for it.
 func Kill(pid int) error { return signal("kill", pid, syscall.SIGKILL, Stat.Ended) }
 
-// FreezeFamily freezes a process and all its descendants, parents first, and returns them.
-// It looks for descendants in rounds, because a process may start children before it stops.
-// A round that finds no further process is the last round.
+// FreezeFamily freezes a process and all its descendants, parents first,
+// and returns their ids. A process may start children before it stops.
+// So FreezeFamily looks for descendants again until it finds no more.
 func FreezeFamily(pid int) (stopped []int, err error) {
 	seen := map[int]bool{}
 	for again := true; again; {
@@ -73,8 +72,8 @@ func unlessGone(err error) error {
 	return err
 }
 
-// signal sends the signal s to a process, and returns when the function done reports the
-// effect or the process is gone. Without /proc it assumes that the signal had its effect.
+// signal sends the signal s to a process. It returns when the function done reports that
+// the signal had its effect, or when the process is gone. Without /proc it returns at once.
 func signal(what string, pid int, s syscall.Signal, done func(Stat) bool) error {
 	if err := syscall.Kill(pid, s); err != nil {
 		return fmt.Errorf("%s %d: %w", what, pid, err)

@@ -19,12 +19,12 @@ type Stat struct {
 	Threads int           // number of living threads; the first thread counts even after its end
 	CPU     time.Duration // processor time of its threads, in steps of 10 ms
 	Reaped  time.Duration // processor time of ended children that the process has waited for
-	// Start is when the process started, in clock ticks after boot. Together
-	// with the process id it identifies a process uniquely.
+	// Start is when the process started, in clock ticks after boot. Process
+	// ids are used again, so only id and Start together identify a process.
 	Start string
 }
 
-// These are indices of fields in /proc/PID/stat, counted from 0 after the command's name.
+// These are the positions of fields in /proc/PID/stat. The field after the command's name is 0.
 const (
 	fieldState   = 0
 	fieldParent  = 1
@@ -65,8 +65,8 @@ func All() map[int]Stat {
 	return all
 }
 
-// Family returns the process pid and all its descendants, parents first. A process group
-// may lack some descendants, because a process may begin a new session.
+// Family returns the ids of process pid and of all its descendants, parents first. A process
+// group would not do, because a descendant may leave the group by starting a session.
 func Family(pid int) []int {
 	family, all := []int{pid}, All()
 	for i := 0; i < len(family); i++ {
@@ -79,12 +79,12 @@ func Family(pid int) []int {
 	return family
 }
 
-// Children returns the child processes of process pid, including ended children that
-// pid has not waited for.
+// Children returns the ids of the child processes of process pid. They
+// include children that have ended but for which pid has not waited.
 //
 // If pid adopts orphans and waits for no child meanwhile, an empty list proves that pid has no
-// descendants, except below another process that adopts orphans. A child that ends stays on
-// the list, so it is still there when its children become children of pid.
+// descendants, except below another process that adopts orphans. The proof holds because an ended
+// child stays on the list until pid waits for it, and by then its children are children of pid.
 func Children(pid int) (all []int) {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is valid
 	for _, f := range files {
@@ -106,7 +106,7 @@ func Children(pid int) (all []int) {
 	return all
 }
 
-// parse reads "pid (command) state ...", where the command may contain anything.
+// parse reads a text "pid (command) state ...". The command may contain any characters.
 func parse(text string) (s Stat, ok bool) {
 	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 	if len(fields) <= fieldStart {
@@ -126,14 +126,14 @@ func parse(text string) (s Stat, ok bool) {
 	return s, ok
 }
 
-// Ended reports whether the process has ended. An ended process stays visible
-// until its parent waits for it. A process has not ended if only its first thread has.
+// Ended reports whether the process has ended. An ended process stays visible until its
+// parent waits for it. A process whose first thread has ended goes on if other threads run.
 func (s Stat) Ended() bool {
 	return (s.State == 'Z' || s.State == 'X') && s.Threads <= 1
 }
 
-// Running reports whether process pid runs. A zombie does not count, because
-// not every init process waits for zombies.
+// Running reports whether process pid runs. A zombie, that is an ended process for
+// which no parent has waited, does not count, because some init processes never wait.
 func Running(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false
@@ -145,9 +145,9 @@ func Running(pid int) bool {
 // Stopped reports whether a signal has stopped the process.
 func (s Stat) Stopped() bool { return s.State == 'T' }
 
-// Waited returns, by thread id, how long each thread of the process pid has been ready to run
-// without a processor, since the thread began. A wait that still goes on is not included.
-// The result is empty if the system has no such figures (proc_pid_schedstat, Linux).
+// Waited returns, by thread id, how long each thread of the process pid has been ready to
+// run but had no processor, in total since the thread began. It does not include a wait
+// that still goes on. The result is empty without Linux's schedstat (proc_pid_schedstat).
 func Waited(pid int) map[int]time.Duration {
 	out := map[int]time.Duration{}
 	dirs, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/[0-9]*", pid)) // the pattern is valid
@@ -169,8 +169,8 @@ func Waited(pid int) map[int]time.Duration {
 
 // Resident returns how many bytes of the memory of process pid are resident.
 //
-// Note: /proc/PID/stat, which Of reads, has the figure too, but it is inexact
-// on machines with many processors.
+// Note: Of reads /proc/PID/stat, which has this figure, too,
+// but there it is inexact on machines with many processors.
 func Resident(pid int) (uint64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil { // not Linux

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestProcess checks what this package reads about a process after each signal to the process.
+// TestProcess checks what Stat reports after a process was frozen, resumed and killed.
 func TestProcess(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("there is no /proc")
@@ -52,7 +52,7 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// TestParse checks that the command in parentheses may contain anything.
+// TestParse checks that parse accepts any characters in the command's name.
 func TestParse(t *testing.T) {
 	s, ok := parse("7 (a) b (c) S 5 7 7 0 -1 4194560 100 0 0 0 31 11 0 0 20 0 3 0 99 0 0")
 	if want := (Stat{State: 'S', Parent: 5, Threads: 3, CPU: 420 * time.Millisecond, Start: "99"}); !ok || s != want {

@@ -1,7 +1,7 @@
-// Package rawio reads and writes non-blocking sockets without announcing the
-// system calls to the Go runtime, because these calls never block. For an announced
-// call the runtime prepares for a blocked thread. After an idle moment it wakes its
-// monitor thread for that, which costs as much as the whole call.
+// Package rawio reads and writes non-blocking sockets by system calls that the Go
+// runtime is not told of. The runtime prepares for each call it is told of, because
+// the call may block its thread. After an idle moment this wakes the runtime's monitor
+// thread, which costs as much as the call. Calls on non-blocking sockets never block.
 package rawio
 
 import (
@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// Reader reads from a socket. It waits for data only in Go's network poller.
-// One goroutine at a time may use it.
+// Reader reads from a socket. If no data have arrived, it waits in
+// Go's network poller. Only one goroutine at a time may use a Reader.
 type Reader struct {
 	conn    syscall.RawConn
 	p       []byte
@@ -19,7 +19,7 @@ type Reader struct {
 	attempt func(fd uintptr) (done bool)
 }
 
-// NewReader returns a Reader of conn. The caller still closes conn.
+// NewReader returns a Reader of conn. The caller must still close conn.
 func NewReader(conn syscall.Conn) (*Reader, error) {
 	raw, err := conn.SyscallConn()
 	r := &Reader{conn: raw}
@@ -30,8 +30,8 @@ func NewReader(conn syscall.Conn) (*Reader, error) {
 	return r, err
 }
 
-// Read implements io.Reader. An error of the system call is a syscall.Errno. An
-// error of the connection, such as an expired deadline, is the error of package net.
+// Read implements io.Reader. A failed system call returns a syscall.Errno. If
+// waiting fails, as after a deadline, Read returns the error of package net.
 func (r *Reader) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil

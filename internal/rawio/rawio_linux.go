@@ -5,11 +5,11 @@ import (
 	"unsafe"
 )
 
-// Read is read(2). It returns EAGAIN if no data have arrived.
+// Read reads from a non-blocking socket. It returns EAGAIN if no data have arrived.
 func Read(fd uintptr, p []byte) (int, error) { return call(syscall.SYS_READ, fd, p, 0) }
 
-// Write sends as much as the socket's buffer has room for, and never blocks,
-// even on a blocking socket. It returns EAGAIN if there is no room.
+// Write writes as many bytes as fit into the socket's buffer. It never
+// blocks, even on a blocking socket. It returns EAGAIN if the buffer is full.
 func Write(fd uintptr, p []byte) (int, error) {
 	return call(syscall.SYS_SENDTO, fd, p, syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL)
 }

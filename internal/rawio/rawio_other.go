@@ -4,10 +4,10 @@ package rawio
 
 import "syscall"
 
-// Read is read(2). It returns EAGAIN if no data have arrived.
+// Read reads from a non-blocking socket. It returns EAGAIN if no data have arrived.
 func Read(fd uintptr, p []byte) (int, error) { return retry(syscall.Read, fd, p) }
 
-// Write is write(2). It returns EAGAIN if the socket's buffer has no room.
+// Write writes to a non-blocking socket. It returns EAGAIN if the socket's buffer is full.
 func Write(fd uintptr, p []byte) (int, error) { return retry(syscall.Write, fd, p) }
 
 func retry(do func(int, []byte) (int, error), fd uintptr, p []byte) (int, error) {

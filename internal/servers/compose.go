@@ -18,21 +18,21 @@ import (
 )
 
 // Compose is a docker compose project with the servers of the repository's
-// compose.yaml. Its services are started on demand, on free loopback ports. They are
-// removed by Close, or when the process that owns the project ends in any way. Only
-// one goroutine may use a Compose.
+// compose.yaml. [Compose.Up] starts services on free loopback ports. Close
+// removes them, and so does a watcher process when the process that made
+// the Compose ends in any way. Only one goroutine may use a Compose.
 type Compose struct {
 	project, file string
 	taken         []*ports.Taken
 	watch         *watcher
 }
 
-// composeTimeout bounds how long the services of a backend may take to become
-// healthy. This may include fetching their images.
+// composeTimeout bounds how long the services of a backend may
+// take to become healthy. This includes downloading their images.
 const composeTimeout = 5 * time.Minute
 
-// removeProject is a script that waits until its standard input ends, and then removes
-// the containers, even if they are frozen, the networks and the volumes of the project.
+// removeProject is a script that waits until its standard input ends. It then
+// removes the project's networks, volumes and containers, even frozen containers.
 const removeProject = `
 trap '' HUP INT TERM
 while read -r _; do :; done
@@ -42,8 +42,8 @@ ids=$(docker network ls -q --filter "$mine"); [ -z "$ids" ] || docker network rm
 ids=$(docker volume ls -q --filter "$mine"); [ -z "$ids" ] || docker volume rm --force $ids
 `
 
-// NewCompose prepares a project. It starts no service, only the process that later
-// removes the services. It fails if docker, its daemon or compose v2 is missing.
+// NewCompose prepares a project. It starts only the process that later removes the
+// services, and no service. It fails if docker, its daemon or compose v2 is missing.
 func NewCompose(ctx context.Context) (*Compose, error) {
 	file, err := composeFile()
 	if err != nil {
@@ -62,10 +62,9 @@ func NewCompose(ctx context.Context) (*Compose, error) {
 	return c, nil
 }
 
-// errNoCompose is the error if docker compose cannot be used here.
 var errNoCompose = errors.New("docker compose cannot be used")
 
-// dockerWorks checks compose, and then docker and its daemon.
+// dockerWorks returns an error unless docker, its daemon and docker compose can be used.
 func dockerWorks(ctx context.Context) error {
 	for _, p := range slices.Backward(ContainerPrograms()) {
 		if p.AskVersion(ctx); p.Err != nil {
@@ -75,7 +74,6 @@ func dockerWorks(ctx context.Context) error {
 	return nil
 }
 
-// docker runs docker's command line client and returns what the client prints.
 func docker(ctx context.Context, environ []string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "docker", args...)
 	cmd.Env = environ
@@ -92,8 +90,8 @@ func docker(ctx context.Context, environ []string, args ...string) (string, erro
 	return strings.TrimSpace(out.String()), nil
 }
 
-// composeFile finds the compose.yaml of the source tree, above the working
-// directory or above this program.
+// composeFile finds the compose.yaml of the source tree. It looks in the
+// directories above the working directory, and above the directory of this program.
 func composeFile() (string, error) {
 	var from []string
 	if dir, err := os.Getwd(); err == nil {
@@ -113,10 +111,10 @@ func composeFile() (string, error) {
 	return "", fmt.Errorf("%w: lockbench's compose.yaml is neither above the working directory nor above this program", errNoCompose)
 }
 
-// Up starts the services of a backend and returns their addresses, host:port,
-// when all are healthy. Each service takes its port from LOCKBENCH_<SERVICE>_PORT.
-// If durable is set, services that can run with or without keeping their data over
-// a crash keep them. Up is called once for each service.
+// Up starts the services of a backend. When all are healthy, it returns their
+// addresses, each a host:port. compose.yaml reads a service's port from
+// LOCKBENCH_<SERVICE>_PORT. If durable is set, services that can choose keep
+// their data over a crash. Up must be called only once for each service.
 func (c *Compose) Up(ctx context.Context, backend string, services []string, durable bool) ([]string, error) {
 	if len(services) == 0 {
 		return nil, fmt.Errorf("%w: compose.yaml has no service for %s", errNoCompose, backend)

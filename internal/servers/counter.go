@@ -2,31 +2,31 @@ package servers
 
 import "context"
 
-// Served is the work that a server has done since some time in the past.
-// Figures that the server does not report are NaN.
+// Served counts the work that a server has done, from an unknown
+// start. Figures that the server does not report are NaN.
 type Served struct {
-	// Run counts all commands. Sent counts the commands that clients sent, without
-	// the commands that scripts ran. For Redis, Sent is right only if clients send
-	// nothing but scripts, subscriptions and pings, as the plugins do.
+	// Run counts all commands. Sent counts only the commands that clients sent, and
+	// not those that scripts ran. For Redis, Sent is right only if clients send
+	// nothing but scripts, subscriptions and pings. Plugins send nothing else.
 	Run, Sent float64
 	// Busy is how many nanoseconds the server has worked on the commands in Sent.
 	Busy float64
 }
 
-// Since returns the work since an earlier reading, which is in before.
+// Since returns the work that was done after before was read.
 func (s Served) Since(before Served) Served {
 	return Served{s.Run - before.Run, s.Sent - before.Sent, s.Busy - before.Busy}
 }
 
-// Counter reads, from the servers' own counters, how many commands the servers
-// of a backend were given. Only one goroutine may use a Counter.
+// Counter reads from the servers' own counters how many commands the servers
+// of a backend have received. Only one goroutine may use a Counter.
 //
-// Redis counts commands, including those that scripts run (total_commands_processed
-// of INFO). MySQL and MariaDB count statements (Questions). etcd counts the
-// messages that it received, both requests and messages in streams
-// (grpc_server_msg_received_total of its metrics). PostgreSQL has no counter here,
-// because it reports its work up to ten seconds late. In runs with a simulated distance,
-// a relay in front of it counts what clients send; a pipeline of statements counts once.
+// Redis counts commands, including those that scripts run (total_commands_processed of
+// INFO). MySQL and MariaDB count statements (Questions). etcd counts the messages that
+// it received, both requests and messages in streams (grpc_server_msg_received_total
+// of its metrics). PostgreSQL has no Counter, because it reports its work up to ten
+// seconds late. In runs with a simulated distance, the relay in front of PostgreSQL
+// counts instead, and counts a pipeline of statements as one.
 type Counter struct {
 	Own   float64 // commands that one reading adds to each node
 	Reads float64 // number of readings, including the reading in progress
@@ -34,7 +34,7 @@ type Counter struct {
 	End   func() error // closes the counter's connections
 }
 
-// Read returns the mean work of the nodes, without the commands that the counter sends.
+// Read returns the mean work of one server, without the commands that the counter itself has sent.
 func (c *Counter) Read(ctx context.Context) (Served, error) {
 	c.Reads++
 	var sum Served

@@ -1,13 +1,12 @@
-// Package servers starts, breaks and queries the servers that backends are
-// measured and tested against. Code for one product only is in a package below this
-// package, and package kinds lists the packages of products.
+// Package servers starts, breaks and queries the servers that backends
+// are measured and tested against. Code for one product only is in a
+// package below this package, and package kinds lists these packages.
 //
-// A local server is a child process on a free loopback port with a temporary
-// directory. Both are removed when the server is closed, or when the process that owns
-// it ends in any way. For this, each server and each project of containers has a watcher:
-// a small child process that notices when its pipe to the owner closes. Test
-// files of any package may use this package. The error for a server that is not
-// installed wraps [ErrNotInstalled].
+// A local server is a child process on a free loopback port with a temporary directory. Server
+// and directory are removed when the server is closed, or when the process that started it
+// ends in any way. For this, each server and each project of containers has a watcher: a small
+// child process that notices when its pipe to its parent closes. Test files of any package may
+// use this package. The error for a server that is not installed wraps [ErrNotInstalled].
 //
 // # Where is what
 //

@@ -17,40 +17,40 @@ import (
 	"github.com/lockbench/lockbench/internal/inject"
 )
 
-// Timeout is how long a server may take to carry out an order. A replica that has
-// lost its master looks for the master once a second, and then copies everything.
+// Timeout bounds how long a server may take to do what it was told. The slowest is a replica
+// that has lost its master: it looks for the master once a second, and then copies all data.
 const Timeout = 15 * time.Second
 
-// healthTimeout bounds how long asking servers whether they are healthy may take.
+// healthTimeout bounds one check of all servers' health.
 const healthTimeout = 2 * time.Second
 
-// Environment is the servers of one backend, the paths to them, and the ways to
-// harm them. Parts that it lacks are nil. Only one goroutine at a time may use it.
+// Environment is the servers of one backend, the paths (proxies) to them, and the ways to harm
+// both. Fields for which there is nothing are nil. Only one goroutine at a time may use it.
 type Environment struct {
-	// Servers are the servers that hosts use, in the order of their addresses. It is
-	// empty if the backend has no server, or has its servers in containers.
+	// Servers are the servers that hosts use, in the order of their addresses. It
+	// is empty if the backend has no server, or if its servers are in containers.
 	Servers Nodes
-	// Replica follows the first server asynchronously, over the proxy Link.
+	// Replica replicates the first server asynchronously, and connects to it by the proxy Link.
 	Replica *Server
 	Link    *inject.Proxy
 	Clocks  []*inject.Clock // the clocks of Servers and of the replica
 	// Config is the backend's configuration; see [Environment.ConfigOf].
 	Config driver.Config
-	// Product answers questions that depend on the kind of server. It is nil for
-	// a store that lives in the hosts, and for servers that are only measured.
+	// Product answers questions that depend on the kind of server. It is nil if the
+	// store lives in the hosts, or if the servers were started only for a measurement.
 	Product Product
-	// Paths has, for each host, the proxies that AddPaths made.
+	// Paths has, for each host, the proxies to the servers. AddPaths makes them.
 	Paths [][]*inject.Proxy
-	// Shifted reports whether a clock was moved since the last [Environment.Again].
+	// Shifted reports whether a clock was set wrong since the last [Environment.Again].
 	Shifted bool
 	User    string // account with which hosts log in
 	Login   string // replaces the login in the address, unless it is ""
 	// PasswordFile is where hosts read their password, or "" if they use no file.
 	PasswordFile string
-	// Ready, if it is not nil, gives the servers the roles back that they had at
-	// first, and returns when another round can begin.
+	// Ready gives the servers the roles back that they had at first. It returns
+	// when the next run can begin. It is nil if the roles never change.
 	Ready func(ctx context.Context) error
-	// Balanced reports whether a host has a single path, which leads to all servers in turn.
+	// Balanced reports whether a host has one proxy, whose connections go to all servers in turn.
 	Balanced bool
 
 	inject.Background
@@ -59,8 +59,8 @@ type Environment struct {
 	end    []func() error // functions that Close calls
 }
 
-// Product answers questions that depend on the kind of server; see
-// [Environment.Healthy] and [Environment.Leftovers].
+// Product answers the questions of [Environment.Healthy] and
+// [Environment.Leftovers] for one kind of server.
 type Product interface {
 	Check(ctx context.Context) error
 	Left(ctx context.Context, prefix string) ([]string, error)
@@ -68,7 +68,7 @@ type Product interface {
 
 // Requirements says what an environment must have.
 type Requirements struct {
-	// Setting is the name of one of [Kind.Settings]; "" for the first.
+	// Setting is the name of one of [Kind.Settings]. "" means the first.
 	Setting string
 	Needs   []Capability
 	TTL     time.Duration // the longest TTL of the leases
@@ -82,8 +82,8 @@ func (w Requirements) Wants(p Capability) bool { return slices.Contains(w.Needs,
 // Has reports whether the environment has a capability.
 func (e *Environment) Has(c Capability) bool { return e.kind.Has(c) }
 
-// Open starts the servers of a known store for fault tests. The error wraps
-// [ErrNotInstalled] if a server is not installed.
+// Open starts the servers of store k for fault tests. The
+// error wraps [ErrNotInstalled] if a server is not installed.
 func (k *Kind) Open(ctx context.Context, w Requirements) (*Environment, error) {
 	e := &Environment{kind: k, plugin: w.Plugin, Config: driver.Config{}}
 	err := k.Prepare(ctx, e, w)
@@ -96,9 +96,9 @@ func (k *Kind) Open(ctx context.Context, w Requirements) (*Environment, error) {
 	return e, nil
 }
 
-// Start starts servers of a known store for a measurement. The servers serve hosts after
-// [Environment.Admit]. Unless durable is set, products that can run without durability
-// do so, to be faster. plugin is the path of the backend's plugin.
+// Start starts the servers of store k for a measurement. The servers serve hosts only
+// after [Environment.Admit]. If durable is false, servers run without durability
+// where they can, to be faster. plugin is the path of the backend's plugin.
 func (k *Kind) Start(ctx context.Context, plugin string, durable bool) (*Environment, error) {
 	e := &Environment{kind: k, plugin: plugin, Config: driver.Config{}}
 	var err error
@@ -117,7 +117,7 @@ func (k *Kind) Start(ctx context.Context, plugin string, durable bool) (*Environ
 	return e, nil
 }
 
-// Up does what [Kind.Start] does, in containers.
+// Up starts the same servers as [Kind.Start], but in containers.
 func (k *Kind) Up(ctx context.Context, c *Compose, plugin string, durable bool) (*Environment, error) {
 	at, err := c.Up(ctx, k.Name, k.Services, durable)
 	if err != nil {
@@ -126,8 +126,8 @@ func (k *Kind) Up(ctx context.Context, c *Compose, plugin string, durable bool) 
 	return &Environment{kind: k, plugin: plugin, Config: k.config(at)}, nil
 }
 
-// Admit lets started or restarted servers vote at once that would otherwise wait. It
-// does nothing for backends whose servers do not vote.
+// Admit lets servers vote at once that would not vote for a while after
+// their start. It does nothing for backends whose servers do not vote.
 func (e *Environment) Admit(ctx context.Context) error {
 	if !e.Has(CapVotes) {
 		return nil
@@ -139,9 +139,8 @@ func (e *Environment) Admit(ctx context.Context) error {
 	return Init(ctx, e.plugin, config...)
 }
 
-// Init runs the init command of the plugin at the path binary, so that fresh
-// servers vote at once. config has the lines of the configuration that hosts
-// will use, as "key=value", including the address.
+// Init runs the command init of the plugin at the path binary, so that fresh servers vote at
+// once. config has the configuration of the hosts, including the address, in lines "key=value".
 func Init(ctx context.Context, binary string, config ...string) error {
 	cmd := exec.CommandContext(ctx, binary, "init")
 	cmd.Stdin = strings.NewReader(strings.Join(config, "\n") + "\n")
@@ -179,12 +178,14 @@ func (e *Environment) AddPaths() ([]*inject.Proxy, error) {
 	return paths, nil
 }
 
-// Lead leads path n of each host to the given server addresses, by a call of the function by.
+// Lead leads path n of each host to the servers at the addresses
+// in to. It calls the function by, which is a method of the proxy.
 func (e *Environment) Lead(n int, by inject.Leading, to ...string) error {
 	return inject.Each(e.Paths, func(paths []*inject.Proxy) error { return by(paths[n], to...) })
 }
 
-// ConfigOf returns the configuration of a host whose connections pass the proxies paths, if any.
+// ConfigOf returns the configuration of a host. If paths is
+// not empty, the host connects through these proxies.
 func (e *Environment) ConfigOf(paths []*inject.Proxy) driver.Config {
 	cfg := maps.Clone(e.Config)
 	at := e.Servers.Addrs()
@@ -204,7 +205,7 @@ func (e *Environment) ConfigOf(paths []*inject.Proxy) driver.Config {
 // LoginTo returns the address with the part before its "@" replaced by login.
 func LoginTo(address, login string) string { return login + address[strings.IndexByte(address, '@'):] }
 
-// Again brings the servers back to their first state, for another round.
+// Again brings the servers back to their first state, so that another run can begin.
 func (e *Environment) Again(ctx context.Context) error {
 	var err error
 	for n := range e.Clocks {
@@ -217,8 +218,8 @@ func (e *Environment) Again(ctx context.Context) error {
 	return err
 }
 
-// Healthy returns nil if the servers serve hosts and are in their first state:
-// in their roles, with their settings and the right time. It asks each server.
+// Healthy asks each server, and returns nil if all serve hosts and are as
+// they were at first, with the same roles and settings and the right time.
 func (e *Environment) Healthy(ctx context.Context) error {
 	if e.Product == nil {
 		return nil
@@ -234,9 +235,9 @@ func (e *Environment) Healthy(ctx context.Context) error {
 	return nil
 }
 
-// Leftovers lists the keys in the store for locks whose names begin with prefix, or the
-// rows for these locks that a client holds or waits for. It omits data that remain on
-// purpose, such as a counter of tokens, and withdrawn owners.
+// Leftovers lists the keys or rows in the store that are left of
+// locks whose names begin with prefix. It omits data that backends
+// leave on purpose, such as a counter of tokens and withdrawn owners.
 func (e *Environment) Leftovers(ctx context.Context, prefix string) ([]string, error) {
 	if e.Product == nil {
 		return nil, nil
@@ -247,13 +248,13 @@ func (e *Environment) Leftovers(ctx context.Context, prefix string) ([]string, e
 // AtEnd registers a function that Close calls.
 func (e *Environment) AtEnd(do func() error) { e.end = append(e.end, do) }
 
-// Close ends the background work of faults, closes the paths, and ends the servers.
+// Close ends the background work of faults, closes the proxies, and ends the servers.
 func (e *Environment) Close() error {
 	return errors.Join(e.EndBackground(), inject.Each(e.end, func(end func() error) error { return end() }), e.Servers.Close())
 }
 
-// StartClock makes a movable clock for one server if w needs [CapClock]. It returns
-// the words to put in front of the server's command, if any.
+// StartClock makes a clock that can be set wrong for one server, if w needs [CapClock]. It returns
+// the words to put in front of the server's command. If it makes no clock, it returns no words.
 func (e *Environment) StartClock(ctx context.Context, w Requirements) ([]string, error) {
 	if !w.Wants(CapClock) {
 		return nil, nil
@@ -273,7 +274,7 @@ func (e *Environment) StartClock(ctx context.Context, w Requirements) ([]string,
 	return c.Wrap(), nil
 }
 
-// The hosts' account has fewer rights than the account that servers begin with.
+// Hosts log in with an account that has fewer rights than the first account of a server.
 const (
 	HostUser      = "recorder"
 	HostPassword  = "recorder-password"
@@ -281,8 +282,8 @@ const (
 )
 
 // Account sets how hosts log in, depending on the keys of their plugin. If the plugin has the
-// key "password_file", the password is in a file that Close removes, and else in the
-// configuration. A plugin without the key "username" logs in as the default user.
+// key "password_file", the password is in a file, which Close removes. Otherwise it is in the
+// configuration. If the plugin has no key "username", hosts log in as the default user.
 func (e *Environment) Account(ctx context.Context, w Requirements) error {
 	said, _ := exec.CommandContext(ctx, w.Plugin, "describe").Output() // a program that cannot be run fails later, when it is opened
 	takes := func(key string) bool { return bytes.Contains(said, []byte("\n"+key+" ")) }
@@ -300,7 +301,6 @@ func (e *Environment) Account(ctx context.Context, w Requirements) error {
 	return e.WritePassword(HostPassword)
 }
 
-// errNoPasswordFile is the error for a plugin that reads no password file.
 var errNoPasswordFile = errors.New("servers: the plugin reads no file with a password")
 
 // WritePassword replaces the password file atomically, so that no host reads half of it.

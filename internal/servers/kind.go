@@ -12,84 +12,85 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Kind describes one kind of store, and how its servers are started. A zero
-// field means that the store lacks the feature.
+// Kind describes one kind of store, such as Redis, and how to start
+// its servers. If a field is zero, the store lacks that feature.
 type Kind struct {
 	Name string // name of its backend
-	// Lacks has a reason for each capability that the store's environment does not have.
+	// Lacks gives, for each capability that the store's environment lacks, the reason.
 	Lacks map[Capability]string
-	// Settings are the ways in which the store's servers can be set up, at least one way.
+	// Settings are the ways to set up the store's servers. There is at least one.
 	Settings []Setting
-	// Forgets reports whether a server that is not durable loses its data in a
-	// restart, and no other server makes up for the loss.
+	// Forgets reports whether locks are lost if a server that is not
+	// durable restarts. It is false if other servers make up for the loss.
 	Forgets bool
-	// Synced lists the words in Durability of driver.Properties that mean that a
-	// grant is on disk before the reply. SyncsUntold reports whether servers that
-	// lockbench starts write grants to disk in this way without reporting it.
+	// Synced lists the words in the plugin's Properties.Durability that mean that a grant is on
+	// disk before the reply. SyncsUntold reports whether the servers that lockbench starts write
+	// grants to disk in this way although the plugin does not say so.
 	Synced      []string
 	SyncsUntold bool
-	// ExpiryStep is how late the store, by its design, may let a lease expire.
+	// ExpiryStep is how often the store looks for expired leases; 0 means that they end on time.
 	ExpiryStep time.Duration
 	// Push is a text that occurs only in messages that the store's servers send to
-	// waiters unasked; see [inject.Proxy]. It is "" if there is no such text.
+	// waiters without a request; see [inject.Proxy]. It is "" if there is no such text.
 	Push string
-	// Floor is the cheapest call to the store's servers.
+	// Floor is the cheapest call to the store's servers, to compare locks with.
 	Floor *Floor
-	// LeftKeys lists the keys of a prefix's locks on the server at addr. It
-	// omits the few keys that a prefix has once for all its locks.
+	// LeftKeys lists the keys of locks on the server at addr whose names begin with
+	// prefix. It omits the few keys that exist once for each prefix and not for each lock.
 	LeftKeys func(ctx context.Context, addr, prefix string) ([]string, error)
 
-	// Foreign returns a text that says how an operator removes a lock of the
-	// prefix that no backend of ours has granted.
+	// Foreign returns an instruction for operators: how to remove the lock
+	// called name if another program than our backend has created its key.
 	Foreign func(prefix, name string) string
-	// Operations are what an operator may do to the store's servers in every setting.
+	// Operations are the operator's actions on the store's servers that each setting allows.
 	Operations []Operation
-	// Staged are operations that no search chooses, because they last until the servers restart.
+	// Staged are further operations. The random search for failures
+	// omits them, because their effect lasts until the servers restart.
 	Staged []Operation
 	// Counter connects to the store's servers, to count their commands.
 	Counter func(cfg driver.Config) (*Counter, error)
 	// Program looks for the program of the store's servers.
 	Program func() Program
 
-	// Prepare starts the servers of e. If Prepare fails, the caller closes e.
+	// Prepare starts the servers of the environment e. If it fails, the caller closes e.
 	Prepare func(ctx context.Context, e *Environment, w Requirements) error
-	// Launch starts servers for a measurement. If it is nil, Prepare does so.
-	// Durable is added to the configuration of durable servers.
+	// Launch starts servers for a measurement. If Launch is nil, Prepare starts them.
+	// Durable is the additional configuration of hosts that use durable servers.
 	Launch  func(ctx context.Context, durable bool) (Nodes, error)
 	Durable driver.Config
 	// Services are the store's services in compose.yaml, in the order of their addresses.
 	Services []string
-	// Remove removes all data whose names begin with a prefix; see [Kind.Sweep].
+	// Remove deletes all data of the backend whose names begin with prefix; see [Kind.Sweep].
 	Remove func(ctx context.Context, cfg driver.Config, prefix string) error
-	// Address joins the addresses of the store's servers. If it is nil, commas join them.
+	// Address makes the hosts' address of the servers' addresses. If nil, it joins them by commas.
 	Address func(at []string) string
-	// HostIn finds host:port, as its first group, in an address that has more parts.
+	// HostIn matches an address of this store. Its first group is the host:port in the address.
 	HostIn *regexp.Regexp
 
 	stranger *Stranger // starts the servers; nil for a known store
 }
 
-// Floor is a call for which servers do next to nothing.
+// Floor is a call that costs a server next to nothing.
 type Floor struct {
 	Name string // its name in results.txt
 	Open func(cfg driver.Config) (call func(context.Context) error, end func() error, err error)
 }
 
-// Setting is a way in which servers can be set up.
+// Setting is one way to set up a store's servers.
 type Setting struct {
 	Name    string
 	Servers int
 	// Elects reports whether the servers elect a leader among themselves.
 	Elects bool
-	// Sharded reports whether each server has only a part of the data, loses it
-	// in a crash, and has a clock that cannot be moved.
+	// Sharded reports whether each server has only a part of the data. Such
+	// a server loses its data in a crash, and its clock cannot be moved.
 	Sharded bool
-	// Copied reports whether a replica repeats all of the server's work, so
-	// that the server cannot start again without its data.
+	// Copied reports whether a replica repeats everything that the server does.
+	// If the server started without its data, the replica could not go on.
 	Copied bool
 }
 
-// OneSQLServer lists what an environment of one SQL server lacks.
+// OneSQLServer gives the reasons why an environment of one SQL server lacks capabilities.
 var OneSQLServer = map[Capability]string{
 	CapMinority: "one server has no minority",
 	CapLeader:   "one server has no other to lead",
@@ -100,14 +101,14 @@ var OneSQLServer = map[Capability]string{
 	CapEvict:    "a SQL server deletes no rows by itself",
 }
 
-// These settings are common to several stores.
+// Several stores have these settings.
 const (
 	Plain       = "plain"   // the servers alone
 	WithReplica = "replica" // a replica follows the server, and can replace it
 )
 
-// SurvivesCrash reports whether a grant survives a crash of the server and its machine, given
-// the durability that the server reports. ours says that lockbench started the server.
+// SurvivesCrash reports whether a grant survives a crash of the server's machine.
+// durability is what the plugin reports. ours says that lockbench started the server.
 func (k *Kind) SurvivesCrash(durability string, ours bool) bool {
 	for word := range strings.SplitSeq(durability, ", ") {
 		if !slices.Contains(k.Synced, word) {
@@ -117,14 +118,13 @@ func (k *Kind) SurvivesCrash(durability string, ours bool) bool {
 	return true
 }
 
-// Known reports whether servers of this kind can be started.
+// Known reports whether lockbench can start servers of this kind.
 func (k *Kind) Known() bool { return k.Prepare != nil }
 
-// InHost reports whether the store lives in the plugin process of one host, without
-// servers.
+// InHost reports whether the store has no servers, but lives in the plugin process of one host.
 func (k *Kind) InHost() bool { return k.Known() && !k.Has(CapShared) }
 
-// Has reports whether an environment of this kind has a capability.
+// Has reports whether an environment of this kind has the capability p.
 func (k *Kind) Has(p Capability) bool { return k.Known() && k.Lacks[p] == "" }
 
 // Setting returns the setting of that name, or an empty setting if there is none.
@@ -137,7 +137,6 @@ func (k *Kind) Setting(name string) Setting {
 	return Setting{}
 }
 
-// SettingNames returns the names of Settings.
 func (k *Kind) SettingNames() []string {
 	var names []string
 	for _, one := range k.Settings {
@@ -159,7 +158,7 @@ func (k *Kind) config(at []string) driver.Config {
 	return driver.Config{"address": k.Address(at)}
 }
 
-// Capability is a feature of an environment that a fault needs.
+// Capability is a feature that an environment may have and that a fault may need.
 type Capability string
 
 // These are the capabilities.
@@ -178,7 +177,7 @@ const (
 	CapEvict    Capability = "evict"    // the servers can be made to delete keys when their memory is full
 )
 
-// Lacking returns a copy of others, with the reason why added for each of the capabilities.
+// Lacking returns a copy of others to which each of the capabilities is added with the reason why.
 func Lacking(others map[Capability]string, why string, capabilities ...Capability) map[Capability]string {
 	out := maps.Clone(others)
 	if out == nil {
@@ -190,8 +189,8 @@ func Lacking(others map[Capability]string, why string, capabilities ...Capabilit
 	return out
 }
 
-// Sweep removes all data whose names begin with prefix from the servers of a
-// configuration. It does nothing if the store has no Remove or the prefix is empty.
+// Sweep deletes all data whose names begin with prefix from the servers in the
+// configuration cfg. It does nothing if the kind has no Remove or if prefix is empty.
 func (k *Kind) Sweep(ctx context.Context, cfg driver.Config, prefix string) error {
 	if k.Remove == nil || prefix == "" {
 		return nil

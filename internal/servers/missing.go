@@ -21,10 +21,9 @@ type test interface {
 	Fatalf(format string, args ...any)
 }
 
-// Missing ends a test that cannot have its server. It fails the test if LOCKBENCH_REQUIRE
-// names the server or says "all", and otherwise skips the test. cause is the error from
-// starting the server. Any cause other than [ErrNotInstalled] fails the test in
-// every case.
+// Missing ends a test whose server could not be started. cause is the error of the start. If
+// cause is [ErrNotInstalled], Missing skips the test, unless the variable LOCKBENCH_REQUIRE
+// names the server or is "all". In all other cases Missing fails the test.
 func Missing(t test, server string, cause error) {
 	t.Helper()
 	if !errors.Is(cause, ErrNotInstalled) {
@@ -37,8 +36,8 @@ func Missing(t test, server string, cause error) {
 	t.Skipf("no %s: %v", server, cause)
 }
 
-// Keep makes the test close the server s when the test ends. err is the error from
-// starting s; if it is not nil, Keep calls [Missing].
+// Keep makes the test close the server s when the test ends. err is the
+// error of the start of s. If err is not nil, Keep calls [Missing] instead.
 func Keep(t test, server string, s io.Closer, err error) {
 	t.Helper()
 	if err != nil {

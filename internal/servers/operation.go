@@ -8,62 +8,62 @@ import (
 	"github.com/lockbench/lockbench/internal/inject"
 )
 
-// Operation is something that the operator of a store does in normal work or in an
-// emergency.
+// Operation is what the operator of a store does to its servers, in daily work or an emergency.
 type Operation struct {
 	Name string // "demote"
-	// Does describes the operation by a clause. "%s" in it stands for the
-	// server, if the operation is done to one server.
+	// Does describes the operation by a clause, such as "%s is
+	// made the leader". The name of the server replaces "%s".
 	Does string
-	// Settings are the settings of the backend that have the operation; empty means all.
+	// Settings are the names of the settings in which the operation is possible. Empty means all.
 	Settings []string
-	// Server reports whether the operation is done to one server, and not to the whole store.
+	// Server reports whether the operation concerns one server. Otherwise it concerns all servers.
 	Server bool
-	// Lasts has the shortest and longest time until the operation is undone; zero if it is not.
+	// Lasts is the shortest and the longest time before Undo is called. It is zero without Undo.
 	Lasts [2]time.Duration
-	// Stops reports whether the store may serve no host while the operation lasts, but for at
-	// most StopsFor unless StopsFor is zero. StopsGrants reports whether the store may grant
-	// nothing but still renews. Recovers is how long this may go on after the operation.
+	// Stops reports whether the store may serve no host while the operation lasts. If StopsFor is
+	// not zero, this ends after StopsFor. StopsGrants reports whether the store may grant nothing,
+	// but still renews leases. Recovers is how long both may go on after the operation is undone.
 	Stops, StopsGrants bool
 	StopsFor, Recovers time.Duration
-	// Makes are the conditions that the operation makes, under which claims may not hold.
+	// Makes are the conditions that are met after the operation; they excuse the store from rules.
 	Makes []claim.Condition
 
-	// Do does the operation. Undo is nil when there is nothing to undo.
+	// Do begins the operation, and Undo ends it. Undo is nil if there is nothing to undo.
 	Do, Undo Step
 
 	Forgets bool // the server forgets that it was admitted to vote
 }
 
-// Step does something to the servers of e, or to server number n only.
+// Step changes all servers of the environment e. For an operation on one server, that is server n.
 type Step func(ctx context.Context, e *Environment, n int) error
 
-// On returns a step that calls the function do with the environment's Product, a P.
+// On returns a step that calls the function do with the environment's Product, which has type P.
 func On[P Product](do func(ctx context.Context, servers P, n int) error) Step {
 	return func(ctx context.Context, e *Environment, n int) error { return do(ctx, e.Product.(P), n) }
 }
 
-// InTurn returns a step that does the given steps one after the other, even if one fails.
+// InTurn returns a step that runs all given steps one after the other, even if one fails.
 func InTurn(steps ...Step) Step {
 	return func(ctx context.Context, e *Environment, n int) error {
 		return inject.Each(steps, func(step Step) error { return step(ctx, e, n) })
 	}
 }
 
-// OnEach returns a step that does the given step to all servers at the same time.
+// OnEach returns a step that runs the given step on all servers at the same time.
 func OnEach(step Step) Step {
 	return func(ctx context.Context, e *Environment, _ int) error {
 		return inject.AtOnce(len(e.Servers), func(n int) error { return step(ctx, e, n) })
 	}
 }
 
-// ShiftClock makes the clock of server n differ from the true time by d.
+// ShiftClock makes the clock of server n show the true time plus d.
 func (e *Environment) ShiftClock(n int, d time.Duration) error {
 	e.Shifted = e.Shifted || d != 0
 	return e.Clocks[n].Shift(d)
 }
 
-// FreezeMember freezes server leader+after, where the numbers begin again after the last server.
+// FreezeMember freezes one server of a cluster: the leader if after is 0, the next
+// server if after is 1, and so on. After the last server it begins again with the first.
 func (e *Environment) FreezeMember(ctx context.Context, after int) error {
 	leader, err := e.Product.(interface {
 		Leader(ctx context.Context) (int, error)
@@ -74,8 +74,8 @@ func (e *Environment) FreezeMember(ctx context.Context, after int) error {
 	return e.Servers[(leader+after)%len(e.Servers)].Freeze()
 }
 
-// UntilLost bounds times that are long enough for unrenewed leases to end.
+// UntilLost is a range of durations that are long enough for leases to end without renewals.
 var UntilLost = [2]time.Duration{2 * time.Second, 6 * time.Second}
 
-// WhileWatched bounds how long an operator's temporary change usually lasts.
+// WhileWatched is the range of times for which an operator's temporary change usually lasts.
 var WhileWatched = [2]time.Duration{50 * time.Millisecond, 5 * time.Second}

@@ -16,15 +16,15 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// launch is the script that starts a server process. It writes its pid into a file in the
-// server's directory before it becomes the server, so that the watcher always knows the
-// pid. If the directory is removed before or meanwhile, the server never starts.
+// launch is the script that starts a server process. The script writes its pid into a file
+// in the server's directory and then becomes the server by exec, so the file always has the
+// server's pid. If the directory is gone by then, the script does not start the server.
 const launch = `echo $$ > "$0" && [ -f "$0" ] && exec "$@"`
 
-// process is one run of a server program, in its own process group, so that Ctrl-C
-// in the terminal reaches lockbench only and the whole group can be killed. It stays
-// in the session of the measuring process and shares the CPUs with it. A server in
-// its own session would stall for seconds beside load (decision bench-28).
+// process is one run of a server program. It has a process group, so that Ctrl-C in
+// the terminal reaches only lockbench, and so that the whole group can be killed. It
+// stays in the session of the measuring process and shares the CPUs with that process.
+// A server in another session would stall for seconds under load (decision bench-28).
 type process struct {
 	pid     int
 	pidFile string
@@ -32,8 +32,9 @@ type process struct {
 	err     error // result of Wait; valid once the channel ended is closed
 }
 
-// Command returns a command that runs argv in dir, in a new process group. The pid of the group
-// is in pidFile, by which dir's watcher ends the group. The caller removes pidFile after the end.
+// Command returns a command that runs argv in the directory dir, in a new process
+// group. It writes the group's id into pidFile, so that the watcher of dir can
+// kill the group. The caller must remove pidFile when the command has ended.
 func Command(ctx context.Context, dir, pidFile string, argv []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "/bin/sh", append([]string{"-c", launch, pidFile}, argv...)...)
 	cmd.Dir = dir
@@ -62,10 +63,10 @@ func start(dir string, argv []string) (*process, error) {
 	return p, nil
 }
 
-// quitWithin is how long a server may take to end after it was asked to.
+// quitWithin is how long a server may take to end after quit has sent the signal.
 const quitWithin = 3 * time.Second
 
-// quit asks the process to end by the signal how, and waits for at most quitWithin.
+// quit sends the signal how to the process, and waits until it ends, at most for quitWithin.
 func (p *process) quit(how syscall.Signal) {
 	if !p.alive() {
 		return
@@ -77,8 +78,8 @@ func (p *process) quit(how syscall.Signal) {
 	}
 }
 
-// kill ends the process and all its descendants, even descendants that have begun
-// another session (setsid), and returns when the process was reaped.
+// kill ends the process and all its descendants, also those in
+// another session (setsid). It returns when the process has ended.
 func (p *process) kill() error {
 	var err error
 	if p.alive() {
@@ -98,7 +99,6 @@ func (p *process) kill() error {
 	}
 }
 
-// alive reports whether the process runs.
 func (p *process) alive() bool {
 	select {
 	case <-p.ended:
@@ -108,8 +108,8 @@ func (p *process) alive() bool {
 	}
 }
 
-// tail returns the end of the log in dir as one line, for error messages. If the log marks errors,
-// it returns the last errors, because some servers print much after the error that matters.
+// tail returns the end of the server's log in dir as one line, for error messages. If the log has
+// lines marked as errors, it returns the last of these, because some servers print more afterwards.
 func tail(dir string) string {
 	b, err := os.ReadFile(filepath.Join(dir, logName))
 	if err != nil {
@@ -126,10 +126,10 @@ func tail(dir string) string {
 	return strings.Join(lines[max(0, len(lines)-3):], " | ")
 }
 
-// watch is the script of a watcher. It waits until its standard input ends
-// because the owner closes the pipe or dies in any way. It then kills the server
-// and removes its directory. It moves the directory first, so that a server that
-// is just being started can no longer write its pid, and does not start.
+// watch is the script of a watcher. It waits until its standard input ends, because
+// its parent has closed the pipe or has ended. It then kills the server and removes
+// the server's directory. Before the kill it renames the directory: a server that
+// is just being started can then not write its pid, and so does not start.
 const watch = `
 trap '' HUP INT TERM
 while read -r _; do :; done
@@ -141,18 +141,18 @@ n=0
 until rm -rf "$1.ended" 2>/dev/null || [ $n -ge 100 ]; do n=$((n+1)); sleep 0.1; done
 `
 
-// watcher is the child that cleans up after its owner.
+// watcher is a child process that removes a server when its parent has ended.
 //
-// Note: the watcher is a shell, not this binary started again, so that test
-// binaries of other packages need no hook in their main. Pdeathsig would act at the
-// end of a thread, exists on Linux only, and would leave the directory.
+// Note: the watcher is a shell script. If it were this binary, each test binary
+// that starts servers would need a hook in its main. Pdeathsig is no replacement:
+// it acts when a thread ends, exists only on Linux, and would leave the directory.
 type watcher struct {
 	cmd      *exec.Cmd
 	lifeline io.Closer
 }
 
-// startWatcher starts a child that runs script. The script's first argument is what,
-// the name of the directory or project to clean up.
+// startWatcher starts a child that runs script with the argument
+// what, the directory or project that the script removes.
 func startWatcher(script, what string) (*watcher, error) {
 	cmd := exec.Command("/bin/sh", "-c", script, "lockbench-env-watcher", what)
 	cmd.Dir = "/"
@@ -167,26 +167,26 @@ func startWatcher(script, what string) (*watcher, error) {
 	return &watcher{cmd: cmd, lifeline: lifeline}, nil
 }
 
-// close makes the watcher clean up, and returns when it has ended.
+// close makes the watcher remove what it watches, and returns when the watcher has ended.
 func (w *watcher) close() error {
-	_ = w.lifeline.Close() // fails only if it is already closed
+	_ = w.lifeline.Close() // fails only if the pipe is already closed
 	if err := w.cmd.Wait(); err != nil {
 		return fmt.Errorf("servers: watcher: %w", err)
 	}
 	return nil
 }
 
-// Scratch is a temporary directory that is removed after any end of the process
-// that owns it. Its methods may be called from any goroutine.
+// Scratch is a temporary directory. A watcher process removes it when the
+// process that made it ends in any way. Any goroutine may call the methods.
 //
-// Note: if the owner is killed together with the watcher, as all processes of a
-// container are, directories remain, but no servers.
+// Note: if that process and its watcher are killed at once, as when a
+// container ends, the directory remains. Servers in it have then ended, too.
 type Scratch struct {
 	dir   string
 	watch *watcher
 }
 
-// logName is the file for the output of a server.
+// logName is the name of the file with a server's output.
 const logName = "server.log"
 
 // NewScratch makes an empty Scratch.
@@ -205,5 +205,5 @@ func NewScratch() (*Scratch, error) {
 // Dir is the path of the directory.
 func (s *Scratch) Dir() string { return s.dir }
 
-// Close removes the directory. It is called once.
+// Close removes the directory. It must be called only once.
 func (s *Scratch) Close() error { return errors.Join(s.watch.close(), os.RemoveAll(s.dir)) }

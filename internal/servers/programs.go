@@ -12,21 +12,21 @@ import (
 	"time"
 )
 
-// Program is a server's program, or a tool, with the result of the search for it.
+// Program is a program that lockbench needs, such as a server, and whether it was found.
 type Program struct {
 	Name string // "redis-server"
 	For  string // what it is needed for
 	Path string // "" when Err is not nil
 	// Version is the version that the program prints, or "" if it prints none.
 	Version string
-	// Built says how the program is built here, or is "" if it can only be installed.
+	// Built says how to build the program here. It is "" if the program can only be installed.
 	Built string
 	// Err says why the program cannot be used. It is a [*NotInstalledError] if
 	// the program is missing.
 	Err error
 }
 
-// versionTimeout bounds a question for a version, because a tool may ask a daemon for it.
+// versionTimeout bounds a run of a program that prints its version. docker may ask its daemon.
 const versionTimeout = 5 * time.Second
 
 // ContainerPrograms looks for the programs that start containers.
@@ -44,10 +44,10 @@ const (
 	dockerCompose = "docker compose"
 )
 
-// numbered matches a version in what programs print.
+// numbered matches the version in a program's output.
 var numbered = regexp.MustCompile(`\d+\.\d+[\w.+~-]*`)
 
-// AskVersion finds the program's version. It sets Err if the program or docker's daemon fails.
+// AskVersion runs the program and sets Version, or Err if the program or docker's daemon fails.
 func (p *Program) AskVersion(ctx context.Context) {
 	if p.Err != nil {
 		return
@@ -74,16 +74,16 @@ func (p *Program) AskVersion(ctx context.Context) {
 	}
 }
 
-// errNoComposeV2 says how to install compose v2. Ubuntu and Debian give the
-// package different names, and Debian 12 has version 1 under Debian's name.
+// errNoComposeV2 says how to install compose v2. The package has different names
+// in Ubuntu and Debian, and in Debian 12 the package of that name has version 1.
 var errNoComposeV2 = &NotInstalledError{
 	Program: dockerCompose,
 	how: "Ubuntu: apt-get install docker.io docker-compose-v2; Debian 13: apt-get install docker.io docker-compose; " +
 		"Debian 12: scripts/docker builds it; Homebrew: brew install docker docker-compose",
 }
 
-// ErrNotInstalled is the error if the server's program is not on the PATH. It
-// comes as a [*NotInstalledError].
+// ErrNotInstalled is the error if a server's program is not found.
+// The error that functions return is a [*NotInstalledError].
 var ErrNotInstalled = errors.New("server is not installed")
 
 // NotInstalledError names the program that is missing and where to get it.
@@ -110,11 +110,11 @@ func (e *NotInstalledError) How() string {
 // Is makes errors.Is(err, ErrNotInstalled) true.
 func (e *NotInstalledError) Is(target error) bool { return target == ErrNotInstalled }
 
-// Wanted describes a program to look for.
+// Wanted describes a program for Find to look for.
 type Wanted struct {
 	Name, Debian, Homebrew string // as in [NotInstalledError]
-	// Variable is the environment variable that names another program to use
-	// instead. It is "" if there is none.
+	// Variable is the environment variable by which users choose
+	// another program. It is "" if there is none.
 	Variable string
 	// Before and After are directories to search before and after the PATH.
 	Before, After []string

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestInit checks that a plugin gets the configuration and that its error is reported.
+// TestInit checks that Init passes the configuration to the plugin and reports the plugin's error.
 func TestInit(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "plugin")
 	for script, want := range map[string]string{
@@ -32,8 +32,8 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// TestNothingLeft checks that the watcher ends a frozen server and removes its
-// directory when the watcher's pipe to its owner ends.
+// TestNothingLeft checks that the watcher ends a frozen server and removes
+// the server's directory when the other end of the watcher's pipe is closed.
 func TestNothingLeft(t *testing.T) {
 	s, err := NewScratch()
 	if err != nil {

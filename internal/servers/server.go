@@ -18,31 +18,30 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// startTimeout bounds how long a server may take until it answers.
+// startTimeout bounds how long a server may take to become ready.
 const startTimeout = 60 * time.Second
 
 // Recipe says how to run a server of one product.
 type Recipe struct {
 	Product string // name of the product, for people
-	// Prepare writes the files that the server needs into dir and returns the server's argv.
-	// If joins is set, the server has no data, and is a new member of a running cluster.
+	// Prepare writes the files that the server needs into dir, and returns the server's
+	// command line. If joins is true, the server has no data and is to join a running cluster.
 	Prepare func(dir string, port int, joins bool) (argv []string, err error)
-	// Ready returns nil when the server at addr answers requests.
+	// Ready returns nil if the server at addr is ready, that is, answers requests.
 	Ready func(ctx context.Context, addr string) error
-	// Data are the server's data files and directories, below dir.
+	// Data are the paths of the server's data files and directories, below the server's directory.
 	Data []string
 	// Keeps reports whether the data survive a crash.
 	Keeps bool
-	// Quit, if not zero, is the signal by which Close asks the server to end, so
-	// that it can remove what it has outside its directory.
+	// Quit is the signal by which Close asks the server to end, so that the server can
+	// remove what it has outside its directory. Zero means that Close kills the server.
 	Quit syscall.Signal
-	// Ports are the server's ports, its main port first. If nil, [Launch] takes
-	// one port. The server gives its ports back when it is closed.
+	// Ports are the server's ports. The first is for clients. If Ports is
+	// nil, [Launch] takes one port. [Server.Close] gives the ports back.
 	Ports *ports.Taken
 }
 
-// Server is one throwaway server. Its methods may be called from any goroutine;
-// they run one at a time.
+// Server is one throwaway server. Any goroutine may call its methods, which wait for each other.
 type Server struct {
 	recipe  Recipe
 	scratch *Scratch
@@ -52,8 +51,8 @@ type Server struct {
 	closed bool
 }
 
-// Launch makes the server's directory, takes a port, starts the server, and
-// returns when it answers.
+// Launch makes a directory, takes a port, and starts the
+// server. It returns when the server is ready.
 func Launch(ctx context.Context, r Recipe) (*Server, error) {
 	var err error
 	if r.Ports == nil {
@@ -72,8 +71,8 @@ func Launch(ctx context.Context, r Recipe) (*Server, error) {
 	return s, nil
 }
 
-// up starts the process and waits until it answers. The caller holds mu, or no
-// other goroutine knows s yet.
+// up starts the server's process and waits until the server is
+// ready. The caller holds mu, or no other goroutine has s yet.
 func (s *Server) up(ctx context.Context, joins bool) error {
 	argv, err := s.recipe.Prepare(s.scratch.dir, s.recipe.Ports.Port(0), joins)
 	if err != nil {
@@ -108,8 +107,8 @@ func (s *Server) await(ctx context.Context, p *process) error {
 	}
 }
 
-// Answers returns a function for [Recipe].Ready. It sends the text ask to the server, which
-// is ready if it replies within a second and the function right accepts the reply.
+// Answers returns a function for [Recipe].Ready. The function sends the text ask to the server.
+// The server is ready if it replies within a second and the function right accepts the reply.
 func Answers(ask string, right func(reply string) bool) func(ctx context.Context, addr string) error {
 	return func(ctx context.Context, addr string) error {
 		deadline := time.Now().Add(time.Second)
@@ -134,16 +133,16 @@ func Answers(ask string, right func(reply string) bool) func(ctx context.Context
 	}
 }
 
-// shortest is how many bytes of a reply are enough to recognize it.
+// shortest is how many bytes of a reply suffice to recognize the reply.
 const shortest = 5
 
-// Addr is host:port. It stays the same over Stop and Start.
+// Addr is the server's host:port. It stays the same when the server is stopped and started.
 func (s *Server) Addr() string { return s.recipe.Ports.Addr(0) }
 
 // Keeps reports whether the server's data survive a crash.
 func (s *Server) Keeps() bool { return s.recipe.Keeps }
 
-// Pid is the process id of the running server, 0 while it is stopped.
+// Pid is the process id of the running server, or 0 if the server does not run.
 func (s *Server) Pid() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,8 +152,8 @@ func (s *Server) Pid() int {
 	return s.proc.pid
 }
 
-// Stop ends the server as a crash would (SIGKILL), and returns when its process
-// is gone. Stopping a stopped server does nothing.
+// Stop kills the server like a crash (SIGKILL), and returns when
+// its process is gone. It does nothing if the server is stopped.
 func (s *Server) Stop() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,15 +171,15 @@ func (s *Server) down() error {
 	return nil
 }
 
-// Start starts a stopped server again at the same address, with or without its
-// data, and returns when it answers. It is an error to keep the data of a
-// server that writes none, or to start a running server.
+// Start starts a stopped server again at the same address, with or without
+// its data, and returns when the server is ready. It fails if the server
+// runs, or if keepData is true and the server was set up to keep no data.
 func (s *Server) Start(ctx context.Context, keepData bool) error {
 	return s.again(ctx, keepData, false)
 }
 
-// Join starts a stopped server again at the same address, without data, as a member
-// that the other members of its cluster have added, and returns when it answers.
+// Join starts a stopped server without its data as a new member of a running cluster,
+// and returns when it is ready. The other members must have added the server's address.
 func (s *Server) Join(ctx context.Context) error { return s.again(ctx, false, true) }
 
 func (s *Server) again(ctx context.Context, keepData, joins bool) error {
@@ -204,8 +203,7 @@ func (s *Server) again(ctx context.Context, keepData, joins bool) error {
 	return s.up(ctx, joins)
 }
 
-// Freeze stops the server's processes (SIGSTOP). Its connections stay open, and
-// it answers nothing.
+// Freeze stops all processes of the server (SIGSTOP). Connections stay open, but get no reply.
 func (s *Server) Freeze() error {
 	return s.harm(func(pid int) error { _, err := proc.FreezeFamily(pid); return err })
 }
@@ -229,8 +227,8 @@ func (s *Server) ended(p *process) error {
 	return fmt.Errorf("servers: %s ended by itself (%v): %s", s.recipe.Product, p.err, tail(s.scratch.dir))
 }
 
-// Close ends the server, frozen or not, and removes its directory. It is
-// idempotent, and s may be nil.
+// Close ends the server, even if it is frozen, and removes its
+// directory. It may be called more than once, and on nil.
 func (s *Server) Close() error {
 	if s == nil {
 		return nil
@@ -262,8 +260,8 @@ func (n Nodes) Addrs() []string {
 	return addrs
 }
 
-// StartNodes starts count servers at the same time, by calls of the function start.
-// If a server fails, the other servers are closed.
+// StartNodes starts count servers. It calls the function start for each number
+// from 0 at the same time. If one call fails, it closes the other servers.
 func StartNodes(count int, start func(i int) (*Server, error)) (Nodes, error) {
 	nodes := make(Nodes, count)
 	err := inject.AtOnce(count, func(i int) (err error) {
@@ -276,8 +274,8 @@ func StartNodes(count int, start func(i int) (*Server, error)) (Nodes, error) {
 	return nodes, nil
 }
 
-// AtOnce calls the function do for all servers at the same time, because the members
-// of a cluster can only start together.
+// AtOnce calls the function do for all servers at the same time. Members
+// of a cluster must start together, because each waits for the others.
 func (n Nodes) AtOnce(do func(*Server) error) error {
 	return inject.AtOnce(len(n), func(i int) error { return do(n[i]) })
 }
@@ -287,8 +285,8 @@ func (n Nodes) Start(ctx context.Context, keepData bool) error {
 	return n.AtOnce(func(s *Server) error { return s.Start(ctx, keepData) })
 }
 
-// EachRunning calls the function do for each server that is not stopped, one server
-// after the other.
+// EachRunning calls the function do for one server after the
+// other, but not for those that are stopped.
 func (n Nodes) EachRunning(do func(*Server) error) error {
 	return inject.Each(n, func(s *Server) error {
 		if s.Pid() == 0 {
@@ -301,7 +299,7 @@ func (n Nodes) EachRunning(do func(*Server) error) error {
 // Close closes all servers.
 func (n Nodes) Close() error { return n.AtOnce((*Server).Close) }
 
-// Retry calls the function do until it succeeds, but not longer than a server may take to start.
+// Retry calls the function do until it succeeds, for at most as long as a server may take to start.
 func Retry(ctx context.Context, what string, do func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

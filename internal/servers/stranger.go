@@ -12,35 +12,35 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// These placeholders stand in a command and in a configuration.
+// These placeholders may stand in [Stranger].Line and in the values of [Stranger].Keys.
 const (
 	PortPlace = "{port}" // a port on 127.0.0.1
 	DirPlace  = "{dir}"  // a directory that is empty at first
 )
 
-// Stranger describes a store that lockbench does not know, by a command that starts its server.
+// Stranger describes a store that lockbench does not know. A command starts its server.
 type Stranger struct {
-	// Line is a command for /bin/sh that becomes the server. The server listens
+	// Line is the command, for /bin/sh. It must become the server, which listens
 	// on [PortPlace] and keeps its data in [DirPlace], its working directory.
-	// Line is "" for a store without a server, which consists of files in [DirPlace].
+	// Line is "" if the store has no server and consists of files in [DirPlace].
 	Line string
-	// Keys are the keys of the plugin's configuration whose values have a placeholder.
+	// Keys has the keys of the plugin's configuration whose values contain a placeholder.
 	Keys driver.Config
 	// Forgets reports whether the server loses its data in a crash.
 	Forgets bool
-	// Open opens a plugin with the values of Keys, their placeholders replaced.
+	// Open opens a plugin with the configuration cfg, in which no placeholder is left.
 	// The function check returns nil if the store serves, and end ends the plugin.
 	Open func(ctx context.Context, cfg driver.Config) (check func(context.Context) error, end func() error, err error)
 }
 
-// Kind returns the kind of the store, without operations, which lockbench does not know here.
+// Kind returns a kind for this store. It has no operations, because lockbench knows none.
 func (c Stranger) Kind(backend string) *Kind {
 	k := &Kind{
 		Name: backend, stranger: &c, Settings: []Setting{{Name: Plain, Servers: 1}},
 		Lacks: Lacking(nil, "one command starts one server", CapMinority, CapLeader, CapVotes, CapReplica, CapSentinel, CapSlots),
 	}
 	k.Lacks = Lacking(k.Lacks, "lockbench does not know how, of a server that a command starts", CapExhaust, CapEvict)
-	// A preloaded library moves the clock of some programs and not of others.
+	// The library that moves clocks works for some programs only; see [inject.ClockLibrary].
 	k.Lacks[CapClock] = "lockbench cannot see whether the clock of a server moves that a command starts"
 	if c.Forgets {
 		k.Lacks[CapKeeps] = "its claims say that it keeps no data over a crash"
@@ -76,7 +76,7 @@ func (c Stranger) prepare(ctx context.Context, e *Environment) error {
 	return a.Check(ctx)
 }
 
-// strangersData is the directory for the data of a server, below the server's directory.
+// strangersData is the name of the directory [DirPlace] in the server's directory.
 const strangersData = "data"
 
 func (c Stranger) recipe(ctx context.Context, e *Environment, a *asked) Recipe {
@@ -98,15 +98,15 @@ func (c Stranger) recipe(ctx context.Context, e *Environment, a *asked) Recipe {
 	}
 }
 
-// asked is a store that is reached only through a plugin.
+// asked is a store that lockbench can ask only through its plugin.
 type asked struct {
 	open  func(context.Context, driver.Config) (func(context.Context) error, func() error, error)
 	check func(context.Context) error // nil until begin is called
 	end   func() error
 }
 
-// begin opens the plugin before the server has started, because opening needs no server.
-// The plugin stays open, so that no restart of the server waits for a plugin to start.
+// begin opens the plugin. This needs no server, so begin is called before the server starts.
+// The plugin stays open, so a later start of the server need not wait for the plugin.
 func (a *asked) begin(ctx context.Context, cfg driver.Config) (err error) {
 	a.check, a.end, err = a.open(ctx, cfg)
 	return err
@@ -122,10 +122,10 @@ func (a *asked) close() error {
 // Check implements [Product].
 func (a *asked) Check(ctx context.Context) error { return a.check(ctx) }
 
-// Left implements [Product]. It lists nothing, because only the plugin could read the store.
+// Left implements [Product]. It lists nothing, because only the plugin can read the store.
 func (a *asked) Left(context.Context, string) ([]string, error) { return nil, nil }
 
-// config returns the keys whose values contain place, with place replaced by what.
+// config returns the keys whose values contain the text in place, replaced by the text in what.
 func (c Stranger) config(place, what string) driver.Config {
 	cfg := driver.Config{}
 	for key, value := range c.Keys {
@@ -136,13 +136,13 @@ func (c Stranger) config(place, what string) driver.Config {
 	return cfg
 }
 
-// at returns the configuration that leads to a server at host:port, on this machine.
+// at returns the configuration for a server at addr, a host:port on this machine.
 func (c Stranger) at(addr string) driver.Config {
 	return c.config(PortPlace, addr[strings.LastIndexByte(addr, ':')+1:])
 }
 
 // Route replaces the server's address in cfg by the address that the function via returns
-// for it. ok is false if cfg leads to no server that a command started.
+// for the server. ok is false if no command has started the server to which cfg leads.
 func (k *Kind) Route(cfg driver.Config, via func(address string) (string, error)) (ok bool, err error) {
 	if k.stranger == nil {
 		return false, nil
@@ -160,5 +160,5 @@ func (k *Kind) Route(cfg driver.Config, via func(address string) (string, error)
 	return false, nil
 }
 
-// portMark stands for a port in a pattern. It has no special meaning in patterns.
+// portMark stands for the port in a value from which Route makes a pattern.
 const portMark = "PORT"

@@ -15,7 +15,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// ask sends a line to the server that a configuration leads to.
+// ask sends a line to the server at the address in cfg, and returns the reply.
 func ask(ctx context.Context, cfg driver.Config, line string) (string, error) {
 	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", strings.TrimPrefix(cfg["url"], "store://"))
 	if err != nil {
@@ -30,8 +30,8 @@ func ask(ctx context.Context, cfg driver.Config, line string) (string, error) {
 	return strings.TrimSpace(reply), err
 }
 
-// TestStranger checks that a server that a command starts can be crashed and started again,
-// with and without its data, and that a key of its plugin can lead to it through proxies.
+// TestStranger checks that a server that a command starts can be crashed and started
+// again, with and without its data, and that hosts can connect to it through proxies.
 func TestStranger(t *testing.T) {
 	if p := redis.Program(); p.Err != nil {
 		servers.Missing(t, "redis", p.Err)
@@ -100,7 +100,7 @@ func isDown(context.Context, driver.Config) (func(context.Context) error, func()
 	return func(context.Context) error { return errors.New("it is down") }, func() error { return nil }, nil
 }
 
-// TestStrangerDoesNotStart checks that the error contains what the command has printed.
+// TestStrangerDoesNotStart checks that the error quotes what a failed command has printed.
 func TestStrangerDoesNotStart(t *testing.T) {
 	for line, want := range map[string]string{
 		"echo no such option {port}; exit 3": "ended by itself (exit status 3): no such option",
@@ -114,7 +114,7 @@ func TestStrangerDoesNotStart(t *testing.T) {
 }
 
 // TestStrangerOfFiles checks that a store without a server is a directory that
-// hosts share and that nothing can stop.
+// all hosts share, and that the store has no server that a fault could stop.
 func TestStrangerOfFiles(t *testing.T) {
 	k := servers.Stranger{
 		Keys: driver.Config{"path": "{dir}/locks.db"},

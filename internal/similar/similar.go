@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Suggest returns the end of an error message about the unknown name. It lists
-// the names in known that resemble name, or all names in known if none does.
+// Suggest returns the end of an error message about an unknown name. It lists the
+// names in known that resemble name. If there are none, it lists all names in known.
 func Suggest(name string, known []string) string {
 	if like := To(name, known); len(like) > 0 {
 		return "; did you mean " + strings.Join(like, " or ") + "?"
@@ -28,7 +28,7 @@ func To(name string, known []string) []string {
 	return like
 }
 
-// distance returns the smallest number of steps that turn a into b. A step inserts, drops
+// distance returns the least number of edits that turn a into b. An edit inserts, drops
 // or replaces a byte, or swaps two neighbouring bytes (optimal string alignment).
 func distance(a, b string) int {
 	var before []int // the distances from a[:i-1] to each b[:j]

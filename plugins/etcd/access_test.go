@@ -22,8 +22,8 @@ import (
 
 const secret = "open-sesame-4711"
 
-// withUsers turns on users: root, and a user that may access only prefix. It returns a
-// client of root.
+// withUsers makes the server demand passwords. It makes the users root and locks, and
+// locks may access only keys that begin with prefix. It returns a client that is root.
 func withUsers(t *testing.T, s *servers.Server, prefix string) *clientv3.Client {
 	t.Helper()
 	c, ctx := plain(t, s), t.Context()
@@ -45,7 +45,7 @@ func withUsers(t *testing.T, s *servers.Server, prefix string) *clientv3.Client 
 	return root
 }
 
-// use does each kind of operation once: lock, wait, observe, list.
+// use checks, acquires, renews, observes, waits, inspects, releases and withdraws once each.
 func use(t *testing.T, b *Backend, name string) {
 	t.Helper()
 	must(t, b.Check(t.Context()))
@@ -92,7 +92,7 @@ func TestUsers(t *testing.T) {
 		b := connect(t, o)
 		use(t, b, "jobs")
 		r := acquire(t, b, lock("long", "a"))
-		// A change of password ends the user's earlier logins, as if they had expired.
+		// After a change of its password, a user must log in again, as after the end of a login.
 		_, err := root.UserChangePassword(t.Context(), "locks", secret)
 		must(t, err)
 		must(t, b.Renew(t.Context(), r))
@@ -147,7 +147,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// tryConfig opens a backend from a configuration, as a plugin does, and uses it.
+// tryConfig opens a backend from a configuration, as a plugin does, and returns Check's error.
 func tryConfig(t *testing.T, cfg driver.Config) error {
 	full, err := Spec.CheckConfig(cfg)
 	if err != nil {
@@ -221,8 +221,8 @@ func TestTLS(t *testing.T) {
 	})
 }
 
-// authority is a certificate authority of the test, with one certificate for
-// servers on loopback and their clients.
+// authority has a certificate authority's file, and the files
+// of one certificate for servers on loopback and their clients.
 type authority struct{ file, cert, key string }
 
 func newAuthority(t *testing.T) authority {

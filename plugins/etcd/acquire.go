@@ -16,14 +16,13 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 )
 
-// TryAcquire sends one Txn and, unless the etcd lease for the key is new, a keepalive of that
-// lease at the same time. After a refusal, another request may ask for the holder's TTL.
+// TryAcquire sends one transaction (Txn). At the same time it sends a keepalive of the etcd lease
+// of the key, unless the lease is new. If the lock is held, it may also ask for the holder's TTL.
 func (b *Backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
 	res := b.one(ctx, driver.OpAcquire, r)
 	return res.Token, res.Err
 }
 
-// acquisition is one acquire that is under way.
 type acquisition struct {
 	b      *Backend
 	r      driver.Request
@@ -38,7 +37,7 @@ type acquisition struct {
 	keepalive *keepalive.Keepalive // sent with the Txn; nil when none is needed
 }
 
-// acquisition prepares an acquire, whose step the caller must submit.
+// acquisition prepares an acquire. The caller must then submit the acquisition's step to b.txns.
 func (b *Backend) acquisition(ctx context.Context, r driver.Request, now time.Time) (*acquisition, error) {
 	if err := b.checkTTL(r.TTL); err != nil {
 		return nil, err
@@ -56,8 +55,8 @@ func (b *Backend) acquisition(ctx context.Context, r driver.Request, now time.Ti
 	return b.acquiring(r, l, now), nil
 }
 
-// acquiring prepares an acquire that puts its key on the lease l. An owner that waits uses
-// the entry that it has in the queue. The entry is not deleted before there is an answer.
+// acquiring prepares an acquire that puts the owner's entry, a key, on the etcd lease l. An owner
+// that waits already has an entry in the queue. The table keeps the entry until the answer.
 func (b *Backend) acquiring(r driver.Request, l *lease, now time.Time) *acquisition {
 	a := &acquisition{b: b, r: r, began: now, lease: l}
 	a.entry, _ = b.table.queued(r, now)
@@ -73,8 +72,8 @@ func (b *Backend) acquiring(r driver.Request, l *lease, now time.Time) *acquisit
 	return a
 }
 
-// start sends the keepalive that a grant needs, at the same time as the Txn, so that all acquires
-// of the Txn share the keepalive. It returns a channel that is closed at the keepalive's answer.
+// start sends a keepalive together with the Txn, so that the lease lasts for the whole TTL. All
+// acquires of the Txn share it. The channel that start returns is closed at the keepalive's answer.
 func (a *acquisition) start() <-chan struct{} {
 	a.keepalive = a.b.leases.keepalive(a.lease, a.began)
 	if a.keepalive == nil {
@@ -83,7 +82,8 @@ func (a *acquisition) start() <-chan struct{} {
 	return a.keepalive.Done
 }
 
-// txn returns the step that grants the lock if no earlier entry and no tombstone forbids it.
+// txn returns the request that grants the lock. The request does nothing if an earlier entry
+// exists, or if a tombstone says that the owner was withdrawn.
 func (a *acquisition) txn() *txn.Step {
 	s, name, e := a.b.space, a.r.Name, a.entry
 	tombstone := s.tombstone(name, a.r.Owner)
@@ -98,12 +98,12 @@ func (a *acquisition) txn() *txn.Step {
 	}
 	from, _ := a.b.table.where(e)
 	req.Compare = append(req.Compare, txn.NoneBefore(s.entries(name), e.rev), txn.At(e.key, e.rev), txn.OnLease(e.key, from.id))
-	// The step is repeatable, because a late request finds the entry gone or on another lease.
+	// A second execution does nothing, because the entry is gone or on another lease by then.
 	return &txn.Step{Name: name, In: e.generation, Repeatable: true, Req: req, Size: len(a.value)}
 }
 
-// answered records the outcome, even if the caller no longer waits. After an unknown
-// outcome the table keeps the entry, and deletes it at the entry's deadline.
+// answered notes the outcome in the table, even if the caller has stopped waiting. If the
+// outcome is unknown, the table keeps the entry, and deletes the key at the entry's deadline.
 func (a *acquisition) answered() {
 	s, t := a.step, a.b.table
 	granted := s.Err == nil && (s.OK || a.done())
@@ -124,8 +124,8 @@ func (a *acquisition) answered() {
 	t.unpin(a.entry, nil)
 }
 
-// done reports whether this request failed only because an earlier try, or a
-// duplicate of this request, has put the key.
+// done reports whether this request was refused only because
+// an earlier copy of the same request had put the key.
 func (a *acquisition) done() bool {
 	v := lockStateIn(a.step.Generation, a.step.Ops)
 	if v.first == nil || v.first.Lease != a.lease.id || string(v.first.Key) != a.entry.key || !bytes.Equal(v.first.Value, a.value) {
@@ -135,7 +135,7 @@ func (a *acquisition) done() bool {
 		return a.entry.is(v.first, v.generation)
 	}
 	if !a.b.table.owns(a.entry) {
-		return false // the caller has asked twice
+		return false // the owner has acquired twice
 	}
 	a.step.Rev = v.first.CreateRevision
 	return true
@@ -158,13 +158,13 @@ func (a *acquisition) finish(ctx context.Context) driver.Result {
 		return a.refusal(ctx)
 	}
 	if err := a.b.leases.await(ctx, a.lease, a.keepalive); err != nil {
-		// The lock was granted, but perhaps not for the whole TTL, so the caller withdraws.
+		// The lock is granted, but perhaps for less than the TTL. So the caller must withdraw.
 		return driver.Result{Err: fmt.Errorf("%w: keepalive beside the grant: %w", driver.ErrUnavailable, err)}
 	}
 	return driver.Result{Token: a.entry.token()}
 }
 
-// retry asks once more after an error that callers need not see.
+// retry acquires once more after an error that a second try may avoid.
 func (a *acquisition) retry(ctx context.Context, err error) driver.Result {
 	if a.again {
 		return driver.Result{Err: err}
@@ -178,7 +178,7 @@ func (a *acquisition) retry(ctx context.Context, err error) driver.Result {
 	return next.finish(ctx)
 }
 
-// refusal returns the error of a refused acquire, or asks once more if no other owner is first.
+// refusal returns the error of a refused acquire, or acquires again if no other owner has the lock.
 func (a *acquisition) refusal(ctx context.Context) driver.Result {
 	b, v := a.b, lockStateIn(a.step.Generation, a.step.Ops)
 	held := &driver.HeldError{}

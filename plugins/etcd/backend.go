@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// assumedTTLMin is the shortest TTL that Properties claims until a server has been
-	// asked. With the default election timeout of 1 s, a server grants no shorter one.
+	// assumedTTLMin is the shortest TTL that Properties reports before a server has
+	// answered. A server with the default election timeout of 1 s grants no shorter TTL.
 	assumedTTLMin = 2 * time.Second
 	ttlStep       = time.Second
 	ttlMax        = 24 * time.Hour
@@ -40,8 +40,8 @@ var claims = driver.Properties{
 	},
 }
 
-// Backend is a host's connection to a cluster. It has every optional capability of
-// package driver. All its methods may be called from any number of goroutines.
+// Backend is a host's connection to an etcd cluster. It has all optional
+// capabilities in package driver. Any goroutine may call its methods.
 type Backend struct {
 	space   space
 	cluster *cluster.Cluster
@@ -64,9 +64,8 @@ var _ interface {
 	driver.Starter
 } = (*Backend)(nil)
 
-// Open makes a Backend on the cluster that opts describe; nil and zero fields mean
-// the defaults. It does not wait for a member to answer. The error wraps
-// [driver.ErrConfig].
+// Open makes a Backend for the cluster that opts describe. A nil opts and zero fields mean the
+// defaults. Open does not wait until a member answers. Its error wraps [driver.ErrConfig].
 func Open(opts *Options) (*Backend, error) {
 	return open(config.Filled(opts))
 }
@@ -84,7 +83,7 @@ func open(o Options) (*Backend, error) {
 	b.leases = newLeases(b.cluster)
 	b.txns = txn.New(b.cluster, b.space.generation, func() {
 		opts.Logger.Warn("etcd: the store has lost its data: all leases of before are gone")
-		// If an operator deletes only the generation's key, the locks on our leases must end too.
+		// If an operator deleted only the key with the token base, locks exist but must end, too.
 		b.leases.retireAll()
 	})
 	b.watches = watch.New(b.cluster)
@@ -94,7 +93,8 @@ func open(o Options) (*Backend, error) {
 	return b, nil
 }
 
-// Properties returns the backend's claims, completed by what a server has answered.
+// Properties returns what the backend promises. Once a server has
+// answered, that includes the server's version and its shortest TTL.
 func (b *Backend) Properties() driver.Properties {
 	p := claims
 	p.Capabilities = slices.Clone(p.Capabilities)
@@ -104,9 +104,9 @@ func (b *Backend) Properties() driver.Properties {
 	return p
 }
 
-// Check sends a write whose condition never holds. The answer proves a quorum, the right to
-// write, and free space. The write costs one entry of the consensus, and no revision. At most
-// every 30 s Check also connects to each member, to find out whether all belong to one cluster.
+// Check sends a write whose condition never holds. The answer proves a quorum, the right to write,
+// and free space. The write costs one consensus entry and no revision. At most every 30 s, Check
+// also connects to each member, to find out whether all members belong to one cluster.
 func (b *Backend) Check(ctx context.Context) error {
 	if err := b.learn(ctx); err != nil {
 		return err
@@ -121,8 +121,8 @@ func (b *Backend) Check(ctx context.Context) error {
 	return b.cluster.Untouched(s.Err)
 }
 
-// learn asks a server for its version and for the shortest TTL that it grants.
-// It asks only until a server has answered.
+// learn asks a server for its version and for the shortest TTL
+// that it grants. Once a server has answered, learn asks no more.
 func (b *Backend) learn(ctx context.Context) error {
 	select {
 	case b.learning <- struct{}{}:
@@ -151,7 +151,7 @@ func (b *Backend) learn(ctx context.Context) error {
 	return nil
 }
 
-// Close ends connections and goroutines. Leases are not revoked.
+// Close ends connections and goroutines. It revokes no etcd lease, so locks last until they expire.
 func (b *Backend) Close(ctx context.Context) error {
 	if err := b.cluster.Close(ctx, b.txns.Close); err != nil {
 		return fmt.Errorf("etcd: close: %w", err)
@@ -159,8 +159,8 @@ func (b *Backend) Close(ctx context.Context) error {
 	return nil
 }
 
-// checkTTL refuses a TTL that etcd would silently round: etcd counts in whole
-// seconds, and raises a TTL below its minimum.
+// checkTTL refuses a TTL that etcd would silently change. etcd
+// rounds TTLs to whole seconds, and raises a TTL below its minimum.
 func (b *Backend) checkTTL(ttl time.Duration) error {
 	least := b.leases.shortest()
 	switch {

@@ -10,11 +10,11 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 )
 
-// finish waits for the answer to an operation that was sent, and returns the result.
+// finish waits for the answer to an operation that was sent, and returns the operation's result.
 type finish func(ctx context.Context) driver.Result
 
-// Batch does many operations. Operations on different names share Txns, and renewals
-// share reads and keepalives. Operations on one name are done one after another.
+// Batch does many operations. Operations on different locks share transactions, and renewals
+// share reads and keepalives. Operations on the same lock are done one after the other.
 func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	results := make([]driver.Result, len(ops))
 	for _, wave := range waves(ops) {
@@ -23,7 +23,7 @@ func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	return results
 }
 
-// waves returns the indexes of ops in groups, so that no group has a name twice.
+// waves returns the indexes of ops in groups. No group has two operations on the same lock.
 func waves(ops []driver.Op) [][]int {
 	var all [][]int
 	nth := make(map[string]int, len(ops))
@@ -38,7 +38,7 @@ func waves(ops []driver.Op) [][]int {
 	return all
 }
 
-// do sends the operations of one wave at the same time, and then waits for all of them.
+// do sends the operations with the indexes in wave at the same time, and waits for all results.
 func (b *Backend) do(ctx context.Context, ops []driver.Op, wave []int, results []driver.Result) {
 	now := time.Now()
 	sent := make(map[int]finish, len(wave))
@@ -88,8 +88,8 @@ func (b *Backend) one(ctx context.Context, kind driver.OpKind, r driver.Request)
 	return results[0]
 }
 
-// Start does one operation without waiting for it; see [driver.Starter]. All but the
-// one Txn of an acquire or a release runs in a goroutine.
+// Start begins one operation and does not wait for it; see [driver.Starter].
+// An acquire or a release that needs only one Txn uses no goroutine.
 func (b *Backend) Start(ctx context.Context, op driver.Op, done func(driver.Result)) {
 	finish, s := b.ready(ctx, op, time.Now())
 	if s == nil {
@@ -103,8 +103,8 @@ func (b *Backend) Start(ctx context.Context, op driver.Op, done func(driver.Resu
 	b.txns.Submit(s)
 }
 
-// ready prepares op if one step can do it without an earlier request: the generation must be
-// known, and the entry to release or a lease for the new key. Otherwise it returns nil.
+// ready prepares an op that needs only one Txn. It returns nil if another request must come first:
+// to read the token base, to find the entry to release, or to make an etcd lease for the new key.
 func (b *Backend) ready(ctx context.Context, op driver.Op, now time.Time) (finish, *txn.Step) {
 	switch {
 	case b.txns.Known() == nil:

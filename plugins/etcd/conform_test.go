@@ -22,8 +22,8 @@ var prefixes atomic.Int64
 
 func freshPrefix() string { return fmt.Sprintf("test-%d/", prefixes.Add(1)) }
 
-// leftovers returns the keys of a prefix, except tombstones of withdrawn
-// owners, because these expire.
+// leftovers returns the keys that begin with prefix, except
+// tombstones of withdrawn owners, which expire by themselves.
 func leftovers(t drivertest.T, c *clientv3.Client, prefix string) []string {
 	names := newSpace(prefix).names
 	resp, err := c.Get(t.Context(), names, clientv3.WithPrefix(), clientv3.WithKeysOnly())
@@ -33,6 +33,18 @@ func leftovers(t drivertest.T, c *clientv3.Client, prefix string) []string {
 		keys = append(keys, fmt.Sprintf("%q", kv.Key))
 	}
 	return keys
+}
+
+// TestConformance tests the library and the binary, each on a separate server. Both
+// run in parallel, because most cases mostly wait for a TTL, which is at least 2 s.
+func TestConformance(t *testing.T) {
+	t.Cleanup(func() { goleak.VerifyNone(t) })
+	for name, conform := range map[string]func(*testing.T){"library": ofLibrary, "plugin": ofPlugin} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conform(t)
+		})
+	}
 }
 
 // withPassword starts a server that refuses clients without a password.

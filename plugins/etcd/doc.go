@@ -2,11 +2,11 @@
 //
 // # What it guarantees
 //
-// A grant is one transaction of the cluster's consensus. It is on the disks of a
-// majority of members before the caller gets it. No crash or partition of a minority of
-// members, no restart and no change of leader grants a lock twice or loses a lock.
-// Tokens rise through all of these events. Waiters of all hosts get the lock in their
-// order. A waiter loses its queue entry when its process is silent for 2 s.
+// A grant is one transaction of the cluster's consensus. It is on the disks of a majority
+// of members before the caller gets it. No crash or partition of a minority of members, no
+// restart and no change of leader grants a lock twice or loses a lock. Tokens keep rising
+// through all of these events. The waiters of all hosts get the lock in the order in which
+// they came. A waiter whose process sends nothing for 2 s loses its place in the queue.
 //
 // # What breaks it
 //
@@ -14,117 +14,117 @@
 //     revoke leases that the next leader has renewed (etcd-io/etcd#12528 and #15247). The
 //     lock is then granted again while the holder's lease is valid. The holder learns of
 //     the loss by its watch, usually before the next holder acts, and the resource can
-//     refuse the old token. After a stall of 2 s, waiters lose their order in the same way,
-//     and a lock that was granted in the queue and not renewed yet is lost.
-//   - A member that runs with --unsafe-no-fsync may forget what it has
-//     acknowledged; no client can detect this.
+//     refuse the old token. A stall of 2 s is enough to end the entries of waiters in this
+//     way, and a lock that was granted to a waiter and that its owner has not renewed yet.
+//   - A member that runs with --unsafe-no-fsync may forget what it has acknowledged. No client
+//     can detect this.
 //   - Addresses that lead to two clusters. A host that sees both clusters grants nothing
 //     (see cluster.Cluster.Certain). Two hosts that see one cluster each do not notice.
-//   - The program grpc-proxy. It answers keepalives at its own pace, so an
-//     answer may be to an earlier keepalive than the last one.
-//   - A restored older snapshot brings back old leases and tokens, unless its
-//     revisions are bumped (etcdutl snapshot restore --bump-revision). After
-//     a cluster was set up anew, without data, the leases are gone. The new
-//     tokens are above the earlier tokens if the clock of the first host that
-//     uses the new cluster is not behind (see txn.Generation).
-//   - As with every lease, a holder that is paused past its deadline does not
-//     know that it has lost the lock. The resource can tell by the token.
-//   - After a change of leader the TTL of every lease starts anew, so a dead
-//     host's locks may stay for one more TTL. This is safe but slow.
+//   - The program grpc-proxy. It answers some keepalives late, so the answer to an
+//     earlier keepalive may be taken for the answer to the last one.
+//   - A restored older snapshot brings back old leases and tokens, unless its revisions are
+//     bumped (etcdutl snapshot restore --bump-revision). After a cluster was set up anew,
+//     without data, the leases are gone. The new tokens are above the earlier tokens if the
+//     clock of the first host that uses the new cluster is not behind (see txn.Generation).
+//   - As with every lease, a holder that is paused past its deadline does not know that it
+//     has lost the lock. The resource can tell by the token.
+//   - After a change of leader the TTL of every lease starts anew, so a dead host's locks may
+//     stay for one more TTL. This is safe but slow.
 //
 // # What it costs
 //
-// The costs are round trips and consensus entries. Each entry is an fsync on a majority:
+// "1 and 1" means 1 round trip and 1 entry of the consensus, which a majority flushes to disk:
 //
-//	acquire             1 and 1; besides, a keepalive, which is no entry;
-//	                    all acquires of one transaction share it
-//	refused acquire     the same, and 1 read for the TTL when it is not known;
-//	                    1 more read, for all, when it shared its transaction
+//	acquire             1 and 1; besides, a keepalive, which is no entry and which
+//	                    all acquires of one transaction share
+//	refused acquire     the same, and 1 read if the holder's TTL is not known;
+//	                    1 more read for all acquires that shared a transaction
 //	renew               1 keepalive and 1 read at the same time, no entry;
 //	                    100 locks share the read and about 1,000 the keepalive;
 //	                    1 and 1 the first time after a grant in the queue
 //	release, proclaim   1 and 1
-//	withdraw            1 and 1; 2 and 2 if another process put it; and a
-//	                    LeaseGrant for every 256, or every 10 s
+//	withdraw            1 and 1; 2 and 2 if another process has put the entry; and
+//	                    a LeaseGrant for every 256 withdrawals, or every 10 s
 //	release with Keep   1 and 1, and a LeaseGrant if no lease has that TTL
 //	inspect             1 read, and 1 for the TTL
 //	wait                1 and 1 for the queue entry; 1 watch, unless one of the same key
 //	                    ended within the last second; 1 read if the watch may have missed
-//	                    something; a keepalive every 500 ms for all
+//	                    something; a keepalive every 500 ms for all waiters of a host
 //	grant in the queue  none that a caller waits for; 1 and 1 in the background
 //
 // So a grant after a wait costs 2 entries if two hosts take turns: the queue entry and the
-// release. With more hosts it costs 3, because the holder marks its lock. A lock that is
-// held long enough to be renewed costs one more entry, and so does a first acquire before
-// the wait. From a release to the next grant there is only one entry, the release.
+// release. With more hosts it costs 3, because each holder puts its entry again as a mark (see
+// below). The first renewal of a lock costs one more entry, and so does an acquire that is
+// refused before the wait. From a release to the next grant there is only one entry: the release.
 //
-// Operations that come at the same time, up to 120, share one transaction and its fsync.
-// The first acquire with a TTL makes a lease, which costs 1 and 1 more. So does the first
-// acquire after a TTL without an acquire or a renewal, and the first wait.
+// Operations that come at the same time, up to 120, share one transaction and its flush. The
+// first acquire with a TTL makes an etcd lease, which costs 1 and 1 more. So does the first
+// acquire after a whole TTL without an acquire or a renewal, and so does the first wait.
 //
 // # The queue
 //
-// An acquire that finds no entry of a name puts an entry (a key). A waiter that
-// finds entries puts its entry behind them. The entry with the lowest create
-// revision is the lock. When that entry ends, for any reason, the next entry
-// becomes the lock in the same revision. So a lock with waiters is never free.
+// The queue of a lock consists of keys, called entries. An acquire puts an entry only if
+// there is none. A waiter puts its entry behind the others. The entry with the lowest create
+// revision is the lock: its owner holds it. When that entry ends, for any reason, the next
+// entry becomes the lock in the same revision. So a lock with waiters is never free.
 //
-//   - No two owners hold the lock at once: a new entry comes behind all others, and a former holder
-//     cannot touch another entry, because its requests compare create revision and generation.
+//   - No two owners hold the lock at once. A new entry comes behind all others, and a former
+//     holder cannot change another entry, because its requests name its own create revision.
 //   - Tokens are create revisions. They rise, because each entry that becomes the lock
 //     was put after every entry that was the lock before.
-//   - A waiter that sees the end of the entry before its own, and knows that this entry
-//     was the lock, is the first. It knows that by the mark, or because no entry was
-//     before that entry when the waiter came. Otherwise it asks the store.
-//   - A waiter may learn late that it is the first, but its entry and its grant last for
-//     the TTL of the waiters' lease, counted from when the last confirmed keepalive of that
-//     lease was sent. When little of that time is left, the waiter asks the store.
-//   - An entry is on the waiters' lease until its first renewal moves it, and this
-//     process deletes it if no renewal comes. So a frozen or lost host costs 2 s.
-//   - A request without an answer may reach the store late. After a withdrawal, a late put of an
-//     entry finds the tombstone of its owner. A late move finds the entry on another lease.
+//   - A waiter watches the entry before its own. If that entry was the lock, its end is the
+//     grant to the waiter. The waiter knows this if the entry was the first when the waiter
+//     came, or by a mark: the holder put its entry again. Otherwise it asks the store.
+//   - The waiters of a process share an etcd lease. A waiter's grant lasts for this lease's TTL,
+//     counted from when the last confirmed keepalive was sent, even if the waiter learns of
+//     the grant late. If half of that time is over by then, the waiter asks the store.
+//   - The first renewal moves the entry from the waiters' lease to another lease. If no renewal
+//     comes, this process deletes the entry. So a frozen or lost host costs 2 s.
+//   - A request without an answer may reach the store late. After a withdrawal, the tombstone
+//     of the owner refuses a late put of an entry. A late move of an entry to another lease
+//     is refused, because the entry is no longer on the lease that the request names.
 //
 // # Leases
 //
-// Locks of one TTL share a lease (see type leases; decision etcd-1 has the
-// alternatives). Sharing has a cost: while some locks of a lease are renewed,
-// etcd does not end the others. So the backend deletes each lock whose deadline
-// has come without a renewal. If this process is killed, nobody deletes the lock,
-// and it lasts until one TTL after the last keepalive of the lease.
+// Locks of one TTL share an etcd lease (see type leases; decision etcd-1 has the alternatives).
+// Sharing has a cost: while some locks of a lease are renewed, etcd does not end the other
+// locks. So the backend deletes each lock whose deadline has come without a renewal. If this
+// process is killed, its locks last until one TTL after the last keepalive of the lease.
 //
-// etcd counts TTLs in whole seconds. The shortest TTL is 1.5 times the election
-// timeout, 2 s by default. etcd looks for expired leases twice a second. The
-// backend refuses a TTL that etcd would round.
+// etcd counts TTLs in whole seconds. The shortest TTL is 1.5 times the election timeout, rounded
+// up: 2 s by default. etcd looks for expired leases twice a second. The backend refuses a TTL
+// that etcd would round.
 //
 // # What it needs
 //
-// etcd 3.4 or later is needed. If etcd has users, the backend needs a role with
-// readwrite on the keys that begin with the prefix:
+// etcd 3.4 or later is needed. If etcd has users, the backend needs
+// a role with readwrite on the keys that begin with the prefix:
 //
 //	etcdctl role grant-permission locks readwrite --prefix=true lockbench/
 //
-// Only this backend may use the prefix. The key of the token base always exists, and a
-// concurrency.Mutex or Election named like the prefix would take it for an earlier candidate.
+// No other program may use the prefix. Below it, the key with the base of tokens always exists. A
+// concurrency.Mutex or Election with the prefix as its name would take it for an earlier candidate.
 //
-// Settings that matter: --election-timeout sets the least TTL. --max-txn-ops is 128; a lower
-// value, down to 8, makes smaller batches. --max-request-bytes matters when large values are
-// published. Compaction (--auto-compaction-retention) matters because every acquire and release
-// leaves a revision. Each process that has waited for a lock also leaves one or two keys in the
-// index, and acquires of that lock read these keys until compaction.
+// These settings matter: --election-timeout sets the least TTL. --max-txn-ops is 128 by default;
+// a lower value, down to 8, makes smaller batches. --max-request-bytes limits published values.
+// Compaction (--auto-compaction-retention) matters because every acquire and release leaves a
+// revision. Each process that has waited for a lock also leaves one or two keys in etcd's
+// index, which every acquire of that lock reads until compaction.
 //
 // # Errors
 //
-// All requests go to one member, until it fails or does not answer a question that
-// another member answers. Requests that may be done twice are then sent again. The
-// outcome of other requests is unknown, because etcd may still do them, so the caller
-// withdraws, and a tombstone refuses the owner for a minute. A server whose database
-// becomes full reports that even for requests that it has executed (see
-// cluster.OutOfSpace). One read finds out which requests were done, so that no unknown
-// entry is left behind. From then on the server refuses every put, and acquires fail at
-// once. Held locks can still be renewed and released. A withdrawal deletes the owner's
-// entries, but fails because it cannot put a tombstone. A lock granted in the queue is
-// then lost after 2 s, because its first renewal is refused. Compaction, a change of
-// leader and the restart of a member are temporary.
+// All requests go to one member, until it fails or leaves a request unanswered that another
+// member answers. The backend then sends those requests again that may be executed twice.
+// The outcome of the other requests is unknown, because etcd may still execute them. So the
+// caller withdraws the owner, and a tombstone makes etcd refuse the owner for a minute.
+//
+// A server whose database becomes full reports this even for requests that it has executed
+// (see cluster.OutOfSpace). One read then finds out which requests were executed, so that
+// no unknown entry is left. From then on the server refuses every put, so acquires fail at
+// once, but held locks can still be renewed and released. A withdrawal deletes the owner's
+// entries, but fails because it cannot put a tombstone. A lock that was granted in the
+// queue is lost after 2 s, because its first renewal is refused. Errors from compaction, a
+// change of leader and the restart of a member pass by themselves.
 //
 // # Where is what
 //

@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/watch"
 )
 
-// entry is a key in the queue of a lock. The first entry of the queue is the
-// lock. table.mu guards the fields that change.
+// entry is a key in the queue of a lock. The owner of the first entry holds the lock, so
+// the comments say that this entry "is the lock". table.mu guards the fields that change.
 type entry struct {
 	name, owner, label string
 
@@ -26,7 +26,7 @@ type entry struct {
 	busy       int             // waits, acquires and renewals under way, which delay the delete
 	ending     bool            // this process is deleting the entry
 
-	before *predecessor // the state that the last Wait left; nil while a Wait runs
+	before *predecessor // what the last Wait knew of the entry in front; nil while a Wait runs
 	held   bool         // the entry is known to be the lock
 	since  time.Time    // when held became true
 	seenAt int64        // the last revision at which the key was seen
@@ -35,19 +35,19 @@ type entry struct {
 
 func (e *entry) who() entryKey { return entryKey{e.name, e.owner} }
 
-// token returns the lock's token. Entries become the lock in the order of their revisions.
+// token returns the token of the grant to e's owner. It rises with the entry's create revision.
 func (e *entry) token() uint64 { return e.generation.Token(e.rev) }
 
-// is reports whether kv, which was read in the generation gen, is e's key.
+// is reports whether kv is e's key. gen is the generation of the store's data that kv is from.
 func (e *entry) is(kv *mvccpb.KeyValue, gen *txn.Generation) bool {
 	return kv != nil && e.rev != 0 && kv.CreateRevision == e.rev && string(kv.Key) == e.key && gen.Same(e.generation)
 }
 
-// short reports whether e is on a lease for waiters, so no acquire or renewal has moved it yet.
+// short reports whether e is on a waiters' lease, from which a renewal or an acquire moves it.
 func (e *entry) short() bool { return e.lease.use == waiting }
 
-// pin keeps e while an operation of its owner runs, and for at least entryFor
-// after it. The caller holds mu.
+// pin prevents that e is deleted while an operation of its owner
+// runs, and for the time entryFor after that. The caller holds mu.
 func (t *table) pin(e *entry, now time.Time) *entry {
 	if e.busy == 0 && !e.held && !now.Before(e.deadline) {
 		e.before = nil // the process was paused, so the entry must be read again
@@ -57,14 +57,15 @@ func (t *table) pin(e *entry, now time.Time) *entry {
 	return e
 }
 
-// extend puts off e's deadline unless e is the lock, whose deadline only a confirmation moves.
+// extend sets e's deadline to now plus entryFor, unless e is the lock, whose renewals set it.
 func (e *entry) extend(now time.Time) {
 	if !e.held {
 		e.deadline = now.Add(entryFor)
 	}
 }
 
-// unpin undoes one pin, and saves the state before for the owner's next Wait.
+// unpin undoes one call of pin. It keeps before, the entry in
+// front of e, for the owner's next Wait.
 func (t *table) unpin(e *entry, before *predecessor) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,9 +75,9 @@ func (t *table) unpin(e *entry, before *predecessor) {
 	t.due(e.deadline)
 }
 
-// queued returns and pins the entry of an owner that waits, or that was granted the lock in the
-// queue and has not confirmed the grant; nil if there is no such entry. It also returns the state
-// that the owner's last Wait left, or nil if there is none or the entry must be read again.
+// queued returns and pins the entry of an owner that waits, or that holds the lock by a grant in
+// the queue which it has not renewed yet. Without such an entry it returns nil. It also returns the
+// entry in front, as the owner's last Wait knew it, or nil if the owner must read the queue again.
 func (t *table) queued(r driver.Request, now time.Time) (*entry, *predecessor) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -90,14 +91,14 @@ func (t *table) queued(r driver.Request, now time.Time) (*entry, *predecessor) {
 	return e, before
 }
 
-// owns reports whether e is still the entry of its owner.
+// owns reports whether the table still has e as the entry of its owner.
 func (t *table) owns(e *entry) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.entries[e.who()] == e
 }
 
-// known notes that e's key was created at rev.
+// known notes that e's key was created at revision rev of the generation gen.
 func (t *table) known(e *entry, gen *txn.Generation, rev int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -115,7 +116,7 @@ func (t *table) hold(e *entry, deadline time.Time) {
 	t.losses.add(e)
 }
 
-// confirm notes that e is the lock, on the lease l, until ttl has passed since the instant began.
+// confirm notes that e is the lock, on the etcd lease l, until the time began plus ttl.
 func (t *table) confirm(e *entry, l *lease, began time.Time, ttl time.Duration, rev int64) {
 	t.moved(e, l)
 	t.mu.Lock()
@@ -124,10 +125,10 @@ func (t *table) confirm(e *entry, l *lease, began time.Time, ttl time.Duration, 
 	t.hold(e, began.Add(ttl))
 }
 
-// granted notes that e is the lock, because no entry is before it, and returns the
-// grant. The grant lasts for the TTL of the waiters' lease, or for r.TTL if that is shorter,
-// counted from the lease's last confirmed keepalive. If more than half of that time is over, or
-// e may be on another lease or lack part of its value, granted returns the zero Grant.
+// granted notes that e is the lock, because it is the first in the queue, and returns the
+// grant. The grant lasts for the TTL of the waiters' lease, but at most for r.TTL, counted
+// from the lease's last confirmed keepalive. granted returns the zero Grant if more than half
+// of that time is over, if e may be on another lease, or if the key lacks part of r's value.
 func (t *table) granted(e *entry, r driver.Request) driver.Grant {
 	now := time.Now()
 	t.mu.Lock()
@@ -140,8 +141,8 @@ func (t *table) granted(e *entry, r driver.Request) driver.Grant {
 	return driver.Grant{Token: e.token(), Sent: sent, For: span}
 }
 
-// moved notes that e's key is now on the lease l. A move still under way cannot
-// take the key elsewhere, because it demands that the key is on an earlier lease.
+// moved notes that e's key is now on the lease l. An earlier request to move the key, which
+// may still arrive, does nothing, because it demands that the key is on an earlier lease.
 func (t *table) moved(e *entry, l *lease) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -151,7 +152,7 @@ func (t *table) moved(e *entry, l *lease) {
 	e.lease, e.unsure = l, false
 }
 
-// notMoved notes that e's key was not moved to the lease l or, if unsure, that the key may be on l.
+// notMoved notes that e's key was not moved to the lease l. If unsure is true, it may be on l.
 func (t *table) notMoved(e *entry, l *lease, unsure bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -159,15 +160,15 @@ func (t *table) notMoved(e *entry, l *lease, unsure bool) {
 	e.unsure = e.unsure || unsure
 }
 
-// where returns the lease that e is on. unsure says that e may be on another lease.
+// where returns the lease that e is on. If unsure is true, e may be on another lease.
 func (t *table) where(e *entry) (l *lease, unsure bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return e.lease, e.unsure
 }
 
-// beginRenewal keeps e from being deleted until endRenewal. It returns false if
-// e's time is over or e is being deleted.
+// beginRenewal prevents that e is deleted before endRenewal. It returns
+// false if e's deadline has passed or e is already being deleted.
 func (t *table) beginRenewal(e *entry, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -178,8 +179,8 @@ func (t *table) beginRenewal(e *entry, now time.Time) bool {
 	return true
 }
 
-// endRenewal allows the delete that beginRenewal has put off. After a successful
-// renewal, deadline and rev are the new ones; otherwise they are zero.
+// endRenewal allows again that e is deleted. deadline and rev are
+// the results of the renewal. They are zero if the renewal failed.
 func (t *table) endRenewal(e *entry, deadline time.Time, rev int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -190,7 +191,7 @@ func (t *table) endRenewal(e *entry, deadline time.Time, rev int64) {
 	t.due(e.deadline)
 }
 
-// shorten makes e end at deadline, before the time until which it was renewed.
+// shorten makes the table delete e at deadline, although e was renewed for longer.
 func (t *table) shorten(e *entry, deadline time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -198,15 +199,15 @@ func (t *table) shorten(e *entry, deadline time.Time) {
 	t.due(deadline)
 }
 
-// end marks e as being deleted, so that it is not renewed.
+// end notes that e is being deleted, so that it is not renewed.
 func (t *table) end(e *entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e.ending = true
 }
 
-// ended notes the result of a delete of e. Unless e is certainly gone for good,
-// it is deleted once more at its deadline, and repeatedly after that.
+// ended notes the result of a delete of e. gone says that e's key can never exist again.
+// Otherwise the table deletes the key again at e's deadline, and repeatedly after that.
 func (t *table) ended(e *entry, gone bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -224,8 +225,8 @@ func (t *table) ended(e *entry, gone bool) {
 	}
 }
 
-// withdrawing is like end, but for an owner. If this process knows no entry of the
-// owner, e is nil. put reports whether the entry's key is known to have been created.
+// withdrawing notes that the owner's entry is being deleted, and returns it. If this process knows
+// no such entry, it returns nil. put reports whether this process knows that its key was created.
 func (t *table) withdrawing(name, owner string) (e *entry, put bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -236,15 +237,14 @@ func (t *table) withdrawing(name, owner string) (e *entry, put bool) {
 	return e, e.rev != 0
 }
 
-// left returns how long it is until e's deadline.
 func (t *table) left(e *entry, now time.Time) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return e.deadline.Sub(now)
 }
 
-// verify reads which of entries are still in the store. It returns the entries
-// that are gone, and the lowest revision at which it has read one.
+// verify reads which of the entries are still in the store. It returns
+// those that are gone, and the lowest revision at which it has read.
 func (t *table) verify(ctx context.Context, entries []*entry) (gone map[*entry]bool, rev int64, err error) {
 	gone = map[*entry]bool{}
 	reads := make([][]*pb.RequestOp, len(entries))

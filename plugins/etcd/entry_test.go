@@ -16,8 +16,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// TestKeysAreUsedAgain checks that a lock always uses the same key, for every owner. Each other
-// key would stay in the server's index until it compacts, and every acquire would read that key.
+// TestKeysAreUsedAgain checks that a lock always uses the same key, whoever owns it. Each other
+// key would stay in the server's index until compaction, and every acquire would read that key.
 func TestKeysAreUsedAgain(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, on(s))
@@ -44,9 +44,9 @@ func TestKeysAreUsedAgain(t *testing.T) {
 	}
 }
 
-// TestEntryOfALateProcess checks an owner whose process did not run until its entry's time was
-// over. The owner must have one entry, which its withdrawal deletes. If it had a second entry, the
-// first entry would stay on a lease that other waiters renew, in the way of all other owners.
+// TestEntryOfALateProcess checks a waiter whose process did not run until the deadline of its entry
+// had passed. The waiter must keep that one entry, and its withdrawal must delete the entry. If it
+// got a second entry, the first would stay in the queue as long as other waiters renew its lease.
 func TestEntryOfALateProcess(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, on(s))
@@ -77,8 +77,8 @@ func TestEntryOfALateProcess(t *testing.T) {
 	}
 }
 
-// TestEntriesAreUsedAgain checks that hosts that contend for a lock use the same
-// keys in its queue each time.
+// TestEntriesAreUsedAgain checks that hosts that compete for a
+// lock put the same few keys again, and no new key for each grant.
 func TestEntriesAreUsedAgain(t *testing.T) {
 	const hosting, rounds = 3, 20
 	s := start(t, nil)
@@ -125,8 +125,8 @@ func TestEntriesAreUsedAgain(t *testing.T) {
 	}
 }
 
-// TestEntryOfAnEarlierProcess replaces the process of a waiter. No process renews the
-// waiter's old entry. When that entry has ended, the waiter must be granted the lock.
+// TestEntryOfAnEarlierProcess checks a waiter whose process was replaced. No process renews
+// its old entry. When that entry has ended, the new process must get the lock for the waiter.
 func TestEntryOfAnEarlierProcess(t *testing.T) {
 	s := start(t, nil)
 	other, before := connect(t, on(s)), connect(t, on(s))
@@ -150,7 +150,7 @@ func TestEntryOfAnEarlierProcess(t *testing.T) {
 	}
 }
 
-// TestWithdrawOfOneOnly checks that a withdrawal, by any process, ends only that owner's lock.
+// TestWithdrawOfOneOnly checks that a withdrawal ends only the owner's lock, from any process.
 func TestWithdrawOfOneOnly(t *testing.T) {
 	s := start(t, nil)
 	b, stranger := connect(t, on(s)), connect(t, on(s))
@@ -176,8 +176,8 @@ func TestWithdrawOfOneOnly(t *testing.T) {
 	must(t, stranger.Release(t.Context(), third)) // a read of the lock, then the release
 }
 
-// TestWithdrawBehindMany checks that a withdrawal deletes a waiting owner's
-// entry whose put got no answer, even behind many other entries.
+// TestWithdrawBehindMany checks a waiter whose entry is behind many others,
+// and whose put got no answer. Its withdrawal must still delete the entry.
 func TestWithdrawBehindMany(t *testing.T) {
 	s := start(t, nil)
 	b, operator := connect(t, on(s)), plain(t, s)
@@ -197,8 +197,8 @@ func TestWithdrawBehindMany(t *testing.T) {
 	}
 }
 
-// TestOldDeleteIsNoLoss checks a member that is behind, and reports to a new watch
-// the delete of the key's previous lease.
+// TestOldDeleteIsNoLoss checks that the delete of an earlier entry with the same key
+// ends no lease. A member that is behind may report such a delete to a new watch.
 func TestOldDeleteIsNoLoss(t *testing.T) {
 	b := connect(t, on(start(t, nil)))
 	r := acquire(t, b, lock("jobs", "a"))

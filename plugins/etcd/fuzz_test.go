@@ -16,8 +16,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 )
 
-// FuzzConfig checks that every configuration either is refused with an error that shows
-// no password or names members that can be dialled, all with TLS or all without.
+// FuzzConfig checks configurations. Each must be refused with an error that shows no
+// password, or must name members that the client can dial, all with TLS or all without.
 func FuzzConfig(f *testing.F) {
 	f.Add("address=http://u:hush-hush@db:2379", "")
 	f.Add("address=a:1,https://b:1\ntls_insecure=1\nprefix=\xff", "hush-hush")
@@ -41,8 +41,8 @@ func FuzzConfig(f *testing.F) {
 	})
 }
 
-// FuzzNeedle checks that no error about a configuration shows a password, even
-// one in the wrong place of the configuration.
+// FuzzNeedle checks that no error about a configuration shows a
+// password, even if the password is where it does not belong.
 func FuzzNeedle(f *testing.F) {
 	configtest.FuzzNeedle(f, Spec, func(cfg driver.Config) error {
 		_, err := configured(cfg)
@@ -50,7 +50,7 @@ func FuzzNeedle(f *testing.F) {
 	})
 }
 
-// configured does the steps of Open that come before a client is made.
+// configured does what Open does with a configuration before it makes a client.
 func configured(cfg driver.Config) (Options, error) {
 	cfg, err := Spec.CheckConfig(cfg)
 	if err != nil {
@@ -62,8 +62,8 @@ func configured(cfg driver.Config) (Options, error) {
 	return o, err
 }
 
-// FuzzRecord checks that the value of every lease and queue entry is read as it was
-// written, and that any other value is rejected.
+// FuzzRecord checks that records, which are the values of entries, are read as they were
+// written. Any other value must be rejected, or give a record that is not longer.
 func FuzzRecord(f *testing.F) {
 	f.Add("o-2", "label", []byte("value"), []byte{recordVersion, 0, 1, 'l', 0xff})
 	f.Add("", "", []byte{}, []byte{})
@@ -86,8 +86,8 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// FuzzHolder reads the holder from an entry with any value and any key below a
-// lock's name. The lock must count as held, under that name.
+// FuzzHolder reads the holder from an entry with any value and with any key
+// of a lock. It checks that the lock counts as held and has the right name.
 func FuzzHolder(f *testing.F) {
 	f.Add("jobs", "ha", []byte{recordVersion, 1, 'o', 1, 'l', 0}, int64(7), uint64(1_700_000_000_000_000), 2)
 	f.Add("", "", []byte("foreign"), int64(-1), uint64(1)<<62, 0)

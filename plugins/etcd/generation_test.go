@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// TestSameRevisionOfTwoGenerations checks a loss of data after which another
-// owner's lease is on the same key with the same create revision. No operation
-// of an earlier holder may affect the new lease.
+// TestSameRevisionOfTwoGenerations checks a loss of the store's data.
+// Afterwards another owner has the same key with the same create revision.
+// No operation of the owner from before the loss may affect the new lease.
 func TestSameRevisionOfTwoGenerations(t *testing.T) {
 	s := start(t, nil)
 	c := plain(t, s)

@@ -23,8 +23,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// waitsFor lets r wait behind another holder on b, which then releases. It returns r with
-// the token of its grant.
+// waitsFor makes the owner of r wait behind another holder, which then
+// releases the lock. It returns r with the token of the owner's grant.
 func waitsFor(t *testing.T, b *Backend, r driver.Request) driver.Request {
 	t.Helper()
 	holder := acquire(t, b, lock(r.Name, "before-"+r.Owner))
@@ -39,9 +39,9 @@ func waitsFor(t *testing.T, b *Backend, r driver.Request) driver.Request {
 	return r
 }
 
-// TestGrantOfTheQueue checks that the end of the lock is the grant to the next waiter. The grant
-// must not last longer than the lease of the waiter's entry, and must have the value and label that
-// the waiter gave. The first renewal moves the lock to a lease with its TTL; the token stays.
+// TestGrantOfTheQueue checks a grant in the queue, by the end of the holder's entry. The grant must
+// have the waiter's value and label. It must not outlast the lease of the waiter's entry. The first
+// renewal must move the lock to a lease with its TTL, and keep the token.
 func TestGrantOfTheQueue(t *testing.T) {
 	s := start(t, nil)
 	b, other, operator := connect(t, on(s)), connect(t, on(s)), plain(t, s)
@@ -79,9 +79,9 @@ func TestGrantOfTheQueue(t *testing.T) {
 	isNotHeld(t, b.Release(t.Context(), next)) // releases it a second time
 }
 
-// TestNoQuestion checks that the end of a marked entry tells the waiter behind it that it
-// holds the lock, even if more entries were in front when the waiter came. When the owner of
-// the entry before it only gives up, the waiter asks the store and goes on waiting.
+// TestNoQuestion checks that a waiter need not ask the store whether it holds the lock, if the
+// entry before its own was marked as the lock before it ended. If the entry before it ends
+// without a mark, because that waiter has given up, the waiter must ask the store and wait on.
 func TestNoQuestion(t *testing.T) {
 	s := start(t, nil)
 	var reads atomic.Int64
@@ -151,9 +151,9 @@ func TestNoQuestion(t *testing.T) {
 	}
 }
 
-// TestEntryDeletedByHand deletes a waiter's entry as an operator would, or revokes its lease. The
-// waiter must not take the end of the entry before it as a grant, because the waiter behind it then
-// has the lock. The operator's change and the holder's release come right after each other.
+// TestEntryDeletedByHand deletes a waiter's entry, or revokes its lease, as an operator
+// may, and then releases the lock at once. The waiter must not take the release as a
+// grant, because it has no entry any more, and the next waiter holds the lock.
 func TestEntryDeletedByHand(t *testing.T) {
 	s := start(t, nil)
 	operator := plain(t, s)
@@ -200,7 +200,7 @@ func TestEntryDeletedByHand(t *testing.T) {
 	}
 }
 
-// entryOf returns b's entry of r if it is watched, else nil.
+// entryOf returns the entry that b has for r's owner, or nil if there is none or it is not watched.
 func entryOf(b *Backend, r driver.Request) *entry {
 	b.table.mu.Lock()
 	defer b.table.mu.Unlock()
@@ -210,7 +210,7 @@ func entryOf(b *Backend, r driver.Request) *entry {
 	return nil
 }
 
-// watchers returns how many watches the server has.
+// watchers returns the number of watches that are open on the server.
 func watchers(t *testing.T, s *servers.Server) int {
 	t.Helper()
 	page, err := http.Get("http://" + s.Addr() + "/metrics")
@@ -225,8 +225,8 @@ func watchers(t *testing.T, s *servers.Server) int {
 	return n
 }
 
-// TestStorm lets 32 processes compete for one lock and end at random moments.
-// It checks that no two of them hold the lock at a time.
+// TestStorm lets 32 processes compete for one lock, and ends them at random
+// moments. It checks that no two of them hold the lock at the same time.
 func TestStorm(t *testing.T) {
 	s := start(t, nil)
 	backendtest.Storm(t, func() (driver.Backend, error) { return Open(&Options{Address: []string{s.Addr()}}) }, 20*time.Second,

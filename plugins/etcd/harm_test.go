@@ -19,9 +19,9 @@ func TestHarmToAWaiter(t *testing.T) {
 	backendtest.HarmToAWaiter(t, h, connect(t, on(s)))
 }
 
-// A waiter's connections are cut, or the store is paused, between the release and the event
-// that reports it. A waiter that is told in time has the lock without asking; a waiter that is
-// not told asks for the lock. A grant must never be longer than the store keeps the lock.
+// TestWatchLostAtTheRelease cuts a waiter's connections, or pauses the store, just when the
+// holder releases the lock. Even if the waiter does not see the release, it must get the lock,
+// by a grant or by an acquire. A grant must not last longer than the store keeps the lock.
 func TestWatchLostAtTheRelease(t *testing.T) {
 	s := start(t, nil)
 	p, err := inject.NewProxy(s.Addr())
@@ -38,7 +38,7 @@ func TestWatchLostAtTheRelease(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			b := connect(t, Options{Address: []string{p.Addr()}})
 			holder, r := acquire(t, other, lock(what, "first")), lock(what, "next")
-			must(t, backendtest.Err(b.Wait(t.Context(), r, time.Millisecond))) // so that no harm cuts its answer
+			must(t, backendtest.Err(b.Wait(t.Context(), r, time.Millisecond))) // puts the entry, so that no harm can cut the answer
 			got := make(chan driver.Grant, 1)
 			go func() {
 				g, err := b.Wait(t.Context(), r, 20*time.Second)

@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// TestTwoClusters checks addresses that lead to two clusters, as a list or as one
-// name for both. No lock may be granted, and Check must report the two clusters.
+// TestTwoClusters checks addresses that lead to two clusters: a list of both, or one address
+// that leads to each in turn. No lock may be granted, and Check must report the two clusters.
 func TestTwoClusters(t *testing.T) {
 	one, two := start(t, nil), start(t, nil)
 	for what, o := range map[string]Options{
@@ -42,7 +42,7 @@ func TestTwoClusters(t *testing.T) {
 	}
 }
 
-// warnings counts the warnings about two servers.
+// warnings counts the logged warnings that the addresses lead to two servers.
 type warnings struct{ two atomic.Int64 }
 
 func (w *warnings) Write(line []byte) (int, error) {
@@ -52,8 +52,8 @@ func (w *warnings) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// TestOtherClusterIsNotUsed checks that leases are not moved when the member in
-// use is gone and the next member in the list belongs to another cluster.
+// TestOtherClusterIsNotUsed checks that no lease is lost when the member in
+// use is down and the next address leads to a member of another cluster.
 func TestOtherClusterIsNotUsed(t *testing.T) {
 	t.Parallel() // most of its time is waiting
 	members, _ := three(t)

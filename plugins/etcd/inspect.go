@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Inspect reads the lock through the consensus, and then asks for the TTL of its lease.
+// Inspect reads the lock by the consensus, and then asks for the remaining time of its etcd lease.
 func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, error) {
 	v, err := b.readLock(ctx, name)
 	if err != nil {
@@ -23,7 +23,7 @@ func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 	return b.holder(ctx, v), nil
 }
 
-// holder returns the holder of the lock, or the zero Holder if there is none.
+// holder returns the holder of the lock in the state v, or the zero Holder if there is none.
 func (b *Backend) holder(ctx context.Context, v lockState) driver.Holder {
 	if v.first == nil {
 		return driver.Holder{}
@@ -47,10 +47,10 @@ func (b *Backend) holder(ctx context.Context, v lockState) driver.Holder {
 	return h
 }
 
-// unreadable stands for the owner of a key that another program has put.
+// unreadable is reported as the owner of an entry that another program has put.
 const unreadable = "?"
 
-// ownerOf returns the owner that has put the entry kv.
+// ownerOf returns the owner in the value of the entry kv.
 func ownerOf(kv *mvccpb.KeyValue) string {
 	rec, err := decodeRecord(kv.Value)
 	if err != nil || rec.owner == "" {
@@ -59,7 +59,7 @@ func ownerOf(kv *mvccpb.KeyValue) string {
 	return rec.owner
 }
 
-// entries returns an operation that reads the oldest entries of name. The first is the lock.
+// entries returns a read of up to limit entries of a lock, oldest first. The first is the lock.
 func entries(s space, name string, limit int64) *pb.RequestOp {
 	all := s.entries(name)
 	return txn.Range(&pb.RangeRequest{
@@ -68,9 +68,8 @@ func entries(s space, name string, limit int64) *pb.RequestOp {
 	})
 }
 
-// probe returns a Txn that puts a key only if its condition holds, which it
-// never does. The servers check rights and space as for a real put, and send
-// the Txn through the consensus, but write nothing.
+// probe returns a Txn that would put a key under a condition that never holds. The servers check
+// rights and space as for a real put and send the Txn through the consensus, but write nothing.
 func probe(s space) *pb.TxnRequest {
 	return &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.At(s.tombstones, -1)},
@@ -78,7 +77,7 @@ func probe(s space) *pb.TxnRequest {
 	}
 }
 
-// lockState is what a read made by the function entries has found about a name.
+// lockState is the state of a lock, read by the request that entries returns.
 type lockState struct {
 	generation *txn.Generation  // the generation in which it was read
 	rev        int64            // the store's revision at that time; not set by lockStateIn
@@ -99,7 +98,7 @@ func lockStateIn(gen *txn.Generation, ops []*pb.ResponseOp) lockState {
 	return v
 }
 
-// readLock reads the holder of name, and the number of its entries.
+// readLock reads the first entry of a lock, and how many entries the lock has.
 func (b *Backend) readLock(ctx context.Context, name string) (lockState, error) {
 	resp, gen, err := b.txns.Read(ctx, entries(b.space, name, 1))
 	if err != nil {
@@ -110,16 +109,16 @@ func (b *Backend) readLock(ctx context.Context, name string) (lockState, error) 
 	return v, nil
 }
 
-// listPage is how many keys are read at a time. Even with the largest values,
-// so many keys fit into one answer.
+// listPage is how many keys are read at a time. So many keys
+// fit into one answer, even if all have the largest value.
 const listPage = 48
 
-// List reads one page of keys at a time, and may miss a change made between two pages.
+// List reads the keys in pages. It may miss a change that happens between the reads of two pages.
 func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
 	from := b.space.names + prefix
 	end := txn.Beyond(from)
 	next := []byte(from)
-	var open lockState // the name whose entries are being read
+	var open lockState // the lock whose entries are being read
 	flush := func() bool { return open.first == nil || emit(b.holder(ctx, open)) }
 	for {
 		resp, gen, err := b.txns.Read(ctx, txn.Range(&pb.RangeRequest{Key: next, RangeEnd: end, Limit: listPage}))
@@ -146,7 +145,7 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	}
 }
 
-// Break reads who holds the lock, and deletes the holder's entry if the entry has this token.
+// Break reads who holds the lock. If the holder has this token, Break deletes the holder's entry.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	v, err := b.readLock(ctx, name)
 	if err != nil {
@@ -165,7 +164,7 @@ func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	return b.finish(ctx, s)
 }
 
-// Proclaim sends one Txn. The entry keeps its lease and create revision.
+// Proclaim replaces the value of the holder's entry. The entry keeps its etcd lease and its token.
 func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 	e, err := b.known(ctx, r)
 	if err != nil {
@@ -185,8 +184,8 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 	return b.finish(ctx, s)
 }
 
-// Observe watches the name's entries, and reads the lock after each event. So it always
-// reports the present state, even if compaction has removed the event of a lease's end.
+// Observe watches the lock's entries and reads the lock after each change. So it reports
+// the present state even if compaction has removed some event, such as the end of a lease.
 func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	told := make(chan struct{}, 1)
 	all := b.space.entries(name)

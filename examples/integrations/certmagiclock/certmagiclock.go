@@ -1,5 +1,5 @@
-// Package certmagiclock lets the machines of a certmagic cluster take turns, with
-// any storage for their certificates.
+// Package certmagiclock gives a certmagic cluster distributed locks, so
+// that its machines take turns. The certificates stay in any storage.
 package certmagiclock
 
 import (
@@ -14,12 +14,11 @@ import (
 	"github.com/lockbench/lockbench/core"
 )
 
-// Storage is a [certmagic.Storage] that replaces the locks of another Storage.
-// It is also a TryLocker and a LockLeaseRenewer.
+// Storage is a [certmagic.Storage] that replaces the locks of
+// another Storage. It is also a TryLocker and a LockLeaseRenewer.
 //
-// certmagic cannot pass on a token, so a machine that was stopped past its
-// deadline may still write a certificate. certmagic expects this of its lockers
-// and tolerates it.
+// certmagic cannot pass a token to its storage. So a machine that was stopped until its
+// lease had ended may still write a certificate. certmagic tolerates such late writes.
 type Storage struct {
 	certmagic.Storage
 
@@ -37,7 +36,7 @@ var (
 	_ certmagic.LockLeaseRenewer = (*Storage)(nil)
 )
 
-// New returns a Storage that keeps certificates in s and locks in client.
+// New returns a Storage that keeps certificates in s and takes its locks from client.
 func New(s certmagic.Storage, client *core.Client, prefix string, opts *core.LockOptions) *Storage {
 	return &Storage{Storage: s, client: client, prefix: prefix, opts: opts, held: map[string][]*core.Lease{}}
 }
@@ -71,10 +70,9 @@ func (s *Storage) lock(ctx context.Context, name string, take func(*core.Lock, c
 	return nil
 }
 
-// Unlock implements certmagic.Locker. A lost lease needs no release. A caller
-// names only the lock, not its lease. If this process lost a lease and was
-// granted the lock again, the first Unlock counts for the first lease, so that
-// no caller ends another caller's lease.
+// Unlock implements certmagic.Locker. A caller names only the lock, not its lease. So if this
+// process lost a lease and was then granted the lock again, the first Unlock is taken for the
+// lost lease, and releases nothing. Otherwise a caller could release another caller's lease.
 func (s *Storage) Unlock(ctx context.Context, name string) error {
 	lease := s.pop(name)
 	if lease == nil {

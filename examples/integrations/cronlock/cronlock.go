@@ -12,21 +12,20 @@ import (
 	"github.com/lockbench/lockbench/core/tick"
 )
 
-// Job is a job that knows its lock. ctx ends when the lock is lost. The lease
-// in t has the token to write with.
+// Job is a job that knows its lock. ctx ends when the lock is lost.
+// The lease in the tick t has the fencing token for the job's writes.
 type Job func(ctx context.Context, t tick.Tick) error
 
 // Run implements cron.Job. cron calls it only in a chain without [Once], where
 // nothing excludes other machines. So Run only panics; cron.Recover logs the panic.
 func (Job) Run() { panic("cronlock: this job must run in a chain with cronlock.Once") }
 
-// Once is a [cron.JobWrapper] that skips a tick if another machine runs it. job
-// must have the same schedule as the wrapped job. tick.New refuses @every,
-// because each machine counts from its own start; use tick.Every. ctx is the
-// parent of the jobs' contexts. The function failed, which may be nil, gets the
-// error of a tick that failed and that no other machine runs.
+// Once is a [cron.JobWrapper] that skips a tick if another machine runs it. job must have the same
+// schedule as the wrapped job. Use tick.Every instead of cron's @every, which tick.New refuses
+// because each machine would count from its start. ctx is the parent of the jobs' contexts. If a
+// tick fails and no other machine runs it, the function failed gets the error. failed may be nil.
 //
-// A plain cron.Job works too, but does not learn that its lock was lost. A [Job] does.
+// The wrapped job should be a [Job]. Any other cron.Job does not learn that its lock was lost.
 func Once(ctx context.Context, job *tick.Job, failed func(error)) cron.JobWrapper {
 	return func(inner cron.Job) cron.Job {
 		return cron.FuncJob(func() {

@@ -1,9 +1,9 @@
-// Package gocronlock is for schedulers of go-co-op/gocron/v2 on many machines. Only
-// one machine runs each tick of a job, or only one leads and runs all jobs.
+// Package gocronlock lets schedulers of go-co-op/gocron/v2 run on many machines.
+// Either one machine runs each tick of a job, or one leader runs all jobs.
 //
-// The job's lock is renewed for as long as the job runs. So the TTL says how
-// soon a dead machine's lock is free, but does not limit how long a job may
-// take (go-co-op/gocron-redis-lock#54, go-co-op/gocron#799).
+// The job's lock is renewed for as long as the job runs. So a job may take
+// longer than the TTL. The TTL only says how soon a dead machine's lock is
+// free (compare go-co-op/gocron-redis-lock#54 and go-co-op/gocron#799).
 package gocronlock
 
 import (
@@ -33,18 +33,17 @@ type Locker struct {
 
 var _ gocron.Locker = (*Locker)(nil)
 
-// NewLocker returns a Locker whose locks are named prefix plus the job's name.
-// Name jobs with gocron.WithName, because the default is the name of a
-// function, which two jobs may share. gocron does not say which tick it runs,
-// so the Locker must know the schedule of its jobs: tick.Every for a
-// DurationJob, a Schedule of robfig/cron for a CronJob. For jobs with another
-// schedule, use another Locker, by gocron.WithDistributedJobLocker.
+// NewLocker returns a Locker whose locks are named prefix plus the job's name. Name jobs
+// with gocron.WithName, because the default is the name of a function, which two jobs may
+// share. gocron does not say which tick it runs, so the Locker must know the schedule of
+// its jobs: tick.Every for a DurationJob, or a Schedule of robfig/cron for a CronJob.
+// Give jobs with another schedule a separate Locker by gocron.WithDistributedJobLocker.
 func NewLocker(client *core.Client, prefix string, schedule tick.Schedule, opts *tick.Options) *Locker {
 	return &Locker{client: client, prefix: prefix, schedule: schedule, opts: opts, held: map[string]*core.Lease{}}
 }
 
 // Lock implements gocron.Locker. If the job's previous run has not ended, Lock
-// waits for its end until the tick's Late is over.
+// waits for that end, but at most for [tick.Options].Late after the tick.
 func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	due, err := tick.New(l.client, l.prefix+job, l.schedule, l.opts)
 	if err != nil {
@@ -60,10 +59,10 @@ func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	return &held{l, job, t.Lease}, nil
 }
 
-// Under returns a context for a job, which ends when the job's lock is lost,
-// and the token to write with. gocron cannot pass these to a job, and the ctx
-// that it passes does not end with the lock. Call Under first in the job's
-// function, with that function's ctx, and call cancel at the end.
+// Under returns a context that ends when the job's lock is lost, and the fencing
+// token for the job's writes. gocron cannot pass the token to a job, and the ctx
+// that gocron passes does not end with the lock. So the job's function must call
+// Under first, with gocron's ctx, and must call cancel at its end.
 func (l *Locker) Under(ctx context.Context, job string) (_ context.Context, token uint64, cancel context.CancelFunc, err error) {
 	l.mu.Lock()
 	lease := l.held[job]
@@ -88,15 +87,15 @@ func (h *held) Unlock(ctx context.Context) error {
 		delete(h.locker.held, h.job)
 	}
 	h.locker.mu.Unlock()
-	// gocron cancels ctx before it waits for its jobs to end.
+	// gocron cancels ctx before it waits for its jobs to end, so ctx may have ended by now.
 	return h.lease.Release(context.WithoutCancel(ctx))
 }
 
-// Elector is a [gocron.Elector]: only one of all schedulers runs the jobs.
+// Elector is a [gocron.Elector]: only the scheduler that leads runs jobs.
 //
-// gocron asks the Elector when a job is due. If the leadership is lost while a
-// job runs, the job goes on beside the next leader's jobs, unless it uses the
-// ctx of Under. A [Locker] for each job avoids this overlap.
+// gocron asks the Elector when a job is due. If the leadership is lost
+// while a job runs, the job goes on while the next leader runs jobs, unless
+// it uses the ctx of Under. A [Locker] for each job avoids this overlap.
 type Elector struct {
 	term  atomic.Pointer[core.Term]
 	ended chan struct{}
@@ -105,11 +104,10 @@ type Elector struct {
 
 var _ gocron.Elector = (*Elector)(nil)
 
-// errFollower tells a scheduler that another scheduler runs the job.
 var errFollower = errors.New("another scheduler leads")
 
-// NewElector campaigns until ctx ends, and then resigns. First call the scheduler's
-// Shutdown, which waits for the jobs, and then Wait, which waits for the resignation.
+// NewElector campaigns until ctx ends, and then resigns. To end, first call the scheduler's
+// Shutdown, which waits for the jobs. Then end ctx, and call Wait to wait for the resignation.
 func NewElector(ctx context.Context, election *core.Elector) *Elector {
 	e := &Elector{ended: make(chan struct{})}
 	go func() {
@@ -123,8 +121,8 @@ func NewElector(ctx context.Context, election *core.Elector) *Elector {
 	return e
 }
 
-// IsLeader implements gocron.Elector. It answers without asking the store. A leader whose
-// machine was stopped past its deadline is not the leader, even if the store still says so.
+// IsLeader implements gocron.Elector. It asks no store, but checks the term's deadline. So a
+// leader whose machine was stopped until the deadline had passed does not count as leader.
 func (e *Elector) IsLeader(context.Context) error {
 	if term := e.term.Load(); term == nil || !term.Valid() {
 		return errFollower

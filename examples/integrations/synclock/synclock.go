@@ -1,13 +1,12 @@
-// Package synclock is a distributed lock as a [sync.Locker], for code that
-// accepts only a sync.Locker.
+// Package synclock is a distributed lock as a [sync.Locker],
+// for code that accepts only a sync.Locker.
 //
-// A sync.Locker is weaker than a lease, so core has no type like Mutex. Lock has no
-// context, so it waits for as long as the store is away. Lock returns no error, so
-// it panics when waiting cannot help. The holder of a sync.Locker never asks
-// whether it still holds the lock. If the lease is lost (the machine slept, the
-// network broke), the holder goes on working at the same time as the next holder,
-// and no token lets the resource distinguish their writes. The only remedy is to
-// end the process, which the function lost should do; see New.
+// A sync.Locker is weaker than a lease, so core has no type like Mutex. Lock has no context, so
+// it waits for as long as the store is away. Lock returns no error, so it panics if the lock
+// cannot be granted. The holder of a sync.Locker never asks whether it still holds the lock. If
+// the lease is lost (the machine slept, the network broke), the holder goes on working at the
+// same time as the next holder, and no token lets the resource distinguish their writes. The
+// only remedy is to end the process, which the function lost should do; see New.
 package synclock
 
 import (
@@ -41,8 +40,8 @@ func New(lock *core.Lock, lost func(cause error)) *Mutex {
 	return &Mutex{lock: lock, lost: lost}
 }
 
-// Lock waits until the lock is granted. It panics when waiting cannot help: the
-// store refuses this client, or the client was closed.
+// Lock waits until the lock is granted. It panics if the lock cannot be
+// granted because the store refuses this client or the client was closed.
 func (m *Mutex) Lock() {
 	lease, err := m.lock.Acquire(context.Background())
 	if err != nil {
@@ -57,7 +56,7 @@ func (m *Mutex) Lock() {
 		case <-done:
 		case <-lease.Done():
 			select {
-			case <-done: // done is closed before the release
+			case <-done: // Unlock closes done before it releases the lease
 			default:
 				m.lost(lease.Err())
 			}
@@ -65,8 +64,8 @@ func (m *Mutex) Lock() {
 	}()
 }
 
-// Unlock releases the lock, and panics if it is not locked. It waits until the store
-// has confirmed the release or the lease has expired in the store.
+// Unlock releases the lock. It panics if the Mutex is not locked. It waits until
+// the store has confirmed the release or the lease has expired in the store.
 func (m *Mutex) Unlock() {
 	m.mu.Lock()
 	lease, done := m.lease, m.done

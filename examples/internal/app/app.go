@@ -1,5 +1,5 @@
-// Package app is what the examples have in common: flags that choose a backend,
-// the instances of one process, and the metrics page.
+// Package app has what the examples share: flags that choose a backend,
+// one or more instances of the example in a process, and the metrics page.
 package app
 
 import (
@@ -30,7 +30,6 @@ type Flags struct {
 	metrics                       string
 }
 
-// Add defines the flags in fs.
 func (f *Flags) Add(fs *flag.FlagSet) {
 	fs.StringVar(&f.backend, "backend", "memory", "redis, redlock, mysql, postgres, etcd, or memory within one process")
 	fs.StringVar(&f.address, "address", "", "of the store; one with a password belongs into --config")
@@ -41,24 +40,24 @@ func (f *Flags) Add(fs *flag.FlagSet) {
 	fs.StringVar(&f.metrics, "metrics", "", "serve /metrics for Prometheus, /ready for a probe and /leader as JSON on this address, such as 127.0.0.1:9464")
 }
 
-// Instance is one participant. Instances in one process share only the store.
+// Instance is one running copy of an example. The copies in a process share only the store.
 type Instance struct {
 	Number int    // counted from 1
 	Name   string // for people: the label
 	Client *core.Client
-	// Recorder records the metrics of this process; nil without --metrics.
+	// Recorder records the metrics of this process. It is nil without the flag --metrics.
 	Recorder *otel.Recorder
 	status   *status.Handler
 }
 
-// Follow shows the leader of e on /leader. It makes this process ready for as
-// long as it sees a leader, even if the store is too busy for a check. It
-// returns when ctx ends.
+// Follow shows the leader of the election e on the page /leader. As long as
+// it sees a leader, the page /ready reports this process as ready, even if
+// the store is too busy to answer a check. Follow returns when ctx ends.
 func (i Instance) Follow(ctx context.Context, e *core.Elector) { i.status.Follow(ctx, i.Client, e) }
 
-// Main runs the function run for each instance until all return, or until
-// SIGINT or SIGTERM ends their ctx. It then ends the process, with status 1 for
-// an error other than that of the ctx.
+// Main calls the function run for each instance, and waits until all calls
+// return. SIGINT or SIGTERM ends the ctx of the calls. If a call fails for
+// another reason than its ctx, Main ends the process with status 1.
 func (f *Flags) Main(run func(ctx context.Context, i Instance) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := f.Run(ctx, run)
@@ -132,8 +131,8 @@ func (f *Flags) name(n int) string {
 	return name
 }
 
-// opener returns a function that opens a backend for one instance: a separate
-// plugin, or a connection to the process's store in memory.
+// opener returns a function that opens a backend for one instance. That is a separate
+// plugin process or, for the memory backend, a connection to one store in this process.
 func (f *Flags) opener() (func(context.Context) (driver.Backend, error), error) {
 	cfg, err := f.configuration()
 	if err != nil {

@@ -41,18 +41,18 @@ func serveMetrics(address string, state *status.Handler) (recorder *otel.Recorde
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		_ = server.Serve(listener) // it returns when stop is called
+		_ = server.Serve(listener) // Serve returns when stop is called
 	}()
 	return recorder, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_ = server.Shutdown(ctx) // the process ends next
+		_ = server.Shutdown(ctx) // no error matters, because the process ends next
 		<-served
 	}, nil
 }
 
-// metricName returns the name of a lock in metrics, so that an alarm can ask for an
-// election without a leader. The lock of a tick, job@TICK, counts as the lock of the job.
+// metricName returns a lock's name in the metrics. Every tick of a job has a lock called
+// job@TICK. All of them count under the name of the job, so that few series are made.
 func metricName(lock string) string {
 	name, _, _ := strings.Cut(lock, "@")
 	return name

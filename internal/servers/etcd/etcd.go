@@ -13,13 +13,13 @@ import (
 const (
 	One   = "one"
 	Three = "three"
-	// Balanced is three members behind one address, which leads to each member in turn.
+	// Balanced is three members behind one address, whose connections go to each member in turn.
 	Balanced = "balanced"
-	// FewOperations is one member that allows 64 operations in a transaction, instead of 128.
+	// FewOperations is one member that allows 64 operations in a transaction. The default is 128.
 	FewOperations = "few-operations"
 )
 
-// members is the number of members in Three and Balanced, the smallest with a minority.
+// members is the size of Three and Balanced. In a smaller cluster, one member is no minority.
 const members = 3
 
 // Kind is an etcd cluster.
@@ -38,7 +38,7 @@ var Kind = &servers.Kind{
 		{Name: Balanced, Servers: members, Elects: true}, {Name: FewOperations, Servers: 1},
 	},
 	SyncsUntold: true,
-	ExpiryStep:  500 * time.Millisecond, // server/lease/lessor.go looks that often
+	ExpiryStep:  500 * time.Millisecond, // how often server/lease/lessor.go looks for expired leases
 
 	Prepare:    prepare,
 	Operations: operations,
@@ -53,7 +53,7 @@ var Kind = &servers.Kind{
 func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements) error {
 	s := &store{Environment: e}
 	size := 1
-	// Without this flag etcd would add or remove a member only after 5 s without a disturbance.
+	// With the default true, etcd changes its members only after 5 s without a disturbance.
 	args := []string{"--strict-reconfig-check=false"}
 	if w.Setting == FewOperations {
 		args = append(args, "--max-txn-ops=64")

@@ -19,15 +19,15 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// asked returns a step that calls the function do with a client of all members.
+// asked returns a step that calls the function do with an etcd client of all members.
 func asked(do func(context.Context, *clientv3.Client) error) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, _ int) error {
 		return s.with(func(c *clientv3.Client) error { return do(ctx, c) })
 	})
 }
 
-// alarm returns a step that raises or ends the alarm of a full database on the first
-// member. During the alarm the cluster refuses all requests that need space.
+// alarm returns a step that raises or ends, on the first member, the alarm of a full
+// database. During this alarm the cluster refuses all requests that need space.
 func alarm(what pb.AlarmRequest_AlarmAction) servers.Step {
 	return asked(func(ctx context.Context, c *clientv3.Client) error {
 		list, err := c.MemberList(ctx)
@@ -41,7 +41,7 @@ func alarm(what pb.AlarmRequest_AlarmAction) servers.Step {
 	})
 }
 
-// cutOff returns a step that separates member n from all others, or ends the separation.
+// cutOff returns a step that separates member n from the other members, or reconnects it.
 func cutOff(is bool) servers.Step {
 	return servers.On(func(_ context.Context, s *store, n int) error {
 		s.peers.CutOff(n, is)
@@ -49,7 +49,7 @@ func cutOff(is bool) servers.Step {
 	})
 }
 
-// deleted returns a step that deletes a key, or all keys with a prefix.
+// deleted returns a step that deletes key or, if opts has WithPrefix, all keys that begin with key.
 func deleted(key string, opts ...clientv3.OpOption) servers.Step {
 	return asked(func(ctx context.Context, c *clientv3.Client) error {
 		_, err := c.Delete(ctx, key, opts...)
@@ -57,8 +57,8 @@ func deleted(key string, opts ...clientv3.OpOption) servers.Step {
 	})
 }
 
-// election bounds the time of an election, plus the second after which clients
-// leave a member that has no leader.
+// election is the longest time from the loss of a leader until clients are served again. It
+// includes the second after which a client leaves a member that has no leader.
 const election = 3 * time.Second
 
 // longer is longer than any TTL that the search for failures uses.
@@ -79,7 +79,7 @@ var operations = []servers.Operation{
 		Name: "no-space", Does: "the database is full, and refuses what needs space", Lasts: servers.WhileWatched, StopsGrants: true, Recovers: time.Second,
 		Do: alarm(pb.AlarmRequest_ACTIVATE), Undo: alarm(pb.AlarmRequest_DEACTIVATE),
 	},
-	// A change of the leader interrupts the service, and so does a client's change of its member.
+	// Service stops while the leader changes, and while clients change to another member.
 	{Name: "move-leader", Does: "%s is made the leader", Settings: []string{Three, Balanced}, Server: true, Stops: true, Recovers: time.Second, Do: servers.On(moveLeader)},
 	{
 		Name: "remove", Does: "%s is removed from the cluster, and added again without its data", Settings: []string{Three, Balanced}, Server: true, Lasts: servers.WhileWatched, Stops: true, Recovers: election,
@@ -98,7 +98,7 @@ var operations = []servers.Operation{
 		Do: deleted(etcdPrefix + "\xffe"),
 	},
 	{Name: "delete", Does: "a lock is deleted by hand", Makes: []claim.Condition{claim.EndedByHand}, Do: deletedFrom(0)},
-	// The holder keeps the lock when a waiter's queue entry is deleted, so every claim holds.
+	// A deleted queue entry of a waiter excuses no rule, because the holder keeps the lock.
 	{Name: "entry-deleted", Does: "the queue entry of a waiter is deleted by hand", Do: deletedFrom(1)},
 	{
 		Name: "wipe", Does: "all keys of the locks are deleted", Makes: []claim.Condition{claim.DataLost},
@@ -119,9 +119,9 @@ func compact(ctx context.Context, c *clientv3.Client) error {
 	return err
 }
 
-// deletedFrom returns a step that deletes one entry of a queue chosen at random: the holder's
-// entry, the first, if place is 0, and a waiter's entry if place is 1. It deletes only while the
-// first entry exists, so that the waiter has not got the lock. It waits a while for such an entry.
+// deletedFrom returns a step that deletes one entry of a random lock's queue. If place is 0,
+// this is the first entry, which is the holder's. If place is 1, it is a waiter's entry. The
+// step then waits for a lock with a holder and a waiter, and deletes while both entries exist.
 func deletedFrom(place int) servers.Step {
 	return asked(func(ctx context.Context, c *clientv3.Client) error {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -136,7 +136,7 @@ func deletedFrom(place int) servers.Step {
 				name := kv.Key[:bytes.LastIndexByte(kv.Key, '\xff')]
 				queues[string(name)] = append(queues[string(name)], kv)
 			}
-			for _, q := range queues { // in any order
+			for _, q := range queues { // in random order
 				if len(q) <= place {
 					continue
 				}
@@ -170,7 +170,7 @@ func moveLeader(ctx context.Context, s *store, n int) error {
 	}, leader)
 }
 
-// goAstray starts another cluster, and leads hosts to its member instead of to member n.
+// goAstray starts another cluster, and leads the hosts' paths to member n to that cluster.
 func goAstray(ctx context.Context, s *store, n int) (err error) {
 	if s.stray, err = StartCluster(ctx, 1, nil); err != nil {
 		return err
@@ -183,7 +183,6 @@ func comeBack(_ context.Context, s *store, n int) error {
 	return errors.Join(err, s.endStray())
 }
 
-// endStray ends the cluster that goAstray has started, if any.
 func (s *store) endStray() error {
 	err := s.stray.Close()
 	s.stray = nil
@@ -201,7 +200,7 @@ func (s *store) others(n int) []int {
 	return all
 }
 
-// removeMember removes member n, whose process then ends by itself.
+// removeMember removes member n from the cluster. The member's process then ends.
 func removeMember(ctx context.Context, s *store, n int) error {
 	return s.with(func(c *clientv3.Client) error {
 		list, err := c.MemberList(ctx)
@@ -220,14 +219,14 @@ func removeMember(ctx context.Context, s *store, n int) error {
 	}, s.others(n)...)
 }
 
-// addMember adds member n again, if it was removed.
+// addMember adds member n to the cluster again, if it was removed, and starts it without its data.
 func addMember(ctx context.Context, s *store, n int) error {
 	if s.removed == nil {
 		return nil
 	}
 	err := s.with(func(c *clientv3.Client) error {
 		return servers.Retry(ctx, "the member is added", func() error {
-			// A member waits for ever if it asks a leader that has just gone.
+			// If a member asks a leader that has just gone, it never answers the request.
 			once, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
 			_, err := c.MemberAdd(once, s.removed)

@@ -14,9 +14,9 @@ import (
 	"github.com/lockbench/lockbench/internal/inject"
 )
 
-// Peers relay the messages between the members of one cluster, so that a member
-// can be cut off from the others while clients reach it. The zero value is
-// ready for [Options] of [StartCluster].
+// Peers relay the messages between the members of one cluster, so that a
+// member can be cut off from the other members while clients still reach
+// it. The zero value is ready to be set in the [Options] of [StartCluster].
 type Peers struct {
 	mu     sync.Mutex
 	relays []*peerRelay
@@ -34,8 +34,8 @@ type peerRelay struct {
 	cut    bool
 }
 
-// relay starts a relay and returns its port, by which the other members reach
-// the member with the given peer port.
+// relay starts a relay to the member whose peer port is port. It
+// returns the relay's port, which the other members use instead.
 func (p *Peers) relay(port int) (int, error) {
 	target, err := url.Parse(loopback("http", port))
 	if err != nil {
@@ -46,7 +46,7 @@ func (p *Peers) relay(port int) (int, error) {
 		return 0, err
 	}
 	r := &peerRelay{peers: p, proxy: httputil.NewSingleHostReverseProxy(target)}
-	r.proxy.FlushInterval = -1 // streams
+	r.proxy.FlushInterval = -1 // so that streams pass at once
 	r.proxy.ErrorLog = log.New(io.Discard, "", 0)
 	r.proxy.Transport = &http.Transport{}
 	r.server = &http.Server{Handler: r}
@@ -61,7 +61,7 @@ func (p *Peers) relay(port int) (int, error) {
 }
 
 // ServeHTTP passes one request on. If the sender or the receiver is cut off, it sends no
-// reply until the next call of CutOff, and then aborts. Most requests are endless streams.
+// reply. At the next call of CutOff it aborts the request. Most requests are endless streams.
 func (r *peerRelay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	ctx, cancel := context.WithCancel(req.Context())
 	defer cancel()
@@ -83,8 +83,8 @@ func (r *peerRelay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// CutOff separates the member at index i from all others, or ends the separation. It also
-// interrupts messages in progress between other members, and these members try again.
+// CutOff separates the member at index i from all others if on is true, and otherwise reconnects
+// it. CutOff also aborts messages in progress between other members, which send them again.
 func (p *Peers) CutOff(i int, on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

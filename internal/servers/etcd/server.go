@@ -20,21 +20,21 @@ import (
 // Options describe etcd members. The zero value is a member that uses no TLS,
 // asks for no password and flushes every commit to the disk.
 type Options struct {
-	// Binary is the program. The default is the program that make servers builds
-	// from tools/etcd into bin/, or else the first etcd on the PATH.
+	// Binary is the path of the program. The default is the program that "make servers"
+	// builds from tools/etcd into bin/ or, without that, the first etcd on the PATH.
 	Binary string
-	// CertFile and KeyFile make the client port speak TLS, in PEM form.
+	// CertFile and KeyFile are PEM files. With them, the client port speaks TLS.
 	CertFile, KeyFile string
-	// ClientCAFile makes the client port ask for a certificate signed by this authority.
+	// ClientCAFile is an authority's PEM file. With it, clients need a certificate it has signed.
 	ClientCAFile string
-	// Peers relay the messages between members; nil when members connect directly.
+	// Peers relay the messages between members. Without Peers, members connect directly.
 	Peers *Peers
-	// Args are added after the arguments of this package. The last of equal arguments counts.
+	// Args are added after the arguments of this package. They replace equal arguments.
 	Args []string
 }
 
-// Start starts a cluster of one member and returns when it answers. A nil opts means
-// the zero value. The error wraps [servers.ErrNotInstalled] if there is no etcd.
+// Start starts a cluster of one member and returns when the member answers. A nil opts
+// means the zero value. The error wraps [servers.ErrNotInstalled] if no etcd is installed.
 func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 	members, err := StartCluster(ctx, 1, opts)
 	if err != nil {
@@ -43,9 +43,9 @@ func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 	return members[0], nil
 }
 
-// StartCluster starts size members at the same time, and returns when all members
-// answer. Each member can be stopped, started with its data, frozen and closed alone.
-// A member that is started without its data does not rejoin the cluster.
+// StartCluster starts size members at the same time, and returns when all answer.
+// Each member can then be stopped, frozen, closed and started again with its
+// data. A member that is started without its data does not rejoin the cluster.
 func StartCluster(ctx context.Context, size int, opts *Options) (servers.Nodes, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -78,7 +78,7 @@ func StartCluster(ctx context.Context, size int, opts *Options) (servers.Nodes, 
 	})
 }
 
-// member has the settings for each start of one member.
+// member has what each start of one member needs.
 type member struct {
 	binary, name, cluster string
 	advertised            int // the peer port that the other members use
@@ -120,7 +120,7 @@ func (m *member) argv(dir string, port int, joins bool) ([]string, error) {
 		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
 		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + loopback("http", m.advertised),
 		"--initial-cluster=" + m.cluster, "--initial-cluster-state=" + state,
-		// This port serves /health without a certificate, which the client port may ask for.
+		// The client port may ask for a certificate, but the metrics port with /health never does.
 		"--listen-metrics-urls=" + loopback("http", m.metrics()),
 		"--logger=zap", "--log-level=warn",
 	}
@@ -131,7 +131,7 @@ func loopback(scheme string, port int) string {
 	return scheme + "://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
 
-// ready asks for the member's health, which includes a read through a leader.
+// ready returns nil if the member is healthy. The member's health includes a read by the leader.
 func (m *member) ready(ctx context.Context, _ string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -155,15 +155,15 @@ func (m *member) ready(ctx context.Context, _ string) error {
 	return nil
 }
 
-// Program looks for the server that [Start] starts.
+// Program says where the program is that [Start] runs, or why it was not found.
 func Program() servers.Program {
 	path, err := binary("")
 	return servers.Program{Name: "etcd", Path: path, Err: err, Built: "make servers builds it from Go modules"}
 }
 
-// binary finds the server program. It first looks beside this program and in bin/ of the
-// source tree, where make servers puts the program built from tools/etcd. It then looks
-// on the PATH, where a packaged program may be years old.
+// binary finds the server program. It first looks beside this program and in bin/
+// of the source tree, where "make servers" puts the program built from tools/etcd.
+// It looks on the PATH last, because a packaged program may be years old.
 func binary(explicit string) (string, error) {
 	if explicit != "" {
 		return explicit, nil

@@ -28,7 +28,7 @@ type store struct {
 	removed []string      // the URLs of a member that was removed
 }
 
-// with calls the function do with a client of the given members, or of all if none is given.
+// with calls the function do with a client of the given members. No members means all members.
 func (s *store) with(do func(*clientv3.Client) error, members ...int) error {
 	var at []string
 	for n, server := range s.Servers {
@@ -92,8 +92,8 @@ func (s *store) Check(ctx context.Context) error {
 	})
 }
 
-// etcdPrefix begins all keys of the backend. etcdNames begins the keys of holders
-// and waiters.
+// All keys of the backend begin with etcdPrefix. The keys of
+// holders and waiters begin with etcdNames.
 const (
 	etcdPrefix = "lockbench/"
 	etcdNames  = etcdPrefix + "\xffn"
@@ -131,7 +131,7 @@ func count(cfg driver.Config) (*servers.Counter, error) {
 	return c, nil
 }
 
-// received returns how many gRPC messages a member has received, for all methods together.
+// received returns how many gRPC messages a member has received, summed over all gRPC methods.
 func received(ctx context.Context, client *http.Client, url string) (sum float64, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

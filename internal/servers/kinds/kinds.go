@@ -1,5 +1,5 @@
-// Package kinds lists the stores whose servers can be started, and answers questions
-// about all stores. Other code uses it instead of the package of one product.
+// Package kinds lists the stores whose servers lockbench can start, and answers questions
+// about them. Code that is not for one product uses it instead of the products' packages.
 package kinds
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/redlock"
 )
 
-// All returns the known kinds, in the order in which they are shown.
+// All returns the known kinds, in the order in which lists show them.
 func All() []*servers.Kind {
 	return []*servers.Kind{redis.Kind, redlock.Kind, mysql.Kind, postgres.Kind, etcd.Kind, memory.Kind}
 }
@@ -37,15 +37,14 @@ func Names() []string {
 	return names
 }
 
-// added has the kinds that [Add] was called with, by name.
 var added sync.Map
 
-// Add makes a kind known to [Of]. It replaces an added kind of the same name. It
-// must be called before the kind is needed.
+// Add makes [Of] return k for the backend that k names. It replaces
+// an earlier k of the same name. It must be called before [Of].
 func Add(k *servers.Kind) { added.Store(k.Name, k) }
 
-// Of returns the kind of a backend's store. The kind of an unknown backend has
-// only the name.
+// Of returns the kind of a backend's store. For an unknown
+// backend it returns a kind that has only the name.
 func Of(backend string) *servers.Kind {
 	if k, ok := added.Load(backend); ok {
 		return k.(*servers.Kind)
@@ -58,7 +57,7 @@ func Of(backend string) *servers.Kind {
 	return &servers.Kind{Name: backend}
 }
 
-// Programs looks for all programs that local servers and containers need.
+// Programs looks for all programs that lockbench starts as local servers or needs for containers.
 func Programs(ctx context.Context) []servers.Program {
 	var all []servers.Program
 	for _, k := range All() {
@@ -80,13 +79,13 @@ func Programs(ctx context.Context) []servers.Program {
 	return all
 }
 
-// ErrNoRoute is the error for a configuration whose connections cannot be led through a proxy.
+// ErrNoRoute is the error for a configuration with which hosts cannot connect through a proxy.
 var ErrNoRoute = errors.New("its connections cannot be led through a proxy")
 
-// Route returns a copy of cfg, the configuration of a backend. It replaces every server
-// address by the address of a proxy, which the function via returns. It fails with
-// [ErrNoRoute] for TLS, because certificates name the server, and for addresses that
-// are neither host:port nor in a form of a known store.
+// Route returns a copy of cfg, the configuration of a backend. In the copy, the
+// address of a proxy, which the function via returns, replaces each server's address.
+// Route fails with [ErrNoRoute] if cfg has TLS, because certificates name the server,
+// or if an address is neither a host:port nor in the form of a known store.
 func Route(backend string, cfg driver.Config, via func(address string) (string, error)) (driver.Config, error) {
 	out := driver.Config{}
 	for k, v := range cfg {
@@ -118,8 +117,8 @@ func Route(backend string, cfg driver.Config, via func(address string) (string, 
 	return out, nil
 }
 
-// hostIn finds the host and port in an address, and the kind of store to which the form
-// of the address belongs. An address of no known form may be a bare host:port.
+// hostIn returns where address has its host and port, and the kind of store that writes
+// addresses in this form. If no kind does, hostIn takes the whole address as host:port.
 func hostIn(address string) (at []int, k *servers.Kind) {
 	for _, k := range All() {
 		if k.HostIn == nil {

@@ -41,8 +41,8 @@ func TestKindsAreWellFormed(t *testing.T) {
 	}
 }
 
-// TestSurvivesCrash checks whether a grant is on disk before the reply, according to
-// the durability that a plugin reports.
+// TestSurvivesCrash checks which durability that a plugin
+// reports means that a grant is on disk before the reply.
 func TestSurvivesCrash(t *testing.T) {
 	for _, c := range []struct {
 		kind, durability string

@@ -28,7 +28,7 @@ const (
 
 func TestMain(m *testing.M) { plugintest.Main(m) }
 
-// openSetting starts the servers of a setting, and gives a host paths to them.
+// openSetting starts the servers of a setting, and proxies by which a host connects to them.
 func openSetting(t *testing.T, backend, setting string) (*servers.Environment, []*inject.Proxy) {
 	t.Helper()
 	w := servers.Requirements{Setting: setting, TTL: 2 * time.Second, Dir: t.TempDir()}
@@ -45,7 +45,7 @@ func openSetting(t *testing.T, backend, setting string) (*servers.Environment, [
 	return e, paths
 }
 
-// during does the operation called name, calls the function look, and undoes the operation.
+// during does the operation called name, calls the function look, and then undoes the operation.
 func during(t *testing.T, e *servers.Environment, backend, name string, look func()) {
 	t.Helper()
 	all := kinds.Of(backend).Operations
@@ -62,9 +62,9 @@ func during(t *testing.T, e *servers.Environment, backend, name string, look fun
 	}
 }
 
-// TestRedisLeadsElsewhere checks three operations: an open connection leads to a
-// replica while new connections lead to the master; new connections lead to two
-// masters in turn; hosts may not subscribe.
+// TestRedisLeadsElsewhere checks three operations. After "repoint" an old connection
+// leads to a replica, and a new one to the new master. After "two-masters" new
+// connections lead to two masters in turn. After "subscribe" hosts may not subscribe.
 func TestRedisLeadsElsewhere(t *testing.T) {
 	e, paths := openSetting(t, "redis", servers.WithReplica)
 	connect := func() *redis.Client {
@@ -102,8 +102,8 @@ func TestRedisLeadsElsewhere(t *testing.T) {
 	})
 }
 
-// TestSQLLeadsElsewhere checks failovers of MariaDB, also to a replica whose clock is
-// ahead, and that an operation locks the gaps behind rows.
+// TestSQLLeadsElsewhere checks that MariaDB's failovers lead new connections to the replica,
+// in one case with a clock that is ahead, and that "gap-locks" locks the gaps between rows.
 func TestSQLLeadsElsewhere(t *testing.T) {
 	e, paths := openSetting(t, "mysql", servers.WithReplica)
 	connect := func() *sql.DB {
@@ -168,8 +168,8 @@ func TestSQLLeadsElsewhere(t *testing.T) {
 	})
 }
 
-// TestEtcdLeadsElsewhere checks that one address can lead to three members in
-// turn, and that one of three addresses can lead to another cluster.
+// TestEtcdLeadsElsewhere checks that one address leads to three members in turn with the
+// setting Balanced, and that "stray" leads one of three addresses to another cluster.
 func TestEtcdLeadsElsewhere(t *testing.T) {
 	for setting, want := range map[string]int{etcd.Three: 1, etcd.Balanced: 3} {
 		e, paths := openSetting(t, "etcd", setting)

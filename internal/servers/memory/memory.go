@@ -1,4 +1,4 @@
-// Package memory has the store of the memory backend, which has no servers.
+// Package memory describes the store of the memory backend, which needs no servers.
 package memory
 
 import (
@@ -7,8 +7,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// Kind is a store in the plugin process of one host. A call costs only the way
-// to that process and back.
+// Kind is a store in the plugin process of one host. A call
+// costs only the communication with that process.
 var Kind = &servers.Kind{
 	Name: "memory",
 	Lacks: servers.Lacking(nil, "its store lives in one host process, which no other shares",

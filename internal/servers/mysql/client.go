@@ -14,12 +14,12 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// sqlConns is how many connections a pool may use at a time. Each caller of a benchmark
-// can have a connection, because users would raise a lower limit first.
+// sqlConns is the largest number of connections of one pool. It is high, so that each caller
+// of a benchmark has a connection. Users would raise a lower limit before they measure.
 const sqlConns = 300
 
-// Dial opens a pool of connections from the configuration of a backend. The client fills
-// in placeholders, which saves the round trip that prepares a statement.
+// Dial opens a pool of connections to the server in the configuration of a backend. The client
+// itself fills in placeholders. Otherwise each statement would need a round trip to prepare it.
 func Dial(cfg driver.Config) (*sql.DB, error) {
 	c, err := mysqldriver.ParseDSN(cfg["address"])
 	if err != nil {
@@ -41,7 +41,7 @@ func Dial(cfg driver.Config) (*sql.DB, error) {
 	return db, nil
 }
 
-// count returns a counter of the statements that the server was given.
+// count returns a counter of the statements that clients have sent to the server.
 func count(cfg driver.Config) (*servers.Counter, error) {
 	db, err := Dial(cfg)
 	if err != nil {

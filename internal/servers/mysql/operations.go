@@ -10,7 +10,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// statements returns a step that runs SQL statements, ignoring a table that does not exist yet.
+// statements returns a step that runs SQL statements. It is no error if there is no table yet.
 func statements(all ...string) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, _ int) error {
 		if err := s.exec(ctx, all...); err != nil && !numbered(err, unknownTable) {
@@ -20,7 +20,7 @@ func statements(all ...string) servers.Step {
 	})
 }
 
-// holding returns a step that runs SQL statements on a connection that stays open until [letGo].
+// holding returns a step that runs SQL statements whose locks are held until the step [letGo].
 func holding(all ...string) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, _ int) error { return s.hold(ctx, all...) })
 }
@@ -30,8 +30,8 @@ func connectionLimit(most int) servers.Step {
 	return statements(fmt.Sprintf("ALTER USER %s WITH MAX_USER_CONNECTIONS %d", sqlUser, most))
 }
 
-// sqlChanges are default settings of new sessions. They do not affect sessions that
-// set these settings themselves.
+// sqlChanges are new defaults of the server for the settings of new
+// sessions. A session that sets such a setting itself is not affected.
 var sqlChanges = []struct{ setting, value string }{
 	{"completion_type", "'CHAIN'"},
 	{"sql_mode", "'ANSI,NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES,ONLY_FULL_GROUP_BY'"},
@@ -54,7 +54,7 @@ var operations = append(sqlSettingOperations(), []servers.Operation{
 	},
 	{
 		Name: "user-connections", Does: "hosts may have one connection together", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
-		// The limit is per account, because max_connections of the server cannot be below 10.
+		// This is a limit of the hosts' account: the server's max_connections is at least 10.
 		Do: servers.InTurn(connectionLimit(1), endSessions), Undo: connectionLimit(0),
 	},
 	{Name: "kill", Does: "the server ends all connections of hosts", Do: endSessions},
@@ -102,7 +102,7 @@ var operations = append(sqlSettingOperations(), []servers.Operation{
 	{Name: "truncate", Does: "all rows of locks are lost", Makes: []claim.Condition{claim.DataLost}, Do: statements("TRUNCATE TABLE " + sqlTable)},
 }...)
 
-// sqlSettingOperations returns operations that change one of [sqlChanges] for later sessions.
+// sqlSettingOperations returns an operation for each of [sqlChanges], which affects new sessions.
 func sqlSettingOperations() []servers.Operation {
 	var all []servers.Operation
 	for _, c := range sqlChanges {
@@ -115,7 +115,7 @@ func sqlSettingOperations() []servers.Operation {
 	return all
 }
 
-// setBack returns a step that gives one setting its first value.
+// setBack returns a step that gives a setting the value that it had when the server started.
 func setBack(name string) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, _ int) error {
 		value := s.began[name]
@@ -126,7 +126,7 @@ func setBack(name string) servers.Step {
 	})
 }
 
-// sqlPassword returns a step that changes the password that the server accepts.
+// sqlPassword returns a step that makes password the only password that hosts can log in with.
 func sqlPassword(password string) servers.Step {
 	return servers.InTurn(statements(fmt.Sprintf("ALTER USER %s IDENTIFIED BY '%s'", sqlUser, password)), endSessions)
 }
@@ -140,8 +140,8 @@ func sqlRotate(to string) servers.Step {
 	}
 }
 
-// lockGaps locks the gaps next to rows, by queries for rows that do not exist. It sends one query
-// per gap, because for a query for several rows the server may read and lock a whole small table.
+// lockGaps locks the gaps between rows by SELECT FOR UPDATE of rows that do not exist. It sends one
+// query for each gap. For several rows in one query, the server may lock all rows of a small table.
 func lockGaps(ctx context.Context, s *store, _ int) error {
 	names, err := s.texts(ctx, "SELECT CONCAT('0x', HEX(CONCAT(name, '!'))) FROM "+sqlTable+" ORDER BY expires_at DESC LIMIT 40")
 	if err != nil && !numbered(err, unknownTable) {
@@ -154,10 +154,10 @@ func lockGaps(ctx context.Context, s *store, _ int) error {
 	return s.hold(ctx, all...)
 }
 
-// foreignRows is how many rows an operator locks. So many rows are much of the table.
+// foreignRows is how many rows an operator locks. It is enough to be a large part of the table.
 const foreignRows = 500
 
-// lockForeignRows returns a step that inserts rows and locks them by name.
+// lockForeignRows returns a step that inserts rows that no host uses, and locks these rows.
 func lockForeignRows() servers.Step {
 	var names, values []string
 	for n := range foreignRows {

@@ -15,15 +15,16 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// ahead is by how much the clock of the promoted replica is ahead. Most leases
-// have less time left.
+// ahead is how far the clock of the promoted replica is ahead.
+// It is longer than most leases still last.
 const ahead = 3 * time.Second
 
-// failovers are planned failovers to the replica, and later back to the first server.
+// failovers make the replica the master without losing writes.
+// Undoing them makes the first server the master again.
 var failovers = []servers.Operation{
 	sqlFailover("failover", "the replica takes over, in order, and hosts are led to it", (*inject.Proxy).Retarget),
 	sqlFailover("failover-ahead", "the replica, whose clock is 3 s ahead, takes over, in order, and hosts are led to it", (*inject.Proxy).Retarget, claim.ClockForward, claim.ClockBack),
-	// A host closes a connection that leads to a replica as soon as a reply says so.
+	// If a reply shows that a connection leads to a replica, the host closes the connection.
 	sqlFailover("repoint", "the replica takes over, in order, and new connections of hosts lead to it; those that there are stay", (*inject.Proxy).Lead),
 }
 
@@ -40,7 +41,6 @@ func sqlFailover(name, does string, by inject.Leading, makes ...claim.Condition)
 	return o
 }
 
-// clockAhead moves the clock of the replica forward.
 func clockAhead(_ context.Context, e *servers.Environment, _ int) error {
 	if len(e.Clocks) < 2 {
 		return errors.New("the servers were started without clocks that can be moved")
@@ -48,7 +48,6 @@ func clockAhead(_ context.Context, e *servers.Environment, _ int) error {
 	return e.ShiftClock(1, ahead)
 }
 
-// startReplica starts a replica of the server.
 func (s *store) startReplica(ctx context.Context, w servers.Requirements) error {
 	server, err := start(ctx, s.Environment, w)
 	if err != nil {
@@ -68,12 +67,12 @@ func (s *store) startReplica(ctx context.Context, w servers.Requirements) error 
 	return s.follow(ctx, 1, "slave_pos")
 }
 
-// both returns the databases of the two servers. addrs returns the servers' addresses.
+// both returns the databases of the first server and its replica. addrs returns their addresses.
 func (s *store) both() [2]*sql.DB { return [2]*sql.DB{s.admin, s.second} }
 
 func (s *store) addrs() [2]string { return [2]string{s.Servers[0].Addr(), s.Replica.Addr()} }
 
-// follow makes server n the replica of the other server.
+// follow makes server n (0 or 1) the replica of the other server. from says from which GTID.
 func (s *store) follow(ctx context.Context, n int, from string) error {
 	host, port, err := net.SplitHostPort(s.addrs()[1-n])
 	if err != nil {
@@ -85,8 +84,8 @@ func (s *store) follow(ctx context.Context, n int, from string) error {
 			host, port, user, password, from), "START SLAVE")
 }
 
-// failOver makes the other server the master in place of server n, without losing
-// writes. It then leads the hosts to the new master.
+// failOver makes the replica of server n the master after it has got all writes of
+// server n. It then leads the hosts to the new master, and makes server n the replica.
 func (s *store) failOver(ctx context.Context, n int, by inject.Leading) error {
 	from, to := s.both()[n], s.both()[1-n]
 	var at string
@@ -104,7 +103,7 @@ func (s *store) failOver(ctx context.Context, n int, by inject.Leading) error {
 	return errors.Join(err, s.Lead(0, by, s.addrs()[1-n]), s.follow(ctx, n, "current_pos"))
 }
 
-// follows returns nil if the replica follows the server.
+// follows returns nil if the replica replicates the server.
 func (s *store) follows(ctx context.Context) error {
 	var name, is string
 	err := s.second.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'Slave_running'").Scan(&name, &is)

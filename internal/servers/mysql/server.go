@@ -13,8 +13,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// These are the account and the database that a server of this package begins
-// with. The account may do everything.
+// These are the database and the first account of each server
+// that this package starts. The account has all rights.
 const (
 	mariaUser     = "lockbench"
 	mariaPassword = "lockbench-password"
@@ -27,20 +27,19 @@ type Options struct {
 	// Relaxed makes the server write its log to disk only about once a second
 	// (innodb_flush_log_at_trx_commit=0). The default writes it at every commit.
 	Relaxed bool
-	// Args are added after the arguments of this package. The last of equal arguments counts.
+	// Args are added after the arguments of this package. They replace equal arguments.
 	Args []string
 	// SQL are further statements to run at each start, one in each string.
 	SQL []string
-	// Wrap is a command that must run the server's command by exec, such as
-	// "env" with variables. Default none.
+	// Wrap is a command to put in front of the server's command, such as "env"
+	// with variables. It must run the server's command by exec. Default none.
 	Wrap []string
 }
 
-// Start starts a server with a fresh data directory, an account and an empty
-// database, and returns when it answers. A nil opts means the zero value. Start
-// uses the program that the environment variable LOCKBENCH_MYSQLD names, or else
-// mariadbd, or mysqld if there is no mariadbd. The error wraps [servers.ErrNotInstalled]
-// if there is no such program.
+// Start starts a server with a fresh data directory, an account and an empty database, and
+// returns when the server is ready. A nil opts means the zero value. Start uses the program that
+// the environment variable LOCKBENCH_MYSQLD names. If it is not set, Start uses mariadbd or, if
+// that is missing, mysqld. If no program is found, the error wraps [servers.ErrNotInstalled].
 func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -75,7 +74,7 @@ func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 // and database, in the form of go-sql-driver/mysql.
 func Address(s *servers.Server) string { return At(s.Addr()) }
 
-// At is like [Address], for a server at addr, a host:port.
+// At is like [Address], but for a server at addr, a host:port.
 func At(addr string) string {
 	return fmt.Sprintf("%s:%s@tcp(%s)/%s", mariaUser, mariaPassword, addr, mariaDatabase)
 }
@@ -112,21 +111,21 @@ func (o Options) initSQL() []byte {
 	return []byte(strings.Join(lines, ";\n") + ";\n")
 }
 
-// greets reports whether the server is ready. A server sends a greeting first, once it has
-// run its init file. The greeting begins with 3 bytes of length, 1 byte of sequence and the
-// protocol version 10. A refusal has 255 in place of the version.
+// greets reports whether the server is ready. Once it has run its init file, a server greets every
+// client. The greeting begins with 3 bytes of length, 1 byte of sequence and the protocol version,
+// which is 10. A server that refuses the client sends 255 in place of the version.
 var greets = servers.Answers("", func(reply string) bool { return reply[4] == 10 })
 
-// mysqlProgram has the differences between starting a MariaDB and a MySQL server.
+// mysqlProgram says how to start a MariaDB or a MySQL server.
 type mysqlProgram struct {
 	product string
 	binary  string
-	// tables is the command that fills a new data directory, without the directory's name.
+	// tables is the command that fills a new data directory. The caller adds the directory.
 	tables []string
 }
 
-// These are the programs, and the directories in which Debian keeps servers but
-// to which an ordinary user's PATH does not lead.
+// These are the programs to look for. sbin has the directories
+// of servers that are not on an ordinary user's PATH.
 var (
 	sbin    = []string{"/usr/sbin", "/usr/local/sbin", "/opt/homebrew/bin"}
 	mariadb = servers.Wanted{Name: "mariadbd", Debian: "mariadb-server", Homebrew: "mariadb", After: sbin}
@@ -134,8 +133,8 @@ var (
 	mysql   = servers.Wanted{Name: "mysqld", Variable: "LOCKBENCH_MYSQLD", After: sbin}
 )
 
-// findMySQL finds the server program. It is mysqld if LOCKBENCH_MYSQLD names mysqld or
-// there is no mariadbd, and otherwise mariadbd.
+// findMySQL finds the server program. LOCKBENCH_MYSQLD can name a mysqld. Otherwise
+// findMySQL looks for mariadbd, and for mysqld only if there is no mariadbd.
 func findMySQL() (*mysqlProgram, error) {
 	binary, err := mariadb.Find()
 	if err != nil || os.Getenv(mysql.Variable) != "" {
@@ -158,7 +157,7 @@ func findMySQL() (*mysqlProgram, error) {
 	}}, nil
 }
 
-// Program looks for the server that [Start] starts.
+// Program says where the program is that [Start] runs, or why it was not found.
 func Program() servers.Program {
 	found, err := findMySQL()
 	if err != nil {
@@ -173,8 +172,8 @@ func mysqld(binary string) *mysqlProgram {
 	}}
 }
 
-// install makes the directory data with the system tables. It fills another directory and
-// renames it, so that an interrupted installation does not look complete.
+// install makes the data directory data with the system tables. It fills a directory with another
+// name and renames it at the end, so that an interrupted installation does not look complete.
 func (p *mysqlProgram) install(ctx context.Context, data string) error {
 	fresh := data + ".new"
 	if err := os.RemoveAll(fresh); err != nil {
@@ -184,7 +183,7 @@ func (p *mysqlProgram) install(ctx context.Context, data string) error {
 	dir, pidFile := filepath.Dir(data), fresh+".pid"
 	cmd := servers.Command(ctx, dir, pidFile, argv)
 	defer os.Remove(pidFile)
-	// A starting server removes the temporary tables of other servers from a shared TMPDIR.
+	// In a shared TMPDIR, a server that starts would remove the temporary tables of other servers.
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", filepath.Base(argv[0]), err, bytes.TrimSpace(out))
@@ -192,17 +191,17 @@ func (p *mysqlProgram) install(ctx context.Context, data string) error {
 	return os.Rename(fresh, data)
 }
 
-// args returns the arguments that only this program takes.
+// args returns the arguments that only mysqld takes, or those that only mariadbd takes.
 func (p *mysqlProgram) args(dir string) []string {
 	if p.product == "mysqld" {
-		// MySQL's second protocol would listen on another port, on all interfaces. Packages
-		// set secure-file-priv to a directory that only the package's account may enter.
+		// mysqlx=ON would open a second port on all interfaces. The packages' default
+		// of secure-file-priv is a directory that only the package's account may enter.
 		return []string{"--mysqlx=OFF", "--disable-log-bin", "--secure-file-priv=NULL", "--pid-file=" + filepath.Join(dir, "pid")}
 	}
 	return []string{"--innodb-log-file-size=16M"}
 }
 
-// asRoot returns the argument that lets these servers run as root, if this process does.
+// asRoot returns the argument without which a server refuses to run as root, if this process does.
 func asRoot() []string {
 	if os.Geteuid() == 0 {
 		return []string{"--user=root"}

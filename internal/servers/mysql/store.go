@@ -17,11 +17,11 @@ import (
 type store struct {
 	*servers.Environment
 	admin *sql.DB
-	// second is the pool of the replica, or nil if there is none.
+	// second has connections to the replica. It is nil if there is no replica.
 	second *sql.DB
-	// began has the values that the server's settings had at first.
+	// began has the values of the server's settings at its start.
 	began map[string]string
-	// held is a connection with a lock or a transaction of the operator.
+	// held is a connection on which an operation holds a lock or a transaction.
 	held *sql.Conn
 }
 
@@ -50,7 +50,7 @@ func execAll(ctx context.Context, on *sql.DB, statements ...string) error {
 	return nil
 }
 
-// settings returns the values of the settings that may be changed.
+// settings returns the present values of the settings that operations change.
 func (s *store) settings(ctx context.Context) (map[string]string, error) {
 	names := []string{"read_only", "max_connections"}
 	for _, c := range sqlChanges {
@@ -67,8 +67,7 @@ func (s *store) settings(ctx context.Context) (map[string]string, error) {
 	return all, nil
 }
 
-// endSessions ends the connections of the hosts. A connection that has just
-// ended by itself is no error.
+// endSessions ends all connections of hosts. A connection that is already gone is no error.
 var endSessions = servers.On(func(ctx context.Context, s *store, _ int) error {
 	ids, err := s.texts(ctx, "SELECT id FROM information_schema.processlist WHERE user = '"+servers.HostUser+"'")
 	if err != nil {
@@ -83,7 +82,7 @@ var endSessions = servers.On(func(ctx context.Context, s *store, _ int) error {
 	return errors.Join(errs...)
 })
 
-// These are the server's error numbers for a connection and a table that do not exist.
+// These are MySQL's error numbers: there is no such connection, or no such table.
 const (
 	unknownThread = 1094
 	unknownTable  = 1146
@@ -98,7 +97,6 @@ func (s *store) texts(ctx context.Context, query string) ([]string, error) {
 	return texts(ctx, s.admin, query)
 }
 
-// texts returns the first column of a query's result.
 func texts(ctx context.Context, db *sql.DB, query string, args ...any) ([]string, error) {
 	rows, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -116,7 +114,7 @@ func texts(ctx context.Context, db *sql.DB, query string, args ...any) ([]string
 	return all, rows.Err()
 }
 
-// hold runs statements on a connection that stays open until [letGo].
+// hold runs SQL statements on a connection that stays open until [letGo].
 func (s *store) hold(ctx context.Context, statements ...string) error {
 	c, err := s.admin.Conn(ctx)
 	if err != nil {
@@ -131,7 +129,7 @@ func (s *store) hold(ctx context.Context, statements ...string) error {
 	return nil
 }
 
-// letGo ends the held lock or transaction, and closes its connection.
+// letGo ends the lock or the transaction on the connection s.held, and closes the connection.
 func letGo(ctx context.Context, s *store, _ int) error {
 	if s.held == nil {
 		return nil

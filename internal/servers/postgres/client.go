@@ -13,8 +13,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// poolConns is how many connections a pool may use at a time. Each caller of a benchmark
-// can have a connection, because users would raise a lower limit first.
+// poolConns is the largest number of connections of one pool. It is high, so that each caller
+// of a benchmark has a connection. Users would raise a lower limit before they measure.
 const poolConns = 300
 
 // errAddress does not quote the address, because an address may contain a password.
@@ -24,7 +24,7 @@ func fill(c *pgx.ConnConfig, cfg driver.Config) {
 	c.User, c.Password = cmp.Or(cfg["username"], c.User), cmp.Or(cfg["password"], c.Password)
 }
 
-// Pool opens a pool from the configuration of a backend.
+// Pool opens a pool of connections to the server in the configuration of a backend.
 func Pool(cfg driver.Config) (*pgxpool.Pool, error) {
 	c, err := pgxpool.ParseConfig(cfg["address"])
 	if err != nil {
@@ -35,7 +35,8 @@ func Pool(cfg driver.Config) (*pgxpool.Pool, error) {
 	return pgxpool.NewWithConfig(context.Background(), c)
 }
 
-// remove removes the rows whose lock names begin with prefix, and the tables whose names do.
+// remove deletes the rows of locks whose names begin with
+// prefix, and drops the tables whose names begin with prefix.
 func remove(ctx context.Context, cfg driver.Config, prefix string) error {
 	c, err := Dial(ctx, cfg)
 	if err != nil {
@@ -56,13 +57,13 @@ func remove(ctx context.Context, cfg driver.Config, prefix string) error {
 	return err
 }
 
-// These are the server's error codes (SQLSTATE) for a table and a schema that do not exist.
+// These are PostgreSQL's error codes (SQLSTATE): there is no such table, or no such schema.
 const (
 	undefinedTable = "42P01"
 	noSchema       = "3F000"
 )
 
-// stated reports whether err is an error of the server with one of the given codes.
+// stated reports whether the server has sent the error err with one of the codes in states.
 func stated(err error, states ...string) bool {
 	var said *pgconn.PgError
 	if !errors.As(err, &said) {
@@ -76,12 +77,10 @@ func stated(err error, states ...string) bool {
 	return false
 }
 
-// asker is a connection or a pool.
 type asker interface {
 	Query(ctx context.Context, query string, args ...any) (pgx.Rows, error)
 }
 
-// texts returns the only column of a query's result.
 func texts(ctx context.Context, on asker, query string, args ...any) ([]string, error) {
 	rows, err := on.Query(ctx, query, args...)
 	if err != nil {

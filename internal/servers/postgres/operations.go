@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// table is the table of the locks. saved is a temporary copy of that table.
+	// table is the table of the locks. saved is a copy that an operation makes and restores.
 	table = "lockbench.locks"
 	saved = "lockbench_saved_locks"
 )
 
-// setting returns a step that changes a setting of the server. undone returns a step
-// that sets it back. Each step also affects open sessions.
+// setting returns a step that changes a setting of the server, and undone a
+// step that sets it back. The change also affects sessions that are open.
 func setting(name, value string) servers.Step {
 	return statements("ALTER SYSTEM SET "+name+" = "+value, "SELECT pg_reload_conf()")
 }
@@ -25,7 +25,7 @@ func undone(name string) servers.Step {
 	return statements("ALTER SYSTEM RESET "+name, "SELECT pg_reload_conf()")
 }
 
-// role returns a step that changes the defaults of the hosts' account and ends its sessions.
+// role returns a step that runs ALTER ROLE on the hosts' account, and ends the hosts' sessions.
 func role(change string) servers.Step {
 	return servers.InTurn(statements("ALTER ROLE "+servers.HostUser+" "+change), endSessions)
 }
@@ -93,7 +93,7 @@ var operations = []servers.Operation{
 	{Name: "truncate", Does: "all rows of locks are lost", Makes: []claim.Condition{claim.DataLost}, Do: statements("TRUNCATE " + table)},
 }
 
-// foreignRows is how many rows an operator locks. So many rows are much of the table.
+// foreignRows is how many rows an operator locks. It is enough to be a large part of the table.
 const foreignRows = 500
 
 func rotate(to string) servers.Step {

@@ -14,9 +14,9 @@ import (
 
 var pgbouncer = servers.Wanted{Name: "pgbouncer", Debian: "pgbouncer", Homebrew: "pgbouncer", After: []string{"/usr/sbin"}}
 
-// StartPooler starts a PgBouncer in transaction mode in front of the server s. After each
-// transaction PgBouncer may give its connection to s to another client. It always logs in
-// with the account of [Start], for every client.
+// StartPooler starts the connection pooler PgBouncer in transaction mode in front of the
+// server s. In this mode, a connection to s may serve another client after each transaction.
+// PgBouncer logs in to s with the account of [Start], whatever account a client uses.
 func StartPooler(ctx context.Context, s *servers.Server) (*servers.Server, error) {
 	program, err := pgbouncer.Find()
 	if err != nil {

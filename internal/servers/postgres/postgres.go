@@ -41,7 +41,7 @@ func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 		return err
 	}
 	if a, err := accountOf(); len(wrap) > 0 && err == nil && a != nil {
-		// The clock's files belong to root, but the server runs as another user.
+		// Root owns the files of the clock, but the server runs as another user.
 		if err := letIn(a, w.Dir, wrap); err != nil {
 			return err
 		}
@@ -62,8 +62,8 @@ func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 	return nil
 }
 
-// letIn makes the account the owner of the files that the variables in wrap name, a
-// command such as "env", and lets the account into the directory dir of these files.
+// letIn makes the account the owner of the files that wrap names. wrap is a command such as
+// "env" with variables. The account may then enter the directory dir, in which the files are.
 func letIn(a *account, dir string, wrap []string) error {
 	var files []string
 	for _, word := range wrap {
@@ -79,8 +79,8 @@ func letIn(a *account, dir string, wrap []string) error {
 	return nil
 }
 
-// plainUser makes the hosts' account, which has fewer rights than the account that servers
-// begin with. It does nothing if the account exists, because a server may be read-only.
+// plainUser has the statement that makes the hosts' account, which has few rights. It does
+// nothing if the account exists, because it runs at each start, even of a read-only server.
 var plainUser = []string{"DO $$ BEGIN IF to_regrole('" + servers.HostUser + "') IS NULL THEN" +
 	" CREATE ROLE " + servers.HostUser + " LOGIN PASSWORD '" + servers.HostPassword + "';" +
 	" GRANT CREATE ON DATABASE " + database + " TO " + servers.HostUser + ";" +

@@ -17,8 +17,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// These are the account and the database that a server of this package begins
-// with. The account may do everything.
+// These are the database and the first account of each server
+// that this package starts. The account has all rights.
 const (
 	superuser = "lockbench"
 	password  = "lockbench-password"
@@ -28,22 +28,22 @@ const (
 // Options describe a PostgreSQL server. The zero value commits durably, and listens
 // without TLS.
 type Options struct {
-	// Args are added after the arguments of this package. The last of equal arguments counts.
+	// Args are added after the arguments of this package. They replace equal arguments.
 	Args []string
-	// Certificates is a directory with server.pem, server.key and ca.pem. If it is set,
-	// all accounts except the server's first account must connect by TLS, with a
-	// certificate that ca.pem has signed. Default none.
+	// Certificates is a directory with server.pem, server.key and ca.pem. If
+	// it is set, accounts must connect by TLS with a certificate that ca.pem
+	// has signed. Only the server's first account need not. Default none.
 	Certificates string
-	// SQL are statements to run at each start of the server, whether its data were kept or not.
+	// SQL are statements that run at each start of the server, with fresh or with kept data.
 	SQL []string
-	// Wrap is a command that must run the server's command by exec. Default none.
+	// Wrap is a command to put in front of the server's command, which it must exec. Default none.
 	Wrap []string
 }
 
-// Start starts a server with a fresh data directory, and returns when it
-// answers. A nil opts means the zero value. The error wraps
-// [servers.ErrNotInstalled] if there is no server program. As root, Start runs
-// the server as the user postgres, which every system's package creates.
+// Start starts a server with a fresh data directory, and returns when the server is
+// ready. A nil opts means the zero value. The error wraps [servers.ErrNotInstalled]
+// if there is no server program. If this process runs as root, the server runs as
+// the user postgres, which the packages of PostgreSQL create.
 func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -95,15 +95,15 @@ func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 	})
 }
 
-// Address returns the address of a server that [Start] has started, with account and database.
+// Address returns the address of a server that [Start] has started, with its account and database.
 func Address(s *servers.Server) string { return At(s.Addr()) }
 
-// At is like [Address], for a server at addr, a host:port.
+// At is like [Address], but for a server at addr, a host:port.
 func At(addr string) string {
 	return fmt.Sprintf("postgres://%s:%s@%s/%s", superuser, password, addr, database)
 }
 
-// versions lists the directories of PostgreSQL's programs: Debian's, newest first, and Homebrew's.
+// versions returns the directories in which to look for PostgreSQL's programs, newest first.
 func versions() []string {
 	all, _ := filepath.Glob("/usr/lib/postgresql/*/bin") // the pattern is valid
 	number := func(dir string) int {
@@ -116,16 +116,16 @@ func versions() []string {
 
 var server = servers.Wanted{Name: "postgres", Debian: "postgresql", Homebrew: "postgresql", After: versions()}
 
-// Program looks for the server that [Start] starts.
+// Program says where the program is that [Start] runs, or why it was not found.
 func Program() servers.Program {
 	path, err := server.Find()
 	return servers.Program{Name: server.Name, Path: path, Err: err}
 }
 
-// account is the user that the server runs as; nil means the user of this process.
+// account is the user that the server runs as. nil means the user of this process.
 type account struct{ uid, gid int }
 
-// accountOf finds the account for the server, because PostgreSQL does not run as root.
+// accountOf returns an account only if this process is root, as which PostgreSQL refuses to run.
 func accountOf() (*account, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -139,7 +139,7 @@ func accountOf() (*account, error) {
 	return &account{uid, gid}, nil
 }
 
-// as returns the words to put in front of a command that must run as the account.
+// as returns the words to put in front of a command, so that the command runs as the account.
 func (a *account) as() []string {
 	if a == nil {
 		return nil
@@ -147,7 +147,7 @@ func (a *account) as() []string {
 	return []string{"setpriv", fmt.Sprint("--reuid=", a.uid), fmt.Sprint("--regid=", a.gid), "--clear-groups"}
 }
 
-// give makes the account the owner of the files, and lets the account into the directory dir.
+// give makes the account the owner of the files, and lets it enter the directory dir.
 func (a *account) give(dir string, files ...string) error {
 	if a == nil {
 		return nil
@@ -160,8 +160,8 @@ func (a *account) give(dir string, files ...string) error {
 	return os.Chmod(dir, 0o711)
 }
 
-// install makes the data directory data. It fills another directory and renames it, so
-// that an interrupted installation does not look complete.
+// install makes the data directory data. It fills a directory with another name and
+// renames it at the end, so that an interrupted installation does not look complete.
 func (a *account) install(ctx context.Context, bin, dir, data string) error {
 	fresh, secret, pidFile := data+".new", data+".password", data+".pid"
 	if err := os.RemoveAll(fresh); err != nil {
@@ -187,11 +187,11 @@ func (a *account) install(ctx context.Context, bin, dir, data string) error {
 	return os.Rename(fresh, data)
 }
 
-// byTLS has the lines of pg_hba.conf for a server with certificates.
+// byTLS is the pg_hba.conf of a server with certificates: who may log in, and how.
 const byTLS = "hostnossl all " + superuser + " all scram-sha-256\nhostssl all all all scram-sha-256 clientcert=verify-ca\n"
 
-// certify copies the files that a server needs for TLS into its data directory, because
-// the server accepts no key that another user owns.
+// certify copies the files for TLS from the directory from into the server's
+// data directory. The server accepts only a key that its user owns.
 func (a *account) certify(data, from string) error {
 	files := map[string][]byte{"pg_hba.conf": []byte(byTLS)}
 	for _, name := range []string{"server.pem", "server.key", "ca.pem"} {
@@ -210,7 +210,7 @@ func (a *account) certify(data, from string) error {
 	return nil
 }
 
-// Certify makes a server that was started with certificates use the certificates in from.
+// Certify makes the server s, which has certificates, use those in the directory from instead.
 func Certify(ctx context.Context, s *servers.Server, from string) error {
 	account, err := accountOf()
 	if err != nil {
@@ -232,7 +232,7 @@ func Certify(ctx context.Context, s *servers.Server, from string) error {
 	return err
 }
 
-// Dial connects to the server of a backend's configuration.
+// Dial connects to the server in the configuration of a backend.
 func Dial(ctx context.Context, cfg driver.Config) (*pgx.Conn, error) {
 	c, err := pgx.ParseConfig(cfg["address"])
 	if err != nil {

@@ -21,8 +21,8 @@ func TestServerSaysWhyItEnds(t *testing.T) {
 	}
 }
 
-// TestAllProcessesAreMeant checks that Stop also ends the processes that serve connections,
-// and keeps committed data, and that Freeze also stops these processes.
+// TestAllProcessesAreMeant checks that Stop and Freeze affect all processes of a
+// server, also those that serve connections, and that Stop keeps committed data.
 func TestAllProcessesAreMeant(t *testing.T) {
 	s, err := Start(t.Context(), nil)
 	servers.Keep(t, "postgres", s, err)

@@ -15,7 +15,7 @@ import (
 type store struct {
 	*servers.Environment
 	admin *pgxpool.Pool
-	// held is a connection with a lock or a transaction of the operator.
+	// held is a connection on which an operation holds a lock or a transaction.
 	held *pgxpool.Conn
 }
 
@@ -39,7 +39,7 @@ func (s *store) exec(ctx context.Context, statements ...string) error {
 	return nil
 }
 
-// hold runs statements on a connection that stays open until [letGo].
+// hold runs SQL statements on a connection that stays open until [letGo].
 func (s *store) hold(ctx context.Context, statements ...string) error {
 	c, err := s.admin.Acquire(ctx)
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *store) hold(ctx context.Context, statements ...string) error {
 	return nil
 }
 
-// letGo ends the held lock or transaction, and releases its connection.
+// letGo ends the lock or the transaction on the connection s.held, and gives the connection back.
 func letGo(ctx context.Context, s *store, _ int) error {
 	if s.held == nil {
 		return nil
@@ -94,7 +94,7 @@ func (s *store) Left(ctx context.Context, prefix string) ([]string, error) {
 		"SELECT format('the row %s, held by %s', encode(name, 'escape'), owner) FROM lockbench.locks WHERE owner <> '' AND ends > clock_timestamp()",
 		"SELECT format('the place of %s in the queue of %s', owner, encode(name, 'escape')) FROM lockbench.waiters WHERE until > clock_timestamp()",
 	} {
-		// Hosts have the default prefix, so a lock of this prefix is "lockbench_/PREFIX...".
+		// Plugins of hosts have the default prefix, so the name in a row is "lockbench_/PREFIX...".
 		some, err := texts(ctx, s.admin, query+" AND substring(name FROM octet_length($1::bytea) + 1 FOR octet_length($2::bytea)) = $2", []byte(standard), []byte(prefix))
 		if err != nil && !stated(err, undefinedTable, noSchema) {
 			return nil, err
@@ -104,13 +104,13 @@ func (s *store) Left(ctx context.Context, prefix string) ([]string, error) {
 	return all, nil
 }
 
-// standard begins lock names in the table if the hosts' configuration has no prefix.
+// standard is what lock names in the table begin with if the hosts' configuration has no prefix.
 const standard = "lockbench_/"
 
 // endSessions ends the connections of the hosts.
 var endSessions = statements("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '" + servers.HostUser + "'")
 
-// statements returns a step that runs SQL statements, ignoring a table that does not exist yet.
+// statements returns a step that runs SQL statements. It is no error if there is no table yet.
 func statements(all ...string) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, _ int) error {
 		err := s.exec(ctx, all...)
@@ -121,12 +121,11 @@ func statements(all ...string) servers.Step {
 	})
 }
 
-// holding returns a step that runs SQL statements on a connection that stays open until [letGo].
+// holding returns a step that runs SQL statements whose locks are held until the step [letGo].
 func holding(all ...string) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, _ int) error { return s.hold(ctx, all...) })
 }
 
-// inOneTransaction returns a step that runs SQL statements in one transaction.
 func inOneTransaction(all ...string) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, _ int) error {
 		tx, err := s.admin.Begin(ctx)

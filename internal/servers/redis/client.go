@@ -19,8 +19,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// Dial makes a client from the configuration of a backend, with the defaults of
-// go-redis.
+// Dial makes a client for the configuration of a backend, with go-redis's default options.
 func Dial(cfg driver.Config) (goredis.UniversalClient, error) {
 	logging.Disable() // errors are also returned, so go-redis need not print them
 	addrs := cfg.List("address")
@@ -42,7 +41,8 @@ func Dial(cfg driver.Config) (goredis.UniversalClient, error) {
 	return goredis.NewUniversalClient(o), nil
 }
 
-// client returns a client of the server at addr, with the default user, who needs no password.
+// client returns a client of the server at addr that logs in
+// as the default user, without a password.
 func client(addr string) *goredis.Client { return goredis.NewClient(&goredis.Options{Addr: addr}) }
 
 // Do sends one command to the Redis server at addr.
@@ -55,10 +55,10 @@ func Do(ctx context.Context, addr string, args ...any) error {
 	return nil
 }
 
-// Clients are clients of independent servers, one client each.
+// Clients has one client for each of several independent servers.
 type Clients []goredis.UniversalClient
 
-// DialNodes calls [Dial] for each of the addresses.
+// DialNodes makes a client for each address in the configuration.
 func DialNodes(cfg driver.Config) (Clients, error) {
 	var nodes Clients
 	for _, addr := range cfg.List("address") {
@@ -75,8 +75,8 @@ func DialNodes(cfg driver.Config) (Clients, error) {
 // Close closes all clients.
 func (n Clients) Close() error { return inject.Each(n, goredis.UniversalClient.Close) }
 
-// ping returns the function call, which makes the cheapest call to a Redis server: a PING
-// through a pooled client. The function end closes the client.
+// ping makes a client, and returns the function call, which sends a PING through it.
+// No other call to a Redis server is cheaper. The function end closes the client.
 func ping(cfg driver.Config) (call func(context.Context) error, end func() error, err error) {
 	c, err := Dial(cfg)
 	if err != nil {
@@ -85,7 +85,7 @@ func ping(cfg driver.Config) (call func(context.Context) error, end func() error
 	return func(ctx context.Context) error { return c.Ping(ctx).Err() }, c.Close, nil
 }
 
-// Count returns a counter of the commands that each server has processed.
+// Count returns a counter of the commands that each server has executed.
 func Count(cfg driver.Config) (*servers.Counter, error) {
 	nodes, err := DialNodes(cfg)
 	if err != nil {
@@ -110,12 +110,12 @@ func Count(cfg driver.Config) (*servers.Counter, error) {
 	return c, nil
 }
 
-// neverScripted are commands that no script of ours runs, so that only clients send them.
+// neverScripted are commands that no script of lockbench runs, so only clients send them.
 var neverScripted = []string{"evalsha", "eval", "script|load", "subscribe", "unsubscribe", "ssubscribe", "sunsubscribe", "wait", "ping"}
 
-// fromClients returns how often the commands in neverScripted were called, and the
-// time that they took, including all commands that their scripts ran. commands is the
-// section commandstats of INFO, which omits commands that were never called.
+// fromClients returns how often clients have sent the commands in neverScripted, and how
+// long the server worked on them. The time includes the commands that scripts ran. commands
+// is the section commandstats of INFO, which omits commands that were never called.
 func fromClients(commands map[string]string) (calls, microseconds float64) {
 	for _, name := range neverScripted {
 		var n, took float64
@@ -126,16 +126,16 @@ func fromClients(commands map[string]string) (calls, microseconds float64) {
 	return calls, microseconds
 }
 
-// These are the side keys, which a prefix has only once for all its locks. The first key has its
-// control string. The second key has the withdrawn owners, which are forgotten within two minutes.
-// Keys that begin with the first key belong to waiting processes, and expire by themselves.
+// These keys exist once for each prefix, and not for each lock. controlKey has a few numbers, such
+// as the last token. withdrawnKey has the withdrawn owners, which are forgotten within two minutes.
+// Keys that begin with controlKey belong to processes that wait for locks. These keys expire.
 const controlKey, withdrawnKey = "~s:{}", "~b:{}"
 
-// controlSize bounds the length of the control string. A longer control string
-// would contain something for each lock.
+// controlSize is the longest correct value of controlKey. A
+// longer value would grow with the number of locks.
 const controlSize = 128
 
-// LeftKeys lists the keys of a prefix except its side keys.
+// LeftKeys lists the keys that begin with prefix, except those that exist once for a prefix.
 func LeftKeys(ctx context.Context, addr, prefix string) ([]string, error) {
 	c := client(addr)
 	defer c.Close()
@@ -154,7 +154,7 @@ func LeftKeys(ctx context.Context, addr, prefix string) ([]string, error) {
 	return slices.Compact(left), err
 }
 
-// remove removes keys one by one, because the keys in a Cluster are in different slots.
+// remove deletes all keys that begin with prefix. In a Cluster it asks each master.
 func remove(ctx context.Context, cfg driver.Config, prefix string) error {
 	c, err := Dial(cfg)
 	if err != nil {
@@ -167,7 +167,7 @@ func remove(ctx context.Context, cfg driver.Config, prefix string) error {
 	return removeFrom(ctx, c, prefix)
 }
 
-// RemoveFromEach removes the keys of a prefix from several independent servers.
+// RemoveFromEach deletes all keys that begin with prefix from several independent servers.
 func RemoveFromEach(ctx context.Context, cfg driver.Config, prefix string) error {
 	nodes, err := DialNodes(cfg)
 	if err != nil {
@@ -176,7 +176,7 @@ func RemoveFromEach(ctx context.Context, cfg driver.Config, prefix string) error
 	return errors.Join(inject.Each(nodes, func(c goredis.UniversalClient) error { return removeFrom(ctx, c, prefix) }), nodes.Close())
 }
 
-// glob escapes a prefix, so that a pattern of SCAN matches it literally.
+// glob escapes the special characters in a prefix, so that SCAN matches the prefix literally.
 var glob = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
 func removeFrom(ctx context.Context, c goredis.Cmdable, prefix string) error {
@@ -193,8 +193,8 @@ func scan(ctx context.Context, c goredis.Cmdable, pattern string) (keys []string
 	return keys, found.Err()
 }
 
-// Foreign returns a hint that names the key of a lock with a foreign holder. The
-// key is prefix+name, because only our backends use keys with encoded names.
+// Foreign returns a hint for operators: how to delete the key of a lock that another program holds.
+// The key is prefix+name. Our backends encode some names in keys, but other programs do not.
 func Foreign(prefix, name string) string {
 	return fmt.Sprintf("its key %q holds no lease of ours; if nothing else needs it: redis-cli DEL '%s'",
 		prefix+name, strings.ReplaceAll(prefix+name, "'", `'\''`))

@@ -40,7 +40,7 @@ func TestCounter(t *testing.T) {
 	}
 }
 
-// TestFromClients checks that commands of scripts do not count as sent by clients.
+// TestFromClients checks that fromClients does not count the commands that scripts run.
 func TestFromClients(t *testing.T) {
 	commands := map[string]string{
 		"cmdstat_evalsha": "calls=5,usec=70,usec_per_call=14.00", "cmdstat_get": "calls=40,usec=9",
@@ -51,7 +51,7 @@ func TestFromClients(t *testing.T) {
 	}
 }
 
-// TestLeftKeys checks that the keys of a lock are listed, and the side keys of a prefix are not.
+// TestLeftKeys checks that the keys of a lock are listed, but not the keys that exist once.
 func TestLeftKeys(t *testing.T) {
 	s, err := Start(t.Context(), nil)
 	servers.Keep(t, "redis", s, err)

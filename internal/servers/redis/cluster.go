@@ -17,9 +17,9 @@ import (
 // slots is the number of slots of a Redis Cluster.
 const slots = 16384
 
-// StartCluster starts a Redis Cluster of count nodes, each with an equal part of the
-// slots and no replica. It returns when all nodes agree. lines are further lines of
-// redis.conf.
+// StartCluster starts a Redis Cluster of count nodes without replicas,
+// each with an equal part of the slots. It returns when all nodes know
+// each other and all slots. lines are additional lines of redis.conf.
 func StartCluster(ctx context.Context, count int, lines ...string) (servers.Nodes, error) {
 	buses := make([]string, count)
 	nodes, err := servers.StartNodes(count, func(i int) (*servers.Server, error) {
@@ -44,8 +44,8 @@ func StartCluster(ctx context.Context, count int, lines ...string) (servers.Node
 	return nodes, nil
 }
 
-// meet gives each node its slots, and tells the first node the addresses of all other
-// nodes. The first node then introduces them to each other.
+// meet gives each node its slots. It tells the first node the addresses of
+// the other nodes, and the first node then makes them known to each other.
 func meet(ctx context.Context, n servers.Nodes, buses []string) error {
 	var errs []error
 	for i, s := range n {
@@ -62,7 +62,7 @@ func awaitCluster(ctx context.Context, s *servers.Server, size int) error {
 	defer c.Close()
 	return servers.Retry(ctx, "the Cluster of "+s.Addr(), func() error {
 		info, err := c.ClusterInfo(ctx).Result()
-		// With some configurations the state is ok even while slots are missing.
+		// Without cluster-require-full-coverage, the state is ok even if slots are missing.
 		for _, line := range []string{"cluster_state:ok", fmt.Sprint("cluster_known_nodes:", size), fmt.Sprint("cluster_slots_assigned:", slots)} {
 			if err == nil && !strings.Contains(info, line+"\r") {
 				err = errors.New("its nodes do not agree yet")
@@ -72,7 +72,7 @@ func awaitCluster(ctx context.Context, s *servers.Server, size int) error {
 	})
 }
 
-// clusterNodes is the smallest number of nodes between which slots can be moved.
+// clusterNodes is the number of nodes of the setting. To move slots, at least two are needed.
 const clusterNodes = 2
 
 func startCluster(ctx context.Context, e *servers.Environment, _ servers.Requirements) error {
@@ -95,8 +95,8 @@ type slotMove struct {
 	from, to clusterNode
 }
 
-// beginMoves begins to move each slot that has keys, as redis-cli does. It moves half of
-// the slot's keys, chosen at random, and leaves the move unfinished.
+// beginMoves begins to move each slot that has keys to the next node, as redis-cli
+// does. It moves a random half of the slot's keys, and does not finish the move.
 func beginMoves(ctx context.Context, s *store, _ int) error {
 	s.moving = nil
 	var nodes []clusterNode
@@ -124,14 +124,14 @@ func beginMoves(ctx context.Context, s *store, _ int) error {
 	return nil
 }
 
-// endMoves moves the remaining keys and finishes the moves of beginMoves.
+// endMoves moves the other keys and finishes the moves that beginMoves has begun.
 func endMoves(ctx context.Context, s *store, _ int) error {
 	for _, m := range s.moving {
-		// Servers that have heard nothing from each other for a while report that
-		// the cluster is down, and move nothing.
+		// If servers have heard nothing from each other for a while, they report
+		// for a moment that the cluster is down, and refuse to move keys.
 		err := servers.Retry(ctx, fmt.Sprintf("slot %d has moved", m.slot), func() error {
 			err := m.rest(ctx)
-			// The new server comes first, so that a server always serves the slot.
+			// If the old node were told first, no node would serve the slot for a moment.
 			for _, n := range []clusterNode{m.to, m.from} {
 				err = errors.Join(err, n.Do(ctx, "CLUSTER", "SETSLOT", m.slot, "NODE", m.to.id).Err())
 			}
@@ -144,7 +144,7 @@ func endMoves(ctx context.Context, s *store, _ int) error {
 	return nil
 }
 
-// used returns the slots in which a node has keys.
+// used returns the numbers of the slots in which a node has keys.
 func (n clusterNode) used(ctx context.Context) (map[int64]bool, error) {
 	keys, err := scan(ctx, n, "*")
 	used := map[int64]bool{}
@@ -186,8 +186,8 @@ func (m slotMove) keys(ctx context.Context) ([]string, error) {
 	return m.from.ClusterGetKeysInSlot(ctx, int(m.slot), 1000).Result()
 }
 
-// migrate moves keys. If the reply to an earlier move was late, a key is on both servers.
-// REPLACE then overwrites the copy by the source's key, which clients may have changed.
+// migrate moves keys to the new node. If an earlier try got its reply too late, a key is on both
+// nodes. Clients may have changed the key on the old node since, so REPLACE overwrites the copy.
 func (m slotMove) migrate(ctx context.Context, keys []string) error {
 	host, port, err := net.SplitHostPort(m.to.Options().Addr)
 	for _, key := range keys {

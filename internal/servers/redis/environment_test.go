@@ -24,8 +24,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// put writes 100 keys. The function count that it returns says how many of these
-// keys still exist.
+// put writes 100 keys. It returns a function that counts how many of these keys still exist.
 func put(t *testing.T, c goredis.UniversalClient) (count func() int64) {
 	t.Helper()
 	var keys []string
@@ -47,8 +46,8 @@ func at(t *testing.T, s *servers.Server) *goredis.Client {
 	return c
 }
 
-// TestSlotsMove checks that every key can be read while the slots move, and that the
-// two nodes have exchanged their keys afterwards.
+// TestSlotsMove checks that every key can be read while the slots
+// move. Afterwards the two nodes must have exchanged their keys.
 func TestSlotsMove(t *testing.T) {
 	e := open(t, Cluster)
 	first, second := at(t, e.Servers[0]), at(t, e.Servers[1])
@@ -69,8 +68,8 @@ func TestSlotsMove(t *testing.T) {
 	}
 }
 
-// TestMemoryEvicts checks that the server deletes keys once its memory is full, and
-// deletes no more keys when eviction is disallowed.
+// TestMemoryEvicts checks that a server deletes keys when its memory is full
+// and eviction is allowed, and that it stops when eviction is forbidden again.
 func TestMemoryEvicts(t *testing.T) {
 	e := open(t, servers.Plain)
 	c := at(t, e.Servers[0])

@@ -23,31 +23,31 @@ func command(args ...any) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, n int) error { return s.do(ctx, n, args...) })
 }
 
-// setting returns a step that changes a setting. began returns a step that undoes such changes.
+// setting returns a step that changes a setting. began returns a step that undoes the change.
 func setting(name string, value any) servers.Step { return command("CONFIG", "SET", name, value) }
 
 func began(name string) servers.Step { return setting(name, beganAs[name]) }
 
-// disconnect ends all connections of hosts. unsubscribe ends only connections with subscriptions.
+// disconnect ends all connections of hosts. unsubscribe ends only those with subscriptions.
 var (
 	disconnect  = servers.InTurn(disconnectAll("NORMAL"), unsubscribe)
 	unsubscribe = disconnectAll("PUBSUB")
 )
 
-// disconnectAll returns a step that ends the hosts' connections of one type.
+// disconnectAll returns a step that ends the hosts' connections of the type kind.
 func disconnectAll(kind string) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, n int) error {
 		return s.do(ctx, n, "CLIENT", "KILL", "USER", s.User, "TYPE", kind)
 	})
 }
 
-// full limits the memory of a server to less than the server uses.
+// full lowers the memory limit of a server below the memory that the server uses.
 var full = setting("maxmemory", 1)
 
 // missingReplicas is more replicas than any server has.
 const missingReplicas = 10
 
-// onServers are operations on one server.
+// onServers are the operations that an operator does to one server.
 var onServers = []servers.Operation{
 	{
 		Name: "policy", Does: "%s gets an evicting maxmemory-policy, without a limit of its memory", Lasts: servers.WhileWatched, Stops: true, Recovers: 2 * time.Second,
@@ -67,7 +67,7 @@ var onServers = []servers.Operation{
 	},
 	{
 		Name: "read-only", Does: "%s misses a replica, and refuses writes", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
-		// A master without enough replicas refuses writes, like a master whose disk is full.
+		// A master with too few replicas refuses writes, as it also does if its disk is full.
 		Do: setting("min-replicas-to-write", missingReplicas), Undo: began("min-replicas-to-write"),
 	},
 	{
@@ -91,7 +91,7 @@ var onServers = []servers.Operation{
 		Do: account("-setrange"), Undo: account("+@all"),
 	},
 	{
-		// A waiter that cannot subscribe is not woken, but asks again by itself.
+		// A waiter without a subscription is not woken, but asks the store at intervals.
 		Name: "subscribe", Does: "%s takes the right to subscribe away from the hosts, and ends their subscriptions", Lasts: servers.WhileWatched,
 		Do: servers.InTurn(account("-subscribe", "-ssubscribe", "-psubscribe"), unsubscribe), Undo: account("+@all"),
 	},
@@ -99,7 +99,7 @@ var onServers = []servers.Operation{
 	{Name: "delete", Does: "a lock is deleted by hand on %s", Makes: []claim.Condition{claim.EndedByHand}, Do: servers.On(deleteLock)},
 }
 
-// onGroups are operations on all servers of a setting.
+// onGroups are the operations that an operator does to all servers together.
 var onGroups = []servers.Operation{
 	Rotation,
 	{
@@ -108,14 +108,14 @@ var onGroups = []servers.Operation{
 		Do: failForth((*inject.Proxy).Retarget), Undo: failBack((*inject.Proxy).Retarget),
 	},
 	{
-		// A host closes a connection that leads to a replica as soon as a reply says so.
+		// If a reply shows that a connection leads to a replica, the host closes the connection.
 		Name: "repoint", Does: "the replica takes over, in order, and new connections of hosts lead to it; those that there are stay at the old master", Settings: []string{servers.WithReplica},
 		Lasts: servers.UntilLost, Stops: true, StopsFor: time.Second, Recovers: time.Second, Makes: []claim.Condition{claim.FailedOver},
 		Do: failForth((*inject.Proxy).Lead), Undo: failBack((*inject.Proxy).Lead),
 	},
 	{
-		// The lock is free on the second master. A host that has used the first
-		// master uses no connection to the second while the first serves it.
+		// On the second master the lock is free. But a host that has used the first
+		// master refuses connections to the second as long as the first serves it.
 		Name: "two-masters", Does: "the replica is promoted beside the server, and new connections of hosts lead to both in turn", Settings: []string{servers.WithReplica},
 		Lasts: servers.UntilLost, Makes: []claim.Condition{claim.TwoStores},
 		Do: func(ctx context.Context, e *servers.Environment, _ int) error {
@@ -139,7 +139,7 @@ var onGroups = []servers.Operation{
 	},
 }
 
-// staged are operations on a server with replicas.
+// staged are operations on a master with replicas; see [servers.Kind].Staged.
 var staged = []servers.Operation{
 	{
 		Name: "sever", Does: "the replica receives nothing from the master",
@@ -159,11 +159,12 @@ var staged = []servers.Operation{
 	demotion("demotion-uncut", "the same, and no connection is cut when hosts are led to the new master", (*inject.Proxy).Lead),
 }
 
-// learnsLater is how much later than all other hosts one host learns of a new master. Times
-// at which clients learn of a new master differ by a second or more.
+// learnsLater is how much later than the other hosts one host learns of a new master.
+// In production, clients learn of it at times that differ by a second or more.
 const learnsLater = 500 * time.Millisecond
 
-// demotion swaps the roles of two servers. Only its Undo leads hosts to the new master.
+// demotion makes the replica the master and the master its replica.
+// Hosts stay at the old master until Undo leads them to the new one.
 func demotion(name, does string, by inject.Leading) servers.Operation {
 	return servers.Operation{
 		Name: name, Does: does,
@@ -193,7 +194,7 @@ var Rotation = servers.Operation{
 	Do: rotate(servers.HostPassword, servers.OtherPassword), Undo: rotate(servers.OtherPassword, servers.HostPassword),
 }
 
-// Operations returns a copy of [onServers]. The function as adapts each operation to a store.
+// Operations returns a copy of [onServers], in which the function as has adapted each operation.
 func Operations(as func(*servers.Operation)) []servers.Operation {
 	all := slices.Clone(onServers)
 	for i := range all {
@@ -203,7 +204,7 @@ func Operations(as func(*servers.Operation)) []servers.Operation {
 	return all
 }
 
-// save makes server n begin to write a snapshot, unless a snapshot is being written.
+// save makes server n write a snapshot, unless the server is already writing one.
 func save(ctx context.Context, s *store, n int) error {
 	if err := s.do(ctx, n, "BGSAVE"); err != nil && !strings.Contains(err.Error(), "in progress") {
 		return err
@@ -211,19 +212,19 @@ func save(ctx context.Context, s *store, n int) error {
 	return nil
 }
 
-// account returns a step that changes the rules of the hosts' account.
+// account returns a step that adds ACL rules to the hosts' account.
 func account(rules ...any) servers.Step {
 	return command(append([]any{"ACL", "SETUSER", servers.HostUser}, rules...)...)
 }
 
-// rotate returns a step that changes the password of the hosts. Both passwords are
-// valid until the password file has the new password.
+// rotate returns a step that changes the password of the hosts. Until the
+// new password is in the hosts' file, the servers accept both passwords.
 func rotate(from, to string) servers.Step {
 	write := func(_ context.Context, e *servers.Environment, _ int) error { return e.WritePassword(to) }
 	return servers.InTurn(servers.OnEach(account(">"+to)), write, servers.OnEach(account("<"+from)), servers.OnEach(disconnect))
 }
 
-// promoteAgain makes server n a master again, and waits until the replica, if any, follows.
+// promoteAgain makes server n a master again, and waits until its replica, if any, follows it.
 func promoteAgain(ctx context.Context, s *store, n int) error {
 	err := s.do(ctx, n, "REPLICAOF", "NO", "ONE")
 	if s.Replica != nil {
@@ -232,8 +233,8 @@ func promoteAgain(ctx context.Context, s *store, n int) error {
 	return err
 }
 
-// takeOver makes the server die and the replica take over, and leads the given paths
-// of hosts to the replica. The dead server comes back as a replica, without its data.
+// takeOver kills the master and makes the replica the master. It leads the proxies in
+// paths to the new master, and starts the old master as a replica, without its data.
 func takeOver(ctx context.Context, e *servers.Environment, paths [][]*inject.Proxy) error {
 	old := e.Servers[0]
 	lead := func(p []*inject.Proxy) error { return p[0].Retarget(e.Replica.Addr()) }
@@ -243,7 +244,7 @@ func takeOver(ctx context.Context, e *servers.Environment, paths [][]*inject.Pro
 	return errors.Join(old.Start(ctx, false), follow(ctx, old.Addr(), e.Replica.Addr()))
 }
 
-// promoteLate makes a failover to a replica that has missed the last writes.
+// promoteLate kills the master and promotes the replica, which has missed the last writes.
 func promoteLate(ctx context.Context, e *servers.Environment, _ int) error {
 	if err := e.Link.BlackHole(); err != nil {
 		return err
@@ -252,10 +253,10 @@ func promoteLate(ctx context.Context, e *servers.Environment, _ int) error {
 	return takeOver(ctx, e, e.Paths)
 }
 
-// missed is how long a replica receives no writes before it is promoted.
+// missed is how long the replica has received no writes when it is promoted.
 const missed = 300 * time.Millisecond
 
-// deleteLock deletes one key of a lock, chosen at random.
+// deleteLock deletes the key of a random lock.
 func deleteLock(ctx context.Context, s *store, n int) error {
 	keys, err := scan(ctx, s.admins[n], "*")
 	keys = slices.DeleteFunc(keys, func(key string) bool { return strings.HasPrefix(key, "~") })
@@ -265,16 +266,16 @@ func deleteLock(ctx context.Context, s *store, n int) error {
 	return s.do(ctx, n, "DEL", keys[rand.IntN(len(keys))])
 }
 
-// fill writes these keys to servers whose memory is nearly full. The keys displace
-// all other keys, because there are few.
+// fill writes this many keys of this size to servers with this much spare memory.
+// Together they need more memory than there is, so the servers evict other keys.
 const (
 	spareMemory = 4 << 20
 	fillerSize  = 64 << 10
 	fillers     = 1000
 )
 
-// evicting lets servers delete keys when their memory is full, and limits the memory,
-// so that it will soon be full. keeping undoes both changes and removes the keys of fill.
+// evicting allows servers to evict keys, and limits their memory to little more
+// than they use. keeping undoes both changes and deletes the keys that fill wrote.
 var (
 	evicting = servers.OnEach(servers.On(func(ctx context.Context, s *store, n int) error {
 		info, err := s.admins[n].InfoMap(ctx, "memory").Result()
@@ -288,7 +289,7 @@ var (
 	keeping = servers.OnEach(servers.InTurn(began("maxmemory-policy"), began("maxmemory"), command(append([]any{"UNLINK"}, fillerKeys...)...)))
 )
 
-// fill writes so much at once that servers evict keys before hosts look at the policy again.
+// fill writes so much at once that servers evict keys before hosts read the policy again.
 var fill = servers.OnEach(servers.On(func(ctx context.Context, s *store, n int) error {
 	value := strings.Repeat(" ", fillerSize)
 	_, err := s.admins[n].Pipelined(ctx, func(all goredis.Pipeliner) error {
@@ -307,13 +308,12 @@ var fillerKeys = func() (keys []any) {
 	return keys
 }()
 
-// savedKey is a key as it was when it was saved.
 type savedKey struct {
 	name, data string
 	expires    int64 // in ms since 1970; below 0 if the key does not expire
 }
 
-// saveKeys remembers all keys of server n. It reads them one after the other.
+// saveKeys copies all keys of server n, one after the other.
 func saveKeys(ctx context.Context, s *store, n int) error {
 	s.saved = nil
 	keys, err := scan(ctx, s.admins[n], "*")
@@ -335,8 +335,8 @@ func saveKeys(ctx context.Context, s *store, n int) error {
 	return nil
 }
 
-// restoreKeys replaces all keys by the saved keys. The server does not restore keys that
-// have expired since.
+// restoreKeys deletes all keys and writes the saved keys. The
+// server does not restore keys that have expired meanwhile.
 func restoreKeys(ctx context.Context, s *store, n int) error {
 	err, failed := s.do(ctx, n, "FLUSHALL"), 0
 	for _, key := range s.saved {

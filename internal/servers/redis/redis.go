@@ -1,5 +1,5 @@
-// Package redis starts Redis servers, alone, with replicas, as a Cluster and
-// with Sentinel. It changes or breaks them as operators do.
+// Package redis starts Redis servers: alone, with replicas, as a
+// Cluster or with Sentinel. It changes or breaks them as operators do.
 package redis
 
 import (
@@ -9,10 +9,10 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// Cluster is the setting of a Redis Cluster. No paths lead to its nodes.
+// Cluster is the setting of a Redis Cluster. Its nodes have no proxies in front of them.
 const Cluster = "cluster"
 
-// Push is the beginning of every message that a server sends to a subscriber.
+// Push is the text that begins every message that a server sends to a subscriber.
 const Push = "3\r\n$7\r\nmessage\r\n"
 
 // Kind is one Redis server, with or without a replica, or a Cluster.
@@ -55,11 +55,11 @@ func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 	return Prepare(ctx, e, w, StartServer)
 }
 
-// StartStep starts some servers of an environment, or sends them commands.
+// StartStep is one step of [Prepare]. It starts servers of an environment, or prepares them.
 type StartStep func(ctx context.Context, e *servers.Environment, w servers.Requirements) error
 
-// Prepare chooses the hosts' account, does the given steps, which start Redis servers,
-// and sets e.Product for these servers.
+// Prepare chooses the hosts' account, runs the given steps, which
+// start Redis servers, and sets e.Product to answer for these servers.
 func Prepare(ctx context.Context, e *servers.Environment, w servers.Requirements, steps ...StartStep) error {
 	if err := e.Account(ctx, w); err != nil {
 		return err
@@ -77,11 +77,11 @@ func Prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 	return nil
 }
 
-// hostLines are part of every server's configuration. They make a server send its data
-// to a new replica at once, and give hosts an account.
+// hostLines are in every server's configuration. They make a server send
+// its data to a new replica without a delay, and give hosts an account.
 var hostLines = []string{"repl-diskless-sync-delay 0", "user " + servers.HostUser + " on >" + servers.HostPassword + " ~* &* +@all"}
 
-// StartServer is a step that starts one server.
+// StartServer is a [StartStep] that starts one server.
 func StartServer(ctx context.Context, e *servers.Environment, w servers.Requirements) error {
 	wrap, err := e.StartClock(ctx, w)
 	if err != nil {

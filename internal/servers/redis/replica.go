@@ -14,8 +14,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// startReplica starts a replica, which follows the first server over the proxy e.Link, and
-// waits until the replica follows.
+// startReplica starts a replica, which replicates the first server through
+// the proxy e.Link. It waits until the replica receives the server's writes.
 func startReplica(ctx context.Context, e *servers.Environment, _ servers.Requirements) error {
 	link, err := inject.NewProxy(e.Servers[0].Addr())
 	if err != nil {
@@ -32,12 +32,12 @@ func startReplica(ctx context.Context, e *servers.Environment, _ servers.Require
 	return followClosely(ctx, server.Addr(), link.Addr())
 }
 
-// promote makes the server at addr a master, which accepts writes.
+// promote makes the server at addr a master, so that it accepts writes.
 func promote(ctx context.Context, addr string) error {
 	return Do(ctx, addr, "REPLICAOF", "NO", "ONE")
 }
 
-// follow makes the server at addr a replica of the server at the address in master.
+// follow makes the server at addr a replica of the server at the address master.
 func follow(ctx context.Context, addr, master string) error {
 	host, port, err := net.SplitHostPort(master)
 	if err != nil {
@@ -49,10 +49,10 @@ func follow(ctx context.Context, addr, master string) error {
 	return awaitLink(ctx, addr)
 }
 
-// followClosely does what follow does, and returns when the master's writes reach the
-// replica. After it has sent a copy of its data, the master sends no writes until the
-// replica acknowledges the copy, up to a second later. A replica that was promoted before
-// its acknowledgement lacked all leases of the last 830 ms.
+// followClosely does what follow does, and then waits until writes of the master
+// reach the replica. The master first sends a copy of its data. Until the replica
+// has acknowledged the copy, for up to a second, it sends no writes. A replica
+// that was once promoted in that time lacked all leases of the last 830 ms.
 func followClosely(ctx context.Context, addr, master string) error {
 	if err := follow(ctx, addr, master); err != nil {
 		return err
@@ -73,14 +73,14 @@ func followClosely(ctx context.Context, addr, master string) error {
 	})
 }
 
-// awaitLink returns when the replica at addr has received a copy of its master's data.
+// awaitLink returns when the replica at addr has got a copy of its master's data.
 func awaitLink(ctx context.Context, addr string) error {
 	c := client(addr)
 	defer c.Close()
 	return servers.Retry(ctx, "the replica "+addr+" follows", func() error { return replicates(ctx, c, "master_link_status", "up") })
 }
 
-// replicates returns nil if the field called name in a server's INFO replication has the value.
+// replicates returns nil if a server's INFO replication has the field name with the given value.
 func replicates(ctx context.Context, c *goredis.Client, name, value string) error {
 	info, err := c.InfoMap(ctx, "replication").Result()
 	if err == nil && info["Replication"][name] != value {
@@ -89,8 +89,8 @@ func replicates(ctx context.Context, c *goredis.Client, name, value string) erro
 	return err
 }
 
-// rejoin undoes a failover for the next round: the first server becomes the master, and the
-// promoted server follows it through the link again.
+// rejoin undoes a failover before the next run: the first server becomes the master
+// again, and the promoted server becomes its replica, through the proxy e.Link.
 func rejoin(ctx context.Context, e *servers.Environment) error {
 	first := e.Servers[0].Addr()
 	return errors.Join(
@@ -98,15 +98,15 @@ func rejoin(ctx context.Context, e *servers.Environment) error {
 		followClosely(ctx, e.Replica.Addr(), e.Link.Addr()))
 }
 
-// failOver makes the replica whose address is in to the master, in place of the server whose
-// address is in from. The failover is planned: writes stall until the replica has all writes.
-// The function by, a Retarget or a Lead, leads the hosts to the new master.
+// failOver makes the replica with the address in to the master, in place of the server with
+// the address in from. No write is lost: the master stops writes until the replica has all
+// of them. The function by (Retarget or Lead) then leads the hosts to the new master.
 func failOver(ctx context.Context, e *servers.Environment, from, to string, by inject.Leading) error {
 	host, port, err := net.SplitHostPort(to)
 	if err != nil {
 		return err
 	}
-	// The master regards a replica as online only some time after the replica's link is up.
+	// The replica's link comes up before the master takes the replica as online, so try again.
 	err = servers.Retry(ctx, from+" hands over to "+to, func() error { return Do(ctx, from, "FAILOVER", "TO", host, port) })
 	if err != nil {
 		return err
@@ -117,14 +117,14 @@ func failOver(ctx context.Context, e *servers.Environment, from, to string, by i
 	return errors.Join(err, e.Lead(0, by, to), awaitLink(ctx, from))
 }
 
-// failForth returns a step that makes a planned failover to the replica.
+// failForth returns a step that makes a planned failover from the first server to the replica.
 func failForth(by inject.Leading) servers.Step {
 	return func(ctx context.Context, e *servers.Environment, _ int) error {
 		return failOver(ctx, e, e.Servers[0].Addr(), e.Replica.Addr(), by)
 	}
 }
 
-// failBack returns a step that makes a planned failover back to the first server.
+// failBack returns a step that makes a planned failover from the replica back to the first server.
 func failBack(by inject.Leading) servers.Step {
 	return func(ctx context.Context, e *servers.Environment, _ int) error {
 		first, second := e.Servers[0].Addr(), e.Replica.Addr()
@@ -135,16 +135,16 @@ func failBack(by inject.Leading) servers.Step {
 	}
 }
 
-// sentinelMaster is the name of the master in Sentinel.
+// sentinelMaster is the name by which Sentinel knows the master and its replicas.
 const sentinelMaster = "main"
 
-// sentinelReplicas is the number of replicas, one more than grants wait for in any fault.
+// sentinelReplicas is the number of replicas. It is one more than any fault makes grants wait for.
 const sentinelReplicas = 2
 
-// startSentinel starts servers and a Sentinel. The Sentinel tells clients which server
-// is the master, and makes another server the master when it is told to.
+// startSentinel starts a master, replicas and a Sentinel. The Sentinel tells
+// clients which server is the master, and promotes a replica on command.
 func startSentinel(ctx context.Context, e *servers.Environment) error {
-	// The master serves a replica at once, instead of 5 s after the replica has asked.
+	// With the default of 5 s, the master would send its data to a new replica only after 5 s.
 	o := &Options{Lines: []string{"repl-diskless-sync-delay 0"}}
 	master := ""
 	for range sentinelReplicas + 1 {
@@ -167,14 +167,14 @@ func startSentinel(ctx context.Context, e *servers.Environment) error {
 	}
 	e.AtEnd(s.Close)
 	e.Config["address"], e.Config["sentinel_master"] = s.Addr(), sentinelMaster
-	// After a failover, Sentinel takes up to 10 s to make the old master a replica.
+	// After a failover, Sentinel may take 10 s until it makes the old master a replica.
 	e.Ready = func(ctx context.Context) error { return awaitMaster(ctx, e, "", sentinelReplicas) }
 	return e.Ready(ctx)
 }
 
-// sentinelFailOver makes Sentinel promote a replica, by a planned failover. It
-// returns when Sentinel names another master and the other replicas follow that
-// master, so that no replica is left to confirm writes of the old master.
+// sentinelFailOver makes Sentinel promote a replica by a planned failover. It
+// returns when Sentinel names the new master and the other replicas follow the new
+// master. Then no replica is left that could confirm a write of the old master.
 func sentinelFailOver(ctx context.Context, e *servers.Environment, _ int) error {
 	s := goredis.NewSentinelClient(&goredis.Options{Addr: e.Config["address"]})
 	defer s.Close()
@@ -182,15 +182,15 @@ func sentinelFailOver(ctx context.Context, e *servers.Environment, _ int) error 
 	if err != nil {
 		return err
 	}
-	// Sentinel looks at replicas every 10 s, and knows no suitable replica before its first look.
+	// Sentinel looks for replicas every 10 s, so at first it may know none that it can promote.
 	if err := servers.Retry(ctx, "Sentinel begins", func() error { return s.Failover(ctx, sentinelMaster).Err() }); err != nil {
 		return err
 	}
 	return awaitMaster(ctx, e, before, sentinelReplicas-1)
 }
 
-// awaitMaster returns when Sentinel names a master other than the one whose address is in
-// before, and the given number of replicas follow the named master.
+// awaitMaster returns when Sentinel names a master with another address than
+// the one in before, and when the given number of replicas follow this master.
 func awaitMaster(ctx context.Context, e *servers.Environment, before string, replicas int) error {
 	s := goredis.NewSentinelClient(&goredis.Options{Addr: e.Config["address"]})
 	defer s.Close()

@@ -11,10 +11,10 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// Fsync says how a Redis server writes its append-only file.
+// Fsync says how often a Redis server flushes its append-only file to disk.
 type Fsync string
 
-// These are the values of Fsync. With FsyncNone the server writes no file.
+// These are the values of Fsync. With FsyncNone the server has no such file.
 const (
 	FsyncNone     Fsync = ""
 	FsyncEverySec Fsync = "everysec"
@@ -28,21 +28,21 @@ type Options struct {
 	AppendFsync Fsync
 	// Password is the password of the default user. Default none.
 	Password string
-	// Lines are added to redis.conf after this package's lines. The last of equal lines counts.
+	// Lines are added to redis.conf after this package's lines. They replace equal lines.
 	Lines []string
 	// Args are further arguments of redis-server, such as "--sentinel".
 	Args []string
-	// Wrap is a command that must run the server's command by exec, such as
-	// "env" with variables. Default none.
+	// Wrap is a command to put in front of the server's command, such as "env"
+	// with variables. It must run the server's command by exec. Default none.
 	Wrap []string
 
 	ports *ports.Taken // see [servers.Recipe]
 }
 
-// Start starts a redis-server, or the program that the environment variable
-// LOCKBENCH_REDIS_SERVER names, and returns when it answers. A nil opts means
-// the zero value. The error wraps [servers.ErrNotInstalled] if LOCKBENCH_REDIS_SERVER
-// is not set and there is no redis-server on the PATH.
+// Start starts a Redis server, and returns when it answers. A nil opts means the
+// zero value. The program is redis-server, or the one that the environment
+// variable LOCKBENCH_REDIS_SERVER names. The error wraps [servers.ErrNotInstalled]
+// if the variable is not set and there is no redis-server on the PATH.
 func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -57,7 +57,7 @@ func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 		Ports:   o.ports,
 		Keeps:   o.AppendFsync != FsyncNone,
 		Prepare: func(dir string, port int, _ bool) ([]string, error) {
-			// The configuration goes into a file, because a password must not be in argv.
+			// Other users can read a command line, so a password must stand in a file.
 			conf := filepath.Join(dir, "redis.conf")
 			argv := append(append([]string(nil), o.Wrap...), binary, conf)
 			return append(argv, o.Args...), os.WriteFile(conf, o.conf(dir, port), 0o600)
@@ -67,7 +67,7 @@ func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 	})
 }
 
-// program is the server program that speaks Redis's protocol.
+// program is the program to look for: Redis, or another server with Redis's protocol.
 var program = servers.Wanted{Name: "redis-server", Debian: "redis-server", Homebrew: "redis", Variable: "LOCKBENCH_REDIS_SERVER"}
 
 func (o Options) conf(dir string, port int) []byte {
@@ -88,13 +88,13 @@ func (o Options) conf(dir string, port int) []byte {
 	return []byte(strings.Join(append(lines, o.Lines...), "\n") + "\n")
 }
 
-// answers reports whether a server answers requests. A refusal because of a missing
-// password counts as an answer, but a refusal while the server loads its data does not.
+// answers reports whether a server serves requests. A server that refuses PING only
+// for want of a password is ready, but a server that still loads its data is not.
 var answers = servers.Answers("PING\r\n", func(reply string) bool {
 	return strings.HasPrefix(reply, "+PONG") || strings.HasPrefix(reply, "-NOAUTH")
 })
 
-// Program looks for the server that [Start] starts.
+// Program says where the program is that [Start] runs, or why it was not found.
 func Program() servers.Program {
 	path, err := program.Find()
 	return servers.Program{Name: program.Name, Path: path, Err: err}

@@ -17,8 +17,8 @@ import (
 // store gives operations access to the servers of one environment.
 type store struct {
 	*servers.Environment
-	// admins has a lasting connection to each server that hosts use. The connection
-	// works even when the server accepts no more connections.
+	// admins has a lasting connection to each server that hosts use. An operation that
+	// makes a server refuse new connections can still be undone on this connection.
 	admins []*goredis.Client
 	saved  []savedKey // keys to be restored
 	moving []slotMove // moves of slots between nodes of a Cluster
@@ -52,7 +52,7 @@ func (s *store) do(ctx context.Context, n int, args ...any) error {
 	return nil
 }
 
-// beganAs has the settings that operations change, and the values that they had at first.
+// beganAs has the settings that operations change, with their values at the server's start.
 var beganAs = map[string]string{
 	"maxmemory": "0", "maxmemory-policy": "noeviction", "maxclients": "10000", "min-replicas-to-write": "0",
 }
@@ -75,7 +75,7 @@ func (s *store) Check(ctx context.Context) error {
 }
 
 func (s *store) serverHealthy(ctx context.Context, n int) error {
-	// A server has this account even if hosts log in without it.
+	// Every server has this account, even if the hosts' plugin logs in as another user.
 	host := goredis.NewClient(&goredis.Options{Addr: s.Servers[n].Addr(), Username: servers.HostUser, Password: servers.HostPassword})
 	defer host.Close()
 	if err := host.Ping(ctx).Err(); err != nil {
@@ -103,7 +103,7 @@ func (s *store) serverHealthy(ctx context.Context, n int) error {
 	return nil
 }
 
-// rules returns the rules of the hosts' account on server n.
+// rules returns the ACL rules of the hosts' account on server n.
 func (s *store) rules(ctx context.Context, n int) (string, error) {
 	all, err := s.admins[n].ACLList(ctx).Result()
 	i := slices.IndexFunc(all, func(line string) bool { return strings.HasPrefix(line, "user "+servers.HostUser+" ") })
@@ -113,8 +113,8 @@ func (s *store) rules(ctx context.Context, n int) (string, error) {
 	return all[i], nil
 }
 
-// agrees returns nil if node n of a Cluster reports that every slot is served, and that
-// no slot of the node is being moved.
+// agrees returns nil if node n of a Cluster reports that all
+// slots are served and that none of its slots is being moved.
 func (s *store) agrees(ctx context.Context, n int) error {
 	info, err := s.admins[n].ClusterInfo(ctx).Result()
 	if err != nil || !strings.Contains(info, "cluster_state:ok") {
@@ -140,8 +140,8 @@ func (s *store) admitted(ctx context.Context, n int) error {
 	return nil
 }
 
-// Left lists keys. If the servers vote, it omits keys that expire and are not on a
-// majority of servers, because a release need not have reached every server.
+// Left lists keys that are left. If the servers vote, a release need not reach all of them.
+// So Left then omits keys that will expire and that only a minority of the servers has.
 func (s *store) Left(ctx context.Context, prefix string) ([]string, error) {
 	on := map[string]int{}
 	for _, c := range s.admins {

@@ -1,5 +1,4 @@
-// Package redlock has the servers of the redlock backend: independent Redis
-// servers.
+// Package redlock describes the servers of the redlock backend: several independent Redis servers.
 package redlock
 
 import (
@@ -14,14 +13,14 @@ import (
 )
 
 const (
-	// nodes is the number of servers, of which two may fail.
+	// nodes is the number of servers. Two of five may fail.
 	nodes = 5
 	// quarantine is how long a node does not vote after a restart or a loss of
-	// its data, if leases last for up to 10 s.
+	// its data. It is a little more than the longest TTL, which is 10 s here.
 	quarantine = 11 * time.Second
 )
 
-// Kind is five independent Redis servers, of which a majority decides.
+// Kind is five independent Redis servers. A majority of them grants a lock.
 var Kind = &servers.Kind{
 	Name: "redlock",
 	Lacks: servers.Lacking(map[servers.Capability]string{
@@ -38,12 +37,12 @@ var Kind = &servers.Kind{
 	Staged:     redis.Evictions,
 	Launch: func(ctx context.Context, durable bool) (servers.Nodes, error) {
 		if durable {
-			// Five servers that flush every write to one disk would miss node_timeout.
+			// Five servers that flush every write to the same disk would miss node_timeout.
 			return redis.StartNodes(ctx, nodes, &redis.Options{AppendFsync: redis.FsyncEverySec})
 		}
 		return redis.StartNodes(ctx, nodes, nil)
 	},
-	// The conformance suite shares the machine with the servers, so 50 ms would be too short.
+	// The default of 50 ms is too short where the conformance suite shares the servers' machine.
 	Durable:  driver.Config{"node_timeout": "200ms"},
 	Services: []string{"redlock1", "redlock2", "redlock3", "redlock4", "redlock5"},
 	Counter:  redis.Count,
@@ -53,19 +52,20 @@ var Kind = &servers.Kind{
 }
 
 func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements) error {
-	// A node that has lost its data votes again after max_ttl. node_timeout is long,
-	// because the nodes share one machine with each other and with this program.
+	// A node that has lost its data does not vote for max_ttl. node_timeout is
+	// longer than the default, because all nodes and this program share one machine.
 	e.Config["max_ttl"], e.Config["node_timeout"] = w.TTL.String(), "100ms"
 	return redis.Prepare(ctx, e, w, slices.Repeat([]redis.StartStep{redis.StartServer}, nodes)...)
 }
 
-// oneOfSeveral adapts an operation on one node, because the loss of one node stops no host.
+// oneOfSeveral adapts an operation on one server, because hosts do not depend on any one node.
 func oneOfSeveral(o *servers.Operation) {
 	o.Stops, o.StopsGrants, o.Settings = false, false, nil
 	if o.Forgets {
-		// If one more node cannot vote meanwhile, a majority remains. With two more it may not.
+		// Without this node and one more, a majority still votes.
+		// Without a third, hosts may have to wait.
 		o.Recovers = quarantine
 	}
-	// Data lost by one node do not matter, because the node then does not vote for a while.
+	// If a node loses its data, no lock is lost, because the node then does not vote for a while.
 	o.Makes = slices.DeleteFunc(slices.Clone(o.Makes), func(c claim.Condition) bool { return c == claim.DataLost })
 }
