@@ -35,18 +35,6 @@ func leftovers(t drivertest.T, c *clientv3.Client, prefix string) []string {
 	return keys
 }
 
-// TestConformance tests the library and the binary, each on a separate server. Both
-// run in parallel, because most cases mostly wait for a TTL, which is at least 2 s.
-func TestConformance(t *testing.T) {
-	t.Cleanup(func() { goleak.VerifyNone(t) })
-	for name, conform := range map[string]func(*testing.T){"library": ofLibrary, "plugin": ofPlugin} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			conform(t)
-		})
-	}
-}
-
 // withPassword starts a server that refuses clients without a password.
 func withPassword(t *testing.T, binary string) *servers.Server {
 	s := start(t, &etcdserver.Options{Binary: binary})
