@@ -12,7 +12,7 @@ import (
 // TestRandomCancels cancels up to ten thousand acquires through a plugin, each at a random time. It
 // uses a case of the conformance suite.
 func TestRandomCancels(t *testing.T) {
-	each(t, 5, func(t *testing.T, s *system) {
+	each(t, 2, func(t *testing.T, s *system) {
 		cancels := count(500, 10_000)
 		drivertest.Run(t, func(ct drivertest.T) *drivertest.Harness {
 			h := plugintest.Binary(s.binary, func(drivertest.T) driver.Config { return s.config })(ct)
