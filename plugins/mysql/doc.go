@@ -29,7 +29,7 @@
 //     are told apart by host name, port and server_id, from 11.7 on by server_uid too.
 //   - Galera and group replication: let all hosts use one node. If hosts write on several nodes, a
 //     conflict is found at commit and the statement is repeated, which is safe but slow. Waiters on
-//     other nodes are not woken: they ask for the lock twice a second, without order. Waiters
+//     other nodes are not woken: they ask for the lock once a second, without order. Waiters
 //     behind a proxy that shares connections among clients do the same. Behind a load balancer a
 //     host stays at one Galera node while that node serves. Its next node may lag, so that a lease
 //     seems missing; wsrep_sync_wait=7 makes a node catch up before it answers.

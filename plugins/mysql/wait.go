@@ -310,7 +310,7 @@ func (q *queue) grant(ctx context.Context, s *conn.Session, name string, reply u
 		return nil
 	case conn.ErKillDenied:
 		q.foreign.Do(func() {
-			q.opts.Logger.Warn("mysql: waiters of another account cannot be woken and ask twice a second", "err", err)
+			q.opts.Logger.Warn("mysql: waiters of another account cannot be woken and ask once a second", "err", err)
 		})
 		return nil
 	}
