@@ -66,7 +66,7 @@ func openEnvironment(ctx context.Context, name string, up *kept) (e *environment
 }
 
 // start starts throwaway servers for a plugin, or returns servers that "lockbench env up" has left
-// running. Redlock servers vote at once, although they usually wait after a start. Unless durable
+// running. Servers that vote do so at once, without the usual wait after a start. Unless durable
 // is set, the store may lose data in a crash, because that makes some stores faster.
 func (e *environment) start(ctx context.Context, found plugin.Found, durable bool) (s *servers.Environment, err error) {
 	kind := kinds.Of(found.Name)

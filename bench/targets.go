@@ -228,7 +228,7 @@ func shownAddress(address string) string {
 var addressScheme = regexp.MustCompile(`^[a-z]+://`)
 
 // splitAddresses splits a list of addresses at its commas. A comma can also belong to a password:
-// it does so if an "@" follows before the next scheme, such as "redis://".
+// it does so if an "@" follows before the next scheme, such as "http://".
 func splitAddresses(list string) []string {
 	var out []string
 	for p := range strings.SplitSeq(list, ",") {

@@ -133,7 +133,7 @@ var (
 )
 
 // These are events of several faults. After reachMajority, the holder reaches only a majority of
-// the redlock nodes, as small as possible, which includes the first node.
+// the voting servers, as small as possible, which includes the first server.
 var (
 	reachMajority = []Event{{Action: "black-hole", Share: Minority}}
 	wipe          = []Event{{Action: "wipe-servers", AtOnce: true}, {Action: "wipe-node", AtOnce: true}}
