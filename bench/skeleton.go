@@ -32,7 +32,8 @@ type skeleton struct {
 	Go      string // version of the language
 	Replace string // a checkout of lockbench to build against; "" for a release
 
-	lang string // the skeleton's language, one of Languages
+	lang    string // the skeleton's language, one of Languages
+	backend string // the template of a backend in Go
 }
 
 // Languages are the languages in which [NewPlugin] can write a plugin.
@@ -41,21 +42,17 @@ var Languages = []string{"go", "python"}
 // Descriptor returns the compiled form of lock.proto (its file descriptor) as a literal of Python.
 func (s skeleton) Descriptor() (string, error) {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(protodesc.ToFileDescriptorProto(lockpb.File_lock_proto))
-	var text strings.Builder
-	for _, c := range b {
-		fmt.Fprintf(&text, `\x%02x`, c)
-	}
-	return `b"` + text.String() + `"`, err
+	return `b"\x` + strings.ReplaceAll(fmt.Sprintf("% x", b), " ", `\x`) + `"`, err
 }
 
 // NewPlugin writes the skeleton of a backend, with its plugin and its test, into dir. "" means a
 // directory named like the backend. The language is one of [Languages]. If dir is in a Go module,
 // the backend becomes a package of the module. Otherwise NewPlugin makes a new module, whose path
 // is in module. It uses a release of lockbench or, if replace is set, the checkout in that
-// directory. The Outcome says what to do next.
-func NewPlugin(name, lang, dir, module, replace string) (*Outcome, error) {
+// directory. With cas, the backend uses package cas. The Outcome says what to do next.
+func NewPlugin(name, lang string, cas bool, dir, module, replace string) (*Outcome, error) {
 	releases := build.Default.ReleaseTags // "go1.1" to the release of this build
-	s := skeleton{Name: name, lang: lang, Replace: replace, Go: strings.TrimPrefix(releases[len(releases)-1], "go")}
+	s := skeleton{Name: name, lang: lang, backend: map[bool]string{true: "cas.go.tmpl", false: "backend.go.tmpl"}[cas], Replace: replace, Go: strings.TrimPrefix(releases[len(releases)-1], "go")}
 	dir = cmp.Or(dir, name)
 	files, err := s.write(dir, module)
 	if err != nil {
@@ -89,8 +86,8 @@ func (s *skeleton) write(dir, module string) ([]string, error) {
 	}
 	s.Package = strings.ReplaceAll(s.Name, "-", "")
 	if s.lang == "python" {
-		if module != "" || s.Replace != "" {
-			return nil, usagef("--module and --replace are of Go")
+		if module != "" || s.Replace != "" || s.backend == "cas.go.tmpl" {
+			return nil, usagef("--cas, --module and --replace are of Go")
 		}
 		return s.writeAll(dir, [][2]string{
 			{"lockplugin-" + s.Name, "python/plugin.tmpl"}, {"store.py", "python/store.py.tmpl"},
@@ -98,7 +95,7 @@ func (s *skeleton) write(dir, module string) ([]string, error) {
 		})
 	}
 	files := [][2]string{
-		{s.Package + ".go", "backend.go.tmpl"},
+		{s.Package + ".go", s.backend},
 		{s.Package + "_test.go", "backend_test.go.tmpl"},
 		{filepath.Join("lockplugin-"+s.Name, "main.go"), "main.go.tmpl"},
 		{"claims.json", "claims.json.tmpl"},

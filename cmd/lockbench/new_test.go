@@ -15,8 +15,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// TestNewPluginCompiles writes a skeleton into this module. It then runs the Go
-// tools on it, and lets the plugin describe itself.
+// TestNewPluginCompiles writes skeletons into this module, and runs the Go tools on them.
 func TestNewPluginCompiles(t *testing.T) {
 	dir, err := os.MkdirTemp(".", "skeleton-test-")
 	if err != nil {
@@ -27,6 +26,7 @@ func TestNewPluginCompiles(t *testing.T) {
 	if code != exitOK || strings.Contains(stdout, "go.mod") || !strings.Contains(stdout, "lockplugin-my-store") {
 		t.Fatalf("exit %d, %q, %q", code, stdout, stderr)
 	}
+	ends(t, exitOK, "lockplugin-cas-store", "plugins", "new", "cas-store", "--cas", "-o", filepath.Join(dir, "cas"))
 	if out, err := exec.CommandContext(t.Context(), "gofmt", "-l", dir).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("gofmt: %v, %s", err, out)
 	}
@@ -72,7 +72,7 @@ func TestNewPluginInPython(t *testing.T) {
 	pythonWithGRPC(t)
 	dir := filepath.Join(t.TempDir(), "store")
 	ends(t, exitOK, "lockplugin-py-store", "plugins", "new", "py-store", "--lang", "python", "-o", dir)
-	ends(t, exitUsage, "are of Go", "plugins", "new", "py-store", "--lang", "python", "--module", "example.com/x")
+	ends(t, exitUsage, "are of Go", "plugins", "new", "py-store", "--lang", "python", "--cas")
 	binary := filepath.Join(dir, "lockplugin-py-store")
 	ends(t, exitOK, "begins the names of all locks", "plugins", "describe", binary)
 	if os.Getenv("LOCKBENCH_LONG") == "1" {

@@ -58,6 +58,7 @@ func pluginsDescribeCommand() *cobra.Command {
 
 func pluginsNewCommand() *cobra.Command {
 	var lang, dir, module, replace string
+	var cas bool
 	cmd := &cobra.Command{
 		Use:   "new NAME",
 		Short: "Write the skeleton of a backend in Go or Python",
@@ -73,12 +74,13 @@ the suite: replace its store by yours. No file is ever overwritten.`,
   lockbench plugins new my-store -o backends/mystore --module example.com/mystore`,
 		Args: needs(1, 1, "a name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			shown, err := bench.NewPlugin(args[0], lang, dir, module, replace)
+			shown, err := bench.NewPlugin(args[0], lang, cas, dir, module, replace)
 			return errors.Join(show(shown, "text", cmd), err)
 		},
 	}
 	fl := cmd.Flags()
 	choiceVar(fl, &lang, "lang", "go", "in which language: go or python", bench.Languages...)
+	fl.BoolVar(&cas, "cas", false, "for a store with compare-and-set: six methods, and package cas does the rest")
 	fl.StringVarP(&dir, "output", "o", "", "write into `DIR` (default NAME)")
 	fl.StringVar(&module, "module", "", "`PATH` of the new module (default example.com/lockplugin-NAME)")
 	fl.StringVar(&replace, "replace", "", "build against the checkout of lockbench in `DIR`")

@@ -17,8 +17,7 @@ const (
 	// elects bounds two times: until a cluster has a new leader, and until clients leave a member of
 	// the cluster that knows no leader.
 	elects = 3 * time.Second
-	// quarantined is a little longer than the 10 s for which a restarted server does not vote
-	// (the longest TTL of a schedule).
+	// quarantined is longer than a restarted server does not vote: 10 s, a schedule's longest TTL.
 	quarantined = 11 * time.Second
 )
 

@@ -144,8 +144,7 @@ type Subject struct {
 	Reference string `json:"reference,omitempty"`
 }
 
-// OtherBuild ends the name of a subject that is a second build: "mine-vs" is a second build of
-// "mine".
+// OtherBuild ends the name of a subject that is a second build, such as "mine-vs" of "mine".
 const OtherBuild = "-vs"
 
 // Subject returns the subject called name, or the zero Subject if no subject has this name.
