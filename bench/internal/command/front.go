@@ -213,9 +213,9 @@ func (f *front) free() error {
 	return errors.Join(err, c.Close(ctx))
 }
 
-// fromTerminal reports whether a terminal has sent sig, and then to the whole foreground group, so
-// the command has it too. Note: a signal from another sender looks the same while this process is
-// in the foreground, and is not forwarded then.
+// fromTerminal reports whether sig came from a terminal. A terminal sends it to the foreground
+// group, so the command has it too. Note: a signal from another sender looks the same while this
+// process is in the foreground, and is not forwarded then.
 func fromTerminal(sig syscall.Signal) bool {
 	if sig != syscall.SIGINT && sig != syscall.SIGQUIT {
 		return false

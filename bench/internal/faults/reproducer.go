@@ -151,7 +151,7 @@ func parse(path string, text []byte) (s Reproducer, err error) {
 //go:embed reproducers/*.json
 var kept embed.FS
 
-// Kept returns the reproducers in this repository, of bugs that were found and fixed, by name.
+// Kept returns the reproducers in this repository. Their bugs are fixed. They are sorted by name.
 func Kept() (all []Reproducer, err error) {
 	files, err := fs.Glob(kept, "reproducers/*.json")
 	for _, file := range files {

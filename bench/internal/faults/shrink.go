@@ -22,7 +22,7 @@ type shrinker struct {
 	plays int
 }
 
-// wanted is how many actions a reproducer may have, because a person understands two at a glance.
+// wanted is how many actions a person understands at a glance. A reproducer need not have fewer.
 const wanted = 2
 
 // removalThreshold says when one of n actions is removed from a schedule: without it, the schedule
@@ -131,7 +131,7 @@ func (k *shrinker) reproducerOf(ctx context.Context, s Schedule) Reproducer {
 
 // back looks for a better schedule if the smallest one seldom breaks its rule. It goes back in
 // trail, by longer and longer steps, to a schedule that breaks the rule more often but has no more
-// events (or at most as many as [wanted]). This helps because one step taken by luck makes all
+// events (or at most as many as [wanted]). This helps because one step taken by luck can make all
 // schedules after it break the rule seldom.
 func (k *shrinker) back(ctx context.Context, seldom Reproducer, trail []Schedule) Reproducer {
 	best := seldom
