@@ -85,7 +85,7 @@ func requireRedis(t *testing.T) {
 }
 
 // TestTableFindsPlantedBugs checks that a fault, played once, shows each bug of the plugin planted.
-// Without a bug that plugin must break a claim under fault evict, for which it is not made, and none
+// Without a bug that plugin must break a claim under fault evict, for which it is not made, but not
 // under freeze-host. A busy machine can hide a bug. So the fault is played again, up to four times,
 // if a host got no processor, or if a thread waited for a processor for busyFor.
 func TestTableFindsPlantedBugs(t *testing.T) {

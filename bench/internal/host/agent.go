@@ -113,8 +113,8 @@ func (a *agent) client() *core.Client {
 	return a.present().(interface{ Client() *core.Client }).Client()
 }
 
-// Do implements [proc.Agent]. If the order needs an answer, another goroutine carries it out, and Do
-// does not wait for it.
+// Do implements [proc.Agent]. If the order needs an answer, another goroutine carries it out, and
+// Do does not wait for that.
 func (a *agent) Do(ctx context.Context, o order) {
 	switch o.Op {
 	case opWork:

@@ -259,7 +259,7 @@ func (a *agent) follow(h *holding, of keptLease, ttl time.Duration) (leave func(
 	}
 }
 
-// kept renews the lease of a library that does not, and knows whether the lease is held.
+// kept renews the lease of a library that does not renew it, and knows whether the lease is held.
 type kept struct {
 	load.Lease
 	done chan struct{}

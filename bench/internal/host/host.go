@@ -68,7 +68,7 @@ const (
 	opRelease = "release" // releases the locks of workloads
 	opReopen  = "reopen"
 
-	// The host sends an answer to each of the following orders.
+	// The host sends an answer to each of the following five orders.
 	opAcquireOne = "acquire-one"
 	opReleaseOne = "release-one"
 	opCycle      = "cycle"
