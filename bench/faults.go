@@ -273,7 +273,7 @@ func (p FaultsPlan) table(ctx context.Context, opts Options) (*Outcome, error) {
 	return res.outcome(ctx, err)
 }
 
-// tableRound is about how long a fault takes each time. tableSetup is about how long servers take to start.
+// tableRound is about how long a fault takes each time, and tableSetup the start of its servers.
 const (
 	tableRound = 5 * time.Second
 	tableSetup = 3 * time.Second

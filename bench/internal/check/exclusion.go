@@ -54,9 +54,9 @@ func inOrder(holds []results.Hold) []results.Hold {
 // tokens checks that tokens rise from one grant of the store to the next. It checks hand-overs
 // separately. In a hand-over, a host passes its lease to another of its callers.
 //
-// Against other leases, a hand-over counts as requested when its lease was. A host may hand over a
-// lease that the store has already lost, and not know it, while another host holds or has ended a
-// later lease. That is no violation, because a resource refuses the lower token.
+// Compared with other leases, a hand-over counts as requested when its lease was requested. A host
+// may hand over a lease that the store has already lost, and not know it, while another host holds
+// or has ended a later lease. That is no violation, because a resource refuses the lower token.
 func (g *grants) tokens(holds []results.Hold, report breach) {
 	of := slices.SortedFunc(slices.Values(holds), byToken)
 	for from := 0; from < len(of); {

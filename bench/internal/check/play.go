@@ -173,8 +173,8 @@ func staleRenewal(first, next results.Hold) (ns int64) {
 }
 
 // margin is the time from the moment when the holder of first learned that it had lost the lock to
-// the grant of next. It is known only if the holder did lose the lock, and if its process was not
-// stopped in the time called before, which ends with that grant.
+// the grant of next. It is known only if the holder did lose the lock, and if its process ran up to
+// that grant without a stop, for at least the duration called before.
 func margin(first, next results.Hold, stood []Span, before time.Duration) (ns int64, known bool) {
 	if first.DoneNs == 0 || first.ReleaseNs > 0 || overlap(stood, Span{next.GrantedNs - int64(before), next.GrantedNs}) > 0 {
 		return 0, false

@@ -138,8 +138,8 @@ func leadsTerminal() bool {
 	return tty.Close() == nil
 }
 
-// look kills the keeper if a signal has stopped it at two checks in a row. A stopped keeper neither
-// renews the lease nor can end the command in time.
+// look kills the keeper if two checks in a row find that a signal has stopped it. A stopped keeper
+// neither renews the lease nor can end the command in time.
 func (f *front) look() {
 	s, _ := proc.Of(f.keeper.Pid())
 	if f.stopped && s.Stopped() {

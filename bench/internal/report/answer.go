@@ -40,7 +40,7 @@ type choice struct {
 
 // choices returns the recommendations of this run. A candidate is a backend that broke no rule and
 // whose locks exclude callers of other hosts, but not a second build (flag --vs). A recommendation
-// by a figure needs two candidates, or a baseline for Libraries. Survivors needs two candidates.
+// by a figure needs two candidates, or a baseline for Libraries. Method survivors needs two.
 func (r Report) choices() []choice {
 	var out []choice
 	for _, h := range r.highlights() {
