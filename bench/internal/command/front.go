@@ -21,7 +21,7 @@ import (
 const (
 	// breakBudget bounds the time for breaking the lease of a killed keeper.
 	breakBudget = 10 * time.Second
-	// leaveBudget bounds the time in which a keeper ends that has nothing more to do.
+	// leaveBudget bounds the time in which a keeper that has nothing more to do must end.
 	leaveBudget = 5 * time.Second
 	// The front checks for a stopped keeper every TTL/lookPart, or every lookEvery if that is less.
 	lookPart = 10

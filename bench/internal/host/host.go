@@ -118,7 +118,7 @@ func (n *note) fail(err error) {
 	}
 }
 
-// err returns the error in the answer to an order. It wraps the error of ctx if that has ended.
+// err returns the error in the answer to an order. It wraps the error of ctx if ctx has ended.
 func (n note) err(ctx context.Context) error {
 	switch {
 	case n.Failed == "":
