@@ -108,7 +108,7 @@ func (a *agent) present() load.Locker {
 	return a.locker
 }
 
-// client returns the core client that callers use now. It panics if they use a library.
+// client returns the core client that callers use now. It panics if they use another library.
 func (a *agent) client() *core.Client {
 	return a.present().(interface{ Client() *core.Client }).Client()
 }
