@@ -102,7 +102,7 @@ func TestEachFileHasItsPlace(t *testing.T) {
 }
 
 // misplaced compares places, a list of files in a doc.go, with the files of that package. It
-// returns the names that are only in the list, and the files that it lacks or names twice.
+// returns the names that are only in the list, and the files that the list does not name just once.
 func misplaced(places string, files []string) (wrong []string) {
 	times := map[string]int{"doc.go": 1}
 	for _, name := range goFile.FindAllString(places, -1) {

@@ -26,8 +26,8 @@ type failure struct {
 	err  error
 }
 
-// add records that one measurement of the subject sub, called label, has no figures in this run. An
-// empty label means that none of its measurements has.
+// add records that the measurement called label, of the subject sub, has no figures in this run. An
+// empty label means that no measurement of sub has figures.
 func (f *failures) add(sub *subject, label string, run int, err error) {
 	if f.last == nil {
 		f.last = map[string]error{}

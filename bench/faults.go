@@ -42,13 +42,13 @@ type FaultsPlan struct {
 	// Backends are names of plugins. None means every plugin that is found.
 	Backends []string
 	// Faults and Actions choose by name what is played: faults of the table, and actions of which a
-	// search makes its schedules. Naming a fault also chooses its actions, and naming an action also
-	// chooses the faults that use it. If both are empty, all are played, or only the quick faults if
-	// Quick is set.
+	// search makes its schedules. Faults limit the actions to those that they use, and Actions limit
+	// the faults to those that use one of them. If both are empty, all are played, or in a run of the
+	// table with Quick only the quick faults.
 	Faults, Actions []string
-	// Quick shortens every mode. A run of the table plays only the quick faults, and each of them
-	// once. A search spends less time on making a reproducer smaller. A replay of "all" leaves out
-	// long reproducers, and a soak has fewer leases.
+	// Quick shortens every mode. By default a run of the table then plays only the quick faults, and
+	// each of them once. A search spends less time on making a reproducer smaller. A replay of "all"
+	// leaves out long reproducers, and a soak has fewer leases.
 	Quick bool
 	// Runs is how often each fault or reproducer is played. 0 means 3 for a fault
 	// and 10 for a reproducer, and fewer if Quick is set.
@@ -273,7 +273,7 @@ func (p FaultsPlan) table(ctx context.Context, opts Options) (*Outcome, error) {
 	return res.outcome(ctx, err)
 }
 
-// tableRound is about how long a fault takes each time. tableSetup is about how long servers start.
+// tableRound is about how long a fault takes each time, and tableSetup the start of its servers.
 const (
 	tableRound = 5 * time.Second
 	tableSetup = 3 * time.Second

@@ -2,7 +2,7 @@
 // libraries, the store's bare client, and our backends without a plugin process.
 // These run in the process that takes the locks.
 //
-// Below bench, only this package imports backends and the lock libraries of others.
+// Except in tests, only this package of bench imports backends and the lock libraries of others.
 package baseline
 
 import (

@@ -23,8 +23,8 @@ func TestBaselines(t *testing.T) {
 	testExclusion(t, "redis", plain, url)
 }
 
-// testExclusion checks that no two callers hold a lock at once. One caller's configuration is
-// plain, and the other's is a URL of the same server.
+// testExclusion checks that no two callers hold a lock at once. One caller uses the configuration
+// plain, and the other uses the configuration url of the same server.
 func testExclusion(t *testing.T, backend string, plain, url driver.Config) {
 	t.Helper()
 	for _, bl := range All() {

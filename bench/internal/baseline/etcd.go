@@ -89,7 +89,7 @@ func (l *sessions) acquire(ctx context.Context, name string, ttl time.Duration) 
 		return nil, errors.Join(err, l.giveBack(s, ttl, m.Key() == mutexUnlocked))
 	}
 	return untimed{lease{ // the session also renews the lease without calls of renew
-		// The library has no token. Its users take the store's revision at the grant as the token.
+		// The library defines no token. Its users take the store's revision at the grant as the token.
 		token: uint64(m.Header().Revision),
 		renew: renewing(s, m.Key()),
 		release: func(ctx context.Context) error {

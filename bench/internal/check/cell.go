@@ -303,8 +303,8 @@ func (t *table) windows(holds []results.Hold) {
 const longTTL = 10 * time.Second
 
 // keeps judges whether a lease survived a fault that should cost no lease. It ignores leases that
-// were granted during the outage or that lasted for less than FirstSpanNs. The store may grant a
-// lock to a waiter for only so long, and this may end before the first renewal.
+// were granted during the outage, or that were lost (not revoked) in less than FirstSpanNs. A grant
+// to a waiter may last for only that time, and so may end before the first renewal.
 func (t *table) keeps(h results.Hold) {
 	inOutage := h.GrantedNs > t.round.InjectedNs && h.GrantedNs < t.round.BackNs
 	short := h.Cause != "revoked" && h.DoneNs-h.GrantedNs < t.round.FirstSpanNs

@@ -34,7 +34,7 @@ type Violation struct {
 // String describes the violation in one line.
 func (v Violation) String() string { return fmt.Sprintf("%s: %s", v.Rule, v.What) }
 
-// both describes two holds that together break a rule. The function who names a caller by number.
+// both describes two holds that together break a rule. The function who names a holder by number.
 func both(rule claim.Rule, first, second results.Hold, who func(n int) string) string {
 	what := "two holders at once"
 	if rule == claim.Token {
@@ -86,9 +86,9 @@ func (v Verdict) Granted() int {
 	return n
 }
 
-// Unsafe counts the violations of backends, and the faults under which a claim of a backend is
-// broken. Violations of baselines are shown but not counted, because lockbench makes no claims for
-// baselines.
+// Unsafe counts the violations of backends, and the pairs of backend and fault in which a claim of
+// the backend is broken. Violations of baselines are shown but not counted, because lockbench makes
+// no claims for baselines.
 func (v Verdict) Unsafe() int {
 	n := 0
 	for _, s := range v.Subjects {

@@ -54,9 +54,9 @@ func inOrder(holds []results.Hold) []results.Hold {
 // tokens checks that tokens rise from one grant of the store to the next. It checks hand-overs
 // separately. In a hand-over, a host passes its lease to another of its callers.
 //
-// Hand-overs are compared by the time of their grant. A host may hand over a lease that the store
-// has already lost, and not know it, while another host holds or even has ended a later lease. That
-// is no violation, because a resource refuses the lower token.
+// Compared with other leases, a hand-over counts as requested when its lease was requested. A host
+// may hand over a lease that the store has already lost, and not know it, while another host holds
+// or has ended a later lease. That is no violation, because a resource refuses the lower token.
 func (g *grants) tokens(holds []results.Hold, report breach) {
 	of := slices.SortedFunc(slices.Values(holds), byToken)
 	for from := 0; from < len(of); {
@@ -107,8 +107,8 @@ func (g *grants) rising(holds []results.Hold, report breach) {
 	}
 }
 
-// repeats finds holds with equal tokens that were requested at the same time. The method rising
-// finds all other equal tokens.
+// repeats finds holds with equal tokens whose requests overlapped in time. The method rising finds
+// all other equal tokens.
 func repeats(holds []results.Hold, report breach) {
 	ordered := slices.SortedFunc(slices.Values(holds), byToken)
 	for i := 1; i < len(ordered); i++ {

@@ -56,9 +56,9 @@ var lockModel = porcupine.Model{
 	},
 }
 
-// linear reports whether the holds of one lock fit a lock with at most one holder. The function
-// died returns when a host was killed, or 0. After the time forgets, if not 0, the store may lose
-// any hold. decided is false if time ran out. first is FirstSpan of [claim.Setting].
+// linear reports whether the holds of one lock fit a lock with at most one holder. died returns the
+// time when a host was killed, or 0. From the time forgets on, if not 0, the store may lose holds
+// requested earlier. decided is false if time ran out. first is FirstSpan of [claim.Setting].
 func linear(holds []results.Hold, ttl, first time.Duration, died func(host int) int64, forgets int64) (ok, decided bool) {
 	var ops []porcupine.Operation
 	add := func(kind opKind, lease int, call, back int64) {

@@ -102,7 +102,7 @@ func byName(holds []results.Hold) map[int][]results.Hold {
 // HostName is the name of a host in texts for people: A, B, ...
 func HostName(n int) string { return string(rune('A' + n)) }
 
-// everywhere is used in place of a host's number for a violation that concerns all hosts.
+// everywhere stands in place of a host's number for a violation that is not about one host.
 // Exceptions for an action on one host do not excuse such a violation.
 const everywhere = -1
 
@@ -173,8 +173,8 @@ func staleRenewal(first, next results.Hold) (ns int64) {
 }
 
 // margin is the time from the moment when the holder of first learned that it had lost the lock to
-// the grant of next. It is known only if the holder did lose the lock, and if its process was not
-// stopped in the time called before, which ends with that grant.
+// the grant of next. It is known only if the holder did lose the lock, and if its process ran up to
+// that grant without a stop, for at least the duration called before.
 func margin(first, next results.Hold, stood []Span, before time.Duration) (ns int64, known bool) {
 	if first.DoneNs == 0 || first.ReleaseNs > 0 || overlap(stood, Span{next.GrantedNs - int64(before), next.GrantedNs}) > 0 {
 		return 0, false
@@ -227,7 +227,7 @@ func (p Play) Interrupted(in Span) bool {
 	return slices.ContainsFunc(p.Events, func(e Span) bool { return e[0] < in[1] && e[1] > in[0] })
 }
 
-// freeAt is the time from which other hosts can get the lock after a hold.
+// freeAt is the time at which, at the latest, other hosts can get the lock after a hold.
 func (j *judge) freeAt(h results.Hold) int64 {
 	ttl := int64(j.Names[h.Name].TTL)
 	switch died := j.Hosts[h.Host].Ended; {

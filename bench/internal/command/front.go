@@ -21,7 +21,7 @@ import (
 const (
 	// breakBudget bounds the time for breaking the lease of a killed keeper.
 	breakBudget = 10 * time.Second
-	// leaveBudget bounds the time in which a keeper ends that has nothing more to do.
+	// leaveBudget bounds the time in which a keeper that has nothing more to do must end.
 	leaveBudget = 5 * time.Second
 	// The front checks for a stopped keeper every TTL/lookPart, or every lookEvery if that is less.
 	lookPart = 10
@@ -138,8 +138,8 @@ func leadsTerminal() bool {
 	return tty.Close() == nil
 }
 
-// look kills the keeper if a signal has stopped it at two checks in a row. A stopped keeper neither
-// renews the lease nor can end the command in time.
+// look kills the keeper if two checks in a row find that a signal has stopped it. A stopped keeper
+// neither renews the lease nor can end the command in time.
 func (f *front) look() {
 	s, _ := proc.Of(f.keeper.Pid())
 	if f.stopped && s.Stopped() {
@@ -213,9 +213,9 @@ func (f *front) free() error {
 	return errors.Join(err, c.Close(ctx))
 }
 
-// fromTerminal reports whether a terminal has sent sig, and then to the whole foreground group, so
-// the command has it too. Note: a signal from another sender looks the same while this process is
-// in the foreground, and is not forwarded then.
+// fromTerminal reports whether sig came from a terminal. A terminal sends it to the foreground
+// group, so the command has it too. Note: a signal from another sender looks the same while this
+// process is in the foreground, and is not forwarded then.
 func fromTerminal(sig syscall.Signal) bool {
 	if sig != syscall.SIGINT && sig != syscall.SIGQUIT {
 		return false

@@ -25,7 +25,7 @@ const (
 	startTimeout = 30 * time.Second
 	// closeBudget bounds the release of the lock, which is the last thing that a keeper does.
 	closeBudget = 10 * time.Second
-	// betweenTerms is the pause before a leader runs its command again.
+	// betweenTerms is the pause before a leader whose command has ended campaigns again.
 	betweenTerms = time.Second
 )
 

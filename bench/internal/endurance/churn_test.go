@@ -32,7 +32,7 @@ func TestChurn(t *testing.T) {
 }
 
 // TestPlannedFailover checks that candidates and leases of 10 s survive when an operator makes the
-// replica the primary server, and when he reverses this.
+// replica the primary server, and when the operator reverses this.
 func TestPlannedFailover(t *testing.T) {
 	for _, k := range kinds.All() {
 		if k.Setting(servers.WithReplica).Name == "" {

@@ -44,7 +44,7 @@ func each(t *testing.T, short int, f func(t *testing.T, s *system)) {
 	}
 }
 
-// served returns the kinds of store that have servers: all with LOCKBENCH_LONG, else short of them.
+// served returns kinds of store with servers: all with LOCKBENCH_LONG, else as many as short says.
 func served(short int) []*servers.Kind {
 	all := slices.DeleteFunc(kinds.All(), (*servers.Kind).InHost)
 	return all[:count(short, len(all))]

@@ -43,7 +43,7 @@ type Action struct {
 	// Recovers is how long after the end of the action hosts may still wait for an election, a restart
 	// or a connection. Hosts that Stops does not include may wait too, but must lose no lease.
 	Recovers time.Duration
-	// Swallows reports whether requests get no reply during the action. Otherwise they get an error.
+	// Swallows reports whether requests that the action stops get no reply. Otherwise they fail.
 	Swallows bool
 	// Ends reports whether the action ends its host.
 	Ends bool

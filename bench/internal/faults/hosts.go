@@ -57,12 +57,12 @@ var hostActions = []Action{
 		Inject: ofHost(func(_ *System, h *Host, _ Event) error { return kill(h.plugin()) }),
 	},
 	{
-		// The host pauses before each start. The three pauses together are longer than some leases.
+		// Earlier failures lengthen the host's pauses before starts, so some leases may end meanwhile.
 		Name: "crash-loop", Does: "the plugin of %s is killed three times, as soon as it is there", On: OnHost, Makes: died, Uses: UsesPlugin, Needs: ownStore,
 		Lasts: Span{time.Second, 3 * time.Second}, Stops: StopsHost, Recovers: 2 * time.Second, Inject: ofHost(crashLoop), Heal: end,
 	},
 	{
-		// The host pauses longer after each failure. The last pauses are longer than some leases.
+		// The host pauses longer after each failure. The last pauses can be longer than some leases.
 		Name: "kill-waiter", Does: "the plugin of %s is killed each second, when a caller waits", On: OnHost, Makes: died, Uses: UsesPlugin, Needs: ownStore,
 		Lasts: Span{2 * time.Second, 6 * time.Second}, Stops: StopsHost, Recovers: 3 * time.Second, Inject: ofHost(killWaiter), Heal: end,
 	},

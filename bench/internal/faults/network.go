@@ -26,7 +26,7 @@ type impairment struct {
 	swallows bool
 }
 
-// These say how long impairments last: shortly if they cut a host off, and while otherwise.
+// These say how long most impairments last: shortly if they cut a host off, and while otherwise.
 var (
 	shortly = Span{10 * time.Millisecond, 6 * time.Second}
 	while   = Span{100 * time.Millisecond, 6 * time.Second}

@@ -95,7 +95,7 @@ func (all *players) play(ctx context.Context, s Schedule) (*History, error) {
 }
 
 // player plays schedules, one after the other. It keeps its servers for the next schedule unless
-// they have failed.
+// they have failed or this schedule needs another setting.
 type player struct {
 	*players
 	dir         string
@@ -168,8 +168,8 @@ func (p *player) begin(ctx context.Context, w *System, h *History) error {
 }
 
 // happen carries out every event. It returns when all events are healed and the callers have worked
-// for the length of the schedule. It returns an error if an event cannot be healed, because the
-// hosts cannot be judged then.
+// for at least the length of the schedule. It returns an error if an event cannot be healed,
+// because the hosts cannot be judged then.
 func (p *player) happen(ctx context.Context, w *System, h *History, watch *watcher) error {
 	began := time.Now()
 	h.Marks = make([]Mark, len(h.Schedule.Events))

@@ -24,8 +24,8 @@ import (
 type Reproducer struct {
 	// Name is the name of the file, without the extension.
 	Name string `json:"-"`
-	// Finding names the bug that the reproducer shows. Fixed is the version that fixed the bug. If it
-	// is set, Shown and Runs were counted on a build before the fix.
+	// Finding names the bug that the reproducer shows. Fixed says which version fixed the bug, or why
+	// none did. If a version is named, Shown and Runs were counted on a build before the fix.
 	Finding string `json:"finding,omitempty"`
 	Fixed   string `json:"fixed,omitempty"`
 	// Long is set if playing the reproducer takes more than a few seconds.
@@ -151,7 +151,7 @@ func parse(path string, text []byte) (s Reproducer, err error) {
 //go:embed reproducers/*.json
 var kept embed.FS
 
-// Kept returns the reproducers in this repository, of bugs that were found and fixed, by name.
+// Kept returns the reproducers in this repository. Their bugs are fixed. They are sorted by name.
 func Kept() (all []Reproducer, err error) {
 	files, err := fs.Glob(kept, "reproducers/*.json")
 	for _, file := range files {

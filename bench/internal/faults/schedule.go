@@ -204,7 +204,7 @@ func (g *generator) events(s *Schedule, actions []Action) {
 }
 
 // lasts draws a duration on a logarithmic scale. A third of the durations are about as long as a
-// TTL. Leases survive shorter events, and much longer events show no more bugs.
+// TTL, because leases survive shorter events, and much longer events show nothing more.
 func (g *generator) lasts(s Span, groups []Group) time.Duration {
 	most := min(s[1], maxEventTime)
 	if most <= s[0] {
@@ -261,8 +261,8 @@ func (s *Schedule) separate() {
 	}
 }
 
-// check returns an error if the schedule cannot be played, because a user may have written it by
-// hand.
+// check returns an error if the schedule cannot be played. A user may have written such a schedule
+// by hand.
 func (s *Schedule) check() error {
 	if !kinds.Of(s.Backend).Known() {
 		return errors.New(NoServers(s.Backend))

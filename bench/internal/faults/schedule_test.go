@@ -155,8 +155,8 @@ func TestReproducerFile(t *testing.T) {
 	}
 }
 
-// TestReproducerExplains checks that a reproducer explains a violation with the same actions or the
-// same text, and no other.
+// TestReproducerExplains checks that a reproducer explains a violation of its rule if it has the
+// same actions or a similar text, and no other violation.
 func TestReproducerExplains(t *testing.T) {
 	of := func(actions ...string) (s Schedule) {
 		for _, a := range actions {

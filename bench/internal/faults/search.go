@@ -43,7 +43,7 @@ func Described(path string, d plugin.Description) Backend {
 
 // Options are the options of a search.
 type Options struct {
-	// Length is how long the search runs. Schedules that have begun by then are played to the end.
+	// Length is how long the search begins new schedules. It then finishes what has begun.
 	Length time.Duration
 	Seed   uint64
 	// Actions are the names of the actions that may happen. None means all.
@@ -54,11 +54,11 @@ type Options struct {
 	// schedule to the next, unless an action ends a host. One host has as many callers as Pool says,
 	// which hold their locks for long. A soak does not make a schedule that breaks a claim smaller.
 	Pool int
-	// KeepGoing continues the search after a violation. If it is not set, the search ends when it has
-	// made one reproducer.
+	// KeepGoing continues the search after a violation. If it is not set, the search ends with the
+	// first reproducer that has broken its rule again.
 	KeepGoing bool
 	// Players is how many schedules are played at once, each on servers that no other schedule uses.
-	// More than one save time, because a schedule is mostly waiting. The default is 2.
+	// More than one saves time, because a schedule is mostly waiting. The default is 2.
 	Players int
 	// Shrink bounds the time for making a schedule that breaks a claim smaller. Default 5 minutes.
 	Shrink time.Duration
@@ -92,7 +92,7 @@ type Found struct {
 	Unjudged int `json:"unjudged"`
 	Starved  int `json:"starved"`
 	// Exempt counts violations that the documentation allows. Again counts violations that get no
-	// reproducer, because a reproducer of the same bug exists or is being made.
+	// reproducer, because a reproducer for another violation exists or is being made.
 	Exempt int `json:"exempt"`
 	Again  int `json:"again"`
 	// Failed counts the schedules that could not be played. Failure is the last reason.

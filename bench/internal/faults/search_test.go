@@ -22,8 +22,8 @@ import (
 )
 
 // TestPlantedBugsAreFound checks that a search finds each bug of the plugin planted, and makes a
-// reproducer with at most two different actions. With -short it looks for only one bug, and plays
-// only the actions that can show this bug.
+// reproducer with at most two different actions. Without LOCKBENCH_LONG it looks for only one bug,
+// and plays only two actions that can show this bug.
 func TestPlantedBugsAreFound(t *testing.T) {
 	t.Parallel()
 	if s, err := redisserver.Start(t.Context(), nil); err != nil {

@@ -99,8 +99,8 @@ var crashes = []Action{
 		Name: "wipe-nodes", Does: "all nodes crash, and start again without their data", On: OnStore, Stops: StopsAll, Recovers: quarantined,
 		Only: voting, Makes: []claim.Condition{claim.DataLost, claim.Restarted},
 	}),
-	// No lease is lost, because the restarted node votes again only when every lease is over for which
-	// it may have voted.
+	// No lease is lost, because the restarted node votes again only when all leases that it may have
+	// voted for are over.
 	crash(false, Action{
 		Name: "wipe-node", Does: "%s crashes, and starts again without its data, while the other nodes vote", On: OnServer, Recovers: quarantined,
 		Only: voting,
@@ -169,7 +169,7 @@ func drawnOperations() []Action {
 	return operations(func(k *servers.Kind) []servers.Operation { return k.Operations })
 }
 
-// operations makes an action of each operation that the function of returns for a store.
+// operations makes an action of each operation that the function called of returns for a store.
 func operations(of func(*servers.Kind) []servers.Operation) []Action {
 	var all []Action
 	for _, backend := range kinds.Names() {

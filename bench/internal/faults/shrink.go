@@ -22,12 +22,12 @@ type shrinker struct {
 	plays int
 }
 
-// wanted is how many actions a reproducer may have, because a person understands two at a glance.
+// wanted is how many actions a person understands at a glance. A reproducer need not have fewer.
 const wanted = 2
 
-// removalThreshold says when one of n actions is removed from a schedule: without it, the schedule
-// must break the rule in at least need of times plays. That is few plays, because a reader is
-// helped most by fewer actions, even if the schedule then breaks its rule less often.
+// removalThreshold says when one of n actions is removed from a schedule: if the schedule is played
+// without it as often as times says, it must break the rule as often as need says. These are few
+// plays, because fewer actions help a reader most, even if the rule then breaks less often.
 func removalThreshold(n int) (need, times int) {
 	if n > burst {
 		return 1, 3
@@ -99,8 +99,8 @@ func (k *shrinker) trail(ctx context.Context, s Schedule) (trail []Schedule, aga
 	return trail, true
 }
 
-// anyOf plays all candidates at once. It returns the first that breaks the rule in need of times
-// plays.
+// anyOf plays all candidates at once, each up to as often as times says. It returns the first that
+// breaks the rule as often as need says.
 func (k *shrinker) anyOf(ctx context.Context, candidates []Schedule, need, times int) (one Schedule, shown bool) {
 	ctx, enough := context.WithCancel(ctx)
 	defer enough()
@@ -131,7 +131,7 @@ func (k *shrinker) reproducerOf(ctx context.Context, s Schedule) Reproducer {
 
 // back looks for a better schedule if the smallest one seldom breaks its rule. It goes back in
 // trail, by longer and longer steps, to a schedule that breaks the rule more often but has no more
-// events (or at most as many as [wanted]). This helps because one step taken by luck makes all
+// events (or at most as many as [wanted]). This helps because one step taken by luck can make all
 // schedules after it break the rule seldom.
 func (k *shrinker) back(ctx context.Context, seldom Reproducer, trail []Schedule) Reproducer {
 	best := seldom

@@ -21,7 +21,7 @@ type Fault struct {
 	Does string // one line
 	// Prepare and Events are what happens to the holder and the servers. In an action's name, a
 	// leading star stands for the name of the backend. Actions that the servers lack are left out. An
-	// event in Prepare without Lasts goes on until the fault ends.
+	// event in Prepare without Lasts ends by the same rule as the fault; see ActsTTLs.
 	Prepare, Events []Event
 	// Needs are capabilities that the servers must have, or else the fault is not run.
 	Needs []servers.Capability
@@ -38,8 +38,8 @@ type Fault struct {
 	// Restores is the moment when the store serves again, if a free lock must then be granted promptly
 	// (claim Woken). The holder releases half of its locks in the outage, so that some are free.
 	Restores Moment
-	// SeveralServers reports whether the fault needs several servers, if the backend can run on one
-	// server or on several.
+	// SeveralServers reports whether the fault runs on several servers where the backend can run on
+	// one server or on several.
 	SeveralServers bool
 	// Produces are the conditions that the fault makes, and under which documented exceptions apply.
 	Produces []claim.Condition
@@ -49,8 +49,8 @@ type Fault struct {
 	// of the rival. When the holder releases them, the rival must get them promptly. Half of the locks
 	// have AtLeast, and half are elections with a long value.
 	OnWaiter bool
-	// ActsTTLs or Acts says how long the fault lasts, as a multiple of the TTL or as a time. If both
-	// are zero, the fault lasts until the rival has got every lock.
+	// ActsTTLs (a multiple of the TTL) or Acts is the longest time that the fault lasts. It ends
+	// earlier if the rival has got every lock. If both are zero, the fault waits for that.
 	ActsTTLs float64
 	Acts     time.Duration
 }
@@ -303,7 +303,7 @@ func All() []Fault {
 	}
 }
 
-// These actions do no harm. They make the schedules of faults and schedules written by hand.
+// These actions do no harm. They are for the table of faults and for schedules written by hand.
 const (
 	Ask      = "ask"
 	GiveBack = "give-back"

@@ -85,9 +85,9 @@ func requireRedis(t *testing.T) {
 }
 
 // TestTableFindsPlantedBugs checks that a fault, played once, shows each bug of the plugin planted.
-// Without a bug that plugin must break claims only under fault evict, for which it is not made. A
-// busy machine can hide a bug, for example if the holder is late. So the fault is played again, up
-// to four times, if a host got no processor, or if a thread waited for a processor for busyFor.
+// Without a bug that plugin must break a claim under fault evict, for which it is not made, but not
+// under freeze-host. A busy machine can hide a bug. So the fault is played again, up to four times,
+// if a host got no processor, or if a thread waited for a processor for busyFor.
 func TestTableFindsPlantedBugs(t *testing.T) {
 	requireRedis(t)
 	path := plugintest.Build(t, module+"bench/internal/faults/planted")
@@ -180,7 +180,7 @@ func TestRoundsAreSchedules(t *testing.T) {
 }
 
 // TestFaultsAreWellFormed checks that each fault has a unique name and a description. A fault with
-// KeepsLeases must end by itself, and a fault with Restores must have KeepsLeases.
+// KeepsLeases must end by itself. A fault with Restores must have KeepsLeases and a long TTL.
 func TestFaultsAreWellFormed(t *testing.T) {
 	seen := map[string]bool{}
 	for _, f := range All() {

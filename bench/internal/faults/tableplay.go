@@ -30,7 +30,7 @@ type Plan struct {
 	Backends []Backend
 	Faults   []Fault
 	Rounds   int
-	// Seed determines how long after a renewal each fault is injected.
+	// Seed determines at which time between two renewals each fault is injected.
 	Seed uint64
 }
 

@@ -108,13 +108,13 @@ func (a *agent) present() load.Locker {
 	return a.locker
 }
 
-// client returns the core client that callers use now. It panics if they use a library.
+// client returns the core client that callers use now. It panics if they use another library.
 func (a *agent) client() *core.Client {
 	return a.present().(interface{ Client() *core.Client }).Client()
 }
 
-// Do implements [proc.Agent]. If the order needs an answer, another goroutine carries it out after
-// Do has returned.
+// Do implements [proc.Agent]. If the order needs an answer, another goroutine carries it out, and
+// Do does not wait for that.
 func (a *agent) Do(ctx context.Context, o order) {
 	switch o.Op {
 	case opWork:

@@ -216,7 +216,7 @@ type coreLease interface {
 	Deadline() time.Time
 }
 
-// sentOf returns when the request was sent from which the lease's TTL counts, or 0 if that is not
+// sentOf returns the time of the request from which the lease's TTL counts, or 0 if that is not
 // known. It ignores that a grant to a waiter in the store's queue is shorter, because core renews
 // such a lease at once.
 func (a *agent) sentOf(lease any, call *results.Call, ttl time.Duration) int64 {
@@ -259,7 +259,7 @@ func (a *agent) follow(h *holding, of keptLease, ttl time.Duration) (leave func(
 	}
 }
 
-// kept renews the lease of a library that does not, and knows whether the lease is held.
+// kept renews the lease of a library that does not renew it, and knows whether the lease is held.
 type kept struct {
 	load.Lease
 	done chan struct{}

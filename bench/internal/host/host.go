@@ -68,7 +68,7 @@ const (
 	opRelease = "release" // releases the locks of workloads
 	opReopen  = "reopen"
 
-	// The host sends an answer to each of the following orders.
+	// The host sends an answer to each of the following five orders.
 	opAcquireOne = "acquire-one"
 	opReleaseOne = "release-one"
 	opCycle      = "cycle"
@@ -118,7 +118,7 @@ func (n *note) fail(err error) {
 	}
 }
 
-// err returns the error in the answer to an order. It wraps the error of ctx if that has ended.
+// err returns the error in the answer to an order. It wraps the error of ctx if ctx has ended.
 func (n note) err(ctx context.Context) error {
 	switch {
 	case n.Failed == "":

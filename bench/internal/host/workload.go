@@ -32,7 +32,7 @@ type Workload struct {
 	// caller rests after the release.
 	Limit Range `json:"limit_ns"`
 	// AtLeast is the shortest time that an acquired lock stays taken. Value is the size in bytes of
-	// the value that a leader publishes. A host with a baseline supports neither.
+	// the value that a leader publishes. Only a host that uses package core supports them.
 	AtLeast time.Duration `json:"at_least_ns,omitempty"`
 	Value   int           `json:"value,omitempty"`
 	Hold    Range         `json:"hold_ns"`

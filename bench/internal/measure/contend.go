@@ -275,7 +275,7 @@ func idle(ctx context.Context, in Input, cs []*load.Caller) (float64, error) {
 	return c.Run / time.Duration(c.until-c.from).Seconds(), c.err
 }
 
-// counted is the work that servers have done between two times.
+// counted is the average work of one server between two times.
 type counted struct {
 	from, until int64
 	servers.Served

@@ -194,13 +194,13 @@ func (s *election) await(ctx context.Context, limit time.Duration, what string, 
 }
 
 // led returns a function that reports whether each name has a leader that was granted its term
-// later than the time after.
+// later than the time called after.
 func (s *election) led(names []int32, after int64) func() bool {
 	return s.all(names, func(t results.Hold) bool { return t.GrantedNs > after })
 }
 
 // confirmed returns a function that reports whether each name has a leader whose grant returned, or
-// whose last renewal was sent, later than the time after.
+// whose last renewal was sent, later than the time called after.
 func (s *election) confirmed(names []int32, after int64) func() bool {
 	return s.all(names, func(t results.Hold) bool {
 		renewed := t.GrantedNs

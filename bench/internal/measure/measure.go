@@ -20,8 +20,8 @@ import (
 type Scenario struct {
 	Name string
 	Doc  string // one line
-	// Processes reports whether each host is a process in all workloads. Then backends whose locks
-	// hold only within one process cannot be measured.
+	// Processes reports whether hosts are separate processes in all workloads. Then backends whose
+	// locks hold only within one process cannot be measured.
 	Processes bool
 	// PluginsOnly reports whether the scenario measures plugins, but no baselines.
 	PluginsOnly bool

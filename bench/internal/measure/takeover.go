@@ -39,8 +39,8 @@ const (
 	// harmed.
 	queueing = 100 * time.Millisecond
 	// quickPhases times Measure bounds the random time until the harm, in modes that do not wait for
-	// the TTL. In a full run the harm can come at any time between two renewals, in a quick run only
-	// in the first part of that time.
+	// the TTL. In a full run this time covers the whole interval between two renewals, in a quick run
+	// only a part of the interval.
 	quickPhases = 4
 	// startUp is about how long a host process takes to start.
 	startUp = 150 * time.Millisecond
@@ -237,7 +237,7 @@ type mode struct {
 	// expires reports whether the leader's lease ends only by its TTL, so that a new leader before
 	// that time is a finding. In other modes the host or plugin releases the lease, or a server fails.
 	expires bool
-	// waits estimates how long a takeover takes. It is nil if the time does not matter.
+	// waits estimates how long a takeover takes. It is nil if that time is negligible.
 	waits func(ttl time.Duration) time.Duration
 	// inject does harm that is not an action on a host. It is nil if the mode has no such harm.
 	inject func(ctx context.Context, s *election, h *incident) error

@@ -152,7 +152,7 @@ func (t *ttlCell) prepare(d time.Duration) error {
 }
 
 // hold keeps all leases for the measured time. It returns the longest time for which this process
-// got no processor.
+// did not run.
 func (t *ttlCell) hold(ctx context.Context) (stalled time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, t.in.For)
 	defer cancel()

@@ -27,7 +27,7 @@ func TestTTLsOf(t *testing.T) {
 	}
 }
 
-// TestStalls checks that losses of leases less than one TTL apart are counted as one stall.
+// TestStalls checks that losses of leases at most one TTL apart are counted as one stall.
 func TestStalls(t *testing.T) {
 	for want, lost := range map[int][]int64{0: nil, 1: {30, 10, 20}, 2: {50, 10, 20}, 3: {100, 10, 50}} {
 		if got := stalls(lost, 20); got != want {

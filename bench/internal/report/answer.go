@@ -40,7 +40,7 @@ type choice struct {
 
 // choices returns the recommendations of this run. A candidate is a backend that broke no rule and
 // whose locks exclude callers of other hosts, but not a second build (flag --vs). A recommendation
-// by a figure needs two candidates or a baseline. Method survivors needs two candidates.
+// by a figure needs two candidates, or a baseline for Libraries. Method survivors needs two.
 func (r Report) choices() []choice {
 	var out []choice
 	for _, h := range r.highlights() {
@@ -165,8 +165,8 @@ func (r Report) undecided() string {
 	return "these runs show no difference"
 }
 
-// promised is the name of the row's backend. If the rows in the argument all differ in durability,
-// the durability follows the name.
+// promised is the name of the row's backend. If not all rows have the same durability, the
+// durability follows the name.
 func promised(row Row, all []Row) string {
 	if slices.ContainsFunc(all, func(other Row) bool { return other.Durability != row.Durability }) {
 		return fmt.Sprintf("%s (%s)", row.Name, row.shortDurability())
@@ -225,8 +225,8 @@ func (a answer) Table() grid {
 	return tabulate(grid{Title: "which one should I use", Note: a.Note}, columns, a.Choices)
 }
 
-// highlight is the one figure of a scenario that decides which backend the report recommends for a
-// need of the user. The summary table shows most highlights.
+// highlight is a figure of a scenario by which the report recommends a backend for a need of the
+// user. The summary table shows most highlights.
 type highlight struct {
 	title string // title of its column
 	need  string // the quality that it measures
@@ -257,8 +257,8 @@ func (r Report) highlights() []highlight {
 		}
 	}
 	if ts := near(r.of(throughputScenario)); len(ts) > 0 {
-		// Take the figure from the tables with the fewest hosts, which all backends have. Of these,
-		// take the table with the most locks: callers then seldom wait for each other.
+		// Of the tables with the fewest hosts, which all backends have, and with the most locks, so
+		// that callers seldom wait for each other, take the table with the most callers.
 		first := ts[0]
 		ts = filter(ts, func(t Table) bool { return t.Hosts == first.Hosts && t.facet() == first.facet() })
 		add("cycles/s", "throughput", "cycles/s", true, ts[len(ts)-1])

@@ -51,8 +51,8 @@ type band struct {
 	Label string  `json:"label"`
 }
 
-// line is the line of one backend or baseline. A backend and the baselines that it is compared with
-// are a family: their lines have the same colour and marker, but different dashes.
+// line is the line of one backend or baseline. A backend and the baselines on its server are a
+// family: their lines have the same colour and marker, but different dashes.
 type line struct {
 	Name   string      `json:"name"`
 	Family int         `json:"family"`
@@ -63,8 +63,8 @@ type line struct {
 
 type style struct{ family, dash int }
 
-// styles gives each backend a family number, and each baseline the family of the backend that it is
-// compared with. Baselines that are compared with no backend share one more family.
+// styles gives each backend a family number, and each baseline the family of the backend with the
+// same reference. Baselines for which there is no such backend share one more family.
 func styles(m results.Manifest) map[string]style {
 	out, byReference := map[string]style{}, map[string]int{}
 	plugins := filter(m.Subjects, func(s results.Subject) bool { return s.Kind == results.KindPlugin })
@@ -134,9 +134,9 @@ func (t Table) facet() string {
 	return strings.Join(append(parts, t.held()...), ", ")
 }
 
-// lineFacet is the name of the curve of table t in a load chart. The chart has one curve for all
-// tables. But if one number of hosts was measured with several numbers of clients, the chart has a
-// curve for each number of hosts, and the name of the curve includes this number.
+// lineFacet is the name of the curve of table t in a load chart. Tables with equal facets (mode,
+// locks and so on) share a curve. But a number of hosts that was measured with several numbers of
+// clients has a curve for itself, and the name of that curve includes the number.
 func (t Table) lineFacet(ts []Table) string {
 	several := slices.ContainsFunc(ts, func(o Table) bool {
 		return o.Hosts == t.Hosts && o.Clients != t.Clients && o.facet() == t.facet()
@@ -150,7 +150,7 @@ func (t Table) lineFacet(ts []Table) string {
 	return plural(t.Hosts, "host") + ", " + t.facet()
 }
 
-// curve returns the chart view of one unit. It is empty if all points are at one number of callers.
+// curve returns the view of one unit. It is empty if no subject has points at two caller numbers.
 func (r Report) curve(unit, facet string, ts []Table) view {
 	v := view{Label: spelled(unit), Y: axisCount, YTitle: spelled(unit)}
 	if strings.Contains(unit, "-ns/") {

@@ -27,7 +27,7 @@ type promise struct {
 	Marks              []mark
 }
 
-// mark shows one backend: a point and an interval. Positions are in percent of the width.
+// mark is one backend or baseline: a point and an interval. Positions are in percent of the width.
 type mark struct {
 	Label          string
 	At, From, Wide float64 // the median, where its interval begins, and the interval's width
