@@ -220,8 +220,8 @@ func (t *table) queue(ctx context.Context, r driver.Request) (*entry, *predecess
 	return nil, nil, nil // each time another client had deleted the entry
 }
 
-// newWaiting makes the entry of an owner that enters the queue. Its key ends in the first number
-// from the parameter on that this process does not use for that lock. A key contains a text that
+// newWaiting makes the entry of an owner that enters the queue. Its key ends in the parameter
+// number, or in a higher number if this process already uses that key. A key contains a text that
 // only this process has, so that no two processes use the same key. Keys are used again, because
 // each new key would stay in the server's index until it compacts. An entry whose put got no answer
 // is put once more. newWaiting returns nil for an owner that has already tried to acquire.

@@ -77,8 +77,8 @@
 // first and later every 120 to 360 ms, without order. Check then fails unless WaitConnections wants
 // no blocked waiters.
 //
-// The row of a free lock is kept, because of its token, until its last lease's end and the token
-// are a day old. Then it is purged. A token that was granted while the clock was ahead delays this.
+// The row of a free lock is kept for its token until its last lease's end, its tombstones and its
+// token are a day old. Then it is purged. A token granted while the clock was ahead delays this.
 //
 // # Settings that matter
 //

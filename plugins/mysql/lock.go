@@ -55,7 +55,7 @@ func (b *Backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, err
 	return result.Token, result.Err
 }
 
-// acquirer returns the batcher for acquires of name, which depends on whether its row is known.
+// acquirer returns the batcher for acquires of name: firsts, unless the row is known to exist.
 func (b *Backend) acquirer(name string) *batcher {
 	if b.rows.Has(name) {
 		return &b.acquires
@@ -241,8 +241,8 @@ func (b *Backend) each(ctx context.Context, s *conn.Session, names []string, f f
 // listAtOnce is how many locks one query of List may read.
 const listAtOnce = 500
 
-// List reads held locks in pages, so that no query takes long. Between two pages, locks may be
-// taken or released that the result shows otherwise.
+// List reads held locks in pages, so that no query takes long. A lock that is
+// taken or released between two pages may be missing or still be listed.
 func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
 	for after := ""; ; {
 		page, err := do(ctx, b.link, "list", prefix, func(ctx context.Context) ([]driver.Holder, error) {

@@ -31,7 +31,7 @@ const (
 	// slowAfter is how long a statement may take before it is assumed to wait for a locked row.
 	// Commits take far less time. Renewals are less urgent: they get an eighth of the time until
 	// their deadline, at most slowestAfter. Otherwise a busy server would get every renewal twice.
-	// A statement for existing unlocked rows, sent again after a kill, gets slowestAfter.
+	// A statement for existing unlocked rows, sent again right after a kill, gets slowestAfter.
 	slowAfter     = 50 * time.Millisecond
 	slowestAfter  = 500 * time.Millisecond
 	patientShares = 8
@@ -63,7 +63,7 @@ func (l *batcher) timeout(t *inFlight, batch []*pending) time.Duration {
 	return min(max(slowAfter, time.Until(deadline)/patientShares), slowestAfter)
 }
 
-// trip says whether operations are sent for the first time, or again after a kill.
+// trip says what the sender of a statement knows about the rows.
 type trip int
 
 const (

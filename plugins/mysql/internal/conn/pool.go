@@ -368,7 +368,7 @@ func (p *Pool) Question(since time.Time) (kept func() int) {
 }
 
 // Serves reports whether the server serves. Proof is an answer over an idle connection or, while
-// connections are busy, a recent answer to a change.
+// connections are busy, a recent answer to a statement other than SELECT.
 func (p *Pool) Serves() bool {
 	if p.Question(time.Now())() > 0 {
 		return true

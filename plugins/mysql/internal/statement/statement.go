@@ -81,7 +81,7 @@ type Process struct {
 type Signed struct{ Part, Ahead uint64 }
 
 // Sign gives a sign of life for process: user locks for the present part and, if ahead is not 0,
-// every third part up to ahead+2 parts later. Then it ends the sign last. It replies the part.
+// every third part up to ahead+2 parts later. Then it ends the sign in last. It replies the part.
 func Sign(process string, ahead uint64, last Signed) string {
 	var t text
 	t.add("SELECT ", part)
@@ -403,8 +403,8 @@ func EnterAndSleep(table, lock string, p Process, r driver.Request, wakeID uint6
 	return t.add(Granted(table, r), ";END").String()
 }
 
-// pause adds an expression for how many microseconds r's owner waits before it asks for the lock: 0
-// if the lock is free or the owner not queued, else until the lease ends, but at most most.
+// pause adds an expression for how many microseconds r's owner waits before it asks for the lock.
+// It is 0 if the lock is free or the owner not queued, else the lease's remaining time, up to most.
 func (t *text) pause(r driver.Request, most time.Duration) *text {
 	t.add("IF(", Free, " OR LOCATE(',", r.Owner, ".',queue)=0,0,LEAST(").uint(uint64(most.Microseconds()))
 	return t.add(",TIMESTAMPDIFF(MICROSECOND,", Now, ",expires_at)+1000))")
