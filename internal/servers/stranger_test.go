@@ -31,7 +31,7 @@ func ask(ctx context.Context, cfg driver.Config, line string) (string, error) {
 }
 
 // TestStranger checks that a server that a command starts can be crashed and started
-// again, with and without its data, and that hosts can connect to it through proxies.
+// again, with and without its data, and that Route puts a proxy's address in a configuration.
 func TestStranger(t *testing.T) {
 	if p := redis.Program(); p.Err != nil {
 		servers.Missing(t, "redis", p.Err)

@@ -92,7 +92,7 @@ func TestUsers(t *testing.T) {
 		b := connect(t, o)
 		use(t, b, "jobs")
 		r := acquire(t, b, lock("long", "a"))
-		// After a change of its password, a user must log in again, as after the end of a login.
+		// After a change of its password, a user must log in again, as when its login expires.
 		_, err := root.UserChangePassword(t.Context(), "locks", secret)
 		must(t, err)
 		must(t, b.Renew(t.Context(), r))
@@ -147,7 +147,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// tryConfig opens a backend from a configuration, as a plugin does, and returns Check's error.
+// tryConfig opens a backend from cfg, as a plugin does, checks it, and returns the first error.
 func tryConfig(t *testing.T, cfg driver.Config) error {
 	full, err := Spec.CheckConfig(cfg)
 	if err != nil {

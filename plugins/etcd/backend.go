@@ -41,7 +41,7 @@ var claims = driver.Properties{
 }
 
 // Backend is a host's connection to an etcd cluster. It has all optional
-// capabilities in package driver. Any goroutine may call its methods.
+// capabilities in package driver. Goroutines may call its methods concurrently.
 type Backend struct {
 	space   space
 	cluster *cluster.Cluster

@@ -54,7 +54,7 @@
 //
 // So a grant after a wait costs 2 entries if two hosts take turns: the queue entry and the
 // release. With more hosts it costs 3, because each holder puts its entry again as a mark (see
-// below). The first renewal of a lock costs one more entry, and so does an acquire that is
+// below). The first renewal then costs one more entry, and so does an acquire that is
 // refused before the wait. From a release to the next grant there is only one entry: the release.
 //
 // Operations that come at the same time, up to 120, share one transaction and its flush. The
@@ -82,7 +82,7 @@
 //     comes, this process deletes the entry. So a frozen or lost host costs 2 s.
 //   - A request without an answer may reach the store late. After a withdrawal, the tombstone
 //     of the owner refuses a late put of an entry. A late move of an entry to another lease
-//     is refused, because the entry is no longer on the lease that the request names.
+//     is refused, because the entry is gone or no longer on the lease that the request names.
 //
 // # Leases
 //

@@ -46,8 +46,8 @@ func (e *entry) is(kv *mvccpb.KeyValue, gen *txn.Generation) bool {
 // short reports whether e is on a waiters' lease, from which a renewal or an acquire moves it.
 func (e *entry) short() bool { return e.lease.use == waiting }
 
-// pin prevents that e is deleted while an operation of its owner
-// runs, and for the time entryFor after that. The caller holds mu.
+// pin keeps e from being deleted while an operation of its owner runs and, unless e is the lock,
+// for the time entryFor after that. The caller holds mu.
 func (t *table) pin(e *entry, now time.Time) *entry {
 	if e.busy == 0 && !e.held && !now.Before(e.deadline) {
 		e.before = nil // the process was paused, so the entry must be read again
@@ -125,10 +125,10 @@ func (t *table) confirm(e *entry, l *lease, began time.Time, ttl time.Duration, 
 	t.hold(e, began.Add(ttl))
 }
 
-// granted notes that e is the lock, because it is the first in the queue, and returns the
-// grant. The grant lasts for the TTL of the waiters' lease, but at most for r.TTL, counted
-// from the lease's last confirmed keepalive. granted returns the zero Grant if more than half
-// of that time is over, if e may be on another lease, or if the key lacks part of r's value.
+// granted notes that e is the lock, because it is the first in the queue, and returns the grant.
+// The grant lasts for the TTL of the waiters' lease, but at most for r.TTL, counted from the
+// lease's last confirmed keepalive. granted returns the zero Grant if more than half of that time
+// is over, if e may be on another lease, or if r's value is too long to be in the key.
 func (t *table) granted(e *entry, r driver.Request) driver.Grant {
 	now := time.Now()
 	t.mu.Lock()
@@ -152,7 +152,7 @@ func (t *table) moved(e *entry, l *lease) {
 	e.lease, e.unsure = l, false
 }
 
-// notMoved notes that e's key was not moved to the lease l. If unsure is true, it may be on l.
+// notMoved notes that a move of e's key to l was not confirmed. If unsure, the key may be on l.
 func (t *table) notMoved(e *entry, l *lease, unsure bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -167,8 +167,8 @@ func (t *table) where(e *entry) (l *lease, unsure bool) {
 	return e.lease, e.unsure
 }
 
-// beginRenewal prevents that e is deleted before endRenewal. It returns
-// false if e's deadline has passed or e is already being deleted.
+// beginRenewal keeps e from being deleted until endRenewal. It returns false if e's deadline has
+// passed or e is already being deleted.
 func (t *table) beginRenewal(e *entry, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -179,8 +179,8 @@ func (t *table) beginRenewal(e *entry, now time.Time) bool {
 	return true
 }
 
-// endRenewal allows again that e is deleted. deadline and rev are
-// the results of the renewal. They are zero if the renewal failed.
+// endRenewal lets the table delete e again. deadline and rev are the results of the renewal. They
+// are zero if the renewal failed.
 func (t *table) endRenewal(e *entry, deadline time.Time, rev int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -206,7 +206,7 @@ func (t *table) end(e *entry) {
 	e.ending = true
 }
 
-// ended notes the result of a delete of e. gone says that e's key can never exist again.
+// ended notes the result of a delete of e. gone says that e is deleted and cannot come back.
 // Otherwise the table deletes the key again at e's deadline, and repeatedly after that.
 func (t *table) ended(e *entry, gone bool) {
 	t.mu.Lock()

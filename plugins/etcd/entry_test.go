@@ -150,7 +150,7 @@ func TestEntryOfAnEarlierProcess(t *testing.T) {
 	}
 }
 
-// TestWithdrawOfOneOnly checks that a withdrawal ends only the owner's lock, from any process.
+// TestWithdrawOfOneOnly checks that a withdrawal, by any process, ends only the owner's lock.
 func TestWithdrawOfOneOnly(t *testing.T) {
 	s := start(t, nil)
 	b, stranger := connect(t, on(s)), connect(t, on(s))

@@ -16,8 +16,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 )
 
-// FuzzConfig checks configurations. Each must be refused with an error that shows no
-// password, or must name members that the client can dial, all with TLS or all without.
+// FuzzConfig checks configurations that are not refused. They must have a valid prefix and
+// at least one member, all members with TLS or all without, and no login in an address.
 func FuzzConfig(f *testing.F) {
 	f.Add("address=http://u:hush-hush@db:2379", "")
 	f.Add("address=a:1,https://b:1\ntls_insecure=1\nprefix=\xff", "hush-hush")

@@ -225,7 +225,7 @@ func watchers(t *testing.T, s *servers.Server) int {
 	return n
 }
 
-// TestStorm lets 32 processes compete for one lock, and ends them at random
+// TestStorm lets 32 simulated processes compete for one lock, and ends them at random
 // moments. It checks that no two of them hold the lock at the same time.
 func TestStorm(t *testing.T) {
 	s := start(t, nil)

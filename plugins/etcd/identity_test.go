@@ -52,8 +52,8 @@ func (w *warnings) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// TestOtherClusterIsNotUsed checks that no lease is lost when the member in
-// use is down and the next address leads to a member of another cluster.
+// TestOtherClusterIsNotUsed checks that no lease is lost when a host changes
+// over to an address that leads to a member of another cluster.
 func TestOtherClusterIsNotUsed(t *testing.T) {
 	t.Parallel() // most of its time is waiting
 	members, _ := three(t)

@@ -94,9 +94,8 @@ const (
 	maxRecord = 64 << 10
 )
 
-// undo does the operations of its parameter first, and deletes the owner's entry that this process
-// knows, in one Txn. Then it deletes other entries of the owner. Its error is the client
-// library's.
+// undo does the given operations, and deletes the owner's entry that this process knows, in one
+// Txn. Then it deletes other entries of the owner. Its error is the client library's.
 func (t *table) undo(ctx context.Context, name, owner string, first ...*pb.RequestOp) error {
 	s := &txn.Step{Name: name, Size: 2 * maxRecord, Repeatable: true, Req: &pb.TxnRequest{
 		Success: append([]*pb.RequestOp{entries(t.space, name, maxFound)}, first...),

@@ -128,7 +128,7 @@ func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) (stay
 }
 
 // moving returns the operation that moves e, which is the lock, to the lease l. It moves e only
-// from the lease on which this process has e. So a move that comes too late fails.
+// from the lease that this process's table has for e. So a move that comes too late fails.
 func (b *Backend) moving(e *entry, l *lease) *txn.Step {
 	from, _ := b.table.where(e)
 	s := &txn.Step{Name: e.name, In: e.generation, Repeatable: true, Req: &pb.TxnRequest{

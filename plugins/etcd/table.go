@@ -202,7 +202,7 @@ func (t *table) erase(e *entry) {
 	t.txns.Submit(s)
 }
 
-// erased notes the outcome of erase. If the delete failed, it lets erase run again.
+// erased notes the outcome of erase. If another delete may help, it lets erase run again.
 func (t *table) erased(e *entry, err error) {
 	switch {
 	case t.cluster.Context().Err() != nil:

@@ -109,7 +109,7 @@ func (t *table) next(ctx context.Context, e *entry, p *predecessor, events <-cha
 	return next, err
 }
 
-// guard watches e's key until e is gone. Call it before a watch of the entry before e begins.
+// guard watches e's key until e is gone. Call it before you watch the entry in front of e.
 func (t *table) guard(e *entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -220,11 +220,11 @@ func (t *table) queue(ctx context.Context, r driver.Request) (*entry, *predecess
 	return nil, nil, nil // each time another client had deleted the entry
 }
 
-// newWaiting makes the entry of an owner that enters the queue. Its key ends in the first number,
-// from number on, that this process does not use for that lock. A key contains a text that only
-// this process has, so that no two processes use the same key. Keys are used again, because each
-// new key would stay in the server's index until it compacts. An entry whose put got no answer is
-// put once more. newWaiting returns nil for an owner that has already tried to acquire.
+// newWaiting makes the entry of an owner that enters the queue. Its key ends in the parameter
+// number, or in a higher number if this process already uses that key. A key contains a text that
+// only this process has, so that no two processes use the same key. Keys are used again, because
+// each new key would stay in the server's index until it compacts. An entry whose put got no answer
+// is put once more. newWaiting returns nil for an owner that has already tried to acquire.
 func (t *table) newWaiting(r driver.Request, l *lease, number int, now time.Time) *entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -330,7 +330,7 @@ func ahead(s space, name string, rev int64, limit int64) *pb.RequestOp {
 	})
 }
 
-// nextTo picks the entry to watch from op, what function ahead has read at revision rev: the
+// nextTo picks the entry to watch from op, the reply to function ahead's read at revision rev: the
 // newest entry whose key is not own. The picked entry is the lock if no entry is before it.
 func nextTo(own string, op *pb.ResponseOp, rev int64) *predecessor {
 	var before *predecessor

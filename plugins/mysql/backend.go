@@ -77,7 +77,7 @@ func open(o Options) (*Backend, error) {
 	return start(o, connector, conn.Setup(database)), nil
 }
 
-// start makes a Backend that runs the statement setup first on each connection.
+// start makes a Backend that first runs the statements in setup on each connection.
 func start(o Options, connector sqldriver.Connector, setup string) *Backend {
 	b := &Backend{link: &link{opts: o, table: tableName(o.Prefix), background: kit.NewGroup()}}
 	b.queue.link, b.owners, b.signs.process = b.link, newOwners(), newProcess()

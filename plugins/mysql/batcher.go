@@ -42,8 +42,8 @@ type batcher struct {
 	patient bool // for renewals, which have time; a statement has one TTL
 	repeats bool // a statement may contain a name several times
 	values  bool // values are sent
-	// get takes a connection. The room of slots limits how many statements may wait for
-	// a row in the server; see slow. The room of probes limits how many statements test
+	// get takes a connection. The size of slots limits how many statements may wait for
+	// a row in the server; see slow. The size of probes limits how many statements test
 	// whether an insert has to wait. probes is nil if the batcher inserts no rows.
 	get           func(ctx context.Context) (*conn.Session, error)
 	slots, probes chan struct{}

@@ -67,18 +67,18 @@
 //
 // Waiters are in the row's queue, first in, first out over all hosts. Each waiter blocks in the
 // server on its own connection; waiters beyond Options.WaitConnections ask every 15 to 45 ms. A
-// release also grants the lock to the first waiter, in the same statement, for half a second (up to
-// 2 s for a distant waiter). Then it wakes the waiter by a KILL QUERY, which finds the session by a
-// randomly named user lock (GET_LOCK), so it hits no other session. The waiter learns how long its
-// grant lasts, and core renews it. A waiter that does not come costs the other waiters the half
-// second of its grant, unless its process has given no sign of life for the last 0.6 s. The release
-// passes over such a waiter. A waiting process gives five signs a second, by a statement that
-// changes no row. If GET_LOCK is refused, all waiters ask, every 15 to 45 ms at first and later
-// every 120 to 360 ms, without order. Check then fails unless WaitConnections wants no blocked
-// waiters.
+// release also grants the lock to the first waiter, usually in the same statement, for half a
+// second (up to 2 s for a distant waiter). Then it wakes the waiter by a KILL QUERY, which finds
+// the session by a randomly named user lock (GET_LOCK), so it hits no other session. The waiter
+// learns how long its grant lasts, and core renews it. A waiter that does not come costs the other
+// waiters the half second of its grant, unless its process has given no sign of life for the last
+// 0.6 s. The release passes over such a waiter. A waiting process gives five signs a second, by a
+// statement that changes no row. If GET_LOCK is refused, all waiters ask, every 15 to 45 ms at
+// first and later every 120 to 360 ms, without order. Check then fails unless WaitConnections wants
+// no blocked waiters.
 //
-// The row of a free lock is kept, because of its token, until its last lease's end and the token
-// are a day old. Then it is purged. A token that was granted while the clock was ahead delays this.
+// The row of a free lock is kept for its token until its last lease's end, its tombstones and its
+// token are a day old. Then it is purged. A token granted while the clock was ahead delays this.
 //
 // # Settings that matter
 //

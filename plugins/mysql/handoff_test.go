@@ -147,7 +147,7 @@ func TestSleepersDoNotHoldUpChanges(t *testing.T) {
 	defer waiting.Wait()
 	defer cancel()
 	eventually(t, "they sleep", func() bool { return blocked(t, w.db, asleep) == 3 })
-	// The waiters sleep for five seconds, longer than this statement may wait.
+	// This statement waits for the table's definition for at most a second.
 	if _, err := w.db.ExecContext(t.Context(), "SET STATEMENT lock_wait_timeout=1 FOR ALTER TABLE "+table(w.prefix)+" FORCE"); err != nil {
 		t.Error(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
-// newNonce returns a request's random number, never 0 or 1, which column attempt may have too.
+// newNonce returns a request's random number, never 0 or 1, which column attempt also uses.
 func newNonce() uint64 { return rand.Uint64()>>1 | 2 }
 
 func newOperation(r driver.Request) statement.Operation {
@@ -55,7 +55,7 @@ func (b *Backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, err
 	return result.Token, result.Err
 }
 
-// acquirer returns the batcher for acquires of name: one for existing rows, or one for new rows.
+// acquirer returns the batcher for acquires of name: firsts, unless the row is known to exist.
 func (b *Backend) acquirer(name string) *batcher {
 	if b.rows.Has(name) {
 		return &b.acquires
@@ -106,7 +106,7 @@ func (b *Backend) runReleases(ctx context.Context, s *conn.Session, ops []statem
 }
 
 // then returns a function that wakes waiters, or grants them locks, after a statement has
-// freed rows of ops. It returns nil if there is no waiter. reply is that statement's reply.
+// freed rows of ops. It returns nil if no waiter is left. reply is that statement's reply.
 func (b *Backend) then(ctx context.Context, s *conn.Session, ops []statement.Operation, reply uint64) func() {
 	switch {
 	case reply == 0:
@@ -145,7 +145,7 @@ func (b *Backend) endLeases(ctx context.Context, s *conn.Session, nonce uint64, 
 	return n, reply, err
 }
 
-// missing reads the rows of ops. Where done is false, it sets a NotHeldError in results.
+// missing reads the rows of ops. Without a row, or where done is false, it sets a NotHeldError.
 func (b *Backend) missing(ctx context.Context, s *conn.Session, ops []statement.Operation, results []driver.Result, done func(statement.Row, statement.Operation) bool) error {
 	rows := map[string]statement.Row{}
 	if err := b.each(ctx, s, statement.Names(ops), func(r statement.Row) { rows[r.Name] = r }); err != nil {
@@ -241,8 +241,8 @@ func (b *Backend) each(ctx context.Context, s *conn.Session, names []string, f f
 // listAtOnce is how many locks one query of List may read.
 const listAtOnce = 500
 
-// List reads held locks in pages, so that no query takes long. It may miss
-// locks taken or released between two pages.
+// List reads held locks in pages, so that no query takes long. A lock that is
+// taken or released between two pages may be missing or still be listed.
 func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
 	for after := ""; ; {
 		page, err := do(ctx, b.link, "list", prefix, func(ctx context.Context) ([]driver.Holder, error) {
@@ -263,7 +263,7 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	}
 }
 
-// Break sends one statement, and one more if there is a waiter to wake.
+// Break sends one statement, and more if there is a waiter.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	return b.breaks.one(ctx, driver.Request{Name: name, Owner: "operator", Token: token}).Err
 }

@@ -16,11 +16,11 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
-// Another client, such as a foreign transaction or an operator at a console, may keep a row
-// locked for long. Operations on other rows must not wait for that row. So a statement that
-// waits for it is killed. Those of its operations whose rows are not locked are sent again. Its
-// operations on locked rows wait in this process, and one query regularly checks their rows. A
-// few statements for a single row may wait in the server, because its queue is fair.
+// Another client, such as a foreign transaction or an operator at a console, may keep a row locked
+// for long. Operations on other rows must not wait for that row. So a statement that waits for it
+// is killed. Those of its operations whose rows are not locked are sent again. Its operations on
+// locked rows wait in this process, and queries for all of them regularly check their rows. A few
+// statements for a single row may wait in the server, because the server's queue is fair.
 //
 // A transaction that asks for a missing row locks the gap between the rows around it.
 // An INSERT into the gap waits, and no query can predict that. So after a kill,
@@ -31,7 +31,7 @@ const (
 	// slowAfter is how long a statement may take before it is assumed to wait for a locked row.
 	// Commits take far less time. Renewals are less urgent: they get an eighth of the time until
 	// their deadline, at most slowestAfter. Otherwise a busy server would get every renewal twice.
-	// A statement sent again after a kill, for rows that are not locked, gets slowestAfter.
+	// A statement for existing unlocked rows, sent again right after a kill, gets slowestAfter.
 	slowAfter     = 50 * time.Millisecond
 	slowestAfter  = 500 * time.Millisecond
 	patientShares = 8
@@ -63,7 +63,7 @@ func (l *batcher) timeout(t *inFlight, batch []*pending) time.Duration {
 	return min(max(slowAfter, time.Until(deadline)/patientShares), slowestAfter)
 }
 
-// trip says whether operations are sent for the first time, or again after a kill.
+// trip says what the sender of a statement knows about the rows.
 type trip int
 
 const (
@@ -83,7 +83,7 @@ type inFlight struct {
 	s     *conn.Session
 	since time.Time     // when the statement began on s
 	yield func()        // lets another sender take its place in the batcher; nil if it has none
-	place chan struct{} // which of the batcher's slots and probes has a place of it; nil for none
+	place chan struct{} // slots or probes, where the statement has a place; nil if it has none
 	over  bool
 }
 
@@ -106,7 +106,7 @@ func (t *inFlight) end() {
 }
 
 // slow is called when a statement takes longer than timeout. It lets the batcher send another
-// statement. It kills this one, unless it is for a single existing row and a slot is free.
+// statement. It kills this one, unless it has one operation, is no probe, and a slot is free.
 //
 // On a server without RETURNING, an acquire is two statements. A KILL that comes exactly
 // between them loses the reply (see Wait). The read then fails at its deadline, and the
@@ -169,8 +169,8 @@ func (k *link) kill(ctx context.Context, target *conn.Session) error {
 	return err
 }
 
-// resendUnlocked sends the operations of a killed statement again if their rows are not
-// locked. The others join the blocked operations. After a second kill, all of them do.
+// resendUnlocked sends the operations of a killed statement again if their rows are not locked. The
+// others join the blocked operations. If t's trip is not first, all of them do.
 func (l *batcher) resendUnlocked(t *inFlight, batch []*pending) {
 	for _, p := range batch {
 		p.kills++

@@ -29,7 +29,7 @@ import (
 // server do not run. The account in the address needs all rights in its database.
 const foreign = "LOCKBENCH_TEST_MYSQL"
 
-// TestMain stops the shared server after all tests.
+// TestMain runs the tests. The shared server ends when this process ends.
 func TestMain(m *testing.M) { plugintest.Main(m) }
 
 // shared is the server of all tests that do not start their own.

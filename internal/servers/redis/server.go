@@ -28,7 +28,7 @@ type Options struct {
 	AppendFsync Fsync
 	// Password is the password of the default user. Default none.
 	Password string
-	// Lines are added to redis.conf after this package's lines. They replace equal lines.
+	// Lines are added to redis.conf after this package's lines, and override settings there.
 	Lines []string
 	// Args are further arguments of redis-server, such as "--sentinel".
 	Args []string

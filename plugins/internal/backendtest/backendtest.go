@@ -15,8 +15,8 @@ import (
 // Timeout bounds how long a test waits for anything on a busy machine.
 const Timeout = 30 * time.Second
 
-// Long skips the test unless LOCKBENCH_LONG is 1. The test plays the suite on the library,
-// whose code the suite on the plugin covers, with the race detector too.
+// Long skips a conformance test of a library unless LOCKBENCH_LONG is 1, because the conformance
+// test of the plugin covers the same code, with the race detector too.
 func Long(t *testing.T) {
 	if os.Getenv("LOCKBENCH_LONG") != "1" {
 		t.Skip("LOCKBENCH_LONG=1 plays it")

@@ -13,7 +13,7 @@ import (
 )
 
 // Observe follows the holder of name; see [kit.Follow]. Changes made through this package, by
-// any host, are pushed. To find other changes, it reads the lock again after each time every.
+// any host, are pushed. To find other changes, it also reads the lock at the interval in every.
 func (n *Node) Observe(ctx context.Context, name string, every time.Duration, emit func(driver.Holder)) error {
 	changes, stop := n.Wakeups.listen(ctx, n.opts.Keys.changeChannel(name))
 	defer stop()

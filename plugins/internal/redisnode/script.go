@@ -59,8 +59,8 @@ func QueueScript(head, queue, body string) *Script {
 const known = "now, last, tombstones_until, queued, observed"
 
 // NewScript makes a script of Lua texts. A usual run executes only head and body, without defining
-// functions. In unusual cases body calls the function library with the variables known. This
-// returns what slowPath returns or, with queue_only, the functions of queue named in handoff.
+// functions. In unusual cases body calls the function library with the variables in known. It
+// returns the result of slowPath or, with queue_only, the functions of queue named in handoff.
 func NewScript(head, queue, handoff, slowPath, body string) *Script {
 	head = lua("head") + head
 	return wholeScript("local function library(" + known + ", queue_only)\n" + head +

@@ -299,8 +299,8 @@ func (n *Node) signs() {
 	}
 }
 
-// waitedFor returns one lock that has a waiter or, in a Cluster, one for each slot. Its
-// keys are the control keys. If there is no waiter, it notes that no more signs are sent.
+// waitedFor returns one lock that has a waiter or, in a Cluster, one for each slot, by control
+// key. If there is no waiter, waitedFor notes that no more signs are sent.
 func (n *Node) waitedFor() map[string]string {
 	w := n.Wakeups
 	w.mu.Lock()

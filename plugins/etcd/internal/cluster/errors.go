@@ -25,7 +25,7 @@ var refusals = []error{
 	rpctypes.ErrAuthFailed, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrInvalidAuthMgmt,
 }
 
-// declines are errors by which a member says that it cannot begin a request. Another member may.
+// declines are errors of a member that cannot begin a request, while another member may be able to.
 var declines = []error{
 	rpctypes.ErrNoLeader, rpctypes.ErrTooManyRequests, rpctypes.ErrCorrupt, rpctypes.Error(rpctypes.ErrGRPCNotSupportedForLearner),
 }

@@ -36,8 +36,7 @@ func (h *health) init() {
 	h.wake, h.subscribers, h.silent = make(chan struct{}, 1), map[chan struct{}]bool{}, func() {}
 }
 
-// Report must be called after each request, with the request's error, or nil
-// if there is none.
+// Report must be called with each error of a request or a stream, and with nil after an answer.
 func (c *Cluster) Report(err error) {
 	if !isAnswer(err) {
 		kit.Wake(c.health.wake)
@@ -94,7 +93,7 @@ func (c *Cluster) OnSilence(f func()) {
 	h.silent = f
 }
 
-// watchHealth asks the store while it fails or is down, and for followers and late requests.
+// watchHealth asks the store after an error, while it is down, and for followers and late requests.
 func (c *Cluster) watchHealth() {
 	for {
 		select {

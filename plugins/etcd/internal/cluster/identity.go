@@ -115,8 +115,8 @@ func (i *identity) stray() error {
 // Certain returns an error if the addresses lead to members of two clusters. It asks all members
 // over new connections, because a load balancer or a DNS name may lead new connections elsewhere.
 // After the first call it asks again while two clusters are seen, at most every 2 s, or if anew is
-// true, at most every 30 s. It finds no cluster of a member that is down, or that only other
-// processes reach.
+// true, at most every 30 s. It does not find a cluster that is down or that only other processes
+// reach.
 func (c *Cluster) Certain(ctx context.Context, anew bool) error {
 	if !c.Looked() || anew {
 		select {

@@ -107,8 +107,8 @@ func (c *Cluster) drop(conn *conn, why error) {
 // redial connects to m anew if a new connection may lead to a member that serves. There are two
 // cases. First, the member answers that it has no leader or is a learner, and a load balancer may
 // be at that address. Second, nothing at all comes over the old connection, because a firewall
-// drops its packets or the machine has vanished. grpc's pings need 13 s to notice that, longer
-// than a lease lasts. err is m's last answer, or nil if it gave none.
+// drops its packets or the machine has vanished. grpc's pings need 13 s to notice that, longer than
+// a lease lasts. err is the error that m answered, or nil if nothing came.
 func (c *Cluster) redial(m *member, err error) {
 	c.mu.Lock()
 	conn := m.conn

@@ -11,10 +11,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// poll sends a read through the consensus to the member in use and, if that fails or
-// takes long, to the others. The first member that answers replaces the member in use,
-// unless that one answers within sickAfter. If no member answers, poll connects anew to
-// members that are silent or cannot serve, and returns the error of the member in use.
+// poll sends a read through the consensus to the member in use and, if that fails or takes long, to
+// the others. The first member that answers replaces the member in use, unless the member in use
+// answers within sickAfter. If no member answers, poll connects anew to members that are silent or
+// cannot serve, and returns the error of the member in use.
 func (c *Cluster) poll(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -17,7 +17,7 @@ func nested(batch []*Step, holds *pb.Compare) *pb.TxnRequest {
 }
 
 // single makes the Txn for one operation, without nesting, because nested Txns are slower. If a
-// compare fails, the Txn also reads the generation's key, to show whether data were lost.
+// compare fails, the Txn also reads the generation's key, to show whether the store lost its data.
 func single(r *pb.TxnRequest, holds *pb.Compare) *pb.TxnRequest {
 	return &pb.TxnRequest{
 		Compare: slices.Concat(r.Compare, []*pb.Compare{holds}),

@@ -106,8 +106,8 @@ func goesOn(g *Generation, ops []*pb.ResponseOp) bool {
 	return len(kvs) > 0 && bytes.Equal(kvs[0].Value, g.value())
 }
 
-// over is called when the generation g has turned out to be over. Unless another client has,
-// it begins the next one, with a base above g's, even if this machine's clock is behind.
+// over is called when the generation g has turned out to be over. Unless another client did, it
+// begins the next generation, with a base above g's, even if this machine's clock is behind.
 func (gs *generations) over(ctx context.Context, g *Generation) error {
 	if gs.present.CompareAndSwap(g, nil) {
 		gs.ended()

@@ -52,8 +52,8 @@ func TestDeliverAtOnce(t *testing.T) {
 	}
 }
 
-// TestOtherGenerationIsNotSent checks that a step that was prepared for data
-// that the store has lost since ends without a request.
+// TestOtherGenerationIsNotSent checks that a step ends without a request
+// if the store has lost its data since the step was prepared.
 func TestOtherGenerationIsNotSent(t *testing.T) {
 	w := at(t, clustertest.Nowhere)
 	w.generations.present.Store(&Generation{Base: 8})

@@ -179,7 +179,7 @@ func withCause(ctx context.Context, err error) error {
 	return err
 }
 
-// deniedBy returns advice for the user if err says that the server refuses the client, else "".
+// deniedBy returns advice for the user if err says that the client cannot log in, else "".
 func deniedBy(err error) string {
 	if hint := advice(Number(err)); hint != "" {
 		return " (" + hint + ")"

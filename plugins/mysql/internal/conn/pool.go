@@ -367,8 +367,8 @@ func (p *Pool) Question(since time.Time) (kept func() int) {
 	}
 }
 
-// Serves reports whether the server serves. Proof is an answer over an idle connection, or a
-// recent answer over a busy one.
+// Serves reports whether the server serves. Proof is an answer over an idle connection or, while
+// connections are busy, a recent answer to a statement other than SELECT.
 func (p *Pool) Serves() bool {
 	if p.Question(time.Now())() > 0 {
 		return true

@@ -26,7 +26,7 @@ type Session struct {
 	WakeID uint64   // names the user lock that this session holds; zero if GET_LOCK is refused
 	Server Server
 	Broken bool          // the session must not be used again
-	slots  chan struct{} // the pool's slots; the session has one while it is in use
+	slots  chan struct{} // the pool's slots, spare or kills, where a session in use has a place
 
 	sent, heard time.Time // when the last statement was sent, and when the last answer came
 	changed     time.Time // when a statement other than SELECT was last answered

@@ -51,7 +51,7 @@ func Take(table string, a Operation) string {
 }
 
 const (
-	// NonceBits is how many low bits of a nonce count the requests within one statement.
+	// NonceBits is how many low bits of a nonce hold the request's number in its statement.
 	NonceBits = 16
 
 	// details is one column, because several columns would make the reply slower.

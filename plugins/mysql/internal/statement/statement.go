@@ -31,10 +31,10 @@ const micros = "TIMESTAMPDIFF(MICROSECOND,'1970-01-01'," + Now + ")"
 // columns in the row of their lock. So the row lock makes each change of them
 // atomic, and a statement locks only the rows of its names.
 //
-// An entry is ",owner.process.sign.span_us.label.value.wakeid", with label and
-// value in hexadecimal, or "-" for no value. A statement that frees a lock, or
-// finds it free, makes the first waiter's grant from this entry. The wake id
-// comes last, because the previous version of this program looks for it there.
+// An entry is ",owner.process.sign.span_us.label.value.wakeid", with label and value in
+// hexadecimal, or "-" for no value. The statement that grants a lock to its first waiter takes all
+// it needs from this entry. The wake id comes last, because the previous version of this program
+// looks for it there.
 const (
 	// Free is the condition that a lock has no holder: its row has no owner, or
 	// the lease of the owner has expired.
@@ -60,10 +60,10 @@ const (
 // waiter, until the waiter first uses the grant.
 const StoreGrant = 1
 
-// SignEvery is how often a waiting process gives a sign of life, so that the store
-// grants it locks. The sign is a user lock named after the process and the present part
-// (200 ms slot) of the server's time. It is valid in this part and the next two. The
-// first sign of a process is a part number in its queue entry; later entries contain 0.
+// SignEvery is how often a waiting process gives a sign of life, so that the store grants it locks.
+// The sign is a user lock named after the process and the present part (200 ms slot) of the
+// server's time. It is usually valid in this part and the next two. The first sign of a process is
+// a part number in its queue entry; later entries contain 0.
 const SignEvery = 200 * time.Millisecond
 
 // part is the number of the present part: the server's time divided by SignEvery.
@@ -81,7 +81,7 @@ type Process struct {
 type Signed struct{ Part, Ahead uint64 }
 
 // Sign gives a sign of life for process: user locks for the present part and, if ahead is not 0,
-// every third part in the next ahead parts. It ends the earlier sign, last. It replies the part.
+// every third part up to ahead+2 parts later. Then it ends the sign in last. It replies the part.
 func Sign(process string, ahead uint64, last Signed) string {
 	var t text
 	t.add("SELECT ", part)
@@ -108,10 +108,10 @@ func field(number string) string {
 	return "SUBSTRING_INDEX(SUBSTRING_INDEX(" + head + ",'.'," + number + "),'.',-1)"
 }
 
-// free adds assignments that grant a row to the first waiter in its queue. If there is no waiter,
-// or the first waiter's process gives no sign of life, they free the row. The first waiter leaves
-// the queue in both cases. freed_by becomes freedBy. The reply is the granted waiter's wake id,
-// [Look] if the first waiter gave no sign of life, or 0 if there was no waiter.
+// free adds assignments that grant the lock to the first waiter in its queue. If there is no
+// waiter, or the first waiter's process gives no sign of life, they free the lock. The first waiter
+// leaves the queue in each case. freed_by becomes freedBy. The reply is the granted waiter's wake
+// id, [Look] if the first waiter gave no sign of life, or 0 if there was no waiter.
 func (t *text) free(freedBy string) *text {
 	const granted = "IF(attempt=1,"
 	t.add("attempt=IF(", alive(), ",1,IF(attempt=1,0,attempt)),freed_by=", freedBy)
@@ -346,10 +346,10 @@ func noTombstone(owner string) string {
 	return "LOCATE('," + owner + ",',barred)=0 AND LOCATE('," + owner + ",',barred_old)=0"
 }
 
-// Enter puts r's owner into the queue, with a wake id, unless this owner holds the lock.
-// The store may then grant the owner the lock, for r's TTL. Enter also works while the
-// lock is free. Otherwise a host might never get a lock that another host takes for
-// short times, because the lock might be free at each Enter and held at each acquire.
+// Enter puts r's owner into the queue, with a wake id, unless this owner holds the lock or was
+// withdrawn. The store may then grant the owner the lock, for r's TTL. Enter also works while the
+// lock is free. Otherwise a host might never get a lock that another host takes for short times,
+// because the lock might be free at each Enter and held at each acquire.
 func Enter(table string, p Process, r driver.Request, wakeID uint64) string {
 	value := "-"
 	if r.Value != nil && Fits(r) {
@@ -403,8 +403,8 @@ func EnterAndSleep(table, lock string, p Process, r driver.Request, wakeID uint6
 	return t.add(Granted(table, r), ";END").String()
 }
 
-// pause adds an expression for how many microseconds r's owner waits before it asks for the lock:
-// zero if the lock is free or the owner not queued, else until the lease ends, at most most.
+// pause adds an expression for how many microseconds r's owner waits before it asks for the lock.
+// It is 0 if the lock is free or the owner not queued, else the lease's remaining time, up to most.
 func (t *text) pause(r driver.Request, most time.Duration) *text {
 	t.add("IF(", Free, " OR LOCATE(',", r.Owner, ".',queue)=0,0,LEAST(").uint(uint64(most.Microseconds()))
 	return t.add(",TIMESTAMPDIFF(MICROSECOND,", Now, ",expires_at)+1000))")
