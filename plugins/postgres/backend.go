@@ -235,7 +235,7 @@ func (b *Backend) key(name string) []byte { return []byte(b.opts.Prefix + "/" + 
 // listAtOnce is how many locks one query reads.
 const listAtOnce = 500
 
-// List reads held locks in pages. It may miss locks taken or released between two pages.
+// List reads held locks in pages. It may miss a change that is made between two pages.
 func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
 	for after := b.key(""); ; {
 		keys, err := read(ctx, b, "list", prefix, func(ctx context.Context, c *pgxpool.Conn) (keys [][]byte, err error) {

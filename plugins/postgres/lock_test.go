@@ -189,8 +189,8 @@ func TestTextsDoNotMove(t *testing.T) {
 	}
 }
 
-// TestLockedRow checks that a row locked by another client's transaction delays
-// only the operation on this row, and no other operation of the same call.
+// TestLockedRow checks that while another client's transaction keeps a row locked,
+// the operation on this row fails, but no other operation of the same batch.
 func TestLockedRow(t *testing.T) {
 	prefix := fresh()
 	b := host(t, prefix)
