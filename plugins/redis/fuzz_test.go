@@ -43,7 +43,7 @@ func FuzzNeedle(f *testing.F) {
 	})
 }
 
-// configured does what Open does with a configuration, except making a client.
+// configured does what Open does with a configuration, and closes the client that it makes.
 func configured(cfg driver.Config) (target, error) {
 	cfg, err := Spec.CheckConfig(cfg)
 	if err != nil {
