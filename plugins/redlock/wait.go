@@ -75,8 +75,8 @@ func fnv1a(hash uint64, text string) uint64 {
 }
 
 // scatter spreads a difference in any bit of a hash over all bits
-// (MurmurHash3's finalizer). Without scatter, short names would change only the
-// low bits of a hash, so one node would get most queues.
+// (MurmurHash3's finalizer). Without scatter, short names would hardly change the
+// highest bits of a hash, so one node would have most of their queues.
 func scatter(h uint64) uint64 {
 	h = (h ^ h>>33) * 0xff51afd7ed558ccd
 	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
