@@ -261,8 +261,8 @@ func (q *queue) noSleep() bool {
 
 func pollPause() time.Duration { return pollFrom + rand.N(pollTo-pollFrom) }
 
-// poll pauses a waiter that has no connection to sleep on, for the shorter of the times most and
-// after. It returns earlier when left or found is closed or ctx ends. The caller then asks for the lock.
+// poll pauses a waiter without a connection to sleep on, for after or most, whichever is shorter.
+// It returns earlier when left or found is closed or ctx ends. The caller then asks for the lock.
 func poll(ctx context.Context, left, found <-chan struct{}, most, after time.Duration) error {
 	pause := time.NewTimer(min(most, after))
 	defer pause.Stop()
