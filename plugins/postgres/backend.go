@@ -121,7 +121,7 @@ func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
 	return b.renewals.one(ctx, r).Err
 }
 
-// Release calls one function of the schema. The function also grants the lock to the next waiter.
+// Release calls one SQL function. Without r.Keep, it also grants the lock to the next waiter.
 func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	return b.releaser(r).one(ctx, r).Err
 }

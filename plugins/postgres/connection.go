@@ -104,7 +104,7 @@ const (
 	// servesWithin limits how long serves checks the server in use. If no idle connection
 	// shows that it serves and others are busy, serves looks again after lookAgain.
 	servesWithin, lookAgain = 200 * time.Millisecond, 5 * time.Millisecond
-	// While dials lead to the wrong server, the pause between them rises to at most redialTo.
+	// While dials lead to the wrong server, the longest pause rises from redialFrom to redialTo.
 	redialFrom, redialTo = 10 * time.Millisecond, 100 * time.Millisecond
 )
 

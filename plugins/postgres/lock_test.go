@@ -356,7 +356,7 @@ func TestStorm(t *testing.T) {
 		func() time.Duration { return 300*time.Millisecond + mrand.N(time.Second).Truncate(time.Millisecond) })
 }
 
-// TestHarmToAWaiter kills or freezes the first waiter. The second one must soon get the lock.
+// TestHarmToAWaiter kills or freezes the first waiter. The second must get the released lock.
 func TestHarmToAWaiter(t *testing.T) {
 	s, prefix := server(t), fresh()
 	binary := plugintest.Build(t, "./lockplugin-postgres")

@@ -63,7 +63,7 @@ type sleeper struct {
 }
 
 // Wait puts r's owner into the queue until a notice arrives or the time most is over. It does so
-// repeatedly, because only such a call makes the store skip a dead waiter before the owner.
+// repeatedly, because the store skips a dead waiter before the owner only during a call.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, _ error) {
 	if err := valid(r); err != nil {
 		return none, err
@@ -155,7 +155,7 @@ func (l *listener) hearing() string {
 	return l.process
 }
 
-// sign returns the number of a new sign, or false without notices or less than old after a sign.
+// sign returns a new sign's number. due is false without notices, or if the last is newer than old.
 func (l *listener) sign(old time.Duration) (us int64, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
