@@ -67,7 +67,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// target is the store that checked options name.
+// target is the store that an Options names, after it was checked.
 type target struct {
 	opts     Options
 	network  string
