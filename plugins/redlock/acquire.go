@@ -41,9 +41,9 @@ type acquisition struct {
 	undoing   bool
 }
 
-// acquire asks all nodes for the lock. But if other owners wait for it and r.Owner
-// was not told that it is its turn, acquire first asks only the node with the queue,
-// because it might take nodes from the waiter whose turn it is.
+// acquire asks all nodes for the lock. But if other owners wait for it and this host was
+// not told that it is r.Owner's turn, acquire first asks only the node with the queue.
+// An attempt on all nodes might take nodes from the waiter whose turn it is.
 func (b *Backend) acquire(r driver.Request) *operation {
 	a := &acquisition{operation: operation{b: b, verb: "acquire", r: r, sent: time.Now()}}
 	a.next = a.judge

@@ -135,9 +135,9 @@ func (c *contention) note(name string) {
 	c.known.Store(true)
 }
 
-// noteRefusal notes that a majority refused owner, and that the nodes in nodes
-// granted owner the lock, because they lack the holder's lease. Those nodes get
-// a copy of the lease after the holder's next renewal.
+// noteRefusal notes that a majority refused owner. The nodes for which nodes is true
+// granted owner the lock, because they lack the holder's lease. They get a copy of
+// the lease soon, or after the holder's next renewal.
 func (c *contention) noteRefusal(name, owner string, nodes []bool) {
 	c.lacks.Put(owner, nodes)
 	c.note(name)
