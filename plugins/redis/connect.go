@@ -48,9 +48,9 @@ func (t target) silence() time.Duration {
 	return t.opts.RequestTimeout
 }
 
-// connected checks the server of a new connection before the first request. A
-// server that is reconfigured, restarted or replaced closes its connections, so
-// each server is checked before it grants a lock.
+// connected checks the server of a new connection before the first request. A server
+// that is restarted or replaced closes its connections, so each server is checked before
+// it grants a lock. For settings that change on a running server, see watchPolicy.
 func (b *Backend) connected(ctx context.Context, c *goredis.Conn) error {
 	s, err := redisnode.ReadServer(ctx, c)
 	if b.sentinels != nil && goredis.HasErrorPrefix(err, "NOAUTH") {

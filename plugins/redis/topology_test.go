@@ -130,7 +130,7 @@ func TestCluster(t *testing.T) {
 }
 
 // TestClusterDatabase checks that Options.DB works in a Cluster of Valkey 9 or
-// later. With other servers, an error must say that a Cluster has only one database.
+// later. With other servers, Check must fail with an error about the key db.
 func TestClusterDatabase(t *testing.T) {
 	var major int
 	for line := range strings.Lines(plain(t, start(t, nil)).Info(t.Context(), "server").Val()) {
