@@ -132,8 +132,8 @@ func TestDocumentedProgramsCompile(t *testing.T) {
 	}
 }
 
-// TestDocumentedCommands runs every command in the documents with --help, which
-// does nothing but fails if the command or a flag is unknown.
+// TestDocumentedCommands checks every command in the documents. It runs those of lockbench
+// with --help, which does nothing, but fails if the command or a flag is unknown.
 func TestDocumentedCommands(t *testing.T) {
 	lockbench := filepath.Join(t.TempDir(), "lockbench")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", lockbench, "./cmd/lockbench")
@@ -166,8 +166,8 @@ var shellWord = regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s])+`)
 
 var assignment = regexp.MustCompile(`^[A-Z_]+=`)
 
-// foreign lists programs that the checker does not run. In their arguments it
-// checks only paths of the repository.
+// foreign lists programs that the checker does not know. It checks only whether
+// the paths of the repository in their arguments exist.
 var foreign = []string{"cd", "cp", "mkdir", "export", "curl", "app", "docker", "kubectl", "systemctl", "sudo", "git", "benchstat"}
 
 func (c checker) check(command string) string {

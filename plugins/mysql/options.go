@@ -62,9 +62,9 @@ func (o Options) check() error {
 	return nil
 }
 
-// forced are parameters of the address that this package sets. An address that
-// sets another value is refused, because our statements depend on them: for
-// example, on several statements in one text, and on the count of matched rows.
+// forced are parameters of the address with the values that our statements depend
+// on: for example, several statements in one text, and the count of matched rows.
+// An address that sets one of them to another value is refused.
 var forced = map[string]string{
 	"autocommit": "1", "clientFoundRows": "true", "innodb_lock_wait_timeout": "1", "interpolateParams": "true",
 	"loc": "UTC", "multiStatements": "true", "parseTime": "false", "sql_mode": "", "time_zone": "'+00:00'",

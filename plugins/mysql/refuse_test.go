@@ -152,7 +152,7 @@ func TestDenied(t *testing.T) {
 	wakesAnother(t, b, open(t, mysql.Options{Address: writer, Prefix: prefix}))
 }
 
-// wakesAnother checks that a release by holder wakes a waiter of the host in waiter.
+// wakesAnother checks that a release by one host, holder, wakes a waiter of the other, waiter.
 func wakesAnother(t *testing.T, holder, waiter *mysql.Backend) {
 	t.Helper()
 	r := acquire(t, holder, want("jobs", 10*time.Second))
@@ -175,7 +175,7 @@ func wakesAnother(t *testing.T, holder, waiter *mysql.Backend) {
 
 func TestReadOnlyServer(t *testing.T) {
 	s := own(t, &mysqlserver.Options{SQL: []string{"SET GLOBAL read_only=1"}})
-	// The account may write even on a read-only server, so the backend must ask the server.
+	// This account may write all the same, so the backend must ask whether the server is read-only.
 	refused(t, checking(t, mysql.Options{Address: mysqlserver.Address(s)}), driver.ErrNotSent, "read-only", "primary")
 }
 
@@ -215,8 +215,8 @@ func TestDemotion(t *testing.T) {
 	release(t, b, r)
 }
 
-// TestNothingWasSent checks that whenever the server refuses a login, the error
-// wraps ErrNotSent.
+// TestNothingWasSent checks that if a request finds no connection, because each
+// login fails, its error wraps ErrNotSent.
 func TestNothingWasSent(t *testing.T) {
 	s := own(t, &mysqlserver.Options{Args: []string{"--max-connections=10"}})
 	a := mysqlserver.Address(s)

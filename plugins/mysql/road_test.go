@@ -27,8 +27,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
-// application runs statements all the time on many sessions of the server at
-// address. It returns a counter of statements that were killed.
+// application runs statements, on the given number of sessions of the server at
+// address, until the test ends. It returns a counter of statements that were killed.
 func application(t *testing.T, address string, sessions int) (killed *atomic.Int64) {
 	t.Helper()
 	killed = &atomic.Int64{}
@@ -64,7 +64,7 @@ func application(t *testing.T, address string, sessions int) (killed *atomic.Int
 	return killed
 }
 
-// rounds is how often a test repeats its check that no other statement or lease is harmed.
+// rounds is how many rounds, or how many acquires, each of the following tests makes.
 const rounds = 20
 
 // TestApplicationIsNotKilled uses an address that leads to two servers in turn. An application
@@ -136,7 +136,7 @@ func TestOneOfTwoServers(t *testing.T) {
 	acquire(t, b, want("job/0", time.Second))
 }
 
-// demotedBy returns statements that make a server refuse clients, with the options for that server.
+// demotedBy has the options of a server for each statement that makes it refuse requests.
 func demotedBy(t *testing.T) map[string]*mysqlserver.Options {
 	ways := map[string]*mysqlserver.Options{"SET GLOBAL read_only=1": {}}
 	library := "/usr/lib/galera/libgalera_smm.so"
@@ -191,8 +191,8 @@ func TestDemotedWithoutACut(t *testing.T) {
 	}
 }
 
-// TestDeadIdleConnections stops all traffic on all idle connections but one, as a firewall does
-// that drops packets. No lease with a short TTL may be lost, because new connections work.
+// TestDeadIdleConnections drops all data on all connections but the newest, as a firewall does
+// that has forgotten them. No lease with a short TTL may be lost, because new connections work.
 func TestDeadIdleConnections(t *testing.T) {
 	s := own(t, nil)
 	for _, ttl := range []time.Duration{2 * time.Second, 4 * time.Second} {
@@ -226,8 +226,8 @@ func TestDeadIdleConnections(t *testing.T) {
 	}
 }
 
-// TestRestedConnections stops all traffic on idle connections, as a load
-// balancer does after a while. A single TryAcquire must then get a free lock.
+// TestRestedConnections holds back all requests on idle connections, as if a load
+// balancer had forgotten them. A single TryAcquire must then get a free lock.
 func TestRestedConnections(t *testing.T) {
 	s := own(t, nil)
 	to := backendtest.NewProxy(t, s.Addr())

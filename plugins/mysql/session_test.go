@@ -15,7 +15,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
-// preludes are statements that change a session's state, beside assignments to its variables.
+// preludes are statements other than plain assignments to variables that change a session.
 var preludes = []string{
 	"START TRANSACTION",
 	"SET autocommit=0;START TRANSACTION",
@@ -27,9 +27,9 @@ var preludes = []string{
 	"LOCK TABLES %s READ",
 }
 
-// TestSessionVariables sets each variable of a session to values that the
-// server accepts, before the backend gets the connection. Acquiring, renewing,
-// waiting and releasing must work as without the change.
+// TestSessionVariables tries several values for each variable of a session that is
+// not in allowed, before the backend gets the connection. If the server accepts the
+// value, acquiring, renewing, waiting and releasing must work as without it.
 func TestSessionVariables(t *testing.T) {
 	w := newFixture(t)
 	todo := append([]string(nil), preludes...)

@@ -22,8 +22,8 @@ const (
 
 // signs gives signs of life, which show the server that this process lives while it waits for
 // locks. Every [statement.SignEvery], a session used only for this takes a user lock named
-// after the process and the time. The store grants locks only to waiters with a valid sign.
-// When a process dies, its session and signs end, so the store skips its waiters at once.
+// after the process and the time. The store grants a lock to a waiter only if its process has
+// a valid sign. When a process dies, its session and signs end, so its waiters are skipped.
 //
 // Note: three other kinds of sign were rejected. A row that each process updates costs five
 // commits a second. A MEMORY table needs a right to create it, and a release that reads the
@@ -33,8 +33,8 @@ const (
 // The session holds a second user lock, named after its wake id. On MariaDB a waiter sleeps by
 // waiting for this lock, which is never free. MariaDB's SLEEP would not do, because all
 // sessions that run SLEEP share one mutex. A KILL QUERY that finds the mutex taken can
-// deadlock with the SLEEP that it should end. Then each SLEEP and KILL of the server lasts two
-// seconds. On MariaDB 10.11, that happened in 2 to 5 of 100 rounds of 40 kills, and with
+// deadlock with the SLEEP that it should end. Then each SLEEP and KILL of the server goes on for
+// two seconds. On MariaDB 10.11, that happened in 2 to 5 of 100 rounds of 40 kills, and with
 // GET_LOCK in none of 600 rounds. On MySQL waiters use SLEEP, because MySQL's GET_LOCK waits
 // only whole seconds, and its SLEEP has no such mutex.
 //

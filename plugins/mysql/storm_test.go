@@ -94,8 +94,8 @@ func TestCancelledWaiters(t *testing.T) {
 	}
 }
 
-// TestShortContexts lets 64 callers on four hosts repeatedly call Acquire for one held lock,
-// with contexts of 0 to 49 ms. After the release, each host must be able to get the lock.
+// TestShortContexts lets 64 callers on four hosts repeatedly call Acquire for one held lock, with
+// contexts of less than 50 ms. The holder must keep its lease, release it, and get the lock again.
 func TestShortContexts(t *testing.T) {
 	w := newFixture(t)
 	logger := slog.New(slog.DiscardHandler)
@@ -151,7 +151,7 @@ func TestShortContexts(t *testing.T) {
 	}
 }
 
-// slowRoad returns an address that forwards, delayed in each direction, to the server at to.
+// slowRoad returns an address that leads to the server at the address to, with a delay each way.
 func slowRoad(t *testing.T, to string, delay time.Duration) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -354,8 +354,8 @@ func TestThousandsOfLockedRows(t *testing.T) {
 	}
 }
 
-// TestValuesAboveAPacket lets 64 callers publish values of 60 KiB each. Their
-// batches exceed the server's statement limit of 1 MiB.
+// TestValuesAboveAPacket lets 64 callers publish values of 60 KiB each. Together
+// these exceed the server's limit of 1 MiB for one statement.
 func TestValuesAboveAPacket(t *testing.T) {
 	s := own(t, &mysqlserver.Options{Args: []string{"--max-allowed-packet=1M"}})
 	b := open(t, mysql.Options{Address: mysqlserver.Address(s)})
@@ -399,7 +399,7 @@ func TestValuesAboveAPacket(t *testing.T) {
 	}
 }
 
-// TestPurgeGoesThroughOnce checks that a purge of a large table reads each row at most three times.
+// TestPurgeGoesThroughOnce checks that a purge makes at most three times as many reads as rows.
 func TestPurgeGoesThroughOnce(t *testing.T) {
 	w := newFixture(t)
 	const rows = 20000

@@ -28,13 +28,13 @@ import (
 // the row. The server's clock gives the time from the start of the sleeping statement to
 // the grant's end. The waiter counts this time from when it sent the statement, which is
 // earlier. A server clock turned back in between shortens the lease. A clock turned forward
-// lengthens it, but then the grant may seem to be made after the reply, and the waiter
-// rejects it. No crash undoes a grant that a waiter knows of: the waiter is woken after the
-// commit. If it wakes without a KILL, the grant in the row may not be on disk yet, so it
-// asks for the lock, which needs a commit (see [statement.Confirm]). A grant to a waiter
-// ends after a first span (0.5 to 2 s, see [kit.Distance]) unless used. So a waiter that is
-// frozen or killed delays the others by a first span. They sleep no longer, so they then
-// find the lock free. A waiter whose process gives no signs of life (see signs) is skipped.
+// lengthens it, but the waiter rejects a grant that seems to be made after the reply. No
+// crash undoes a grant that a waiter knows of: the waiter is woken after the commit. If it
+// wakes without a KILL, the grant in the row may not be on disk yet, so it asks for the
+// lock, which needs a commit (see [statement.Confirm]). An unused grant to a waiter ends
+// after a first span (0.5 to 2 s, see [kit.Distance]). So a waiter that is frozen, or killed
+// just when it is granted the lock, delays the others by a first span. They sleep for no
+// longer, and then find the lock free. A waiter whose process gives no signs is skipped.
 //
 // Note: four other designs were rejected. If the holder held a user lock named after the
 // lock, each lease would need one more round trip and a connection, and a lost machine
@@ -261,7 +261,7 @@ func (q *queue) noSleep() bool {
 
 func pollPause() time.Duration { return pollFrom + rand.N(pollTo-pollFrom) }
 
-// poll pauses a waiter that has no connection to sleep on, for the time in after, at most for most.
+// poll pauses a waiter without a connection to sleep on, for after or most, whichever is shorter.
 // It returns earlier when left or found is closed or ctx ends. The caller then asks for the lock.
 func poll(ctx context.Context, left, found <-chan struct{}, most, after time.Duration) error {
 	pause := time.NewTimer(min(most, after))

@@ -121,7 +121,7 @@ func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
 	return b.renewals.one(ctx, r).Err
 }
 
-// Release calls one function of the schema. The function also grants the lock to the next waiter.
+// Release calls one SQL function. Without r.Keep, it also grants the lock to the next waiter.
 func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	return b.releaser(r).one(ctx, r).Err
 }
@@ -235,7 +235,7 @@ func (b *Backend) key(name string) []byte { return []byte(b.opts.Prefix + "/" + 
 // listAtOnce is how many locks one query reads.
 const listAtOnce = 500
 
-// List reads held locks in pages. It may miss locks taken or released between two pages.
+// List reads held locks in pages. It may miss a change that is made between two pages.
 func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
 	for after := b.key(""); ; {
 		keys, err := read(ctx, b, "list", prefix, func(ctx context.Context, c *pgxpool.Conn) (keys [][]byte, err error) {

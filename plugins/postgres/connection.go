@@ -101,15 +101,15 @@ func (b *Backend) admit(ctx context.Context, c *pgconn.PgConn) error {
 }
 
 const (
-	// servesWithin limits how long serves checks the server in use. If all
-	// connections are busy, serves looks for an idle one again after lookAgain.
+	// servesWithin limits how long serves checks the server in use. If no idle connection
+	// shows that it serves and others are busy, serves looks again after lookAgain.
 	servesWithin, lookAgain = 200 * time.Millisecond, 5 * time.Millisecond
-	// If a new connection leads to the wrong server, the next dial is redialFrom to redialTo later.
+	// While dials lead to the wrong server, the longest pause rises from redialFrom to redialTo.
 	redialFrom, redialTo = 10 * time.Millisecond, 100 * time.Millisecond
 )
 
-// serves reports whether any idle connection still answers and leads to the server in
-// use. If all are busy, it waits for one. It reports true at once if a connection was
+// serves reports whether any idle connection still answers and leads to the server in use.
+// If none does, it waits for busy ones. It reports true at once if a connection was
 // admitted less than redialTo ago, because that connection may not be in the pool yet.
 func (b *Backend) serves() bool {
 	if s := b.server.Load(); s != nil && time.Since(s.admitted) < redialTo {

@@ -189,8 +189,8 @@ func TestTextsDoNotMove(t *testing.T) {
 	}
 }
 
-// TestLockedRow checks that a row locked by another client's transaction delays
-// only the operation on this row, and no other operation of the same call.
+// TestLockedRow checks that while another client's transaction keeps a row locked,
+// the operation on this row fails, but no other operation of the same batch.
 func TestLockedRow(t *testing.T) {
 	prefix := fresh()
 	b := host(t, prefix)
@@ -356,7 +356,7 @@ func TestStorm(t *testing.T) {
 		func() time.Duration { return 300*time.Millisecond + mrand.N(time.Second).Truncate(time.Millisecond) })
 }
 
-// TestHarmToAWaiter kills or freezes the first waiter. The second one must soon get the lock.
+// TestHarmToAWaiter kills or freezes the first waiter. The second must get the released lock.
 func TestHarmToAWaiter(t *testing.T) {
 	s, prefix := server(t), fresh()
 	binary := plugintest.Build(t, "./lockplugin-postgres")

@@ -18,7 +18,7 @@ import (
 )
 
 // Connect has the settings of every connection to the server. Parameters in
-// [Options].Address must not contradict them.
+// Address and ListenAddress of [Options] must not contradict them.
 type Connect = config.Connect
 
 // Options configure [Open]. Zero fields mean the defaults. The tag of a field

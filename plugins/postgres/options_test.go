@@ -46,7 +46,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestTLS checks that certificates are verified, and that errors name the key in the configuration.
+// TestTLS checks that certificates are verified, and that errors name the wrong configuration key.
 func TestTLS(t *testing.T) {
 	ca, dir := configtest.NewAuthority(t), t.TempDir()
 	ca.Issue(t, dir, "server", time.Now().Add(time.Hour))

@@ -89,9 +89,9 @@ func (b *Backend) examine(ctx context.Context, c *pgxpool.Conn) (may bool, _ err
 	return may, err
 }
 
-// Check returns an error unless the server accepts writes, the schema exists,
-// the role has its rights on the schema, the address leads to one server only,
-// and the notices that tell waiters of grants arrive.
+// Check returns an error unless the server accepts writes, the schema exists, the role
+// has its rights on the schema, and the address leads to one server only. It also
+// returns an error if the notices that tell waiters of grants are found to be lost.
 func (b *Backend) Check(ctx context.Context) error {
 	if _, err := read(ctx, b, "check", b.opts.Prefix, b.examine); err != nil {
 		return err

@@ -62,8 +62,8 @@ type sleeper struct {
 	grant driver.Grant
 }
 
-// Wait puts r's owner into the queue until a notice arrives. It does so repeatedly, because
-// the waiter before the owner may be dead, and only such a call makes the store skip it.
+// Wait puts r's owner into the queue until a notice arrives or the time most is over. It does so
+// repeatedly, because the store skips a dead waiter before the owner only during a call.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, _ error) {
 	if err := valid(r); err != nil {
 		return none, err
@@ -101,7 +101,7 @@ func (b *Backend) waitOnce(ctx context.Context, r driver.Request, most time.Dura
 		}
 	}
 	if p.left > 0 {
-		most = min(most, p.left+time.Millisecond) // otherwise a dead waiter delays r by two grants
+		most = min(most, p.left+time.Millisecond) // otherwise a dead waiter delays r by two spans
 	}
 	timer := time.NewTimer(most)
 	defer timer.Stop()
@@ -155,7 +155,7 @@ func (l *listener) hearing() string {
 	return l.process
 }
 
-// sign returns the number of a new sign of life, or false if one was given less than old ago.
+// sign returns a new sign's number. due is false without notices, or if the last is newer than old.
 func (l *listener) sign(old time.Duration) (us int64, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -220,8 +220,8 @@ func (l *listener) told(notice string) {
 	close(s.woken)
 }
 
-// hear notes whether notices arrive, or in deaf why not. It also wakes all
-// waiters, because notices sent while there was no connection are lost.
+// hear notes whether notices arrive, and why not if that is known. It also wakes
+// all waiters, because notices sent while there was no connection are lost.
 func (l *listener) hear(heard bool, deaf error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

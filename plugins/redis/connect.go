@@ -48,9 +48,9 @@ func (t target) silence() time.Duration {
 	return t.opts.RequestTimeout
 }
 
-// connected checks the server of a new connection before the first request. A
-// server that is reconfigured, restarted or replaced closes its connections, so
-// each server is checked before it grants a lock.
+// connected checks the server of a new connection before the first request. A server
+// that is restarted or replaced closes its connections, so each server is checked before
+// it grants a lock. For settings that change on a running server, see watchPolicy.
 func (b *Backend) connected(ctx context.Context, c *goredis.Conn) error {
 	s, err := redisnode.ReadServer(ctx, c)
 	if b.sentinels != nil && goredis.HasErrorPrefix(err, "NOAUTH") {
@@ -130,8 +130,8 @@ func (b *Backend) address() string {
 	return strings.Join(b.target.addrs, ",")
 }
 
-// Check returns an error if the store would not serve requests, which costs one round
-// trip, or if the server refuses the connection for wake-ups; see driver.Backend.
+// Check asks the store, in one round trip, whether it would serve requests. It also returns
+// an error if the server refuses the connection for wake-ups; see driver.Backend.
 func (b *Backend) Check(ctx context.Context) error {
 	err := b.ask(ctx, func() error {
 		s, err := b.node.Check(ctx)
@@ -171,7 +171,7 @@ func (b *Backend) checkReplicas(s redisnode.Server) error {
 	return err
 }
 
-// ask runs f in a goroutine and returns when ctx ends, because ctx does not end f's reads.
+// ask runs f in a goroutine, and returns when f or ctx ends, because ctx does not end f's reads.
 func (b *Backend) ask(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
 	if !b.background.Go(func() { done <- f() }) {

@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// FuzzConfig checks that each configuration either names addresses that can be
-// dialled or is refused, with an error that shows no password.
+// FuzzConfig checks that each configuration either names an address and a valid
+// size of the pool, or is refused with an error that wraps ErrConfig.
 func FuzzConfig(f *testing.F) {
 	f.Add("address=redis://u:hush-hush@db:7000/3\nprefix=a{b}", "", "")
 	f.Add("address=a,b:1,[::1]\ncluster=true\nwait_timeout=-1s", "hush-hush", "")
@@ -43,7 +43,7 @@ func FuzzNeedle(f *testing.F) {
 	})
 }
 
-// configured does what Open does with a configuration, except making a client.
+// configured does what Open does with a configuration, and closes the client that it makes.
 func configured(cfg driver.Config) (target, error) {
 	cfg, err := Spec.CheckConfig(cfg)
 	if err != nil {

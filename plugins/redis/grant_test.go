@@ -49,8 +49,8 @@ func through(t *testing.T, s *servers.Server) (*inject.Proxy, *Backend) {
 	return p, b
 }
 
-// A release grants the lock to the first waiter, with the waiter's label and
-// value, for 0.5 s. The waiter counts this time from an instant before the grant.
+// A release grants the lock to the first waiter, with the waiter's label and value, for
+// 0.5 s or a shorter TTL. The waiter counts this time from an instant before the grant.
 func TestReleaseGrants(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -82,7 +82,7 @@ func TestReleaseGrants(t *testing.T) {
 }
 
 // The store grants a waiter the lock for 0.5 s. The first operation that uses this grant, of
-// any kind, works as on an ordinary lease. A second acquire by the same owner is refused.
+// any kind, works as on an ordinary lease. After it, an acquire by the same owner is refused.
 func TestFirstUseOfAGrant(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)

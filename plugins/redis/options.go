@@ -60,14 +60,14 @@ type Options struct {
 	// LookEvery is how often a host reads the server's maxmemory-policy and
 	// role, even without requests: every 100 ms to 1 h. A change may be noticed
 	// that much later. The connection for wake-ups is pinged half as often, but
-	// at most every 2 s.
+	// at most once every 2 s.
 	LookEvery time.Duration `key:"look_every" default:"1s" doc:"how often the server is asked for its maxmemory-policy and role; wake-ups are pinged half as often; 100ms to 1h"`
 
 	// Logger receives messages for operators; nil means slog.Default().
 	Logger *slog.Logger
 }
 
-// target is the store that checked options name.
+// target is the store that an Options names, after it was checked.
 type target struct {
 	opts     Options
 	network  string

@@ -60,7 +60,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// useEverything uses each kind of operation, partly on two hosts.
+// useEverything acquires, lists, observes, renews, waits, releases and withdraws, on two hosts.
 func useEverything(t *testing.T, o Options) {
 	t.Helper()
 	ctx := t.Context()
@@ -130,7 +130,7 @@ func TestCluster(t *testing.T) {
 }
 
 // TestClusterDatabase checks that Options.DB works in a Cluster of Valkey 9 or
-// later. With other servers, an error must say that a Cluster has only one database.
+// later. With other servers, Check must fail with an error about the key db.
 func TestClusterDatabase(t *testing.T) {
 	var major int
 	for line := range strings.Lines(plain(t, start(t, nil)).Info(t.Context(), "server").Val()) {
@@ -255,7 +255,7 @@ func TestSentinelTLSApart(t *testing.T) {
 				o.Connect = Connect{}
 			}
 			err := connect(t, o).Check(t.Context())
-			// A TLS server may wait for more of a plain request, so no error text is due then.
+			// A sentinel without TLS may wait for more of a TLS handshake, so no text is due then.
 			if !errors.Is(err, driver.ErrUnavailable) || !serversHave && !strings.Contains(err.Error(), "sentinel_tls_enabled") {
 				t.Errorf("the sentinels as the servers: %v", err)
 			}

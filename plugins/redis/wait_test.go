@@ -16,7 +16,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// queue lets r's owner wait for a held lock in the background. The channel gets the grant.
+// queue lets r's owner wait for a held lock in the background. The channel gets r with the token.
 func queue(t *testing.T, b *Backend, r driver.Request) <-chan driver.Request {
 	t.Helper()
 	_, err := b.TryAcquire(t.Context(), r)
@@ -127,7 +127,7 @@ func TestQueueSkipsTheDead(t *testing.T) {
 // The plugin of a frozen host gives signs of life for 2 s more. Until then the store
 // grants the lock to each of the host's waiters in turn, for 0.5 s each. After that
 // it skips them all at once. So the delay does not grow with their number. The test
-// counts grants by the server's PUBLISH commands, one for each grant.
+// counts PUBLISH commands: one for each grant, and one that tells the next waiter.
 func TestSilentWaitersAreBounded(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -196,8 +196,8 @@ func TestWithdrawnWaiterPassesItsGrantOn(t *testing.T) {
 	acquire(t, b, lease("a", "w2"))
 }
 
-// If one lock has waiters or withdrawn owners, an operation on another lock
-// runs one more command, which checks whether its own lock has any.
+// If one lock has waiters or withdrawn owners, the acquire and the release of
+// another lock still run few commands: nine in their scripts at most.
 func TestOthersWaitersAreCheap(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -303,7 +303,7 @@ func TestIdleWaitersAreCheap(t *testing.T) {
 	}
 }
 
-// When the connection for wake-ups breaks, all waiters wake up, because messages are lost.
+// When the connection for wake-ups breaks, all waiters wake up, because a message may be lost.
 func TestBrokenConnectionWakes(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)

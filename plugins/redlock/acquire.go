@@ -41,9 +41,9 @@ type acquisition struct {
 	undoing   bool
 }
 
-// acquire asks all nodes for the lock. If other owners wait for it and it is
-// not r.Owner's turn, acquire first asks only the node with the queue.
-// Otherwise it might take nodes from the waiter whose turn it is.
+// acquire asks all nodes for the lock. But if other owners wait for it and this host was
+// not told that it is r.Owner's turn, acquire first asks only the node with the queue.
+// An attempt on all nodes might take nodes from the waiter whose turn it is.
 func (b *Backend) acquire(r driver.Request) *operation {
 	a := &acquisition{operation: operation{b: b, verb: "acquire", r: r, sent: time.Now()}}
 	a.next = a.judge
@@ -183,7 +183,7 @@ func (a *acquisition) granted(token uint64) (more bool) {
 	return false
 }
 
-// refusal returns the error for an attempt that less than a majority of votes supports.
+// refusal returns the error for an attempt that fewer nodes than a majority have granted.
 func (a *acquisition) refusal(votes []vote) error {
 	granted, no := count(votes, vote.yes), count(votes, vote.no)
 	if granted+no < a.b.quorum {

@@ -181,12 +181,12 @@ func duplicateNode(a, b string) error {
 	return fmt.Errorf("%w: address: %s and %s lead to one server, which would vote twice", driver.ErrDenied, a, b)
 }
 
-// closeGrace is for how long, at most, Close tries to send nodes the releases
-// and undos that they missed. A plugin has 700 ms for all of Close.
+// closeGrace is for how long, at most, Close tries to send nodes the requests to end
+// a lease or an attempt that they missed. A plugin has 700 ms for all of Close.
 const closeGrace = 400 * time.Millisecond
 
-// settle sends nodes the releases and undos that they missed, because after
-// Close this backend cannot send them.
+// settle sends nodes the requests to end a lease or an attempt that they missed,
+// because after Close this backend cannot send them.
 func (b *Backend) settle(ctx context.Context) {
 	end := time.After(closeGrace)
 	for pause := time.Millisecond; ; pause = min(2*pause, b.opts.NodeTimeout/2) {
@@ -208,7 +208,7 @@ func (b *Backend) settle(ctx context.Context) {
 }
 
 // Close closes all connections and ends all goroutines; see driver.Backend. Before
-// that, for up to closeGrace, it sends nodes the releases and undos that they missed.
+// that, for up to closeGrace, it sends nodes the requests to end leases that they missed.
 func (b *Backend) Close(ctx context.Context) error {
 	b.settle(ctx)
 	b.sending.Lock()

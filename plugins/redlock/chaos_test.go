@@ -77,7 +77,7 @@ func (h *history) granted(t *testing.T, r driver.Request, until time.Time) {
 	h.holder, h.until, h.token = r.Owner, until, r.Token
 }
 
-// ending notes that r's lease has ended. Call it before the release is sent.
+// ending notes that r's lease counts as over. Call it before the release is sent.
 func (h *history) ending(r driver.Request) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -50,8 +50,8 @@ func TestClockOfANodeMoves(t *testing.T) {
 	}
 }
 
-// If the clock of one node is an hour ahead, and then back, tokens still rise,
-// and stay near the clocks of the majority.
+// If the clock of one node is an hour ahead, and then an hour behind, tokens
+// still rise, and are not far ahead of the clocks of the majority.
 func TestClockOfOneNodeAhead(t *testing.T) {
 	nodes, clocks := startShiftable(t, 5)
 	cfg := configOf(nodes, nil)

@@ -147,7 +147,7 @@ func (c *connection) vote(ctx context.Context, batch []*quorumRequest) error {
 	return nil
 }
 
-// ask sends batch. It returns the node's answers, and in admitted whether their votes count.
+// ask sends batch. It returns the node's answers, and in admitted whether the node's votes count.
 func (c *connection) ask(ctx context.Context, batch []*quorumRequest) (answers []any, admitted bool, err error) {
 	sent, began := c.n.b.clock(), time.Now()
 	reply, err := c.run(ctx, "evalsha", voteScript.SHA, batch)

@@ -9,13 +9,13 @@
 // to answer. It succeeds if a majority granted the lock and some of the TTL is left. What is
 // left is the TTL less the time that passed, and, because clocks differ in speed, less a
 // hundredth of the TTL and 2 ms. A failed attempt is undone on every node, and package core
-// retries after a random delay. A renewal succeeds if a majority still has the lease. An
-// operation returns when a majority has answered. The other nodes carry it out later.
+// retries after a random delay. A renewal succeeds if a majority still has the lease. A grant,
+// renewal or release returns when a majority has answered. The other nodes carry it out later.
 //
 // A node that does not answer in time is left out of every operation until it answers again.
 // So operations wait for a dead node only once, for one NodeTimeout. When the node answers
-// again, it first gets the releases and undos that it missed. All requests to one node go over
-// one connection, in order, and requests that come at the same time share a script.
+// again, it first gets the requests to end a lease or an attempt that it missed. All requests for
+// votes to one node go over one connection, in order. Those made at the same time share a script.
 //
 // After a majority has renewed a lease, nodes where the lock is free get a copy of the lease,
 // and vote for the next renewal. So a minority never revives a lost lease.

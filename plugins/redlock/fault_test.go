@@ -350,8 +350,8 @@ func TestRepairDoesNotResurrect(t *testing.T) {
 	gone(t, b.Renew(ctx, r))
 }
 
-// Three of five nodes have the lock, and one of them is restarted without data.
-// Its vote must not help to grant the lock to another owner.
+// Three of five nodes have the lock, and one of them is restarted without data. Its vote
+// must not help to grant the lock to another owner. With quarantine off, it does help.
 func TestRestartWithoutData(t *testing.T) {
 	for _, quarantine := range []string{"on", "off"} {
 		t.Run("quarantine="+quarantine, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 )
 
 // FuzzConfig checks that each configuration is either refused, with an error that
-// shows no password, or names nodes with different addresses. With its prefix no
+// wraps ErrConfig, or names nodes with different addresses. With its prefix no
 // lock may have the key "~redlock", which backends of all prefixes share.
 func FuzzConfig(f *testing.F) {
 	f.Add("address=redis://:hush-hush@a,b:1,[::1]\nprefix=~", "", "redlock")
@@ -54,7 +54,7 @@ func FuzzNeedle(f *testing.F) {
 	})
 }
 
-// configured does what open does with a configuration, except making clients.
+// configured does what open does with a configuration, and closes the clients that it makes.
 func configured(cfg driver.Config) (redisnode.Keys, []redisnode.Address, error) {
 	cfg, err := Spec.CheckConfig(cfg)
 	if err != nil {

@@ -59,10 +59,10 @@ type node struct {
 	queue  kit.Queue[*quorumRequest]
 	server redisnode.Server
 	held   quarantine // only the goroutine of run changes it
-	// uncertain has the owners whose acquire was sent over a connection that
-	// broke, so that it may reach the node late.
+	// uncertain has the owners whose acquire, or copy of a lease, was sent over a
+	// connection that broke, so that it may reach the node late.
 	uncertain kit.Recent[string, struct{}]
-	// retries are the releases, undos and withdrawals that the node has missed, oldest first.
+	// retries are requests to end a lease or an attempt that the node has missed, oldest first.
 	retries []*quorumRequest
 	retried time.Time // when retries were last sent
 	asked   bool      // requests are on their way to the node
@@ -73,7 +73,7 @@ type node struct {
 // maxRetries limits how many retries are kept for a node.
 const maxRetries = 10_000
 
-// errConnecting is the cause of a missing vote while the node is first being connected to.
+// errConnecting is the cause of a missing vote until the first try to connect, or reconnect, ends.
 var errConnecting = errors.New("not connected yet")
 
 func newNode(b *Backend, index int, addr string, client *goredis.Client, links *redisnode.Links) *node {
@@ -127,7 +127,7 @@ func (n *node) retry() {
 	n.retries, n.retried = nil, time.Now()
 }
 
-// leave refuses all requests to the node with the error cause, but only if its state is from.
+// leave refuses all requests to the node with the error cause, but only if it is in the state from.
 func (n *node) leave(from state, cause error) {
 	n.mu.Lock()
 	if n.state != from {
@@ -212,7 +212,7 @@ func (n *node) take() []*quorumRequest {
 }
 
 // fail delivers v in place of a vote, because the node did not vote on b. If b
-// is a release or an undo, it is kept and sent again later.
+// ends a lease or an attempt, it is kept and sent again later.
 func (n *node) fail(b *quorumRequest, v vote) {
 	n.mu.Lock()
 	if v.answer == unknown && b.grantee != "" {
@@ -225,8 +225,8 @@ func (n *node) fail(b *quorumRequest, v vote) {
 	b.deliver(n.index, v)
 }
 
-// answered delivers the vote v on b. If the node refused to do b, a release or
-// an undo, b is sent again later.
+// answered delivers the vote v on b. If b ends a lease or an attempt, and the
+// node refused to do b, it is sent again later.
 func (n *node) answered(b *quorumRequest, v vote) {
 	if v.answer == unknown && b.givesUp() {
 		n.mu.Lock()

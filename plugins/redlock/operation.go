@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// operation is one call of a method of Backend. It makes requests to the nodes,
-// one after the other, until the call's result is known.
+// operation is one call of a method of Backend, or one part of a call of Batch. It
+// makes requests to the nodes, one after the other, until its result is known.
 type operation struct {
 	b    *Backend
 	verb string

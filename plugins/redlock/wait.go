@@ -75,8 +75,8 @@ func fnv1a(hash uint64, text string) uint64 {
 }
 
 // scatter spreads a difference in any bit of a hash over all bits
-// (MurmurHash3's finalizer). Without scatter, short names would change only the
-// low bits of a hash, so one node would get most queues.
+// (MurmurHash3's finalizer). Without scatter, short names would hardly change the
+// highest bits of a hash, so one node would have most of their queues.
 func scatter(h uint64) uint64 {
 	h = (h ^ h>>33) * 0xff51afd7ed558ccd
 	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
@@ -135,9 +135,9 @@ func (c *contention) note(name string) {
 	c.known.Store(true)
 }
 
-// noteRefusal notes that a majority refused owner, and that the nodes in nodes
-// granted owner the lock, because they lack the holder's lease. Those nodes get
-// a copy of the lease after the holder's next renewal.
+// noteRefusal notes that a majority refused owner. The nodes for which nodes is true
+// granted owner the lock, because they lack the holder's lease. They get a copy of
+// the lease soon, or after the holder's next renewal.
 func (c *contention) noteRefusal(name, owner string, nodes []bool) {
 	c.lacks.Put(owner, nodes)
 	c.note(name)

@@ -36,9 +36,9 @@ func hosts(t *testing.T, count int, cfg driver.Config) []*core.Client {
 	return cs
 }
 
-// Hosts that compete for one lock get it about equally often, within half a second for each
-// grant. An unfair result does not count, and the test runs again, if a thread of the test or
-// of a node waited long for a processor, because a refused owner waits for the slowest node.
+// Hosts that compete for one lock get it about equally often, each time in half a second on
+// average. An unfair result does not count, and the test runs again, if a thread of the test or a
+// node waited long for a processor, because a refused owner waits for the slowest node.
 func TestTurns(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	cs := hosts(t, 6, configOf(nodes, nil))
