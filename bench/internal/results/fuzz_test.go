@@ -103,7 +103,7 @@ func TestBlocksAreBounded(t *testing.T) {
 	}
 }
 
-// FuzzHistograms checks that ReadHistograms ends for any file, and that the name of each histogram
+// FuzzHistograms checks that scanHistograms ends for any file, and that the name of each histogram
 // that it read is parsed to the same key again.
 func FuzzHistograms(f *testing.F) {
 	var file bytes.Buffer
