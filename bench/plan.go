@@ -114,8 +114,8 @@ func DefaultPlan(quick bool) Plan {
 	return p
 }
 
-// filled returns the plan with defaults in place of zero values, the known names in place of the
-// word "all", and no name twice.
+// filled returns the plan with a random seed in place of 0, the known names in place of the word
+// "all", and no value twice in a list.
 func (p Plan) filled() Plan {
 	for _, list := range []struct {
 		names *[]string

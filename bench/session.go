@@ -301,8 +301,8 @@ func (s *session) openFloor(ctx context.Context) error {
 	return nil
 }
 
-// Close releases held locks, ends the plugins, and then ends the servers, all within closeTimeout.
-// It does not matter whether ctx has ended.
+// Close releases held locks, ends the plugins, and then ends the servers. It waits at most
+// closeTimeout for plugins and stores, even if ctx has ended.
 func (s *session) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()

@@ -109,7 +109,7 @@ func (s *Servers) meetAll(ctx context.Context) error {
 	return nil
 }
 
-// addressKeys are keys of plugins. The first one that a plugin has gets the server's address.
+// addressKeys are tried in order for the server's address if no value of Config has "{port}".
 var addressKeys = []string{"address", "addresses"}
 
 // meet registers the plugin's store with package kinds if lockbench does not know the store. From

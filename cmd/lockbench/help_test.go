@@ -29,7 +29,7 @@ func commands(root *cobra.Command) []*cobra.Command {
 	return out
 }
 
-// TestHelp checks that the help of every command shows its usage and has at most 80 columns.
+// TestHelp checks that every command has a short text and examples, and no long text over 80 columns.
 func TestHelp(t *testing.T) {
 	for _, c := range commands(newRoot()) {
 		if strings.Contains(c.UsageString(), "(default [])") {

@@ -72,7 +72,7 @@ func significant(v float64, digits int) string {
 	return strconv.FormatFloat(v, 'f', decimals, 64)
 }
 
-// grouped writes a count with three significant digits and with commas: "71,300" for 71,342.
+// grouped writes a count with commas, such as "71,342", and a fraction below 1000 with three digits.
 func grouped(v float64) string {
 	if v < 1000 && v != math.Trunc(v) {
 		return significant(v, 3)

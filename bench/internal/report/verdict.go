@@ -20,7 +20,7 @@ func (r Report) Safe() string {
 	return r.found()
 }
 
-// found says whether the finished measurements were safe.
+// found says whether the measurements were safe, as far as the run got.
 func (r Report) found() string {
 	v := r.Verdict
 	ours, grants := r.granted(results.KindPlugin)

@@ -82,7 +82,7 @@ const Alpha = 0.05
 
 // Test is the result of the Mann-Whitney U test for two samples.
 type Test struct {
-	// P is the p-value. Adjusted is P as corrected by [Holm], or equals P if there is one test only.
+	// P is the p-value. Adjusted is P as corrected by [Holm], or equals P if there is one test.
 	P, Adjusted float64
 	// Supported reports whether Adjusted is below [Alpha]: the samples then differ.
 	Supported bool

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/perf/benchfmt"
 )
 
-// FuzzAttempts reads frames with correct checksums. FuzzReadEvents rarely gets past the checksum.
+// FuzzAttempts reads an events file with any content, but with correct checksums.
 func FuzzAttempts(f *testing.F) {
 	c := sampleCell("redis", 20)
 	section, err := json.Marshal(c.Section)
