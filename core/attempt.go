@@ -40,8 +40,8 @@ func acquireBudget(ttl time.Duration) time.Duration {
 	return min(max(ttl, 10*time.Millisecond), 3*time.Second)
 }
 
-// answered returns a lease for g, unless err is set or method usable refuses g. It then sets
-// a.answer to the error, and a.expiresBy if the store may have granted the lock.
+// answered returns a lease for g, unless err is set or method usable refuses g. In these cases it
+// sets a.answer to the error, and a.expiresBy if the store may have granted the lock.
 func (a *contender) answered(ctx context.Context, g grant, err error) (*Lease, error) {
 	c := a.lock.c
 	g.got = c.clock.now()

@@ -262,7 +262,7 @@ func (c *Client) heldHere(name string, answer error) error {
 }
 
 // tellWaiting emits EventWaiting when the contender begins to wait, and once more if a store that
-// has answered this client before denies it access.
+// has served this client before now refuses it (see refused).
 func (a *contender) tellWaiting(err error) {
 	denied := refused(err)
 	news := !a.announced || denied && !a.denied
@@ -414,7 +414,7 @@ func (a *contender) failedWait(ctx context.Context, rest time.Duration, err erro
 }
 
 // tellWaitFailed emits an event for a failed wait, at most once in tellEvery for all callers of the
-// client. It does so at once if a store denies access. Otherwise it waits for repeated failures.
+// client. It does so at once if the store refuses the client, and otherwise after several failures.
 func (a *contender) tellWaitFailed(err error) {
 	c := a.lock.c
 	now, at := c.clock.early(), c.waitsTold.Load()

@@ -105,8 +105,8 @@ func (r Report) judged(subject string) string {
 // broken reports whether a subject has violated a rule.
 func (r Report) broken(subject string) bool { return strings.HasPrefix(r.judged(subject), "BROKEN") }
 
-// findings returns a line for each broken rule, each finding, and each subject with failed
-// attempts.
+// findings returns a line for each violation in the verdict, each finding, and each subject with
+// failed attempts.
 func (r Report) findings() []string {
 	var out []string
 	for _, v := range r.Verdict.Violations {

@@ -70,7 +70,7 @@ type Section struct {
 	// MetNs is when the cell began, in ns since the run began. Runs that measure together begin it
 	// at the same moment.
 	MetNs int64 `json:"met_ns,omitempty"`
-	// Interrupted reports whether the run was interrupted while it measured the cell.
+	// Interrupted reports whether the cell has no figures: the run was interrupted, or it failed.
 	Interrupted bool `json:"interrupted,omitempty"`
 }
 

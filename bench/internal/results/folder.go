@@ -92,7 +92,7 @@ func (f *Folder) begin() (err error) {
 	return err
 }
 
-// Add appends what one run measured for one cell. If the cell was interrupted, Add writes only its
+// Add appends what one run measured for one cell. If c.Interrupted is set, Add writes only the
 // attempts, which the safety checks need, and no figures.
 func (f *Folder) Add(c Cell) error {
 	if err := f.eventLog.Write(c.Section, c.Attempts); err != nil {
