@@ -382,9 +382,9 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease,
 }
 
 // doubts reports whether a request must confirm the grant g, which the store made while a.owner
-// waited in its queue, from the instant began on. It returns true if the renewal might come late,
-// if the machine may have been suspended since g.sent, which the plugin's clock does not notice, or
-// if the lock has AtLeast: a grant from the queue is too short for a lock that outlasts its holder.
+// waited in its queue, from the instant began on. That is so if the renewal might come too late, if
+// the machine may have been suspended since g.sent, which the plugin's clock does not notice, or if
+// the lock has AtLeast: a grant from the queue is too short for a lock that outlasts a lost holder.
 func (a *contender) doubts(g grant, began instant) bool {
 	c := a.lock.c
 	age := c.clock.now().sub(g.sent)

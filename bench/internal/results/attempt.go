@@ -46,8 +46,8 @@ type Attempt struct {
 	End         End
 }
 
-// Hold returns the time for which the lock was held. For EndOpen, it covers only the moment at
-// which the acquire returned.
+// Hold returns the attempt as a Hold, which says when the lock was held. For EndOpen, that is only
+// the moment at which the acquire returned.
 func (a Attempt) Hold() Hold {
 	h := Hold{Host: int(a.Client), Name: int(a.Name), Token: a.Token, AskedNs: a.Asked, GrantedNs: a.Answered, ValidNs: a.Ended}
 	switch a.End {
