@@ -86,8 +86,8 @@ const (
 	// choose a duration from minFor to maxFor.
 	usualFor, quickFor = time.Minute, 12 * time.Second
 	minFor, maxFor     = time.Second, 6 * time.Hour
-	// QuickTTL is the default TTL of a quick plan with scenario takeover alone. It is short, as in
-	// half of the modes leaders change a dozen times, and each time the TTL must expire first.
+	// QuickTTL is the default TTL of a quick plan for takeover alone. It is short, because in half
+	// of the modes leaders change a dozen times, and each time the TTL must expire first.
 	QuickTTL = 3 * time.Second
 	// quickRuns is the smallest number of runs from which a median has a confidence interval.
 	quickRuns = 6

@@ -130,8 +130,8 @@ func (r *runner) run(ctx context.Context) (res result, err error) {
 		r.folder = folder
 		err := r.rounds(ctx, cells)
 		if err == nil {
-			// The other machines need this last wait to finish. Here, all is measured, so an error
-			// loses nothing.
+			// The other parts may still wait for this one. Here, all is measured, so an error loses
+			// nothing.
 			_ = r.rendezvous.next(ctx, true)
 		}
 		res.verdict, res.cells, res.interrupted = r.checker.Verdict(), r.measured, ctx.Err() != nil

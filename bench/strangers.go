@@ -17,7 +17,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// stranger says how to start a store that lockbench does not know, and what it does not promise.
+// stranger says how to start a store unknown to lockbench, and what the store does not promise.
 type stranger struct {
 	command string // "" for a store that consists of files
 	claims  claim.Terms

@@ -138,7 +138,7 @@ func New(b driver.Backend, opts *Options) *Client {
 	return c
 }
 
-// Properties returns what the backend claims to do. It does not ask the store.
+// Properties returns the claims of the backend about itself. It does not ask the store.
 func (c *Client) Properties() Properties { return c.b.Properties() }
 
 // Check asks the store, in one round trip, whether it can be used. It returns nil if the store is
@@ -261,8 +261,8 @@ func (c *Client) begin(op, name string) error {
 	return nil
 }
 
-// end counts a public method that returns. Before, it ends all leases that are past their deadline,
-// so that no lease looks held when a method returns after the lease's deadline (rule L3).
+// end counts a public method that returns. Before that, it ends all leases past their deadline, so
+// that no lease looks held when a method returns after the lease's deadline (rule L3).
 func (c *Client) end() {
 	c.expireDue()
 	if c.ops.Add(-1) == 0 && c.closing.Load() {

@@ -97,8 +97,8 @@ func (c *clock) note(growth time.Duration) {
 	}
 }
 
-// time converts an instant to a time.Time. It can be compared with time.Now until the machine is
-// next suspended. Suspends count only if method now has noticed them.
+// time converts an instant to a time.Time. The result can be compared with time.Now until the
+// machine is next suspended. Suspends count only if method now has noticed them.
 func (c *clock) time(i instant) time.Time {
 	return c.base.Add(i.sub(0) - time.Duration(c.suspended.Load()))
 }

@@ -157,7 +157,7 @@ func keeperOf(t *testing.T, cmd *exec.Cmd) int {
 	return children(t, cmd.Process.Pid)[0]
 }
 
-// often says how often a test repeats its steps: few times, or all times if LOCKBENCH_LONG is set.
+// often returns how often to repeat the steps of a test: all if LOCKBENCH_LONG is set, else few.
 func often(few, all int) int {
 	if os.Getenv("LOCKBENCH_LONG") == "" {
 		return few

@@ -10,7 +10,7 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// A log gets at most one line about a task's progress in logEvery. If the task is expected to take
+// A log gets at most one line about a task's progress per logEvery. If the task is expected to take
 // at least logFrom, the log also gets a line when the task begins.
 const (
 	logEvery = 30 * time.Second
@@ -18,7 +18,7 @@ const (
 )
 
 // progress shows how far a task is, and the time left. If w is a terminal, it shows a bar.
-// Otherwise (for example, in the log of a container) it writes at most one line in logEvery, and a
+// Otherwise (for example, in the log of a container) it writes at most one line per logEvery, and a
 // first line if the task is long.
 type progress struct {
 	w           io.Writer

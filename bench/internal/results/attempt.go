@@ -37,9 +37,9 @@ type Attempt struct {
 	Name   int32 // index into Section.Names
 	// Asked is the time just before the call to acquire, and Answered is the time just after it.
 	Asked, Answered int64
-	// Ended is when the holder stopped acting as the holder: just before it called release, or when
-	// it learned that the lease was lost. Done is just after release returned. Both are 0 for
-	// EndOpen.
+	// Ended is when the holder stopped acting as the holder: just before it called release, or at
+	// the latest when it learned of a loss. Done is just after release returned, or when the holder
+	// learned of the loss. Both are 0 for EndOpen.
 	Ended, Done int64
 	Token       uint64
 	Outcome     Outcome

@@ -110,7 +110,7 @@ func (g Gate) beyond(v float64) bool { return g.above && v > g.limit || !g.above
 
 // Verdict is the result of checking a comparison against gates.
 type Verdict struct {
-	// Failed has each row with a change beyond the limit of a gate that a test supports.
+	// Failed has each row whose change is beyond the limit of a gate and supported by a test.
 	Failed []Failure
 	// Blind says why no gate could have failed, however large the changes were, or is "".
 	Blind string
