@@ -45,7 +45,7 @@ func TestLockIsLost(t *testing.T) {
 				if err := cmd.Start(); err != nil {
 					t.Fatal(err)
 				}
-				// Note: marked would find a fork of lockbench, which for a moment has its arguments.
+				// Note: marked may find a fork of lockbench, which for a moment has its arguments.
 				eventually(t, "it runs", func() bool {
 					_, err := os.Stat(termed + ".not")
 					return err == nil
