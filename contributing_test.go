@@ -14,7 +14,7 @@ import (
 var variable = regexp.MustCompile(`\bLOCK(?:BENCH|PLUGIN)_[A-Z0-9]+(?:_[A-Z0-9]+)*\b`)
 
 // TestEnvironmentVariablesAreListed checks that the table in CONTRIBUTING.md lists each environment
-// variable that a source file names, and that the files in the table contain the variable's name.
+// variable that a source file names, and that a file in the variable's row contains its name.
 func TestEnvironmentVariablesAreListed(t *testing.T) {
 	text, err := os.ReadFile("CONTRIBUTING.md")
 	if err != nil {

@@ -45,7 +45,7 @@ type Locked struct {
 
 // Run runs the command while it holds the lock. The command has the standard input, output and
 // error of this process, and its terminal. Run returns nil if the command ended with status 0, or a
-// [StatusError] for another status. It writes the reason to w. If w blocks, Run drops texts while
+// [StatusError] for another status, whose reason it writes to w. If w blocks, Run drops texts while
 // 64 texts wait, and waits at most a second at its end. Run handles the signals of this process.
 func (l Locked) Run(ctx context.Context, w io.Writer) error {
 	out := command.NewOut(w)

@@ -34,7 +34,7 @@ type store struct {
 	prefix string
 }
 
-// locksTimeout is how long a command about locks may take.
+// locksTimeout is how long a command about locks may take, without the user's answer to Break.
 const locksTimeout = 30 * time.Second
 
 // with opens the backend, checks that the store answers, and calls the function work. It does so

@@ -43,7 +43,7 @@ func (o *Outcome) Write(w io.Writer, format string) error {
 	return err
 }
 
-// These errors end a run although no part of lockbench has failed.
+// These errors end a run although the command lockbench did what it should.
 var (
 	ErrUnsafe      = errors.New("safety violation")
 	ErrInterrupted = errors.New("interrupted")
@@ -124,8 +124,8 @@ func judged(interrupted bool, v check.Verdict, err error) error {
 	return err
 }
 
-// ended returns the error to report for a run that ended with err, and that had so many violations
-// and grants. Violations come before err.
+// ended returns the error to report for a run that ended with err, and had these numbers of
+// violations and grants. Violations take precedence over err.
 func ended(interrupted bool, violations, grants int, err error) error {
 	switch {
 	case violations > 0:

@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// maxParts is how many runs can measure together.
+// maxParts is the largest number of runs that can measure together.
 const maxParts = 64
 
 // checkParts returns an error if the plan has settings that do not work with several parts, which
@@ -65,15 +65,15 @@ const (
 	placeTTL = 10 * time.Second
 	// gatherEvery is how often a part checks whether the other parts have started.
 	gatherEvery = 50 * time.Millisecond
-	// stepEvery is how often a part checks whether the other parts are ready to measure. Parts
-	// begin to measure about this long after each other.
+	// stepEvery is how often a part checks whether the other parts are ready to measure. So parts
+	// begin to measure up to about this time apart.
 	stepEvery = 2 * time.Millisecond
 )
 
 // rendezvous is how runs on several machines, called parts, measure the same thing at the same
 // time. A part waits for the others by reading the store under test. It does not go by the time,
-// because clocks of machines differ. Each part leads an election of its own, its place, and
-// publishes in its value how far it is. Only one goroutine may use a rendezvous.
+// because clocks of machines differ. Each part leads one election, its place, and publishes in the
+// value of the election how far the part is. Only one goroutine may use a rendezvous.
 type rendezvous struct {
 	backend string
 	places  []*core.Elector
@@ -166,8 +166,8 @@ func (m *rendezvous) look(ctx context.Context) (all []station, there int) {
 	return all, there
 }
 
-// agree publishes that this part has seen the parts in all. It reports whether the other parts have
-// published that they saw the same parts.
+// agree publishes that this part has seen the parts of the stations in all. It reports whether the
+// other parts have published that they saw the same parts.
 func (m *rendezvous) agree(ctx context.Context, all []station) (bool, error) {
 	parts := ""
 	for _, s := range all {
@@ -204,10 +204,10 @@ func (m *rendezvous) alone(format string, args ...any) error {
 	return &EnvError{Backend: m.backend, Err: fmt.Errorf("the parts are not together: "+format, args...), Hint: fmt.Sprintf("start %d of them, with the same flags", len(m.places))}
 }
 
-// next waits until the other parts have called it as often as this part. It returns in all parts
-// within a few milliseconds. If last is set, the run is over: next then waits until the other parts
-// have made this call or have left, because they wait for this part. Without parts, m is nil, and
-// next does not wait.
+// next waits until the other parts have called it as often as this part. All parts return from it
+// within a few milliseconds of each other. If last is set, the run is over: next then waits until
+// the other parts have made this call or have left, so that none of them misses this part. Without
+// parts, m is nil, and next does not wait.
 func (m *rendezvous) next(ctx context.Context, last bool) error {
 	if m == nil {
 		return nil

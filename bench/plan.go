@@ -86,8 +86,8 @@ const (
 	// choose a duration from minFor to maxFor.
 	usualFor, quickFor = time.Minute, 12 * time.Second
 	minFor, maxFor     = time.Second, 6 * time.Hour
-	// QuickTTL is the default TTL of scenario takeover in a quick plan. It is short, because in
-	// half of the modes, leaders change a dozen times, and each time the TTL must expire first.
+	// QuickTTL is the default TTL of a quick plan for takeover alone. It is short, because in half
+	// of the modes leaders change a dozen times, and each time the TTL must expire first.
 	QuickTTL = 3 * time.Second
 	// quickRuns is the smallest number of runs from which a median has a confidence interval.
 	quickRuns = 6
@@ -114,8 +114,8 @@ func DefaultPlan(quick bool) Plan {
 	return p
 }
 
-// filled returns the plan with defaults in place of zero values, the known names in place of the
-// word "all", and no name twice.
+// filled returns the plan with a random seed in place of 0, the known names in place of the word
+// "all", and no value twice in a list.
 func (p Plan) filled() Plan {
 	for _, list := range []struct {
 		names *[]string

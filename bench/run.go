@@ -130,8 +130,8 @@ func (r *runner) run(ctx context.Context) (res result, err error) {
 		r.folder = folder
 		err := r.rounds(ctx, cells)
 		if err == nil {
-			// The other machines need this last wait to finish. Here, all is measured, so an error
-			// loses nothing.
+			// The other parts may still wait for this one. Here, all is measured, so an error loses
+			// nothing.
 			_ = r.rendezvous.next(ctx, true)
 		}
 		res.verdict, res.cells, res.interrupted = r.checker.Verdict(), r.measured, ctx.Err() != nil
@@ -312,8 +312,8 @@ func classify(ctx context.Context, sub *subject, err error) error {
 // takes returns a guess how long one run needs for a cell.
 func (r *runner) takes(c cell) time.Duration { return c.scenario.Takes(r.input(c, 0)) }
 
-// input returns what a scenario needs to measure a cell. Its seed is the same for all subjects
-// under one load, so that compared subjects get the same sequence of requests.
+// input returns what a scenario needs to measure a cell. Its seed depends only on the plan's seed
+// and on run, so that compared subjects get the same sequence of requests.
 func (r *runner) input(c cell, run int) measure.Input {
 	n := max(c.Clients, c.Keys)
 	for i := len(c.subject.names); i < n; i++ {
@@ -345,8 +345,8 @@ func (r *runner) manifest() (m results.Manifest, err error) {
 	return m, err
 }
 
-// notPossible says why a cell with host processes cannot be measured, as the beginning of a
-// sentence about the subject. It returns "" if the cell can be measured.
+// notPossible names the subject, and says why a cell with host processes cannot be measured. It
+// returns "" if the cell can be measured.
 func (r *runner) notPossible(sub *subject, sc measure.Scenario, workload measure.Workload) string {
 	switch {
 	case !sc.Processes && sub.Kind != results.KindPlugin:

@@ -107,10 +107,10 @@ func (s *session) sweep(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// openBackend starts servers for one backend, and opens its plugin, its baselines (libraries in
-// process) and its floor (a call that is as cheap as possible). If the servers cannot be started,
-// that is an error if the user named backends. Otherwise, the report says that the backend was
-// skipped.
+// openBackend starts servers for one backend, unless it has a target, and opens its plugin, its
+// baselines (libraries in process) and its floor (a call that is as cheap as possible). If the
+// servers cannot be started, that is an error if the user named backends. Otherwise, the report
+// says that the backend was skipped.
 func (s *session) openBackend(ctx context.Context, f described) error {
 	var harm *servers.Server
 	own := false
@@ -301,8 +301,8 @@ func (s *session) openFloor(ctx context.Context) error {
 	return nil
 }
 
-// Close releases held locks, ends the plugins, and then ends the servers, all within closeTimeout.
-// It does not matter whether ctx has ended.
+// Close releases held locks, ends the plugins, and then ends the servers. It waits at most
+// closeTimeout for plugins and stores, even if ctx has ended.
 func (s *session) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()

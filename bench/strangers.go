@@ -17,7 +17,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// stranger says how to start a store that lockbench does not know, and what it does not promise.
+// stranger says how to start a store unknown to lockbench, and what the store does not promise.
 type stranger struct {
 	command string // "" for a store that consists of files
 	claims  claim.Terms
@@ -109,7 +109,7 @@ func (s *Servers) meetAll(ctx context.Context) error {
 	return nil
 }
 
-// addressKeys are keys of plugins. The first one that a plugin has gets the server's address.
+// addressKeys are tried in order for the server's address if no value of Config has "{port}".
 var addressKeys = []string{"address", "addresses"}
 
 // meet registers the plugin's store with package kinds if lockbench does not know the store. From

@@ -40,8 +40,8 @@ func acquireBudget(ttl time.Duration) time.Duration {
 	return min(max(ttl, 10*time.Millisecond), 3*time.Second)
 }
 
-// answered returns a lease for g, unless err is set or g came too late. In these cases it sets
-// a.answer to the error, and a.expiresBy if the store may have granted the lock.
+// answered returns a lease for g, unless err is set or method usable refuses g. In these cases it
+// sets a.answer to the error, and a.expiresBy if the store may have granted the lock.
 func (a *contender) answered(ctx context.Context, g grant, err error) (*Lease, error) {
 	c := a.lock.c
 	g.got = c.clock.now()
@@ -81,7 +81,7 @@ func (a *contender) usable(ctx context.Context, g grant) error {
 
 // clean withdraws the owner id in a.owner and makes a new one (rule K3) in two cases: the outcome
 // of the last acquire is unknown, or the plugin process that put the owner into the store's queue
-// has died. It returns an error if the withdrawal fails, unless a grant would have expired by now.
+// has died. It returns an error if the withdrawal fails and the store may still hold a grant.
 func (a *contender) clean(ctx context.Context) error {
 	c := a.lock.c
 	if lost := a.queued && a.epoch != c.sched.epoch.Load(); a.expiresBy == 0 && !lost {
@@ -97,8 +97,8 @@ func (a *contender) clean(ctx context.Context) error {
 	return nil
 }
 
-// giveUp withdraws the owner id in a.owner, and returns err. If that fails and the store may have
-// granted the lock, it returns an IndeterminateError that wraps err (rule K3).
+// giveUp withdraws the owner id in a.owner, and returns err. If the withdrawal fails and the store
+// may have granted the lock, giveUp returns an IndeterminateError that wraps err (rule K3).
 func (a *contender) giveUp(ctx context.Context, err error) error {
 	if a.expiresBy == 0 && !a.queued {
 		return err
@@ -133,9 +133,9 @@ func (a *contender) giveUp(ctx context.Context, err error) error {
 
 const (
 	// grace is how long the client goes on waiting for an answer after the caller has given up.
-	// Most answers come in this time, and then no grant must be withdrawn.
+	// Most answers come in this time. If the answer is a refusal, nothing has to be withdrawn.
 	grace = 50 * time.Millisecond
-	// tick is how often the deadlines of calls are checked. So a call may end one tick too late.
+	// tick is how often the deadlines of calls are checked. So a call may end up to one tick late.
 	tick = 10 * time.Millisecond
 )
 
@@ -175,7 +175,7 @@ func (cs *calls) begin(ctx context.Context, budget time.Duration) *call {
 
 // try returns a context for one try of a clean-up, such as a release. It ends after
 // Options.CleanupBudget, or when ctx has ended and the time rest has passed since then. It does not
-// end when Close begins, only when Close is done.
+// end when Close begins, but when Close has tried to release all leases.
 func (cs *calls) try(ctx context.Context, rest time.Duration) *call {
 	return cs.enter(&call{caller: ctx, rest: rest}, cs.c.opts.CleanupBudget)
 }
@@ -276,8 +276,8 @@ func (cs *calls) close() {
 type call struct {
 	cs     *calls
 	caller context.Context // the call has the values of this context
-	// gone is what caller.Done() returned. Only the goroutine of the caller may call methods of
-	// caller, because an application can implement them so that they block.
+	// gone is what caller.Done() returned. Only the goroutine that makes the call may use methods
+	// of this context, because an application can implement them so that they block.
 	gone <-chan struct{}
 
 	// Guarded by cs.mu.

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// callbacks has a function for each method that takes a callback. The function calls the method for
-// the lock "jobs" of client c, with fn as the callback.
+// callbacks has a function for each method that runs a callback, and for two nested calls. In each
+// of them, client c runs fn as the callback for the lock "jobs".
 var callbacks = map[string]func(t *testing.T, c *Client, fn func(ctx context.Context, valid func() bool)) error{
 	"Do": func(t *testing.T, c *Client, fn func(context.Context, func() bool)) error {
 		return lockOf(t, c, "jobs", nil).Do(context.Background(), func(ctx context.Context, l *Lease) error {
@@ -150,7 +150,7 @@ func TestCloseFromACallbackIsRefused(t *testing.T) {
 	}
 }
 
-// TestCallbackDoesNotStartWhileCloseReleases calls Close after the grant and before the callback.
+// TestCallbackDoesNotStartWhileCloseReleases lets Close begin between the grant and the callback.
 func TestCallbackDoesNotStartWhileCloseReleases(t *testing.T) {
 	c, _ := open(t, newFake())
 	lock := lockOf(t, c, "a", nil)

@@ -138,7 +138,7 @@ func New(b driver.Backend, opts *Options) *Client {
 	return c
 }
 
-// Properties returns what the backend claims to do. It does not ask the store.
+// Properties returns the claims of the backend about itself. It does not ask the store.
 func (c *Client) Properties() Properties { return c.b.Properties() }
 
 // Check asks the store, in one round trip, whether it can be used. It returns nil if the store is
@@ -221,8 +221,8 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Holder, erro
 }
 
 // Break ends the current lease of the lock called name, if token belongs to the current grant of
-// the store. You get the token from Inspect. If a lease is handed over inside one host, the next
-// lease belongs to the same grant. If the grant is over, the error is a [*NotHeldError]. It wraps
+// the store. Otherwise the error is a [*NotHeldError]. You get the token from Inspect. If a lease
+// is handed over inside one host, the next lease belongs to the same grant. The error wraps
 // ErrUnsupported if the backend cannot break leases.
 func (c *Client) Break(ctx context.Context, name string, token uint64) error {
 	return c.question(ctx, "break", name, func(ctx context.Context) error {
@@ -261,8 +261,8 @@ func (c *Client) begin(op, name string) error {
 	return nil
 }
 
-// end counts a public method that returns. Before, it ends all leases that are past their deadline,
-// so that no lease looks held when a method returns after the lease's deadline (rule L3).
+// end counts a public method that returns. Before that, it ends all leases past their deadline, so
+// that no lease looks held when a method returns after the lease's deadline (rule L3).
 func (c *Client) end() {
 	c.expireDue()
 	if c.ops.Add(-1) == 0 && c.closing.Load() {

@@ -28,8 +28,8 @@ type clock struct {
 	// boot reads a clock that goes on in a suspend. It is nil if the system has no such clock.
 	boot  func() (time.Duration, bool)
 	start time.Duration // boot's reading at base
-	// suspended is how long the machine has been suspended, in nanoseconds: the time by which the
-	// boot clock was ahead of Go's monotonic clock when it was last read.
+	// suspended is how long the machine has been suspended since base, in nanoseconds: how much the
+	// boot clock had gained on Go's monotonic clock when method now last noticed a suspend.
 	suspended atomic.Int64
 	// noted is the instant at which a suspend was last noticed.
 	noted atomic.Int64
@@ -83,7 +83,7 @@ func (c *clock) sleptSince(i instant) bool {
 	return ok && total-c.start-mono >= time.Duration(c.suspended.Load())+noise || i <= instant(c.noted.Load())
 }
 
-// note sets suspended to growth, if growth is larger by more than noise.
+// note sets suspended to growth, if growth is larger by at least noise.
 func (c *clock) note(growth time.Duration) {
 	for {
 		known := c.suspended.Load()
@@ -97,8 +97,8 @@ func (c *clock) note(growth time.Duration) {
 	}
 }
 
-// time converts an instant to a time.Time. It can be compared with time.Now until the machine is
-// next suspended. Suspends count only if method now has noticed them.
+// time converts an instant to a time.Time. The result can be compared with time.Now until the
+// machine is next suspended. Suspends count only if method now has noticed them.
 func (c *clock) time(i instant) time.Time {
 	return c.base.Add(i.sub(0) - time.Duration(c.suspended.Load()))
 }

@@ -12,18 +12,18 @@ import (
 // leases must still be released.
 const releasers = 1024
 
-// Close ends the client. First, campaigns and observers end. Then the contexts of callbacks of
-// Lock.Do, Lock.TryDo and Elector.Run end, and Close waits until the callbacks have returned. Then
-// it releases every lease and closes the backend. Calls that wait return ErrClosed, and so does
-// every later call. Close may be called more than once. A callback must not call Close, because
-// Close would wait for that callback: if Close gets the callback's ctx, or a ctx derived from it,
-// it closes nothing and returns an error that wraps ErrInvalid. Healthy, and the body of a loop
-// over List, must not call Close either, because Close would wait for them until ctx ends.
+// Close ends campaigns, observers, and the contexts of callbacks of Lock.Do, Lock.TryDo and
+// Elector.Run. It releases every lease, but the lease of a callback only after the callback has
+// returned. Finally it closes the backend. Calls that wait return ErrClosed, and so do later calls,
+// except Release and Resign. Close may be called more than once. A callback must not call Close,
+// because Close would wait for that callback. If Close gets the callback's ctx, or a ctx derived
+// from it, it closes nothing and returns an error that wraps ErrInvalid. Healthy, and the body of a
+// loop over List, must not call Close either, because Close would wait for them until ctx ends.
 //
 // When ctx ends, Close stops waiting for callbacks. Their locks stay taken until they expire. If
 // the backend does not answer, Close tries to release each lease again, until the lease has
 // expired, or until the time Options.CleanupBudget has passed since ctx ended. So call Close with a
-// ctx that ends. The error says which lock could not be released.
+// ctx that ends. The error names a lock that was not released, and says how many more there are.
 //
 // At its end, Close waits until Logger and OnEvent have received every event. It waits for at most
 // Options.CleanupBudget, or only a moment if ctx has ended. Events that are left are delivered
@@ -68,7 +68,7 @@ func (c *Client) shutdown(ctx context.Context) error {
 }
 
 // join waits until the client's goroutines have ended. They end when the context c.work ends. A
-// health check that hangs, or a backend that ignores its ctx, can keep a goroutine.
+// health check that hangs, or a backend that ignores its ctx, can keep a goroutine from ending.
 func (c *Client) join(ctx context.Context) error {
 	joined := make(chan struct{})
 	go func() {

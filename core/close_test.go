@@ -140,8 +140,8 @@ func TestCloseOnAFrozenBackend(t *testing.T) {
 	})
 }
 
-// TestCloseWithRenewalsUnderWay checks that Close waits for renewals that are under way. Once ctx
-// has ended, this must not take longer for many leases than for a few.
+// TestCloseWithRenewalsUnderWay calls Close while many renewals hang. After the end of ctx, Close
+// must not wait for the renewals longer than for a single one.
 func TestCloseWithRenewalsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(driver.CapBatcher)

@@ -93,7 +93,7 @@ func (l *Lock) unaskable(ctx context.Context) error {
 	return l.c.refuseReentry(ctx, l.name)
 }
 
-// failed emits EventAcquireFailed, and returns err as an *Error. If a is nil, no request was sent.
+// failed emits EventAcquireFailed, and returns err as an *Error. If a is nil, no acquire was sent.
 func (l *Lock) failed(ctx context.Context, op string, a *contender, err error) error {
 	c := l.c
 	ev := Event{Kind: EventAcquireFailed, Context: ctx, Name: l.name, Label: c.opts.Label, Err: err}
@@ -178,8 +178,8 @@ func (a *contender) contend(ctx context.Context) (*Lease, error) {
 }
 
 // waitsFirst reports whether the contender enters the store's queue before it asks for the lock. It
-// does so if other hosts have wanted the lock recently. The store grants a free lock to the first
-// owner in its queue, so one request does the work of two.
+// does so if other hosts have wanted the lock recently, and if the store grants a free lock to the
+// first owner in its queue. One request then does the work of two.
 func (a *contender) waitsFirst() bool {
 	c := a.lock.c
 	return c.b.waiter != nil && c.queues.wanted(a.lock.name, c.clock.early()) && c.b.Properties().FirstSpan > 0
@@ -262,7 +262,7 @@ func (c *Client) heldHere(name string, answer error) error {
 }
 
 // tellWaiting emits EventWaiting when the contender begins to wait, and once more if a store that
-// has answered this client before denies it access.
+// has served this client before now refuses it (see refused).
 func (a *contender) tellWaiting(err error) {
 	denied := refused(err)
 	news := !a.announced || denied && !a.denied
@@ -291,13 +291,13 @@ const (
 	// waitSlack is how much longer than requested a wait in the store may take. After that, the
 	// backend counts as hung, so that the caller asks again in time (rule K4).
 	waitSlack = time.Second
-	// A wake-up counts as spurious if the store then refuses the lock, and both together took less
-	// than spuriousWake plus two round trips. A round trip counts as maxRTT at most.
+	// A wake-up counts as spurious if the wait and the refusal after it together took less than
+	// spuriousWake plus two round trips. A round trip counts as maxRTT at most.
 	spuriousWake = 2 * time.Millisecond
 	maxRTT       = 50 * time.Millisecond
-	// pollFrom and pollTo are the range of pauses between requests if the store wakes no waiters.
+	// If a store wakes no waiters, pauses between requests grow from at most pollFrom to pollTo.
 	pollFrom, pollTo = 5 * time.Millisecond, 250 * time.Millisecond
-	// retryFrom and retryTo are the range of pauses while the backend does not answer.
+	// While the backend does not answer, pauses grow from at most retryFrom to at most retryTo.
 	retryFrom, retryTo = 20 * time.Millisecond, 500 * time.Millisecond
 	// wantedFor is how long, after a refusal or a long wait, other hosts count as wanting the lock.
 	wantedFor = time.Second
@@ -305,8 +305,8 @@ const (
 	tellEvery = time.Minute
 )
 
-// await waits before the next request until the holder's lease may end, but at most maxAsk. asked
-// is true if the caller need not ask: await has asked, or asking is useless.
+// await waits before the next request, at most until the holder's lease may end and at most maxAsk.
+// asked is true if the caller need not ask, because await has asked or because asking is useless.
 func (a *contender) await(ctx context.Context) (lease *Lease, asked bool) {
 	c := a.lock.c
 	var held *HeldError
@@ -382,7 +382,7 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease,
 }
 
 // doubts reports whether a request must confirm the grant g, which the store made while a.owner
-// waited in its queue, from the instant began on. It must if the renewal might come too late, if
+// waited in its queue, from the instant began on. That is so if the renewal might come too late, if
 // the machine may have been suspended since g.sent, which the plugin's clock does not notice, or if
 // the lock has AtLeast: a grant from the queue is too short for a lock that outlasts a lost holder.
 func (a *contender) doubts(g grant, began instant) bool {
@@ -414,7 +414,7 @@ func (a *contender) failedWait(ctx context.Context, rest time.Duration, err erro
 }
 
 // tellWaitFailed emits an event for a failed wait, at most once in tellEvery for all callers of the
-// client. It does so at once if a store denies access. Otherwise it waits for repeated failures.
+// client. It does so at once if the store refuses the client, and otherwise after several failures.
 func (a *contender) tellWaitFailed(err error) {
 	c := a.lock.c
 	now, at := c.clock.early(), c.waitsTold.Load()
@@ -424,8 +424,8 @@ func (a *contender) tellWaitFailed(err error) {
 	c.events.add(a.event(EventWaitFailed, c.wrap("wait", a.lock.name, err)))
 }
 
-// backoff computes random pauses. Each is between last/2 and last. The field last begins at from,
-// doubles with each pause, and is at most to.
+// backoff computes random pauses, each between last/2 and last. The field last begins with the
+// value of field from, and doubles with each pause, up to the value of field to.
 type backoff struct{ from, to, last time.Duration }
 
 func (b *backoff) next() time.Duration {

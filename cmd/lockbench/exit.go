@@ -22,7 +22,7 @@ const (
 	exitInterrupted = 130
 )
 
-// exitCode returns the exit code for err. In a joined error, a safety violation counts first.
+// exitCode returns the exit code for err. Only a StatusError comes before a safety violation.
 func exitCode(err error) int {
 	var environment *bench.EnvError
 	var invalid *bench.InvalidError

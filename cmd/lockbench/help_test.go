@@ -29,7 +29,7 @@ func commands(root *cobra.Command) []*cobra.Command {
 	return out
 }
 
-// TestHelp checks that the help of every command shows its usage and has at most 80 columns.
+// TestHelp checks the fields Short, Example and Long of each command. Long has at most 80 columns.
 func TestHelp(t *testing.T) {
 	for _, c := range commands(newRoot()) {
 		if strings.Contains(c.UsageString(), "(default [])") {

@@ -43,8 +43,8 @@ func startGuarded(t *testing.T) *guarded {
 	return g
 }
 
-// command returns a command line of lockbench that runs script under a lock, in a shell. It has
-// words as further arguments.
+// command returns a command line of lockbench that runs script under a lock, in a shell. The line
+// begins with words, such as "lock", "redis" and the name of the lock.
 func (g *guarded) command(script string, words ...string) *exec.Cmd {
 	words = append(words, "--target", "redis="+g.server.Addr(), "--plugin-dir", g.dir, "--", "sh", "-c", script)
 	cmd := exec.Command(g.binary, words...)
@@ -157,7 +157,7 @@ func keeperOf(t *testing.T, cmd *exec.Cmd) int {
 	return children(t, cmd.Process.Pid)[0]
 }
 
-// often returns all if LOCKBENCH_LONG is set, else few: how often a test repeats its steps.
+// often returns how often to repeat the steps of a test: all if LOCKBENCH_LONG is set, else few.
 func often(few, all int) int {
 	if os.Getenv("LOCKBENCH_LONG") == "" {
 		return few

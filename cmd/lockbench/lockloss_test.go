@@ -45,7 +45,7 @@ func TestLockIsLost(t *testing.T) {
 				if err := cmd.Start(); err != nil {
 					t.Fatal(err)
 				}
-				// Note: a search for the script finds lockbench, which has it as an argument.
+				// Note: marked may find a fork of lockbench, which for a moment has its arguments.
 				eventually(t, "it runs", func() bool {
 					_, err := os.Stat(termed + ".not")
 					return err == nil
@@ -136,7 +136,7 @@ func TestWaitersInOrder(t *testing.T) {
 	}
 }
 
-// eventuallyWait returns when so many callers wait for the lock as waiters says.
+// eventuallyWait returns when the number of callers that wait for the lock equals waiters.
 func (g *guarded) eventuallyWait(t *testing.T, name string, waiters int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d wait", waiters), func() bool {

@@ -16,7 +16,7 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// holder returns a client for the server at addr, as an application has.
+// holder returns a client for the server at addr, like the client of an application.
 func holder(t *testing.T, dir, addr string) *core.Client {
 	t.Helper()
 	b, err := plugin.Open(t.Context(), "redis", &plugin.Options{Dirs: []string{dir}, Config: map[string]string{"address": addr}, StartTimeout: timeout})

@@ -91,8 +91,8 @@ func grouped(root *cobra.Command, title string, commands ...*cobra.Command) {
 	root.AddCommand(commands...)
 }
 
-// guideLost makes cmd return an error for an unknown subcommand, if cmd is help or a command that
-// only has subcommands.
+// guideLost changes cmd and all commands below it: help, and each command that only has
+// subcommands, then return an error for an unknown name.
 func guideLost(cmd *cobra.Command) {
 	if cmd.HasSubCommands() {
 		cmd.Args, cmd.RunE = cobra.ArbitraryArgs, parentOnly

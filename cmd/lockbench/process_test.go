@@ -97,7 +97,7 @@ func TestKilledSearchLeavesNothing(t *testing.T) {
 	}
 }
 
-// processesWith lists the processes whose environment has TMPDIR=tmp, or a directory in tmp.
+// processesWith lists the processes that have tmp, or a directory in it, as TMPDIR. It needs /proc.
 func processesWith(tmp string) []string {
 	var found []string
 	files, _ := filepath.Glob("/proc/[0-9]*/environ") // the pattern is valid

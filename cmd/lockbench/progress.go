@@ -10,16 +10,16 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// A log gets a line about a task's progress every logEvery. If a task will take at least logFrom,
-// the log also gets a line when the task begins.
+// A log gets at most one line about a task's progress per logEvery. If the task is expected to take
+// at least logFrom, the log also gets a line when the task begins.
 const (
 	logEvery = 30 * time.Second
 	logFrom  = 10 * time.Second
 )
 
 // progress shows how far a task is, and the time left. If w is a terminal, it shows a bar.
-// Otherwise (for example, in the log of a container) it writes a line every logEvery, and a first
-// line if the task is long.
+// Otherwise (for example, in the log of a container) it writes at most one line per logEvery, and a
+// first line if the task is long.
 type progress struct {
 	w           io.Writer
 	pool        *mpb.Progress // nil: w is not a terminal

@@ -9,7 +9,7 @@ import (
 )
 
 // TestStranger plays faults on a store that lockbench does not know: a command starts it, and a
-// file says what it does not promise. lockbench must check all other promises, now and in "check".
+// file says what it does not promise. lockbench must judge all other claims, also in "check" later.
 func TestStranger(t *testing.T) {
 	redisServer(t, nil) // skips without a Redis server
 	dir := t.TempDir()

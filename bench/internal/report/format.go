@@ -72,7 +72,7 @@ func significant(v float64, digits int) string {
 	return strconv.FormatFloat(v, 'f', decimals, 64)
 }
 
-// grouped writes a count with three significant digits and with commas: "71,300" for 71,342.
+// grouped writes a number as "71,342", or with three digits if it is below 1000 and not whole.
 func grouped(v float64) string {
 	if v < 1000 && v != math.Trunc(v) {
 		return significant(v, 3)

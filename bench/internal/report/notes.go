@@ -18,7 +18,7 @@ func headed(lines []string) string {
 	return "Before you believe the figures: " + strings.Join(heads, "; ")
 }
 
-// shownFindings is how many findings the page shows above the figures. It hides more at first.
+// shownFindings is how many findings the page shows above the figures. It first hides the others.
 const shownFindings = 3
 
 // omissions says what the run did not measure, with one line for each reason.

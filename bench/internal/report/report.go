@@ -16,11 +16,11 @@ type Report struct {
 	Manifest results.Manifest
 	Verdict  check.Verdict
 	Tables   []Table
-	// Latencies has a histogram for each operation of a cell (a backend under one load).
+	// Latencies has a histogram, over all runs, for each operation of a subject under one load.
 	Latencies map[results.HistogramKey]*hdrhistogram.Histogram
 }
 
-// Table has the figures of one scenario under one load, with a row for each backend or baseline.
+// Table has the figures of one scenario under one load, with a row for each subject.
 type Table struct {
 	results.CellName // without a backend
 	Rows             []Row

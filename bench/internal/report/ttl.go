@@ -140,9 +140,9 @@ func (t ttlRow) said() string {
 // because they need too many renewals per second, the report also advises a longer TTL.
 const manyLeases = 1000
 
-// ttlChoices returns the advice for each backend: the shortest TTL that lost no lease. It also says
-// how shorter TTLs failed, down to the longest that lost a lease. If a host could not renew
-// manyLeases leases of this TTL at the measured rate, ttlChoices also advises a second, longer TTL.
+// ttlChoices advises for each backend the shortest TTL that was sound, as all longer ones were. It
+// also says how shorter TTLs failed, down to the longest that lost a lease. If a host could not
+// renew manyLeases leases of the advised TTL at the measured rate, it also advises a longer TTL.
 func (r Report) ttlChoices() (out []choice) {
 	rows := filter(r.ttlRows(near(r.of(ttlScenario))), func(t ttlRow) bool { return r.candidate(t.Subject) })
 	for _, g := range groups(rows, func(t ttlRow) string { return t.Name }) {

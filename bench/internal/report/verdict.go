@@ -20,7 +20,7 @@ func (r Report) Safe() string {
 	return r.found()
 }
 
-// found says whether the finished measurements were safe.
+// found says whether the measurements were safe, as far as the run got.
 func (r Report) found() string {
 	v := r.Verdict
 	ours, grants := r.granted(results.KindPlugin)
@@ -105,8 +105,8 @@ func (r Report) judged(subject string) string {
 // broken reports whether a subject has violated a rule.
 func (r Report) broken(subject string) bool { return strings.HasPrefix(r.judged(subject), "BROKEN") }
 
-// findings returns a line for each broken rule, each finding, and each subject with failed
-// attempts.
+// findings returns a line for each violation in the verdict, each finding, and each subject with
+// failed attempts.
 func (r Report) findings() []string {
 	var out []string
 	for _, v := range r.Verdict.Violations {

@@ -15,7 +15,7 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// flat is the JSON form of one figure of one backend under one load.
+// flat is the JSON form of one figure of one subject under one load.
 type flat struct {
 	results.CellName
 	Kind      results.Kind `json:"kind"`

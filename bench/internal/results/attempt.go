@@ -37,17 +37,17 @@ type Attempt struct {
 	Name   int32 // index into Section.Names
 	// Asked is the time just before the call to acquire, and Answered is the time just after it.
 	Asked, Answered int64
-	// Ended is when the holder stopped acting as the holder: just before it called release, or when
-	// it learned that the lease was lost. Done is just after release returned. Both are 0 for
-	// EndOpen.
+	// Ended is when the holder stopped acting as the holder: just before it called release, or at
+	// the latest when it learned of a loss. Done is just after release returned, or when the holder
+	// learned of the loss. Both are 0 for EndOpen.
 	Ended, Done int64
 	Token       uint64
 	Outcome     Outcome
 	End         End
 }
 
-// Hold returns the time for which the lock was held. For EndOpen, it covers only the moment at
-// which the acquire returned.
+// Hold returns the attempt as a Hold, which says when the lock was held. For EndOpen, that is only
+// the moment at which the acquire returned.
 func (a Attempt) Hold() Hold {
 	h := Hold{Host: int(a.Client), Name: int(a.Name), Token: a.Token, AskedNs: a.Asked, GrantedNs: a.Answered, ValidNs: a.Ended}
 	switch a.End {
@@ -70,7 +70,7 @@ type Section struct {
 	// MetNs is when the cell began, in ns since the run began. Runs that measure together begin it
 	// at the same moment.
 	MetNs int64 `json:"met_ns,omitempty"`
-	// Interrupted reports whether the run was interrupted while it measured the cell.
+	// Interrupted reports whether the cell has no figures: the run was interrupted, or it failed.
 	Interrupted bool `json:"interrupted,omitempty"`
 }
 

@@ -26,8 +26,8 @@ var ErrFilter = errors.New("not a filter")
 type Comparison struct {
 	// Old and New name the folders or builds that are compared.
 	Old, New string
-	// Rows has a difference for each figure, first those of plugins, in the order of the old
-	// folder.
+	// Rows has a difference for each figure that is tested, first those of plugins, then those of
+	// baselines and floors. Both groups are sorted by the name of the cell.
 	Rows []Difference
 	// Warnings are reasons to doubt all the differences.
 	Warnings []string
@@ -43,7 +43,7 @@ type measured struct {
 	Row
 	subject Subject
 	value   float64
-	order   benchproc.Key // position of the cell in its folder
+	order   benchproc.Key // by which rows are sorted
 }
 
 func runsOf(figures []measured) map[Row][]float64 {
@@ -76,8 +76,8 @@ func Load(dirs []string, filter string, gates []Gate) (c Comparison, err error) 
 	return c, err
 }
 
-// Folders compares the folders of two runs with the same plan. It keeps the figures that the filter
-// selects, in the syntax of benchstat: "/backend:NAME /clients:64". "" selects all.
+// Folders compares the folders of two runs with the same plan. It keeps the figures that filter
+// selects. benchstat has the same filters: "/backend:NAME /clients:64". The filter "" selects all.
 func Folders(before, after, filter string) (Comparison, error) {
 	a, err := ReadWhole(before)
 	if err != nil {
@@ -290,7 +290,7 @@ func (c *Comparison) hold(dir, filter string, bounds []Gate) error {
 	return nil
 }
 
-// hold checks the bound g, and returns the row that is farthest beyond the limit or nearest to it.
+// hold checks the bound g. The result is about the row farthest beyond the limit, or nearest to it.
 func (g Gate) hold(figures []measured, runs map[Row][]float64) Held {
 	worst, seen := Held{Gate: g}, map[Row]bool{}
 	for _, f := range figures {

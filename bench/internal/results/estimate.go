@@ -37,7 +37,7 @@ func (e Estimate) Bounded() bool {
 }
 
 // Spread is the distance from the median to the farther end of its confidence interval, divided by
-// the median: 0.05 for ±5 %. It is infinite without an interval.
+// the median: 0.05 for ±5 %. It is infinite if there is no interval, or if the median is 0.
 func (e Estimate) Spread() float64 {
 	if !e.Bounded() || e.Center == 0 {
 		return math.Inf(1)
@@ -82,7 +82,7 @@ const Alpha = 0.05
 
 // Test is the result of the Mann-Whitney U test for two samples.
 type Test struct {
-	// P is the p-value. Adjusted is the p-value after [Holm] corrected it for the number of tests.
+	// P is the p-value. Adjusted is P as corrected by [Holm], or equals P if there is one test.
 	P, Adjusted float64
 	// Supported reports whether Adjusted is below [Alpha]: the samples then differ.
 	Supported bool

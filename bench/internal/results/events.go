@@ -35,9 +35,9 @@ const (
 )
 
 // EventWriter writes the events file: the bytes of eventMagic and then frames. A frame has a kind
-// (1 byte), the payload's length (4 bytes, little endian), its CRC-32C (4 bytes), and the payload.
-// DEFLATE compresses the payload. Numbers are varints. Times and tokens are differences from the
-// attempt before. The first attempt of a frame has whole numbers, so each frame can be read alone.
+// (1 byte), the payload's length (4 bytes, little endian), its CRC-32C (4 bytes), and the payload,
+// which is compressed with DEFLATE. The numbers of attempts are varints. Times and tokens are
+// differences from earlier values of the same frame, so each frame can be read alone.
 type EventWriter struct {
 	w      io.Writer
 	plain  []byte

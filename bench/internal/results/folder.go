@@ -22,7 +22,7 @@ const (
 	ReportFile     = "report.html"
 )
 
-// ErrNotEmpty is the error if a new folder is to be made in a directory that has files.
+// ErrNotEmpty is the error if a new folder is to be made in a directory that is not empty.
 var ErrNotEmpty = errors.New("directory is not empty")
 
 // ErrNotAFolder is the error if a directory is not a result folder.
@@ -31,7 +31,7 @@ var ErrNotAFolder = errors.New("not a result folder")
 // ErrLater is the error if a later version of lockbench wrote the folder, or one of its files.
 var ErrLater = errors.New("written by a later lockbench")
 
-// Folder is a result folder that a run writes. Only one goroutine may use it.
+// Folder is a result folder that is being written. Only one goroutine may use it.
 type Folder struct {
 	Dir string
 
@@ -42,7 +42,7 @@ type Folder struct {
 }
 
 // Vacant returns nil if a folder can be created at dir, because dir is empty or does not exist. The
-// error wraps [ErrNotEmpty] if dir has files, or [ErrNotAFolder] if dir is not a directory.
+// error wraps [ErrNotEmpty] if dir is not empty, or [ErrNotAFolder] if dir is not a directory.
 func Vacant(dir string) error {
 	entries, err := os.ReadDir(dir)
 	switch {
@@ -92,7 +92,7 @@ func (f *Folder) begin() (err error) {
 	return err
 }
 
-// Add appends what one run measured for one cell. If the cell was interrupted, Add writes only its
+// Add appends what one run measured for one cell. If c.Interrupted is set, Add writes only the
 // attempts, which the safety checks need, and no figures.
 func (f *Folder) Add(c Cell) error {
 	if err := f.eventLog.Write(c.Section, c.Attempts); err != nil {

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/perf/benchfmt"
 )
 
-// FuzzAttempts reads frames with correct checksums. FuzzReadEvents rarely gets past the checksum.
+// FuzzAttempts reads an events file with any content, but with correct checksums.
 func FuzzAttempts(f *testing.F) {
 	c := sampleCell("redis", 20)
 	section, err := json.Marshal(c.Section)
@@ -103,7 +103,7 @@ func TestBlocksAreBounded(t *testing.T) {
 	}
 }
 
-// FuzzHistograms checks that ReadHistograms ends for any file, and that the name of each histogram
+// FuzzHistograms checks that scanHistograms ends for any file, and that the name of each histogram
 // that it read is parsed to the same key again.
 func FuzzHistograms(f *testing.F) {
 	var file bytes.Buffer

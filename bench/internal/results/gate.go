@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Gate is a limit at which a comparison fails. It limits the change of a figure between two builds,
+// Gate is a limit beyond which a comparison fails. It limits how a figure differs between builds,
 // such as "p99-ns/acquire > +10%". A gate for the figure itself and not for its change is called a
 // bound: "max-ns/takeover > 20ms", "cycles/s / BASELINE < 1.8".
 type Gate struct {
@@ -110,7 +110,7 @@ func (g Gate) beyond(v float64) bool { return g.above && v > g.limit || !g.above
 
 // Verdict is the result of checking a comparison against gates.
 type Verdict struct {
-	// Failed has each row that is beyond the limit of a gate.
+	// Failed has each row whose change is beyond the limit of a gate and supported by a test.
 	Failed []Failure
 	// Blind says why no gate could have failed, however large the changes were, or is "".
 	Blind string
@@ -118,7 +118,7 @@ type Verdict struct {
 	Sensitivities []Sensitivity
 }
 
-// Failure is a row that is beyond the limit of a gate.
+// Failure is a row with a change beyond the limit of a gate.
 type Failure struct {
 	Gate Gate
 	Row  Difference

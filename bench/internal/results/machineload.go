@@ -8,7 +8,7 @@ import (
 // MachineLoad says how busy other work kept the machine while the run measured. A figure that the
 // operating system does not provide is 0.
 type MachineLoad struct {
-	// OtherCPUs is how many CPUs, on average, ran processes that do not belong to the run.
+	// OtherCPUs is how many CPUs on average ran other processes than lockbench and its descendants.
 	OtherCPUs float64 `json:"other_cpus"`
 	// Steal is the share of the machine's processor time that the hypervisor
 	// gave to other machines, from 0 to 1.
@@ -33,8 +33,8 @@ const (
 // because a server that uses this clock may have ended leases at the wrong time.
 const steppedClock = 1
 
-// Busy says how busy other work kept the machine, or each machine of a merged run. It is empty if
-// no machine was busy.
+// Busy returns warnings about the machine, or each machine of a merged run: that other work kept it
+// busy, that a CPU limit held it back, or that its clock was set. Without warnings it is empty.
 func (m Manifest) Busy() []string {
 	out := m.MachineLoad.words(m.Machine.Cores)
 	for i, p := range m.Parts {

@@ -201,7 +201,7 @@ func ReadManifest(dir string) (Manifest, error) {
 }
 
 // Differs lists the settings by which two plans differ, if figures of the plans then cannot be
-// compared. It ignores the seed, the number of runs, mutual TLS, and where the servers were.
+// compared. It ignores, for example, the seed, the number of runs, and where the servers were.
 func (p Plan) Differs(q Plan) []string {
 	return differing([]setting{
 		{"backends", set(p.Backends), set(q.Backends)},

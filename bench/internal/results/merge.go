@@ -97,7 +97,7 @@ func createWhole(out string, m Manifest, fill func(*Folder) error) error {
 	return f.Close(StateDone)
 }
 
-// readMergeable reads the manifests of dirs. It returns an error if dirs cannot be merged.
+// readMergeable reads the manifests of dirs. It returns an error if dirs cannot be merged into out.
 func readMergeable(out string, dirs []string) ([]Manifest, error) {
 	if err := Vacant(out); err != nil {
 		return nil, err
@@ -280,9 +280,9 @@ func (f *Folder) addRun(l partLines, parts [][]Result, run int) error {
 
 const rateUnit = "cycles/s"
 
-// jointly returns the figures of one run of all parts together, except percentiles. It adds rates,
-// takes the greatest of maxima, and keeps values that are equal in all parts. It omits others, such
-// as the number of commands: each part counted the commands of all parts, so a sum would be wrong.
+// jointly returns the figures of one run of all parts together, except percentiles. It adds rates
+// and counts, takes the greatest maximum, and keeps values that are equal in all parts. It omits
+// other figures, such as commands per grant, because each part counted the commands of all parts.
 func jointly(parts []map[string]float64) []figure {
 	var out []figure
 	for unit, v := range parts[0] {
@@ -359,8 +359,8 @@ func spans(dir string, m Manifest) (map[cellRun]span, error) {
 
 func (s span) later(by int64) span { return span{s.from + by, s.until + by, s.met + by} }
 
-// overlap returns for how much of the time all parts measured at once. If that is less than
-// leastOverlap, the error wraps [ErrApart] and gives the numbers.
+// overlap returns the smallest share of a cell's time in which all parts measured it. If the share
+// is less than leastOverlap, the error wraps [ErrApart] and gives the numbers.
 func overlap(dirs []string, all []Manifest) (Together, error) {
 	t := Together{Overlap: 1}
 	parts := make([]map[cellRun]span, len(dirs))
@@ -384,7 +384,7 @@ func overlap(dirs []string, all []Manifest) (Together, error) {
 }
 
 // shared returns the time in which all parts measured the cell, divided by the longest time that a
-// part measured it. The error is never nil. It says which parts began too late and ended too early.
+// part measured it. The error is never nil. It says which part began last, and which ended first.
 func shared(key cellRun, parts []map[cellRun]span, dirs []string) (float64, error) {
 	last, first := 0, 0 // the part that began last, and the part that ended first
 	longest := int64(1)

@@ -184,7 +184,7 @@ type Call struct {
 	Name   int   `json:"name"`
 	SentNs int64 `json:"sent_ns"`
 	BackNs int64 `json:"back_ns"`
-	// LimitNs is the deadline of the call's context.
+	// LimitNs is the deadline of the call's context, or 0 if the call was interrupted before it.
 	LimitNs int64 `json:"limit_ns,omitempty"`
 	// Outcome is "" for success, or one of the constants below. Error is the text of the error.
 	Outcome string `json:"outcome,omitempty"`

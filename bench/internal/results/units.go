@@ -91,9 +91,9 @@ func better(name string) string {
 	return "better=" + u.Better + " "
 }
 
-// Tested reports whether a comparison of builds tests a unit: rates, and p50 and p99 of latencies.
-// Other figures, such as latency lag, describe the load, or change only when a tested figure
-// changes.
+// Tested reports whether a comparison of builds tests a unit: p50 and p99 of latencies except lag,
+// and the Units with Tested set, such as rates. Other figures describe the load, or change only
+// when a tested figure changes.
 func Tested(name string) bool {
 	if what, op, ok := strings.Cut(name, "-ns/"); ok {
 		return (what == "p50" || what == "p99") && op != "lag"
