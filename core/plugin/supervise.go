@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Pauses before restarts. The first has no pause, because a plugin must renew leases in time (L8).
+// Pauses before restarts. The first restart has no pause, because leases need renewals (L8).
 const (
 	backoffFirst = 50 * time.Millisecond
 	maxBackoff   = 2 * time.Second

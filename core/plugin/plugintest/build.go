@@ -65,8 +65,8 @@ func build(pkg string) (binary string, err error) {
 }
 
 // Main is the body of a TestMain. It lets [StartHost] start the test binary as a host process. At
-// the end, Main removes the binaries of [Build]. Under the race detector, Main fails if a plugin
-// or a host has reported a data race.
+// the end, Main removes the binaries of [Build]. Under the race detector and without GORACE, Main
+// fails if a plugin or a host has reported a data race.
 func Main(m *testing.M) {
 	HostMain()
 	races := ""
