@@ -157,7 +157,7 @@ func (a *attempt) waitAcquire(t T, limit time.Duration) (own time.Time, err erro
 	return g.Sent.Add(g.For), nil
 }
 
-// mustWaitAcquire calls waitAcquire, which must succeed, for a lock that is released meanwhile.
+// mustWaitAcquire calls waitAcquire until it has the lock, which is released meanwhile.
 func (a *attempt) mustWaitAcquire(t T) (own time.Time) {
 	t.Helper()
 	const limit = 9 * time.Second // less than a call may take
