@@ -115,8 +115,8 @@ func (q *queues) waiting(name string) bool {
 	return e != nil && e.head != nil
 }
 
-// granted records lease as the holder of its lock, and removes a from the queue; a is nil for a
-// TryAcquire, which does not queue. It returns the previous holder or nil. The new grant proves
+// granted records lease as the holder of its lock, and removes a from the queue. The contender of a
+// TryAcquire is not in the queue. granted returns the previous holder or nil. The new grant proves
 // that the store has ended the lease of the previous holder.
 func (q *queues) granted(lease *Lease, a *contender) (before *Lease) {
 	name := lease.lock.name
@@ -283,8 +283,8 @@ func (e *queue) remove(a *contender) {
 }
 
 // handOver ends l and hands the lock over to the goroutine of this host that has waited longest
-// (K5). If it returns false, it has done nothing, for one of the reasons in [queues], and the
-// caller must release l in the store.
+// (K5). If it returns false, it has done nothing, because no goroutine waits or for a reason in
+// [queues], and the caller must release l in the store.
 func (s *scheduler) handOver(ctx context.Context, l *Lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
