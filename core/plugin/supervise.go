@@ -13,8 +13,8 @@ import (
 const (
 	backoffFirst = 50 * time.Millisecond
 	maxBackoff   = 2 * time.Second
-	// After crashLoop failures in a row, each within steadyAfter of a start, the plugin is
-	// restarted about every slowPace. Errors of calls then give the number of failures.
+	// crashLoop is the number of failures in a row, each within steadyAfter of a start, after which
+	// restarts come about every slowPace. Errors of calls then give the number of failures.
 	crashLoop   = 8
 	steadyAfter = 20 * time.Second
 	slowPace    = 15 * time.Second
