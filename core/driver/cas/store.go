@@ -32,8 +32,8 @@ import (
 // the request has certainly changed nothing. Put and Delete may also return an error that wraps it.
 var ErrConflict = errors.New("the key has another revision")
 
-// Store is a key-value store, or a part of it that has only locks. Methods may be called by any
-// number of goroutines, and must return soon after their ctx has ended.
+// Store is a key-value store, or a part of it with only locks. Any number of goroutines may call
+// its methods, which must return soon after ctx ends. ctx has a deadline, except in List and Close.
 //
 // If the reply to a request is lost, the client library must not send the request again. The second
 // request would find the revision that the first one made, and report a conflict. If an error wraps

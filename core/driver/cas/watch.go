@@ -21,7 +21,7 @@ const (
 // topic is the watch of one key. All calls of method follow for this key share one topic.
 type topic struct {
 	stop  func() // ends the watch; returned by Watcher.Watch
-	users int    // number of calls of method follow; users and idle are guarded by the backend's mutex
+	users int    // calls of method follow; users and idle are guarded by the backend's mutex
 	idle  *time.Timer
 
 	mu   sync.Mutex
