@@ -14,8 +14,8 @@ import (
 type EventKind int
 
 // The kinds of events. Each lease has exactly one EventAcquired, and one EventReleased or
-// EventLost. A call that acquires no lease has one EventAcquireFailed, unless the client is
-// closed. The event of a lease's end is dropped only if its EventAcquired was dropped too.
+// EventLost. A call that acquires no lease has one EventAcquireFailed if the client is open and has
+// valid Options. A lease's last event is dropped only if its EventAcquired was dropped too.
 const (
 	EventAcquired      EventKind = iota + 1 // a lock was granted; Took is the time since Acquire was called
 	EventWaiting                            // an Acquire began to wait, or a store that has served the client now refuses it; Err says why

@@ -308,7 +308,7 @@ func TestOwnGrantFarAway(t *testing.T) {
 }
 
 // TestOwnGrantReleasedInDoubt leaves the first renewal and the release unanswered. The renewal
-// may have given the lease its whole TTL, so FreeAt of the error must be at least a TTL after it.
+// may have given the lease its whole TTL, so FreeAt must be at least a TTL after that renewal.
 func TestOwnGrantReleasedInDoubt(t *testing.T) {
 	withOwn(t, func(t *testing.T, f *fake, c *Client) {
 		silent := make(chan struct{})

@@ -82,7 +82,7 @@ func (e *leaseCtx) end(cause error) {
 	<-e.ctx.Done()
 }
 
-// newLease makes a lease for a, which contended for the lock. It sets no deadline or renewal time.
+// newLease makes a lease for the contender a. It sets no deadline and no renewal time.
 func newLease(a *contender, owner string, g grant) *Lease {
 	o := &a.lock.opts
 	l := &Lease{
@@ -96,7 +96,7 @@ func newLease(a *contender, owner string, g grant) *Lease {
 	return l
 }
 
-// extend sets the lease's times. From a time between sent and got on, the store keeps it for span.
+// extend sets the lease's times. The store keeps it for span, from a time between sent and got.
 func (l *Lease) extend(span time.Duration, sent, got instant) {
 	l.span = span
 	l.deadline.Store(int64(sent.add(span - driftOf(span))))

@@ -42,8 +42,8 @@ type Change struct {
 // Observers of one name in a client share one stream, so together they cost
 // the store as much as one observer.
 //
-// The channel is closed when ctx ends or the client closes. If the client is closed or the options
-// of e are invalid, the channel yields one Change of kind Stale with the error, and is closed.
+// The channel is closed when ctx ends or the client closes. If the client is closed, or was
+// made with invalid [Options], the channel yields one Change, Stale with the error, and is closed.
 func (e *Elector) Observe(ctx context.Context) <-chan Change {
 	o := &observer{out: make(chan Change, 1)}
 	if err := e.c.begin("observe", e.lock.name); err != nil {

@@ -40,9 +40,9 @@ const (
 //     backend or a Break.
 //   - Death. If the host dies, the plugin releases the lock, because it knows the owner and the
 //     grant, which a hand-over does not change. A restarted plugin learns them from the first
-//     renewal. Locks with AtLeast are not handed over, because the plugin would not know the new
-//     holder's AtLeast. Locks with a value are not, because other hosts read the value in the
-//     store.
+//     renewal. A goroutine that asks for AtLeast gets no hand-over, because the plugin would not
+//     know that AtLeast. Locks with a value are not handed over, because other hosts read the
+//     value in the store.
 //
 // But a hand-over does not check that the store still has the grant. If the lease was broken or
 // taken in the store, the backend's watch or the next renewal reports it, as for a lease that was
@@ -65,8 +65,8 @@ const mostOthers = 64
 type queue struct {
 	head   *contender
 	rest   []*contender
-	holder *Lease  // the live lease of this host, or a lease for which ended was not called yet
-	since  instant // when the store made the grant that holder has
+	holder *Lease  // the live lease of this host, or one for which method ended was not called yet
+	since  instant // when the answer with holder's grant arrived
 	streak int     // number of hand-overs since that grant
 }
 
@@ -115,9 +115,9 @@ func (q *queues) waiting(name string) bool {
 	return e != nil && e.head != nil
 }
 
-// granted records lease as the holder of its lock. It removes a from the queue if a is there, which
-// it is not for a TryAcquire. It returns the previous holder or nil. The new grant proves that the
-// store has ended the lease of the previous holder.
+// granted records lease as the holder of its lock, and removes a from the queue. The contender of a
+// TryAcquire is not in the queue. granted returns the previous holder or nil. The new grant proves
+// that the store has ended the lease of the previous holder.
 func (q *queues) granted(lease *Lease, a *contender) (before *Lease) {
 	name := lease.lock.name
 	s := q.shard(name)
@@ -283,8 +283,8 @@ func (e *queue) remove(a *contender) {
 }
 
 // handOver ends l and hands the lock over to the goroutine of this host that has waited longest
-// (K5). If it returns false, it has done nothing, for one of the reasons in [queues], and the
-// caller must release l in the store.
+// (K5). If it returns false, it has done nothing, because no goroutine waits or for a reason in
+// [queues], and the caller must release l in the store.
 func (s *scheduler) handOver(ctx context.Context, l *Lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -145,7 +145,7 @@ type Notifier interface {
 // The store makes such a grant only for a short time, because the waiter may be dead, and
 // only to an owner whose process has recently sent a sign of life. The waiter knows only
 // that the grant was made after Sent, when its process sent the last sign of life that
-// the store saw before it. The waiter renews within For after Sent; the lease then lives
+// the store saw before the grant. The waiter renews within For after Sent; the lease then lives
 // for the TTL. A Grant that arrives later is only a hint to call TryAcquire. A backend
 // may always return the zero Grant instead: TryAcquire then returns the grant's token.
 type Grant struct {
@@ -193,7 +193,7 @@ type Starter interface {
 	// Start does op as TryAcquire, Renew, Release or Withdraw would. It returns
 	// without waiting, and calls the function done once, from any goroutine; done does
 	// not block. If ctx ends before op is sent, op is not sent. If op was sent before
-	// ctx ends, done may be called after the end of ctx, but only for a fixed time.
+	// ctx ends, done may be called after the end of ctx, but only within a fixed time.
 	Start(ctx context.Context, op Op, done func(Result))
 }
 

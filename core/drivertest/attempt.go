@@ -21,8 +21,8 @@ func (h *Harness) attempt(b driver.Backend, name string, ttl time.Duration) *att
 	return &attempt{b: b, Request: driver.Request{Name: name, Owner: rand.Text(), Label: "conformance attempt", TTL: ttl}}
 }
 
-// backends opens n backends on the harness's store, one for each of n hosts. In scope "host"
-// it opens one and returns it n times, because another plugin would have a separate store.
+// backends opens n backends on the harness's store, one for each of n hosts. If the store is in a
+// plugin (scope "host"), it opens one and returns it n times: another plugin has another store.
 func (h *Harness) backends(t T, n int) []driver.Backend {
 	all := []driver.Backend{h.open(t)}
 	for len(all) < n {
@@ -136,8 +136,8 @@ func (a *attempt) wait(t T, limit time.Duration) error {
 }
 
 // waitAcquire calls Wait for at most limit. It then calls TryAcquire, unless Wait
-// returned a grant with at least half of its time left. If the store made the grant
-// without a TryAcquire, own is the earliest end of that grant; otherwise own is zero.
+// returned a grant with more than half of its time left. If it did not call TryAcquire,
+// own is the earliest end of that grant; otherwise own is zero.
 func (a *attempt) waitAcquire(t T, limit time.Duration) (own time.Time, err error) {
 	var g driver.Grant
 	err = call(t, func(ctx context.Context) (err error) {
@@ -157,7 +157,7 @@ func (a *attempt) waitAcquire(t T, limit time.Duration) (own time.Time, err erro
 	return g.Sent.Add(g.For), nil
 }
 
-// mustWaitAcquire calls waitAcquire, which must succeed, for a lock that is released meanwhile.
+// mustWaitAcquire calls waitAcquire until it has the lock, which is released meanwhile.
 func (a *attempt) mustWaitAcquire(t T) (own time.Time) {
 	t.Helper()
 	const limit = 9 * time.Second // less than a call may take

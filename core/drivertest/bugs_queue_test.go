@@ -204,7 +204,7 @@ func queueBugs() []bug {
 	}
 }
 
-// slowly delays the answer to every second grant by 200 ms, which is longer
+// slowly delays the answer to every second TryAcquire by 200 ms. That is longer
 // than core waits for an answer after the caller has given up.
 func slowly(c *calls) {
 	inner := c.acquire
@@ -376,7 +376,7 @@ func wakesEverybody(c *calls) {
 	onInspect(c, func(h driver.Holder) driver.Holder { h.Waiters = -1; return h })
 }
 
-// keepsTurn is a bug: a free lock is reserved for the first waiter, even if that never comes.
+// keepsTurn is a bug: a free lock stays reserved for the first waiter even if it never comes.
 func keepsTurn(*fixture) func(*calls) {
 	var (
 		mu    sync.Mutex

@@ -130,7 +130,7 @@ func requestBugs() []bug {
 	}
 }
 
-// rename is a bug: the store gets f(name) instead of the name in each request.
+// rename is a bug: the store gets f(name) instead of a lock's name.
 func rename(c *calls, f func(string) string) {
 	inner := *c
 	to := func(r driver.Request) driver.Request { r.Name = f(r.Name); return r }
@@ -146,7 +146,7 @@ func rename(c *calls, f func(string) string) {
 	}
 }
 
-// hang is a bug: calls wait until over is closed, even after their ctx has ended.
+// hang is a bug: Wait and all but the first TryAcquire ignore ctx and wait until over is closed.
 func hang(c *calls, over <-chan struct{}) {
 	inner := *c
 	acquired := false

@@ -143,7 +143,7 @@ func tokenBugs() []bug {
 	}
 }
 
-// beginsAgain is a bug: tokens begin at 1 after a restart that keeps or loses the data (keepData).
+// beginsAgain is a bug: tokens begin at 1 after a restart with data (keepData true) or without.
 func beginsAgain(keepData bool) func(*fixture) func(*calls) {
 	return func(w *fixture) func(*calls) {
 		n := uint64(0)
@@ -156,7 +156,7 @@ func beginsAgain(keepData bool) func(*fixture) func(*calls) {
 	}
 }
 
-// mintedApart is a bug: it takes a token and acquires the lock in two steps, not in one.
+// mintedApart is a bug: TryAcquire takes a token and then acquires the lock, in two steps.
 func mintedApart(*fixture) func(*calls) {
 	var (
 		mu     sync.Mutex

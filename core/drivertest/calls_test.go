@@ -112,15 +112,15 @@ func (c *calls) Break(ctx context.Context, name string, token uint64) error {
 	return c.breaks(ctx, name, token)
 }
 
-// valve passes calls on to a server, a plugin or a host. While that process
-// is down, calls fail; while it is frozen, they wait.
+// valve is on the way of calls to a server, to a plugin, or out of a host. While
+// that process is down, calls fail; while it is frozen, they wait.
 type valve struct {
 	mu           sync.Mutex
 	down, frozen bool
 	changed      chan struct{} // closed and replaced by set
 	up           context.Context
 	cut          context.CancelFunc // cancels the calls in flight
-	still        chan struct{}      // closed to end streams while that part is frozen or down
+	still        chan struct{}      // closed to end streams while that process is frozen or down
 }
 
 func newValve() *valve {

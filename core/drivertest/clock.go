@@ -79,8 +79,8 @@ func pause(t T, d time.Duration) {
 	}
 }
 
-// awaitDone waits until lease l ends, for at most limit. It fails the case if Done closes
-// more than tolerance after l's last deadline, or if l is then still valid or its Err is nil.
+// awaitDone waits until lease l ends, for at most limit. It fails the case if Done closes more
+// than tolerance after l's last deadline, if l is valid after it, or if Err is nil after Done.
 func awaitDone(t T, l held, limit time.Duration) {
 	t.Helper()
 	awaitDoneOr(t, l, limit, func() bool { return false })

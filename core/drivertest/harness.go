@@ -19,8 +19,8 @@ type T interface {
 }
 
 // Harness is a fresh environment for one case: a store, or a namespace of a store, that no
-// other case uses. Only Open is required. A case that needs a field that is nil is n/a, or, for
-// Store, Plugin and Host, it may be "not run" instead; the result then names the missing field.
+// other case uses. Only Open is required. If Other or Denied is nil, the cases that need it are
+// n/a. If Store, Plugin or Host is nil, they are n/a or "not run", and the result says why.
 type Harness struct {
 	// Open opens a backend on the harness's store, for a new host. In scope "host", two
 	// calls share one store if the backend runs in process; in a plugin harness each call

@@ -57,7 +57,7 @@ func TestLimitsDoNotCountStandstill(t *testing.T) {
 	}
 }
 
-// A case that fails runs again only if the process stalled, and fails if it stalls in every run.
+// A case runs again only if the process stalled, and fails if the process stalls in every run.
 func TestStandstillIsNotJudged(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

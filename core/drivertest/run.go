@@ -69,7 +69,7 @@ func (s *suite) enter(c Case) (leave func()) {
 	}
 }
 
-// run runs case c until a run is not spoiled by a stall, at most tries times.
+// run runs case c. It repeats a run that a stall spoiled and that did not fail, up to tries runs.
 func (s *suite) run(ctx context.Context, c Case) CaseResult {
 	defer s.enter(c)()
 	if c.Excuse != nil {

@@ -151,7 +151,7 @@ func (t *trial) after() string {
 	return "; the last step was: " + t.step
 }
 
-// watch records the case's actions on h's server and plugins, and keeps the plugins for t.stacks.
+// watch records the case's actions on h's server and plugins, and keeps h's backends for t.stacks.
 func (t *trial) watch(h *Harness) {
 	if store := h.Store; store != nil {
 		h.Store = noted{store}

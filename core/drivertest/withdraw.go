@@ -185,7 +185,7 @@ func randomCancels(t T, h *Harness) {
 	nothingLeft("cancelled acquires")
 }
 
-// once calls Acquire for a lock and cancels the call at a random moment within the first 4 ms.
+// once calls Acquire for the lock called name, and cancels it at a random moment within 4 ms.
 func (x *canceller) once(t T, h *Harness, c *client, name string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

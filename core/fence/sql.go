@@ -11,14 +11,14 @@ type Execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// Set returns the assignment that an UPDATE of a guarded row must make: "column
-// = ?". The caller must pass the token for the "?". For a database with
+// Set returns the assignment that an UPDATE of a guarded row must make:
+// "column = ?". The caller must pass the token for the "?". For a database with
 // numbered placeholders ("$1"), write the texts of Set and [Where] yourself.
 func Set(column string) string { return column + " = ?" }
 
-// Where returns the condition that an UPDATE of a guarded row must have: "(column <=
-// ?)". The caller must pass the token for the "?". The column must be BIGINT UNSIGNED
-// NOT NULL DEFAULT 0, or NUMERIC(20) if the database has no unsigned integers.
+// Where returns the condition that an UPDATE of a guarded row must have:
+// "(column <= ?)". The caller must pass the token for the "?". The column must be BIGINT
+// UNSIGNED NOT NULL DEFAULT 0, or NUMERIC(20) if the database has no unsigned integers.
 func Where(column string) string { return "(" + column + " <= ?)" }
 
 // Exec executes an UPDATE or DELETE that contains [Where]. If the statement

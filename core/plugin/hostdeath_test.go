@@ -87,7 +87,7 @@ func TestHostDeathDelay(t *testing.T) {
 	eventually(t, timeout, "the plugin has ended", func() bool { return !plugintest.Running(pid) })
 }
 
-// A plugin may release a dead host's locks later than a TTL, because it renews their leases.
+// A plugin may release a host's locks more than a TTL after the host's death: it renews the leases.
 func TestHostDeathDelayBeyondTTL(t *testing.T) {
 	s := newStore(t)
 	const ttl, delay = 300 * time.Millisecond, 2 * time.Second

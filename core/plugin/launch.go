@@ -26,7 +26,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// exitMoment bounds how long launch waits for a plugin to exit after its connections have broken.
+// exitMoment bounds how long the host waits for a failing plugin to exit by itself.
 const exitMoment = 250 * time.Millisecond
 
 // launch starts the plugin and configures it. If it fails, it leaves no process and no file behind.

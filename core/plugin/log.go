@@ -42,8 +42,8 @@ func (t *tail) add(line string) {
 }
 
 // lineLog turns a plugin's standard error into log records. A JSON line in hclog's format keeps its
-// level. Any other line gets level Error if it belongs to a panic, and Debug otherwise. To explain
-// a crash, lineLog keeps the last lines that are errors or not JSON.
+// level. Any other line gets level Error if it begins a panic or fatal error, and Debug otherwise.
+// To explain a crash, lineLog keeps the last lines that are errors or not JSON, but no stack trace.
 type lineLog struct {
 	log     *appLog
 	secrets *wire.Redactor

@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	plugintest.Main(m)
 }
 
-// link makes a link to this binary, which is called lockplugin-NAME, and returns the link's path.
+// link makes a link called lockplugin-NAME to this binary, and returns the link's path.
 func link(t drivertest.T, name string) string {
 	t.Helper()
 	exe, err := os.Executable()

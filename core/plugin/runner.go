@@ -250,7 +250,7 @@ var inherited = []string{
 	wire.EnvCPUProfile, wire.EnvTrace,
 }
 
-// environ returns a plugin's environment; adopt and go-plugin add further variables.
+// environ returns a plugin's environment; clientConfig, adopt and go-plugin add further variables.
 func environ(extra []string) []string {
 	var env []string
 	for _, key := range inherited {

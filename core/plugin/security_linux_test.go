@@ -177,7 +177,7 @@ func intruder(t *testing.T) lockpb.PluginClient {
 }
 
 // TestStrangersNeitherReleaseNorRenew covers a second client of the plugin, run by the host's user
-// without mutual TLS. Without the holder's owner id and token, its requests must fail.
+// without mutual TLS. Its Release, Renew and Proclaim must fail unless it has owner id and token.
 func TestStrangersNeitherReleaseNorRenew(t *testing.T) {
 	b := plugintest.Open(t, "memory", &plugin.Options{Path: plugintest.Build(t, memoryMain), NoMTLS: true})
 	token, err := b.TryAcquire(t.Context(), request("jobs", "holder"))

@@ -18,7 +18,7 @@ const (
 	// socket directory and the socket add about 45 bytes. Every system accepts a socket path of 104
 	// bytes.
 	maxTempDir = 36
-	// sweepStale keeps unlocked directories younger than sweepAfter: the host may soon lock them.
+	// sweepAfter is the age up to which an unlocked directory stays: its host may soon lock it.
 	sweepAfter = time.Minute
 )
 

@@ -9,12 +9,12 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Pauses before restarts. The first has no pause, because a plugin must renew leases in time (L8).
+// Pauses before restarts. The first restart has no pause, because leases need renewals (L8).
 const (
 	backoffFirst = 50 * time.Millisecond
 	maxBackoff   = 2 * time.Second
-	// After crashLoop failures in a row, each within steadyAfter of a start, the plugin is
-	// restarted about every slowPace. Errors of calls then give the number of failures.
+	// crashLoop is the number of failures in a row, each within steadyAfter of a start, after which
+	// restarts come about every slowPace. Errors of calls then give the number of failures.
 	crashLoop   = 8
 	steadyAfter = 20 * time.Second
 	slowPace    = 15 * time.Second

@@ -327,7 +327,7 @@ func TestManyRoundsLeaveNothing(t *testing.T) {
 	before.check(t)
 }
 
-// A signal of a terminal must reach only the host, and the plugin must ignore such signals.
+// A terminal's signal must reach only the host. The plugin must ignore such signals and SIGPIPE.
 func TestPluginIgnoresSignalsWhileTheHostLives(t *testing.T) {
 	s := newStore(t)
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config()})

@@ -27,8 +27,8 @@ type backend struct {
 }
 
 // New returns a backend that keeps its locks in the store s. Its claims are p and the claims that
-// [Properties] adds. Its Close closes s. A request to s ends after timeout, which must be positive,
-// or when the caller's ctx ends.
+// [Properties] adds. Its Close closes s. A request to s, except List, ends after timeout, which
+// must be positive, or when the caller's ctx ends.
 func New(s Store, p driver.Properties, timeout time.Duration) driver.Backend {
 	b := &backend{store: s, timeout: timeout, step: p.TTLStep, topics: map[string]*topic{}}
 	b.watcher, _ = s.(Watcher)
@@ -67,7 +67,7 @@ func (b *backend) named(err error) error { return fmt.Errorf("%s: %w", b.claims.
 var sentinels = []error{driver.ErrUnavailable, driver.ErrDenied, driver.ErrConfig, driver.ErrInvalid, driver.ErrUnsupported}
 
 // failed returns the error for a request that failed with err. unsent means that no change was sent
-// to the store, so nothing can be left to withdraw. ErrUnavailable then also wraps ErrNotSent.
+// to the store, so nothing is left to withdraw. An ErrUnavailable then also wraps ErrNotSent.
 func (b *backend) failed(ctx context.Context, err error, unsent bool) error {
 	known := func(sentinel error) bool { return errors.Is(err, sentinel) }
 	switch {
@@ -89,7 +89,7 @@ func ask[R any](ctx context.Context, b *backend, f func(context.Context) (R, err
 	return f(ctx)
 }
 
-// read reads the record of the lock called name. Leases and withdrawals in it may have expired.
+// read reads the record of the lock called name. Its lease and withdrawals may have expired.
 func (b *backend) read(ctx context.Context, name string) (e Entry, r record, err error) {
 	e, err = ask(ctx, b, func(ctx context.Context) (Entry, error) { return b.store.Read(ctx, keyOf(name)) })
 	if err == nil {
@@ -126,7 +126,7 @@ func (b *backend) change(ctx context.Context, name string, f func(r *record, now
 	}
 }
 
-// write replaces the entry e by the record r. A record without content is deleted.
+// write replaces e by r. If r has no holder and no withdrawals, write deletes the key.
 func (b *backend) write(ctx context.Context, e Entry, r record) (Entry, error) {
 	if r.Holder == nil && len(r.Withdrawn) == 0 {
 		return Entry{}, b.store.Delete(ctx, keyOf(r.Name), e.Revision)
@@ -273,8 +273,8 @@ func (b *backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 }
 
 // look returns the holder of the lock called name. A store may read its clock later than the
-// record, and the lease may be renewed in between. So look reports an expired lease only if it
-// finds the same revision twice.
+// record, and the lease may be renewed in between. So look reports that a lease has expired
+// only if it finds the same revision twice.
 func (b *backend) look(ctx context.Context, name string) (driver.Holder, error) {
 	for over := uint64(0); ; {
 		e, r, err := b.read(ctx, name)

@@ -89,7 +89,7 @@ func turn(t *testing.T, b driver.Backend, owner string, inside *atomic.Int32, la
 	}
 }
 
-// TestLateAcquire delays the Put of an acquire. It arrives after the withdrawal of its owner.
+// TestLateAcquire delays the Put of an acquire until after the withdrawal of the owner.
 func TestLateAcquire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &data{}
@@ -153,7 +153,7 @@ func TestLateRenewal(t *testing.T) {
 }
 
 // TestRepeatedRenewal renews a lease in time, and then another client writes the record. That write
-// must not end the lease, though it comes later than the renewal had to come.
+// must not end the lease, though the renewal would have been too late at that time.
 func TestRepeatedRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &data{}

@@ -81,7 +81,7 @@ func (h *holder) void(e Entry) bool {
 	return h.By != 0 && !e.Written.IsZero() && e.Written.UnixNano() >= h.By
 }
 
-// needed returns how long from now on the store must keep r.
+// needed returns how long after the time now the store must keep r.
 func (r *record) needed(now time.Time) time.Duration {
 	var last int64
 	if r.Holder != nil {
@@ -93,7 +93,7 @@ func (r *record) needed(now time.Time) time.Duration {
 	return time.Duration(last - now.UnixNano())
 }
 
-// shown returns the holder in r for callers of the backend, or the zero Holder without a holder.
+// shown returns the holder in r as callers see it, or the zero Holder if r has no holder.
 func (r *record) shown(now time.Time) driver.Holder {
 	h := r.Holder
 	if h == nil {

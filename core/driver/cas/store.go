@@ -10,7 +10,7 @@
 // If the store is a [Watcher], it wakes hosts that wait for a lock. Otherwise, they poll. There is
 // no queue of waiting hosts, so Properties.FIFO is false. To stay in a queue, each host would have
 // to write to the record every second, and each of these writes would make a write of another host
-// fail, even of the holder.
+// fail, even a write of the holder.
 //
 // # Where is what
 //
@@ -32,8 +32,8 @@ import (
 // the request has certainly changed nothing. Put and Delete may also return an error that wraps it.
 var ErrConflict = errors.New("the key has another revision")
 
-// Store is a key-value store, or a part of it that has only locks. Methods may be called by any
-// number of goroutines, and must return soon after their ctx has ended. Every ctx has a deadline.
+// Store is a key-value store, or a part of it with only locks. Any number of goroutines may call
+// its methods, which must return soon after ctx ends. ctx has a deadline, except in List and Close.
 //
 // If the reply to a request is lost, the client library must not send the request again. The second
 // request would find the revision that the first one made, and report a conflict. If an error wraps
@@ -58,10 +58,10 @@ type Store interface {
 	Delete(ctx context.Context, key string, revision uint64) error
 	// List calls emit for each key in the store, until emit returns false.
 	List(ctx context.Context, emit func(Entry) bool) error
-	// Check asks the store whether it can serve these requests, like Check of a driver.Backend.
+	// Check asks the store whether it can serve the requests above, like Check of a driver.Backend.
 	Check(ctx context.Context) (About, error)
-	// Close closes connections and waits until all goroutines have ended. No other method is called
-	// afterwards.
+	// Close closes connections and waits until all its goroutines have ended. No other method is
+	// called afterwards.
 	Close(ctx context.Context) error
 }
 

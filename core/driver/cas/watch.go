@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// lookEvery is how often a record is read without a reported change. A store that is down
-	// reports nothing, and the expiry of a lease changes no key.
+	// lookEvery is how often a record is read if no change is reported, because a store that is
+	// down reports nothing, and the expiry of a lease changes no key.
 	lookEvery = time.Second
 	// lingerFor is how long a key is still watched after the last call of follow for this key has
 	// ended, because another call often comes soon.
@@ -21,7 +21,7 @@ const (
 // topic is the watch of one key. All calls of method follow for this key share one topic.
 type topic struct {
 	stop  func() // ends the watch; returned by Watcher.Watch
-	users int    // number of calls that follow; users and idle are guarded by the backend's mutex
+	users int    // calls of method follow; users and idle are guarded by the backend's mutex
 	idle  *time.Timer
 
 	mu   sync.Mutex

@@ -22,8 +22,8 @@ type Connect struct {
 	Password     string `key:"password" secret:"true" doc:"password of the user"`
 	PasswordFile string `key:"password_file" doc:"file with the password, read again for each connection"`
 
-	// TLS is the TLS configuration of connections. It has no configuration key. If TLS is set, no
-	// other field about TLS may be set.
+	// TLS is the TLS configuration of connections. It has no configuration key. If TLS is set,
+	// TLSEnabled must not be false, and no other field about TLS may be set.
 	TLS *tls.Config
 	// TLSEnabled turns TLS on, with the certificate authorities of the system. TLS is also turned
 	// on by each other field about TLS, and by an address that asks for TLS. It is an error if
@@ -133,8 +133,8 @@ func Between[T cmp.Ordered](key string, value, least, most T) error {
 	return fmt.Errorf("%w: %s is %v, not %v to %v", driver.ErrConfig, key, value, least, most)
 }
 
-// Conflict returns an error that wraps driver.ErrConfig, for keys that exclude each other, with a
-// reason.
+// Conflict returns an error that wraps driver.ErrConfig, for keys whose values contradict
+// each other. why is the reason.
 func Conflict(why string, keys ...string) error {
 	return fmt.Errorf("%w: %s: %s", driver.ErrConfig, strings.Join(keys, " and "), why)
 }
@@ -150,7 +150,7 @@ func Invalid(err error) error {
 // KeysOf returns the configuration keys of the struct options, which is not a pointer. Each field
 // with the tag "key" is a configuration key. The tags "default", "required", "secret" and "doc"
 // describe it. Fields of an embedded struct count, too. If a tag of the embedded struct has the
-// name of a key, it is the new default of that key. So a backend that connects slowly can write
+// name of a key, its value is the default of that key. So a backend that connects slowly can write
 //
 //	Connect `dial_timeout:"3s"`
 func KeysOf(options any) []driver.Key {

@@ -102,7 +102,7 @@ func (s *Source) LastingTLSConfig(hosts []string) *tls.Config {
 	return cfg
 }
 
-// verify checks that the first certificate of chain is signed by roots and has one of names.
+// verify checks that chain leads to one of roots, and that its first certificate has one of names.
 func verify(chain []*x509.Certificate, roots *x509.CertPool, names []string) error {
 	err := errors.New("x509: no certificate, or no name to compare it with")
 	for _, name := range names {

@@ -18,7 +18,7 @@ const grace = 50 * time.Millisecond
 
 // Queue delivers items one at a time and in the order of Add, from a goroutine that
 // lives while there are items. An item for which there is no room is dropped. The
-// next item that is queued is delivered with the number of items dropped before it.
+// next item that is queued is delivered with the number of items dropped just before.
 //
 // A panic in a callback is not recovered, so it ends the process. If a callback ends
 // its goroutine, as testing.T.FailNow does, deliveries go on in another goroutine.
@@ -80,7 +80,7 @@ func (q *Queue[T]) put(item T, size int) {
 
 // Flush waits until all items were delivered, for at most timeout. After ctx
 // has ended, it waits for at most grace. If a callback of any queue calls
-// Flush, Flush returns at once, because it would wait for that callback.
+// Flush, Flush returns at once, because it could wait for that callback.
 func (q *Queue[T]) Flush(ctx context.Context, timeout time.Duration) {
 	idle := q.busy()
 	if idle == nil || delivering() {

@@ -28,7 +28,7 @@ type built struct {
 // Build compiles the main package pkg once per test run and returns the binary's path. pkg is an
 // import path, or a path relative to the test's directory. The binary has the package's base name.
 // If the test runs under the race detector, the binary is built with it. TestMain must use [Main]
-// or [Clean], which removes the binary at the end.
+// or, at its end, call [Clean], so that the binary is removed.
 func Build(t drivertest.T, pkg string) string {
 	t.Helper()
 	builds.Lock()
@@ -65,8 +65,8 @@ func build(pkg string) (binary string, err error) {
 }
 
 // Main is the body of a TestMain. It lets [StartHost] start the test binary as a host process. At
-// the end, Main removes the binaries of [Build]. Under the race detector, Main fails if a plugin
-// or a host has reported a data race.
+// the end, Main removes the binaries of [Build]. Under the race detector and without GORACE, Main
+// fails if a plugin or a host has reported a data race.
 func Main(m *testing.M) {
 	HostMain()
 	races := ""

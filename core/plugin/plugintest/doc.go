@@ -5,7 +5,7 @@
 // # Where is what
 //
 //   - loopback.go: a backend through the wire protocol, in this process
-//   - binary.go: harnesses for a binary; build.go: builds a binary; the body of a TestMain
+//   - binary.go: harnesses for a binary; build.go: builds a binary, and has the body of a TestMain
 //   - host.go: a second host for the suite, and processes that are killed or frozen
 //   - hostprocess.go: commands to the second host; hoststate.go: that host's own process
 //   - server.go: a store whose server is a process

@@ -65,8 +65,8 @@ func (h *HostProcess) PluginPid(ctx context.Context) (int, error) {
 	return r.Pid, err
 }
 
-// Acquire tries once to acquire the lock called name, with core.LockOptions TTL and AtLeast. It
-// returns the grant's token.
+// Acquire tries once to acquire the lock called name, with ttl and atLeast as TTL and AtLeast of
+// core.LockOptions. It returns the lease's token.
 func (h *HostProcess) Acquire(ctx context.Context, name string, ttl, atLeast time.Duration) (uint64, error) {
 	r, err := h.ask(ctx, command{Op: "acquire", Name: name, TTL: ttl, AtLeast: atLeast})
 	return r.Token, err
@@ -79,7 +79,7 @@ func (h *HostProcess) Enqueue(ctx context.Context, name string, ttl, atLeast tim
 }
 
 // State returns, for the host's lease of the lock called name, the result of Valid, whether Done is
-// closed, and the name of the error that Err returns.
+// closed, and the name of the cause that Err returns; see core.CauseName.
 func (h *HostProcess) State(ctx context.Context, name string) (valid, done bool, cause string, err error) {
 	r, err := h.ask(ctx, command{Op: "state", Name: name})
 	return r.Valid, r.Done, r.Cause, err

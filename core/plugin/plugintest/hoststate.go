@@ -43,8 +43,8 @@ func openHost(parent *proc.Parent, spec HostSpec) (proc.Agent[command], error) {
 	return h, nil
 }
 
-// event lets method enqueue return, if it runs for the event's lock, when its Acquire waits or has
-// got the lock.
+// event lets a running call of enqueue for the event's lock return, because the Acquire of that
+// call now waits or has got the lock.
 func (h *host) event(e core.Event) {
 	if e.Kind != core.EventWaiting && e.Kind != core.EventAcquired {
 		return

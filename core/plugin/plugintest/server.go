@@ -21,9 +21,9 @@ const (
 // Server is the [drivertest.Store] of a backend whose server is a process that a test starts and
 // stops. When Server stops, kills or freezes the server, it does the same to the server's child
 // processes. For a server that the test does not start, leave the harness's field Store nil. The
-// suite then skips the cases that need a Store.
+// cases that need a Store are then not run.
 //
-// The methods of a Server must not be called concurrently. The suite never does.
+// The methods of a Server must not be called concurrently. The suite never does that.
 type Server struct {
 	// Command returns a new command that starts the server in the foreground,
 	// each time at the same address.

@@ -17,7 +17,7 @@ import (
 	"github.com/lockbench/lockbench/internal/similar"
 )
 
-// Errors about a wrong command line wrap errUsage.
+// errUsage is wrapped by errors about a wrong command line.
 var errUsage = errors.New("usage")
 
 // command executes the command line in args and returns the exit code: 0 for success, 2 for a wrong

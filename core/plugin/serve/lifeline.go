@@ -107,7 +107,7 @@ func (h *host) same() bool {
 	return err == nil && self == strconv.Itoa(os.Getpid()) && ok && s.Start == h.start
 }
 
-// await returns when the host is dead. The caller must close ended when the lifeline pipe ends.
+// await returns when the host is dead. The caller must close the channel ended when the pipe ends.
 func (h *host) await(ended <-chan struct{}) {
 	if h.pidfd != nil && awaitPidfd(h.pidfd) == nil {
 		return
@@ -140,7 +140,7 @@ const aloneFor = 5 * time.Second
 
 // sessions counts the open heartbeat streams. A host, even a frozen host, keeps one stream open
 // while it uses its plugin. If no stream is open for aloneFor after the end of a stream or of the
-// lifeline pipe, no host will connect any more, so sessions calls its field alone.
+// lifeline pipe, no host will connect any more, so sessions calls the function called alone.
 type sessions struct {
 	alone func()
 

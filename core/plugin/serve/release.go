@@ -87,7 +87,7 @@ func (t *tracker) due(end time.Time) (ops []driver.Op, pause time.Duration) {
 	return ops, max(pause, time.Millisecond)
 }
 
-// renewed records that the owner's lease now expires at until.
+// renewed records that the owner's lease now expires at the time until.
 func (t *tracker) renewed(owner string, until time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -137,7 +137,7 @@ func (t *tracker) pending() (ops []driver.Op, acquires int) {
 	return ops, t.acquires
 }
 
-// releaseOps executes ops and returns how many of their owners the store no longer has.
+// releaseOps executes ops and returns how many of them succeeded or found no lease.
 func (t *tracker) releaseOps(ctx context.Context, ops []driver.Op) int {
 	var done atomic.Int64
 	t.each(ctx, ops, func(op driver.Op, err error) {

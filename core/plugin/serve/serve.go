@@ -57,7 +57,7 @@ func serve(spec driver.Spec) int {
 	// The plugin must survive SIGPIPE, which a log line to a dead host's pipe causes, to release
 	// the host's locks. Terminals and service managers send the other signals to plugin and host at
 	// once, but the host uses the plugin while it shuts down. So the plugin ends only when the host
-	// closes it or dies.
+	// closes it, dies, or can no longer reach it.
 	signal.Ignore(syscall.SIGPIPE, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	stderr := os.Stderr
 	tune()

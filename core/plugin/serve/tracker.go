@@ -46,7 +46,7 @@ func newTracker(b driver.Backend) *tracker {
 	return &tracker{Backend: b, entries: map[string]*entry{}, sweepAt: 1024}
 }
 
-// errHostDead is the answer to a dead host's requests that the plugin reads after its death.
+// errHostDead is the answer to requests that come after the plugin has noticed the host's death.
 var errHostDead = errors.Join(driver.ErrClosed, errors.New("the host is dead"))
 
 // enter records, before ops are sent, what the store may soon hold for their owners. With many

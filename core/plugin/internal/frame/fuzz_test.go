@@ -40,7 +40,7 @@ func FuzzPayload(f *testing.F) {
 }
 
 // FuzzInbox checks that the inbox returns the frames of a stream, however the stream is cut
-// into reads, and that its buffer is never larger than the received bytes and one frame need.
+// into reads, and that its buffer is at most twice as large as the stream, or as bufferSize.
 func FuzzInbox(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 1, 9, 0, 0, 0, 2, 8, 8}, true)
 	f.Add([]byte{0, 0x40, 0, 0, 1}, false)

@@ -257,7 +257,7 @@ func FuzzLink(f *testing.F) {
 	})
 }
 
-// callKinds has the kind of the call that each function returned by calls makes.
+// callKinds are the kinds of call that the functions from calls make, in the same order.
 var callKinds = []kind{kindAcquire, kindRenew, kindInspect, kindWait, kindBatch}
 
 // callID returns the id that a new link gives to its i-th call while all

@@ -95,7 +95,7 @@ func (o *outbox) queue(appendPayload func(b []byte) []byte) (write bool) {
 func (o *outbox) position() uint64 { return o.taken + uint64(len(o.buf)) }
 
 // full returns nil if the queue has room, and otherwise the channel that
-// wait returns. The caller must hold mu.
+// method wait returns. The caller must hold mu.
 func (o *outbox) full() <-chan struct{} {
 	if len(o.buf) < maxQueued || o.stopped {
 		return nil

@@ -27,7 +27,7 @@ func TestDeadlineIsOverWhenTheAnswerSaysSo(t *testing.T) {
 		}
 		cancel()
 	}
-	// The plugin's deadline has passed, but the call must not wait for ctx, which ends much later.
+	// A call must not wait for the end of a ctx that ends much later, whatever the plugin answers.
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
 	if err := outcome(ctx, EncodeError(driver.ErrUnavailable, nil), nil); !errors.Is(err, driver.ErrUnavailable) {

@@ -42,7 +42,7 @@ type Server struct {
 	backend driver.Backend
 }
 
-// Register registers the service for host with s. The service's streams end when done is closed.
+// Register registers the service for host. Its streams, except List, end when done is closed.
 func Register(s grpc.ServiceRegistrar, host Host, redact *Redactor, done <-chan struct{}) {
 	lockpb.RegisterPluginServer(s, &Server{host: host, redact: redact, done: done})
 }
