@@ -27,7 +27,7 @@ import (
 // at once, without asking the store. Then Release returns nil even if ctx has ended. It asks the
 // store if, for example, a renewal has failed or other hosts must get a turn.
 func (l *Lease) Release(ctx context.Context) error {
-	l.c.ops.Add(1) // not by begin, because a lease may be released while Close waits
+	l.c.ops.Add(1) // not by begin, which refuses every call once Close has begun
 	defer l.c.end()
 	return l.c.wrap("release", l.lock.name, l.release(ctx, l.c.opts.CleanupBudget))
 }
