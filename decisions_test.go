@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 )
 
-// Limits for docs/decisions. The decisions must stay short, because everyone must follow them.
+// Limits for docs/decisions. Decisions must stay short, because all later work must follow them.
 const (
 	mostDecisionLines = 10  // lines of one decision, without blank lines
 	mostDecisionWidth = 120 // characters of one line

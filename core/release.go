@@ -21,13 +21,13 @@ import (
 // store. Otherwise the lock is still taken, and the error wraps ErrUnavailable or the store's
 // reason to refuse. Both kinds of error say when the lock is free at the latest. If errors.Is(err,
 // ErrNotHeld) is true, the lease had been lost before Release, and a [*NotHeldError] may name the
-// present owner.
+// present owner. Release also fails if another Release of the lease takes too long.
 //
 // If a goroutine of the same client waits for the lock, Release usually hands the lock over to it
 // at once, without asking the store. Then Release returns nil even if ctx has ended. It asks the
 // store if, for example, a renewal has failed or other hosts must get a turn.
 func (l *Lease) Release(ctx context.Context) error {
-	l.c.ops.Add(1) // not by begin, because a lease may be released while Close waits
+	l.c.ops.Add(1) // not by begin, which refuses every call once Close has begun
 	defer l.c.end()
 	return l.c.wrap("release", l.lock.name, l.release(ctx, l.c.opts.CleanupBudget))
 }

@@ -106,7 +106,7 @@ func TestL7ReleaseOfALostLeaseTellsWhoHoldsIt(t *testing.T) {
 }
 
 func TestL7FailedReleaseCanBeRetried(t *testing.T) {
-	for _, done := range []bool{false, true} { // whether the store released and lost the reply
+	for _, done := range []bool{false, true} { // whether the store released the lock, but its reply was lost
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake()
 			c, rec := open(t, f)
@@ -359,8 +359,8 @@ func TestContextEndsWithTheLease(t *testing.T) {
 	})
 }
 
-// TestReleaseInBackground checks that with this option, Do returns with an ended lease before the
-// release is done. Close must wait for the release. An event must report the failed try.
+// TestReleaseInBackground checks that with ReleaseInBackground, Do returns with an ended lease
+// before the release is done. Close must wait for the release. An event must report a failed try.
 func TestReleaseInBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

@@ -30,12 +30,12 @@ type renewalBatch struct {
 
 	// Guarded by the scheduler's mutex.
 	asking bool // the health check was called and has not returned
-	sent   bool // the requests were sent; from now on a hand-over puts the new lease into leases
+	sent   bool // the requests were sent; from now on a hand-over replaces the old lease in leases
 }
 
-// renew renews the leases of f and records the results. The call may take a third of the time left
-// until a lease ends, so that a hung plugin is replaced while its leases live (L8). For short
-// leases it may take all that time: they end before a new plugin serves.
+// renew renews the leases of f and records the results. Health check and call may together take a
+// third of the time until the first lease ends, so that a hung plugin is replaced while its leases
+// live (L8). For short leases they may take all that time: these end before a new plugin serves.
 func (s *scheduler) renew(ctx context.Context, f *renewalBatch) {
 	defer close(f.done)
 	budget := f.left / 3

@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// maxSleep bounds each timer of the scheduler, because timers stand still while the machine is
-	// suspended, but leases expire.
+	// maxSleep bounds the scheduler's sleep while there are leases, because timers stand still
+	// while the machine is suspended, but leases expire.
 	maxSleep = time.Second
 	// maxAhead bounds how much earlier than planned a renewal may be sent, to share a call with a
 	// renewal that is due. An eighth of RenewEvery bounds it too.
 	maxAhead = 100 * time.Millisecond
 	// maxBatch bounds the renewals in one call.
 	maxBatch = 256
-	// If a lease expires while a renewal is under way, the cause of its loss is ErrUnreachable. But
-	// if the scheduler notices the expiry pauseThreshold or more after it, the process was paused,
-	// and the cause is ErrExpired.
+	// If a lease expires while a renewal waits for its answer, the cause of its loss is
+	// ErrUnreachable. But if the expiry is noticed pauseThreshold or more after it, the process was
+	// paused, and the cause is ErrExpired, unless an earlier renewal had failed.
 	pauseThreshold = 500 * time.Millisecond
 )
 
@@ -190,8 +190,8 @@ func (s *scheduler) step() (ended []*Lease, batches []*renewalBatch, pause time.
 		s.wakeAt = never
 		return ended, batches, time.Hour
 	}
-	// After the last lease has ended, the goroutine sleeps once more for maxSleep, during which a
-	// new lease does not wake it. Otherwise each of many short leases in turn would wake it.
+	// After the last lease has ended, the goroutine sleeps once more for maxSleep. A new lease
+	// wakes it only if it is due earlier. Otherwise each of many brief leases would wake it.
 	s.empty = len(s.leases) == 0
 	s.wakeAt = now.add(maxSleep)
 	if !s.empty {
@@ -277,7 +277,7 @@ func (s *scheduler) sweep(now instant) {
 	s.notify(ended)
 }
 
-// overdue returns the cause of the loss of l, whose deadline has passed.
+// overdue returns the cause of the loss of l, whose time endAt has passed.
 func (l *Lease) overdue(now instant) error {
 	switch {
 	case l.renewal != nil && l.renewal.asking:

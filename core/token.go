@@ -22,8 +22,8 @@ const (
 )
 
 // GrantNumber returns the number of the store's grant that token belongs to. Backends, and clients
-// in other languages, call that number the token. If a host hands a lock over from goroutine to
-// goroutine, all these leases have the same grant number.
+// in other languages, call that number the token. All leases that a host hands over from goroutine
+// to goroutine under one grant have the same grant number.
 func GrantNumber(token uint64) uint64 { return token >> handoverBits }
 
 // errGrantNumber is the error for a grant number that is too large. A further try is useless.

@@ -47,8 +47,8 @@ type Leader struct {
 	// Since is when this host, by its clock, first saw the present leader, or first saw that there
 	// was no leader. Since is null until the store has answered once.
 	Since *time.Time `json:"since"`
-	// StaleSince is since when this host cannot reach the store; Error says why. While StaleSince
-	// is set, the other fields describe the last known leader.
+	// StaleSince is when this host ceased to see the state in the store; Error says why. While
+	// StaleSince is set, the other fields describe the last known leader.
 	StaleSince *time.Time `json:"stale_since,omitempty"`
 	Error      string     `json:"error,omitempty"`
 }

@@ -17,7 +17,7 @@ const (
 	ran                      // the function has run here
 	elsewhere                // another host has taken the tick
 	missed                   // this host has taken the tick, too late to run it
-	doubtful                 // this host may have taken the tick, or the store has forgotten it
+	doubtful                 // this host may have taken the tick, or the store may have forgotten it
 )
 
 // result is the outcome of one attempt, with the token, duration and error of a run.
@@ -30,11 +30,11 @@ type result struct {
 
 // attempt runs fn for the tick at, unless another host has taken it by acquiring the tick's lock.
 //
-// attempt acquires the job's lock before the tick's lock. So if a host dies while it waits for the
-// previous run, other hosts can still take the tick. When the tick is Late old, a timer cancels the
-// calls under way, and attempt no longer calls fn. Until then attempt tries again after each error
-// that is not pointless. If patient is false, ErrDenied before the grant of the job's lock also
-// ends attempt.
+// Without Overlap, attempt acquires the job's lock before the tick's lock. So if a host dies while
+// it waits for the previous run, other hosts can still take the tick. When the tick is Late old, a
+// timer cancels requests under way, and attempt no longer calls fn. Until then attempt tries again
+// while the outcome is open, unless the error is pointless. If patient is false, ErrDenied before
+// the grant of the job's lock also ends attempt.
 func (j *Job) attempt(ctx context.Context, at time.Time, patient bool, fn func(context.Context, Tick) error) (r result) {
 	late, keep := j.spans(at)
 	wctx, cancel := context.WithCancelCause(ctx)
@@ -92,7 +92,7 @@ func (j *Job) attempt(ctx context.Context, at time.Time, patient bool, fn func(c
 }
 
 // inTheWay returns an error that names the host whose previous run kept this tick from starting, or
-// err if there is no such host. It returns within atMost, before the next tick.
+// err if there is no such host. It returns within atMost, because the next tick waits.
 func (j *Job) inTheWay(ctx context.Context, atMost time.Duration, err error) error {
 	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()

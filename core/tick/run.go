@@ -76,10 +76,10 @@ func (j *Job) tell(ev Event) {
 	}
 }
 
-// Run calls fn for each tick from now on that no other host runs, until parent ends. It returns
+// Run calls fn for each tick from now on that no other host takes, until parent ends. It returns
 // after all calls of fn have returned. Ticks run one after another or, with Overlap, each in a new
-// goroutine. fn must return when its ctx ends, because its lease is lost, parent has ended, or the
-// client has closed.
+// goroutine. The ctx of fn ends when its lease is lost, parent ends, or the client closes. Then fn
+// must return.
 //
 // If the store cannot be reached, Run tries each tick until Late after its time. After parent has
 // ended, Run returns an error that wraps parent.Err(). While parent lives, Run returns only if an
@@ -161,7 +161,7 @@ func (r *run) skip(at time.Time) time.Time {
 	return at
 }
 
-// turn runs the tick at. If that is impossible, it adds the tick to r.late for settleAll.
+// turn tries to run the tick at. If the outcome is open, it adds the tick to r.late for settleAll.
 func (r *run) turn(ctx context.Context, at time.Time) {
 	res := result{err: ErrLate}
 	if late, _ := r.spans(at); r.age(at) <= late {

@@ -230,10 +230,10 @@ func (j *Job) mark(at time.Time) (*core.Lock, error) {
 // starts at each tick. If the next tick is due within a tenth of Late, and within a second, Once
 // waits for it.
 //
-// Once does not call fn in two cases. If another host has taken the tick, its error wraps
-// core.ErrHeld. If the last tick is more than Late old, or the previous run did not end in time,
-// its error wraps ErrLate. Any other error is the store's error or that of fn, which is joined with
-// the cause of the loss if the lease was lost.
+// If another host has taken the tick, Once does not call fn, and its error wraps core.ErrHeld. If
+// the last tick is more than Late old, or the previous run did not end in time, Once does not call
+// fn, and its error wraps ErrLate. Any other error is the store's error or that of fn, which is
+// joined with the cause of the loss if the lease was lost.
 func (j *Job) Once(ctx context.Context, fn func(context.Context, Tick) error) error {
 	at := j.due()
 	if at.IsZero() {
