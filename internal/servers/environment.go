@@ -47,8 +47,8 @@ type Environment struct {
 	Login   string // replaces the login in the address, unless it is ""
 	// PasswordFile is where hosts read their password, or "" if they use no file.
 	PasswordFile string
-	// Ready gives the servers the roles back that they had at first. It returns
-	// when the next run can begin. It is nil if the roles never change.
+	// Ready, if not nil, gives the servers the roles back that they had at first.
+	// It returns when the next run can begin.
 	Ready func(ctx context.Context) error
 	// Balanced reports whether a host has one proxy, whose connections go to all servers in turn.
 	Balanced bool

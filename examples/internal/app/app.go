@@ -56,8 +56,8 @@ type Instance struct {
 func (i Instance) Follow(ctx context.Context, e *core.Elector) { i.status.Follow(ctx, i.Client, e) }
 
 // Main calls the function run for each instance, and waits until all calls
-// return. SIGINT or SIGTERM ends the ctx of the calls. If a call fails for
-// another reason than its ctx, Main ends the process with status 1.
+// return. SIGINT or SIGTERM ends the ctx of the calls. After any other error,
+// such as that of a call or of a client's opening, the process ends with status 1.
 func (f *Flags) Main(run func(ctx context.Context, i Instance) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := f.Run(ctx, run)

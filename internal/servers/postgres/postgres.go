@@ -62,8 +62,8 @@ func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 	return nil
 }
 
-// letIn makes the account the owner of the files that wrap names. wrap is a command such as
-// "env" with variables. The account may then enter the directory dir, in which the files are.
+// letIn makes the account the owner of the files that wrap names. wrap is a command such as "env"
+// with variables. The account may then enter dir and those of its parents that are temporary.
 func letIn(a *account, dir string, wrap []string) error {
 	var files []string
 	for _, word := range wrap {
