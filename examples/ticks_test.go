@@ -31,7 +31,7 @@ const (
 	// enough is how long a process must have been able to run, while a tick could begin,
 	// to be blamed for missing the tick. It is long because the machine may be busy.
 	enough = 600 * time.Millisecond
-	// stall is the longest pause between two requests of this test that is not called a stall.
+	// stall is the pause between two requests of this test above which the machine has stalled.
 	stall = 100 * time.Millisecond
 	// storeAway is how long the store is away.
 	storeAway = 5 * time.Second

@@ -51,7 +51,7 @@ type Instance struct {
 }
 
 // Follow shows the leader of the election e on the page /leader. As long as
-// it sees a leader, the page /ready reports this process as ready, even if
+// it sees a leader, the page /ready counts this instance as ready, even if
 // the store is too busy to answer a check. Follow returns when ctx ends.
 func (i Instance) Follow(ctx context.Context, e *core.Elector) { i.status.Follow(ctx, i.Client, e) }
 

@@ -63,7 +63,7 @@ func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 }
 
 // letIn makes the account the owner of the files that wrap names. wrap is a command such as "env"
-// with variables. The account may then enter dir and those of its parents that are temporary.
+// with variables. letIn also lets the account enter dir and dir's parents, below os.TempDir only.
 func letIn(a *account, dir string, wrap []string) error {
 	var files []string
 	for _, word := range wrap {
