@@ -57,7 +57,7 @@ func (i Instance) Follow(ctx context.Context, e *core.Elector) { i.status.Follow
 
 // Main calls the function run for each instance, and waits until all calls
 // return. SIGINT or SIGTERM ends the ctx of the calls. After any other error,
-// such as that of a call or of a client's opening, the process ends with status 1.
+// for example from a call or from opening a client, the process ends with status 1.
 func (f *Flags) Main(run func(ctx context.Context, i Instance) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := f.Run(ctx, run)
@@ -131,8 +131,8 @@ func (f *Flags) name(n int) string {
 	return name
 }
 
-// opener returns a function that opens a backend for one instance. That is a separate
-// plugin process or, for the memory backend, a connection to one store in this process.
+// opener returns a function that opens a backend for one instance. The backend is a separate
+// plugin process or, with --backend memory, a connection to the one store in this process.
 func (f *Flags) opener() (func(context.Context) (driver.Backend, error), error) {
 	cfg, err := f.configuration()
 	if err != nil {
