@@ -177,7 +177,7 @@ const (
 	CapEvict    Capability = "evict"    // the servers can be made to delete keys when their memory is full
 )
 
-// Lacking returns a copy of others to which each of the capabilities is added with the reason why.
+// Lacking returns a copy of others that also has each of the capabilities, with the reason in why.
 func Lacking(others map[Capability]string, why string, capabilities ...Capability) map[Capability]string {
 	out := maps.Clone(others)
 	if out == nil {
