@@ -14,8 +14,8 @@ import (
 
 const module = "github.com/lockbench/lockbench/"
 
-// rule forbids imports by the packages in dirs and below them. The test fails for
-// every import with a prefix in forbid, unless the import has a prefix in allow.
+// rule forbids imports by the packages in dirs and below them. The test fails for every import in
+// or below forbid, except those in or below allow. A "!" in allow makes an exception to allow.
 type rule struct {
 	dirs     []string // the packages and all packages below them; "!" in front excludes
 	forbid   []string // import prefixes

@@ -33,8 +33,8 @@ func TestFencedfileInOneProcess(t *testing.T) {
 	checkFile(t, file, "app/2", "app/3")
 }
 
-// TestFencedfileWithoutCheck checks that without tokens a writer
-// whose lease has ended overwrites the lines of the others.
+// TestFencedfileWithoutCheck checks that a writer whose lease has ended overwrites
+// the lines of the others, if the file does not check tokens.
 func TestFencedfileWithoutCheck(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "shared.txt")

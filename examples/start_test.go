@@ -92,7 +92,7 @@ func shell(t *testing.T, dir, commands string, told *strings.Builder) string {
 	at := filepath.Join(t.TempDir(), "directory")
 	cmd := exec.CommandContext(t.Context(), "sh", "-ec", commands+"\npwd >"+at)
 	cmd.Dir = dir
-	// GOPROXY=off and the other variables prevent that go asks the proxy for our packages.
+	// The page uses LOCKBENCH. The other variables keep go from asking the proxy for our packages.
 	cmd.Env = append(os.Environ(), "LOCKBENCH="+checkout, "GOPROXY=off", "GOSUMDB=off", "GOWORK=off")
 	out, err := cmd.CombinedOutput()
 	told.Write(out)

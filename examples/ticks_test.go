@@ -31,7 +31,7 @@ const (
 	// enough is how long a process must have been able to run, while a tick could begin,
 	// to be blamed for missing the tick. It is long because the machine may be busy.
 	enough = 600 * time.Millisecond
-	// stall is the longest pause between two requests of this test that is not called a stall.
+	// stall is the pause between two requests of this test above which the machine has stalled.
 	stall = 100 * time.Millisecond
 	// storeAway is how long the store is away.
 	storeAway = 5 * time.Second
@@ -156,7 +156,7 @@ func (w *ticking) harm(t *testing.T, place int, p *process, end time.Time) *proc
 }
 
 // TestTicks stops and kills three processes and makes their store unreachable. No tick may be run
-// twice. A tick may be missed only if no process could run it, and a process must then report it.
+// twice, or be missed if a process could run it. Unless killed, a process must report each miss.
 func TestTicks(t *testing.T) {
 	backends, length := []string{"redis"}, 12*time.Second
 	if long {
@@ -245,8 +245,8 @@ func (w *ticking) watch(t *testing.T) (end func()) {
 	}
 }
 
-// ask notes which host took each tick from the tick next to the tick
-// last. It returns the first tick for which the store did not answer.
+// ask notes which host took each tick, from next to just before last. It stops if the
+// store does not answer. It returns the tick with which the next call should begin.
 func (w *ticking) ask(ctx context.Context, c *core.Client, next, last time.Time) time.Time {
 	for ; next.Before(last); next = next.Add(time.Second) {
 		holder, err := c.Inspect(ctx, "refresh@"+next.UTC().Format(time.RFC3339Nano))
@@ -266,8 +266,8 @@ func (w *ticking) held(h core.Holder, now time.Time) {
 	w.holds = append(w.holds, away{label: h.Label, token: h.Token, from: now, to: now})
 }
 
-// blocked returns the periods in which a process held the job's lock although it
-// was stopped or killed. It fails if such a period is longer than the lock's TTL.
+// blocked returns the periods in which a process held the job's lock and was stopped or killed
+// meanwhile. It fails if the process then kept the lock for longer than the lock's TTL.
 func (w *ticking) blocked(t *testing.T) (all []away) {
 	for _, a := range slices.Concat(w.aways...) {
 		for _, h := range w.holds {

@@ -1,10 +1,10 @@
-// Package nats is a backend that keeps locks in a bucket of NATS JetStream KV, by package cas.
+// Package nats is a backend that keeps locks in a bucket of NATS JetStream KV, with package cas.
 // From the store it needs compare-and-set, a clock, keys that expire, and messages about changes,
-// but no scripts or transactions. It shows what an author has to write for such a store.
+// but no scripts or transactions. The code shows what an author has to write for such a store.
 //
 // Times come from the clock of the server that leads the bucket's stream. A stream with one replica
-// loses the writes of two minutes when its machine crashes, unless the server has sync_interval:
-// always. A stream with three replicas loses them when two machines crash.
+// loses its writes of the last two minutes when its machine crashes, unless the server has
+// sync_interval: always. A stream with three replicas loses them when two machines crash.
 //
 // With nats-server and lockplugin-nats built into bin, this command tests the backend:
 //

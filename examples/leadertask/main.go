@@ -53,8 +53,8 @@ func run(ctx context.Context, i app.Instance, election string, tick, ttl time.Du
 	})
 }
 
-// fit returns the least TTL of at least ttl that the backend supports. It waits
-// until the store has answered once, because only then the limits are known.
+// fit returns the shortest supported TTL that is not below ttl. It waits until the
+// store has answered once, because only then the backend's limits are known.
 func fit(ctx context.Context, i app.Instance, ttl time.Duration) (time.Duration, error) {
 	for i.Client.Check(ctx) != nil {
 		select {

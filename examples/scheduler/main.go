@@ -53,7 +53,7 @@ func (s *scheduler) work(ctx context.Context, t tick.Tick) error {
 	return nil
 }
 
-// told prints a report of core/tick: a tick was missed, or its job failed.
+// told prints a report of core/tick if a tick was missed or may have been, or its job failed.
 func (s *scheduler) told(ev tick.Event) {
 	if ev.Err == nil || ev.Kind == tick.Elsewhere {
 		return

@@ -30,7 +30,7 @@ const (
 	// waits for a new connection, and the time to release the leases and to close the backend.
 	ProcessGone = 5*time.Second + 2*time.Second + 2*Slack
 
-	// askAgain is the time after which a queue's first waiter asks unwoken (core: maxAsk).
+	// askAgain is the time after which a queue's first waiter asks even if not woken (core: maxAsk).
 	askAgain = time.Second
 	// retry is the longest pause before a failed request is sent again (core: retryTo, maxRetry).
 	retry = 500 * time.Millisecond

@@ -8,7 +8,7 @@ import (
 // Rule is the name of one promise that lockbench checks in a run.
 type Rule string
 
-// These rules say what never happens. Where a rule has a bound, [Rule.Within] returns the bound.
+// These rules say what never happens. [Rule.Within] returns the bounds that depend on a setting.
 const (
 	// Overlap says that no two holds of one lock overlap. A hold begins when its grant returns. It
 	// ends when its release is sent or, without a release, when its lease was last found valid.
@@ -40,8 +40,8 @@ const (
 	Deadline Rule = "deadline"
 	// Leaked says that within the bound after a host's end no process, file or key of it is left.
 	Leaked Rule = "leaked"
-	// GaveUp says that a client does not give up early. Once the store has served
-	// it, the client keeps waiting, or keeps trying to release, until its ctx ends.
+	// GaveUp says that a client does not give up early. Once the store has served it, the client
+	// keeps waiting until its ctx ends, or keeps trying to release until its ctx or the lease ends.
 	GaveUp Rule = "gave up"
 	// Callback says that a client releases no lock while a function that needs the lock runs.
 	Callback Rule = "callback"
@@ -55,7 +55,7 @@ const (
 	Survives Rule = "survives"
 	// Standby says that a new leader leads within the bound after the old leader is gone.
 	Standby Rule = "standby"
-	// Woken says that a waiter gets a free lock within the bound.
+	// Woken says that a waiter gets a free lock within the bound, while nothing is interrupted.
 	Woken Rule = "woken"
 	// Granted says that every lock that a host wants is granted within the
 	// bound after the last interruption.

@@ -57,7 +57,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// all returns the backends, and an entry called "all" with the exceptions of every backend.
+// all returns the backends, and an entry called "all" with the exceptions that apply to all.
 func all() []backend {
 	return append(slices.Clone(backends), backend{"all", Terms{Exceptions: everywhere}})
 }

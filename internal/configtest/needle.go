@@ -22,7 +22,7 @@ var Haystacks = []string{
 	"h:1\n" + Needle, "[" + Needle + "]:1", "1s password=" + Needle,
 }
 
-// Pasted are PEM keys that contain Needle. People paste such keys where the name of a file belongs.
+// Pasted are PEM keys, some damaged, that contain Needle, given where a file's name belongs.
 var Pasted = []string{
 	"-----BEGIN PRIVATE KEY-----\n" + Needle + "\n-----END PRIVATE KEY-----\n", "-----BEGIN EC PRIVATE KEY-----\r\n" + Needle + "\r\n-----END EC PRIVATE KEY-----",
 	`-----BEGIN PRIVATE KEY-----\n` + Needle + `\n-----END PRIVATE KEY-----`, "-----BEGIN PRIVATE KEY----- " + Needle + " -----END PRIVATE KEY-----",

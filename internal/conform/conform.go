@@ -1,6 +1,6 @@
 // Package conform tests a plugin binary against the rules of the contract. It
 // runs the conformance suite on throwaway servers or on servers of the caller.
-// On servers of the caller, each case may have its own namespace of locks.
+// Each case has a separate namespace of locks, if the plugin has a key "prefix".
 package conform
 
 import (
@@ -42,7 +42,7 @@ func Run(ctx context.Context, o Options, report func(drivertest.RuleResult)) err
 	return drivertest.Conform(ctx, o.harness, report)
 }
 
-// harness returns what one case needs: the plugin, and the servers to harm.
+// harness returns what one case needs: the plugin, and the throwaway servers if there are any.
 func (o Options) harness(t drivertest.T) *drivertest.Harness {
 	t.Helper()
 	cfg := o.namespace()

@@ -165,7 +165,7 @@ func (f *flow) look(harms []*impairment, ended bool) {
 // end ends the connection and drops the waiting pieces.
 func (f *flow) end() { f.over, f.waiting = true, nil }
 
-// take handles an incoming piece of data. If data is nil, the sender has ended its data.
+// take handles an incoming piece of data. If data is nil, the sender sends no more.
 func (f *flow) take(data []byte) {
 	if data == nil {
 		f.closed, f.over = true, true

@@ -56,7 +56,7 @@ func (p *Proxy) Fragment(size int, gap time.Duration) error {
 }
 
 // Reset resets a connection (TCP RST) in place of passing on a request or a reply.
-// Each request and each reply has this chance of a reset; share is from 0 to 1.
+// share, from 0 to 1, is how likely each request and each reply causes a reset.
 func (p *Proxy) Reset(share float64) error {
 	return p.harm(impairment{resets: share}, Requests, Replies)
 }

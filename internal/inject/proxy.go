@@ -215,7 +215,7 @@ func (p *Proxy) Apart(do func(*Proxy) error) (heal func() error, err error) {
 	}, err
 }
 
-// Heal ends all harms. It ends the connections on which data were dropped,
+// Heal ends all harms. It ends the connections on which data were dropped (except by DelayPushes),
 // because they cannot go on without the data. Other connections go on.
 func (p *Proxy) Heal() error { return p.heal(func(h *impairment) bool { return h.seen == nil }) }
 

@@ -125,8 +125,8 @@ func TestApart(t *testing.T) {
 	}
 }
 
-// TestHarmsWhileConnectionsDie checks that the proxy still works after every harm was begun
-// and healed several times, while clients reset connections in the middle of their data.
+// TestHarmsWhileConnectionsDie checks that the proxy still works after many harms were begun
+// and healed, while clients reset connections in the middle of their data.
 func TestHarmsWhileConnectionsDie(t *testing.T) {
 	p, _ := proxied(t)
 	stop := make(chan struct{})

@@ -92,8 +92,8 @@ const usualLow, usualHigh = 16000, 32000
 
 // rangeOf returns the range of ports to choose from: one that outgoing
 // connections do not use. file and err are the result of reading the file in
-// which Linux states the range of outgoing connections. If that range leaves
-// fewer than a thousand ports, rangeOf returns usualLow and usualHigh anyway.
+// which Linux states the range of outgoing connections. If neither side of that
+// range has a thousand ports, rangeOf returns usualLow and usualHigh anyway.
 func rangeOf(file []byte, err error) (low, high int) {
 	var from, to int
 	if err == nil {

@@ -167,7 +167,7 @@ func TestClocks(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := await(t, said)
-		// closely is the largest difference between the clocks of two processes, in nanoseconds.
+		// closely is the largest allowed difference between two processes' clocks, in nanoseconds.
 		const closely = int64(time.Millisecond)
 		if after := MachineClock().Now(); l.At < before-closely || l.At > after+closely {
 			t.Fatalf("the child's clock shows %d between %d and %d", l.At, before, after)

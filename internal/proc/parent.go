@@ -19,7 +19,7 @@ type Parent struct {
 // Agent runs in a child process and carries out the orders of the parent process.
 type Agent[Order any] interface {
 	// Do carries out one order of the parent. The next order waits until Do returns. Do may start
-	// work that goes on when Do has returned. It must end when ctx ends, and then Close is called.
+	// work that goes on when Do has returned, but must end when ctx ends. Close is called after that.
 	Do(ctx context.Context, order Order)
 	// Close waits for the work that Do has started, and ends the agent.
 	Close() error

@@ -30,7 +30,7 @@ func NewReader(conn syscall.Conn) (*Reader, error) {
 	return r, err
 }
 
-// Read implements io.Reader. A failed system call returns a syscall.Errno. If
+// Read implements io.Reader. If the system call fails, Read returns a syscall.Errno. If
 // waiting fails, as after a deadline, Read returns the error of package net.
 func (r *Reader) Read(p []byte) (int, error) {
 	if len(p) == 0 {

@@ -90,8 +90,8 @@ func docker(ctx context.Context, environ []string, args ...string) (string, erro
 	return strings.TrimSpace(out.String()), nil
 }
 
-// composeFile finds the compose.yaml of the source tree. It looks in the
-// directories above the working directory, and above the directory of this program.
+// composeFile finds the compose.yaml of the source tree. It looks in the working
+// directory, in this program's directory, and in the directories above these two.
 func composeFile() (string, error) {
 	var from []string
 	if dir, err := os.Getwd(); err == nil {

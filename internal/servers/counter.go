@@ -7,7 +7,7 @@ import "context"
 type Served struct {
 	// Run counts all commands. Sent counts only the commands that clients sent, and
 	// not those that scripts ran. For Redis, Sent is right only if clients send
-	// nothing but scripts, subscriptions and pings. Plugins send nothing else.
+	// nothing but scripts, subscriptions and pings. Plugins send hardly anything else.
 	Run, Sent float64
 	// Busy is how many nanoseconds the server has worked on the commands in Sent.
 	Busy float64

@@ -30,7 +30,7 @@ type Environment struct {
 	// Servers are the servers that hosts use, in the order of their addresses. It
 	// is empty if the backend has no server, or if its servers are in containers.
 	Servers Nodes
-	// Replica replicates the first server asynchronously, and connects to it by the proxy Link.
+	// Replica replicates the first server asynchronously. Link, if not nil, is the proxy between.
 	Replica *Server
 	Link    *inject.Proxy
 	Clocks  []*inject.Clock // the clocks of Servers and of the replica
@@ -47,8 +47,8 @@ type Environment struct {
 	Login   string // replaces the login in the address, unless it is ""
 	// PasswordFile is where hosts read their password, or "" if they use no file.
 	PasswordFile string
-	// Ready gives the servers the roles back that they had at first. It returns
-	// when the next run can begin. It is nil if the roles never change.
+	// Ready, if not nil, gives the servers the roles back that they had at first.
+	// It returns when the next run can begin.
 	Ready func(ctx context.Context) error
 	// Balanced reports whether a host has one proxy, whose connections go to all servers in turn.
 	Balanced bool
@@ -96,9 +96,9 @@ func (k *Kind) Open(ctx context.Context, w Requirements) (*Environment, error) {
 	return e, nil
 }
 
-// Start starts the servers of store k for a measurement. The servers serve hosts only
-// after [Environment.Admit]. If durable is false, servers run without durability
-// where they can, to be faster. plugin is the path of the backend's plugin.
+// Start starts the servers of store k for a measurement. Call [Environment.Admit] before
+// hosts use the servers. If durable is false, servers run without durability where
+// they can, to be faster. plugin is the path of the backend's plugin.
 func (k *Kind) Start(ctx context.Context, plugin string, durable bool) (*Environment, error) {
 	e := &Environment{kind: k, plugin: plugin, Config: driver.Config{}}
 	var err error

@@ -42,7 +42,7 @@ type Kind struct {
 	// Foreign returns an instruction for operators: how to remove the lock
 	// called name if another program than our backend has created its key.
 	Foreign func(prefix, name string) string
-	// Operations are the operator's actions on the store's servers that each setting allows.
+	// Operations are what an operator may do to the servers, in the settings that each one names.
 	Operations []Operation
 	// Staged are further operations. The random search for failures
 	// omits them, because their effect lasts until the servers restart.
@@ -62,7 +62,7 @@ type Kind struct {
 	Services []string
 	// Remove deletes all data of the backend whose names begin with prefix; see [Kind.Sweep].
 	Remove func(ctx context.Context, cfg driver.Config, prefix string) error
-	// Address makes the hosts' address of the servers' addresses. If nil, it joins them by commas.
+	// Address makes the hosts' address of the servers' addresses. If it is nil, commas join them.
 	Address func(at []string) string
 	// HostIn matches an address of this store. Its first group is the host:port in the address.
 	HostIn *regexp.Regexp
@@ -177,7 +177,7 @@ const (
 	CapEvict    Capability = "evict"    // the servers can be made to delete keys when their memory is full
 )
 
-// Lacking returns a copy of others to which each of the capabilities is added with the reason why.
+// Lacking returns a copy of others that also has each of the capabilities, with the reason in why.
 func Lacking(others map[Capability]string, why string, capabilities ...Capability) map[Capability]string {
 	out := maps.Clone(others)
 	if out == nil {

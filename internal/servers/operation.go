@@ -20,12 +20,12 @@ type Operation struct {
 	Server bool
 	// Lasts is the shortest and the longest time before Undo is called. It is zero without Undo.
 	Lasts [2]time.Duration
-	// Stops reports whether the store may serve no host while the operation lasts. If StopsFor is
-	// not zero, this ends after StopsFor. StopsGrants reports whether the store may grant nothing,
-	// but still renews leases. Recovers is how long both may go on after the operation is undone.
+	// Stops reports whether the store may serve no host while the operation lasts, but only for
+	// StopsFor if that is not zero. StopsGrants reports whether the store may grant nothing, but
+	// still renews leases. Recovers is how long either may go on after the end of the operation.
 	Stops, StopsGrants bool
 	StopsFor, Recovers time.Duration
-	// Makes are the conditions that are met after the operation; they excuse the store from rules.
+	// Makes are the conditions that the operation causes; they excuse the store from rules.
 	Makes []claim.Condition
 
 	// Do begins the operation, and Undo ends it. Undo is nil if there is nothing to undo.
@@ -34,7 +34,7 @@ type Operation struct {
 	Forgets bool // the server forgets that it was admitted to vote
 }
 
-// Step changes all servers of the environment e. For an operation on one server, that is server n.
+// Step does something to the servers of e or, in an operation on one server, only to server n.
 type Step func(ctx context.Context, e *Environment, n int) error
 
 // On returns a step that calls the function do with the environment's Product, which has type P.

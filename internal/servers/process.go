@@ -179,8 +179,8 @@ func (w *watcher) close() error {
 // Scratch is a temporary directory. A watcher process removes it when the
 // process that made it ends in any way. Any goroutine may call the methods.
 //
-// Note: if that process and its watcher are killed at once, as when a
-// container ends, the directory remains. Servers in it have then ended, too.
+// Note: if a container ends, which kills that process and its watcher at
+// once, the directory remains. The container's servers have then ended, too.
 type Scratch struct {
 	dir   string
 	watch *watcher

@@ -51,13 +51,13 @@ type Instance struct {
 }
 
 // Follow shows the leader of the election e on the page /leader. As long as
-// it sees a leader, the page /ready reports this process as ready, even if
+// it sees a leader, the page /ready counts this instance as ready, even if
 // the store is too busy to answer a check. Follow returns when ctx ends.
 func (i Instance) Follow(ctx context.Context, e *core.Elector) { i.status.Follow(ctx, i.Client, e) }
 
 // Main calls the function run for each instance, and waits until all calls
-// return. SIGINT or SIGTERM ends the ctx of the calls. If a call fails for
-// another reason than its ctx, Main ends the process with status 1.
+// return. SIGINT or SIGTERM ends the ctx of the calls. After any other error,
+// for example from a call or from opening a client, the process ends with status 1.
 func (f *Flags) Main(run func(ctx context.Context, i Instance) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := f.Run(ctx, run)
@@ -131,8 +131,8 @@ func (f *Flags) name(n int) string {
 	return name
 }
 
-// opener returns a function that opens a backend for one instance. That is a separate
-// plugin process or, for the memory backend, a connection to one store in this process.
+// opener returns a function that opens a backend for one instance. The backend is a separate
+// plugin process or, with --backend memory, a connection to the one store in this process.
 func (f *Flags) opener() (func(context.Context) (driver.Backend, error), error) {
 	cfg, err := f.configuration()
 	if err != nil {

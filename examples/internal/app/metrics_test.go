@@ -14,8 +14,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// TestDashboardAsksForWhatThereIs checks that each metric and label in the dashboard's
-// queries is on the metrics page. Before, the test's process records an event of every kind.
+// TestDashboardAsksForWhatThereIs checks that each metric and label in the dashboard's queries
+// is on the metrics page of a process that has recorded an event of every kind.
 func TestDashboardAsksForWhatThereIs(t *testing.T) {
 	recorder, handler, err := newMetrics()
 	if err != nil {

@@ -121,7 +121,7 @@ func compact(ctx context.Context, c *clientv3.Client) error {
 
 // deletedFrom returns a step that deletes one entry of a random lock's queue. If place is 0,
 // this is the first entry, which is the holder's. If place is 1, it is a waiter's entry. The
-// step then waits for a lock with a holder and a waiter, and deletes while both entries exist.
+// step waits up to 2 s for such an entry, and deletes it only while the first entry exists, too.
 func deletedFrom(place int) servers.Step {
 	return asked(func(ctx context.Context, c *clientv3.Client) error {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)

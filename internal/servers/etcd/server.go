@@ -131,7 +131,7 @@ func loopback(scheme string, port int) string {
 	return scheme + "://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
 
-// ready returns nil if the member is healthy. The member's health includes a read by the leader.
+// ready returns nil if the member is healthy. Its health includes a read that needs a leader.
 func (m *member) ready(ctx context.Context, _ string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

@@ -40,7 +40,7 @@ func Names() []string {
 var added sync.Map
 
 // Add makes [Of] return k for the backend that k names. It replaces
-// an earlier k of the same name. It must be called before [Of].
+// an earlier k of the same name. It must be called before [Of] is asked for the backend.
 func Add(k *servers.Kind) { added.Store(k.Name, k) }
 
 // Of returns the kind of a backend's store. For an unknown

@@ -72,7 +72,7 @@ func (s *store) both() [2]*sql.DB { return [2]*sql.DB{s.admin, s.second} }
 
 func (s *store) addrs() [2]string { return [2]string{s.Servers[0].Addr(), s.Replica.Addr()} }
 
-// follow makes server n (0 or 1) the replica of the other server. from says from which GTID.
+// follow makes server n (0 or 1) the replica of the other server. from names the GTID to begin at.
 func (s *store) follow(ctx context.Context, n int, from string) error {
 	host, port, err := net.SplitHostPort(s.addrs()[1-n])
 	if err != nil {

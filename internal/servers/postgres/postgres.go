@@ -62,8 +62,8 @@ func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 	return nil
 }
 
-// letIn makes the account the owner of the files that wrap names. wrap is a command such as
-// "env" with variables. The account may then enter the directory dir, in which the files are.
+// letIn makes the account the owner of the files that wrap names. wrap is a command such as "env"
+// with variables. letIn also lets the account enter dir and dir's parents, below os.TempDir only.
 func letIn(a *account, dir string, wrap []string) error {
 	var files []string
 	for _, word := range wrap {

@@ -103,7 +103,7 @@ func At(addr string) string {
 	return fmt.Sprintf("postgres://%s:%s@%s/%s", superuser, password, addr, database)
 }
 
-// versions returns the directories in which to look for PostgreSQL's programs, newest first.
+// versions returns directories of PostgreSQL's programs: Debian's, newest first, then Homebrew's.
 func versions() []string {
 	all, _ := filepath.Glob("/usr/lib/postgresql/*/bin") // the pattern is valid
 	number := func(dir string) int {

@@ -126,9 +126,9 @@ func fromClients(commands map[string]string) (calls, microseconds float64) {
 	return calls, microseconds
 }
 
-// These keys exist once for each prefix, and not for each lock. controlKey has a few numbers, such
-// as the last token. withdrawnKey has the withdrawn owners, which are forgotten within two minutes.
-// Keys that begin with controlKey belong to processes that wait for locks. These keys expire.
+// These keys exist once for each prefix on a server. controlKey has a few numbers, such as the
+// last token. withdrawnKey has the withdrawn owners, which are forgotten within two minutes.
+// Longer keys that begin with controlKey belong to processes that wait for locks, and expire.
 const controlKey, withdrawnKey = "~s:{}", "~b:{}"
 
 // controlSize is the longest correct value of controlKey. A

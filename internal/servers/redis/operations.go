@@ -266,8 +266,8 @@ func deleteLock(ctx context.Context, s *store, n int) error {
 	return s.do(ctx, n, "DEL", keys[rand.IntN(len(keys))])
 }
 
-// fill writes this many keys of this size to servers with this much spare memory.
-// Together they need more memory than there is, so the servers evict other keys.
+// fill writes as many keys as fillers says, of fillerSize bytes each. They need more
+// memory than spareMemory, which the servers have left, so the servers evict other keys.
 const (
 	spareMemory = 4 << 20
 	fillerSize  = 64 << 10

@@ -77,8 +77,8 @@ func Prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 	return nil
 }
 
-// hostLines are in every server's configuration. They make a server send
-// its data to a new replica without a delay, and give hosts an account.
+// hostLines are in the configuration of the servers that the steps of [Prepare] start. They
+// make a server send its data to a new replica without a delay, and give hosts an account.
 var hostLines = []string{"repl-diskless-sync-delay 0", "user " + servers.HostUser + " on >" + servers.HostPassword + " ~* &* +@all"}
 
 // StartServer is a [StartStep] that starts one server.

@@ -106,7 +106,7 @@ func failOver(ctx context.Context, e *servers.Environment, from, to string, by i
 	if err != nil {
 		return err
 	}
-	// The replica's link comes up before the master takes the replica as online, so try again.
+	// The replica's link is up before the master regards the replica as online, so try again.
 	err = servers.Retry(ctx, from+" hands over to "+to, func() error { return Do(ctx, from, "FAILOVER", "TO", host, port) })
 	if err != nil {
 		return err
@@ -138,7 +138,7 @@ func failBack(by inject.Leading) servers.Step {
 // sentinelMaster is the name by which Sentinel knows the master and its replicas.
 const sentinelMaster = "main"
 
-// sentinelReplicas is the number of replicas. It is one more than any fault makes grants wait for.
+// sentinelReplicas is the number of replicas: one more than grants wait for in any fault.
 const sentinelReplicas = 2
 
 // startSentinel starts a master, replicas and a Sentinel. The Sentinel tells
