@@ -155,8 +155,7 @@ var getLockBaseline = Baseline{
 	}),
 }
 
-// onMySQL returns the Open of a baseline. It calls of(ctx, db) to make locks from a connection
-// pool.
+// onMySQL returns the Open of a baseline. It calls of(ctx, db) to make locks from the pool db.
 func onMySQL(of func(context.Context, *sql.DB) (locks, error)) func(context.Context, driver.Config) (load.Locker, error) {
 	return func(ctx context.Context, cfg driver.Config) (load.Locker, error) {
 		db, err := mysqlserver.Dial(cfg)

@@ -34,8 +34,7 @@ type Violation struct {
 // String describes the violation in one line.
 func (v Violation) String() string { return fmt.Sprintf("%s: %s", v.Rule, v.What) }
 
-// both describes two holds that together break a rule. The call who(n) returns the name of holder
-// n.
+// both describes two holds that together break a rule. The call who(n) names holder n.
 func both(rule claim.Rule, first, second results.Hold, who func(n int) string) string {
 	what := "two holders at once"
 	if rule == claim.Token {

@@ -31,7 +31,7 @@ const (
 	// exitTimeout bounds the end of a host, so that hosts that hang are found. It is long, because
 	// with 40 runnable threads per processor a host needed more than 10 s without hanging.
 	exitTimeout = 30 * time.Second
-	// healTimeout plus the time that an action lasts bounds its injection and its healing.
+	// healTimeout bounds an action's injection and healing, not counting the time that it lasts.
 	healTimeout = 30 * time.Second
 )
 
@@ -198,7 +198,8 @@ func (p *player) happen(ctx context.Context, w *System, h *History, watch *watch
 }
 
 // befall carries out one event when it is due. First it waits until the event in the argument
-// before, which uses the same resource, is healed. It returns an error if m cannot be healed.
+// before, which uses the same resource, is healed. It returns an error if the event cannot be
+// healed.
 func befall(ctx context.Context, w *System, m *Mark, watch *watcher, began time.Time, before *Mark) error {
 	a := m.action()
 	if m.After > 0 {
@@ -305,7 +306,7 @@ type History struct {
 	Stopped  int64 // the callers were told to stop
 	Marks    []Mark
 	Seen     []results.Seen // the report of each host
-	Alive    []bool         // for each host, whether it lived until the end and ended in order
+	Alive    []bool         // for each host, whether it lived until the end and then ended normally
 	Left     []string       // leftovers, and where they were found
 	Probes   []check.Probe
 	// Gaps are periods in which the process of the search did not run, so that its proxies passed no
@@ -346,7 +347,7 @@ func newMoments() map[Moment]moment {
 	return all
 }
 
-// names is how many names a schedule has.
+// names returns how many lock names the schedule has.
 func (h *History) names() int {
 	n := 0
 	for _, g := range h.Schedule.Groups {
@@ -422,7 +423,7 @@ func (b *heartbeat) end(h *History) {
 	h.Waited = b.servers.Longest(time.Time{})
 }
 
-// runnable is how many threads of the machine are runnable, or 0 if the number is unknown.
+// runnable returns how many threads of the machine are runnable, or 0 if the number is unknown.
 func runnable() (now int) {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
