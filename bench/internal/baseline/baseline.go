@@ -56,7 +56,7 @@ func (b Baseline) Without() (lacks []string) {
 	return lacks
 }
 
-// All are the baselines in the order in which they are shown.
+// All returns the baselines in the order in which they are shown.
 func All() []Baseline {
 	return []Baseline{
 		redislockBaseline, redsyncBaseline, rueidislockBaseline, goredisBaseline, pipelinedBaseline, inProcess(redis.Spec, under(keyPrefix+"in-process:")),
@@ -92,7 +92,7 @@ func ByName(name string) (Baseline, bool) {
 	return All()[i], true
 }
 
-// Reference is the name of the baseline that a backend is compared with, or "" for none.
+// Reference returns the name of the baseline that a backend is compared with, or "" for none.
 func Reference(backend string) string {
 	for _, b := range All() {
 		if b.Backend == backend && b.Reference {

@@ -58,8 +58,8 @@ var lockModel = porcupine.Model{
 
 // linear reports whether the holds of one lock fit a lock with at most one holder. The function
 // died returns the time when a host was killed, or 0. If forgets is not 0, the store may from that
-// time on lose holds requested earlier. The result decided is false if time ran out. For first see
-// FirstSpan of [claim.Setting].
+// time on lose holds requested earlier. decided is false if time ran out. For first see FirstSpan
+// of [claim.Setting].
 func linear(holds []results.Hold, ttl, first time.Duration, died func(host int) int64, forgets int64) (ok, decided bool) {
 	var ops []porcupine.Operation
 	add := func(kind opKind, lease int, call, back int64) {

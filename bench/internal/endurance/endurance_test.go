@@ -44,8 +44,7 @@ func each(t *testing.T, short int, f func(t *testing.T, s *system)) {
 	}
 }
 
-// served returns kinds of store that have servers. Without LOCKBENCH_LONG it returns only as many
-// as the argument short says.
+// served returns kinds of store that have servers: the first count(short, all) of them.
 func served(short int) []*servers.Kind {
 	all := slices.DeleteFunc(kinds.All(), (*servers.Kind).InHost)
 	return all[:count(short, len(all))]

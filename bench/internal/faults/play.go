@@ -198,8 +198,7 @@ func (p *player) happen(ctx context.Context, w *System, h *History, watch *watch
 }
 
 // befall carries out one event when it is due. First it waits until the event in the argument
-// before, which uses the same resource, is healed. It returns an error if the event cannot be
-// healed.
+// before, which uses the same resource, is healed. It returns an error if m cannot be healed.
 func befall(ctx context.Context, w *System, m *Mark, watch *watcher, began time.Time, before *Mark) error {
 	a := m.action()
 	if m.After > 0 {
