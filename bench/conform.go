@@ -17,7 +17,7 @@ import (
 // ConformPlan says which plugin is checked against the rules of the contract, and how.
 type ConformPlan struct {
 	Servers
-	Plugin string // by name, or its path
+	Plugin string // name or path
 	MTLS   bool
 	// Require makes Conform fail when a rule that applies to the plugin did not run.
 	Require bool

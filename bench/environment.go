@@ -50,8 +50,8 @@ type environment struct {
 }
 
 // openEnvironment chooses where servers run. The argument up describes servers that "lockbench env
-// up" has left running, or is nil. They are used unless name is another environment. Without them,
-// an empty name means processes on this machine.
+// up" has left running, or is nil. These servers are used unless the argument name is another
+// environment. Without them, an empty name means processes on this machine.
 func openEnvironment(ctx context.Context, name string, up *kept) (e *environment, err error) {
 	e = &environment{name: cmp.Or(name, EnvLocal)}
 	if up != nil && (name == "" || name == up.Env) {
@@ -66,8 +66,8 @@ func openEnvironment(ctx context.Context, name string, up *kept) (e *environment
 }
 
 // start starts throwaway servers for a plugin, or returns servers that "lockbench env up" has left
-// running. Servers that vote do so at once, without the usual wait after a start. Unless durable
-// is set, the store may lose data in a crash, because that makes some stores faster.
+// running. Servers that vote on grants vote at once, without the usual wait after a start. Unless
+// durable is set, the store may lose data in a crash, because that makes some stores faster.
 func (e *environment) start(ctx context.Context, found plugin.Found, durable bool) (s *servers.Environment, err error) {
 	kind := kinds.Of(found.Name)
 	cfg, kept := e.kept[found.Name]
@@ -112,8 +112,8 @@ func composeError(backend string, err error) error {
 	}
 }
 
-// close removes the containers that were started. The callers of start close local
-// servers.
+// close removes the containers that were started. Local servers are closed by the callers of method
+// start.
 func (e *environment) close() error {
 	if e.compose == nil {
 		return nil

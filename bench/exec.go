@@ -21,9 +21,9 @@ type StatusError int
 
 func (e StatusError) Error() string { return fmt.Sprintf("the program ended with status %d", int(e)) }
 
-// Exec runs a program until it and its orphans have ended. When the program has
-// ended, Exec waits for its orphans for at most grace. It forwards signals to the
-// program. Its error is a [StatusError] or says why the program could not be run.
+// Exec runs a program until it and its orphans have ended. After the program's end, Exec waits for
+// the orphans at most as long as grace says. It forwards signals to the program. Its error is a
+// [StatusError] or says why the program could not be run.
 func Exec(argv []string, grace time.Duration, stderr io.Writer) error {
 	path, err := exec.LookPath(argv[0])
 	if err != nil {

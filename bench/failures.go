@@ -27,7 +27,7 @@ type failure struct {
 }
 
 // add records that the measurement called label, of the subject sub, has no figures in this run. An
-// empty label means that no measurement of sub has figures.
+// empty label means that no measurement of that subject has figures.
 func (f *failures) add(sub *subject, label string, run int, err error) {
 	if f.last == nil {
 		f.last = map[string]error{}
@@ -42,8 +42,8 @@ func (f *failures) add(sub *subject, label string, run int, err error) {
 
 func (f *failures) served(sub *subject) { delete(f.last, sub.Name) }
 
-// down returns an error if the last measurement of sub failed and its store does not answer now.
-// Without this check, callers would wait for that store in every measurement.
+// down returns an error if the last measurement of the subject sub failed and its store is silent
+// now. Without this check, callers would wait for that store in every measurement.
 func (f *failures) down(ctx context.Context, sub *subject) error {
 	if f.last[sub.Name] == nil || sub.check == nil {
 		return nil
@@ -68,8 +68,8 @@ func (f *failures) hopeless(subjects []*subject) bool {
 	return true
 }
 
-// sums returns one error for each subject with failed measurements: for baselines if the argument
-// baselines is set, else for all other subjects.
+// sums returns one error for each subject with failed measurements. If the argument baselines is
+// set, these subjects are the baselines, else all others.
 func (f *failures) sums(baselines bool) (sums []error) {
 	count := map[string]int{}
 	for _, c := range f.cells {
@@ -92,12 +92,12 @@ func (f *failures) sums(baselines bool) (sums []error) {
 	return sums
 }
 
-// err is the error that makes the run fail. It is nil if all measurements have figures, except
+// err returns the error that makes the run fail. It is nil if all measurements have figures, except
 // perhaps those of baselines.
 func (f *failures) err() error { return errors.Join(f.sums(false)...) }
 
-// besides are the failures of baselines, one line each. They are shown, but do not
-// make the run fail.
+// besides returns the failures of baselines, one line each. They are shown, but do not make the run
+// fail.
 func (f *failures) besides() (lines []string) {
 	for _, err := range f.sums(true) {
 		lines = append(lines, oneLine(err))

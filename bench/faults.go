@@ -41,10 +41,10 @@ type FaultsPlan struct {
 
 	// Backends are names of plugins. None means every plugin that is found.
 	Backends []string
-	// Faults and Actions choose by name what is played: faults of the table, and actions of which a
-	// search makes its schedules. Faults limit the actions to those that they use, and Actions limit
-	// the faults to those that use one of them. If both are empty, all are played, or in a run of the
-	// table with Quick only the quick faults.
+	// Faults and Actions are the names of what is played: faults of the table, and actions for the
+	// schedules of a search. Only actions that a fault in Faults uses are played, and only faults that
+	// use an action in Actions. An empty list sets no limit. If both are empty, a run of the table
+	// with Quick plays only the quick faults.
 	Faults, Actions []string
 	// Quick shortens every mode. By default a run of the table then plays only the quick faults, and
 	// each of them once. A search spends less time on making a reproducer smaller. A replay of "all"
@@ -127,7 +127,7 @@ func (p FaultsPlan) faults() []faults.Fault {
 	})
 }
 
-// actions are the names of the actions that the plan chooses.
+// actions returns the names of the actions that the plan chooses.
 func (p FaultsPlan) actions() []string {
 	does := func(a string) bool {
 		return slices.ContainsFunc(faults.All(), func(f faults.Fault) bool { return slices.Contains(p.Faults, f.Name) && f.DoesAction(a) })
@@ -137,7 +137,7 @@ func (p FaultsPlan) actions() []string {
 	})
 }
 
-// nothingChosen is the error when the plan's choices leave nothing to play.
+// nothingChosen returns the error of a plan whose choices leave nothing to play.
 func (p FaultsPlan) nothingChosen(what string) error {
 	return usagef("no %s is one of %s", what, strings.Join(slices.Concat(p.Faults, p.Actions, p.Backends), ", "))
 }
@@ -191,8 +191,8 @@ func (p FaultsPlan) judged(ctx context.Context, served bool, scenario string, ru
 	return backends, m, err
 }
 
-// runs is how often a fault or reproducer is played. The default is the argument
-// quick if p.Quick is set, else the argument usual.
+// runs returns how often a fault or reproducer is played. The default is the argument quick if
+// p.Quick is set, else the argument usual.
 func (p FaultsPlan) runs(usual, quick int) int {
 	if p.Quick {
 		usual = quick
@@ -228,7 +228,7 @@ func (l *lines) mention(format string, args ...any) {
 	}
 }
 
-// These are how often each fault is played on each backend, if the user does not say.
+// These are the defaults of how often each fault is played on each backend.
 const (
 	tableRuns      = 3
 	quickTableRuns = 1
@@ -273,7 +273,7 @@ func (p FaultsPlan) table(ctx context.Context, opts Options) (*Outcome, error) {
 	return res.outcome(ctx, err)
 }
 
-// tableRound is about how long a fault takes each time, and tableSetup the start of its servers.
+// tableRound is about how long one play takes, and tableSetup how long its servers take to start.
 const (
 	tableRound = 5 * time.Second
 	tableSetup = 3 * time.Second

@@ -29,7 +29,7 @@ func Check(dir string) (*Outcome, error) {
 	return &Outcome{text: text.String(), data: verdictDoc(r.Verdict)}, judged(false, r.Verdict, nil)
 }
 
-// verdictDoc is a verdict in its JSON form.
+// verdictDoc returns a verdict in its JSON form.
 func verdictDoc(v check.Verdict) any {
 	doc := struct {
 		Granted    int             `json:"grants_checked"`
@@ -45,9 +45,9 @@ func verdictDoc(v check.Verdict) any {
 	return doc
 }
 
-// Report computes tables and verdict from a result folder, writes them as an HTML
-// page to the file called page, and returns the file's name. "" means [PageFile] in
-// the folder, and "-" means no page.
+// Report computes tables and verdict from a result folder, writes them as an HTML page to the file
+// called page, and returns the file's name. If page is "", the file is [PageFile] in the folder. If
+// page is "-", there is no page.
 func Report(dir, page string) (*Outcome, string, error) {
 	r, err := report.Load(dir)
 	if err != nil {

@@ -35,7 +35,7 @@ func planted(t *testing.T, kind results.Kind, attempts ...results.Attempt) strin
 	return dir
 }
 
-// text returns what an outcome shows, or "" without an outcome.
+// text returns what an outcome shows, or "" for a nil outcome.
 func text(t *testing.T, o *Outcome, format string) string {
 	t.Helper()
 	var b strings.Builder

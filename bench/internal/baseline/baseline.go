@@ -1,6 +1,6 @@
-// Package baseline holds what a user would pick instead of a plugin: the usual lock
-// libraries, the store's bare client, and our backends without a plugin process.
-// These run in the process that takes the locks.
+// Package baseline holds what a user would pick instead of a plugin: the usual lock libraries, the
+// store's bare client, and our backends without a plugin process. All of them run in the process
+// that takes the locks.
 //
 // Except in tests, only this package of bench imports backends and the lock libraries of others.
 package baseline
@@ -56,7 +56,7 @@ func (b Baseline) Without() (lacks []string) {
 	return lacks
 }
 
-// All are the baselines in the order in which they are shown.
+// All returns the baselines in the order in which they are shown.
 func All() []Baseline {
 	return []Baseline{
 		redislockBaseline, redsyncBaseline, rueidislockBaseline, goredisBaseline, pipelinedBaseline, inProcess(redis.Spec, under(keyPrefix+"in-process:")),
@@ -68,7 +68,7 @@ func All() []Baseline {
 }
 
 // Prefix returns the prefix of all keys and tables that the baselines of a backend create. It is ""
-// when the baselines use the prefix of the backend.
+// if their keys are below the backend's own prefix.
 func Prefix(backend string) string {
 	switch backend {
 	case redis.Spec.Name, redlock.Spec.Name:
@@ -92,7 +92,7 @@ func ByName(name string) (Baseline, bool) {
 	return All()[i], true
 }
 
-// Reference is the name of the baseline that a backend is compared with, or "" for none.
+// Reference returns the name of the baseline that a backend is compared with, or "" for none.
 func Reference(backend string) string {
 	for _, b := range All() {
 		if b.Backend == backend && b.Reference {
@@ -102,8 +102,8 @@ func Reference(backend string) string {
 	return ""
 }
 
-// keyPrefix keeps the keys of baselines apart from the keys of backends and of
-// other baselines. tablePrefix does the same for SQL tables.
+// keyPrefix keeps the keys of baselines apart from the keys of backends. tablePrefix does the same
+// for SQL tables.
 const (
 	keyPrefix   = "lockbench:baseline:"
 	tablePrefix = "lockbench_baseline_"
@@ -145,7 +145,7 @@ func (l locker) Lock(name string, ttl time.Duration) (load.Lock, error) { return
 
 func (l locker) Close(context.Context) error { return l.close() }
 
-// onRedis opens a baseline that uses a client of go-redis.
+// onRedis returns the Open of a baseline. It calls of(client) to make locks from a go-redis client.
 func onRedis(of func(goredis.UniversalClient) (locks, error)) func(context.Context, driver.Config) (load.Locker, error) {
 	return func(_ context.Context, cfg driver.Config) (load.Locker, error) {
 		c, err := redisserver.Dial(cfg)

@@ -23,8 +23,8 @@ const (
 	etcdDialTimeout = 5 * time.Second
 )
 
-// dialEtcd makes the client of all baselines from the configuration of the etcd backend. It ignores
-// the tls keys, because an https:// address is enough if the system trusts the server.
+// dialEtcd makes a baseline's client from the configuration of the etcd backend. It ignores the tls
+// keys, because an https:// address is enough if the system trusts the server.
 func dialEtcd(cfg driver.Config) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{
 		Endpoints: cfg.List("address"), Username: cfg["username"], Password: cfg["password"],
@@ -100,8 +100,8 @@ func (l *sessions) acquire(ctx context.Context, name string, ttl time.Duration) 
 }
 
 // giveBack keeps a session for the next lock if clean is set, and otherwise ends it. A call that
-// ctx interrupts may leave its key in the store. No other client gets the lock while that key
-// exists, and ending the session deletes it.
+// ctx interrupts may leave its key in the store. While that key exists, no other client gets the
+// lock. The end of the session deletes the key.
 func (l *sessions) giveBack(s *concurrency.Session, ttl time.Duration, clean bool) error {
 	if !clean {
 		return l.end(l.client.Ctx(), s)
@@ -124,8 +124,8 @@ func (l *sessions) take(ctx context.Context, ttl time.Duration) (*concurrency.Se
 		}
 	}
 	l.mu.Unlock()
-	// Note: request the etcd lease here. NewSession could do it, but not with the ctx of this call,
-	// because a session ends with its ctx.
+	// Note: request the etcd lease here. NewSession could request it, but not with the ctx of this
+	// call, because a session ends with its ctx.
 	granted, err := l.client.Grant(ctx, int64(ttl/time.Second))
 	if err != nil {
 		return nil, err
@@ -140,8 +140,8 @@ func (l *sessions) take(ctx context.Context, ttl time.Duration) (*concurrency.Se
 	return s, nil
 }
 
-// end revokes the lease of s. This releases the locks held in s, and makes the store refuse later
-// writes with the lease.
+// end revokes the lease of the session s. This releases the locks held in the session, and makes
+// the store refuse later writes with the lease.
 func (l *sessions) end(ctx context.Context, s *concurrency.Session) error {
 	ctx, cancel := context.WithTimeout(ctx, etcdDialTimeout)
 	defer cancel()

@@ -75,8 +75,8 @@ func (l *leaseRow) Acquire(ctx context.Context) (load.Lease, error) {
 	}
 }
 
-// TryAcquire implements load.Trier. The end of ctx does not interrupt the statement, because the
-// server could still carry it out, and then no caller would know of the lease and release the row.
+// TryAcquire implements load.Trier. The end of ctx does not interrupt the statement. The server
+// could still carry it out, and then no caller would know of the lease and release the row.
 func (l *leaseRow) TryAcquire(ctx context.Context) (load.Lease, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (l *leaseRow) TryAcquire(ctx context.Context) (load.Lease, error) {
 	return held, nil
 }
 
-// there returns ErrNotHeld if the statement changed no row, because the lease is then over.
+// there returns ErrNotHeld if a statement changed no row, because the lease is over in that case.
 func there(changed bool, err error) error {
 	if err == nil && !changed {
 		return driver.ErrNotHeld
@@ -136,8 +136,8 @@ func (l mysqlLeaseRow) exec(ctx context.Context, statement string, args ...any) 
 }
 
 // getLockBaseline is MySQL's advisory lock, which lives as long as its connection and has no TTL.
-// To take it costs only a round trip, because the server writes nothing to disk. If a host's
-// machine dies, the lock stays taken until the server gives up the host's connection.
+// Taking it costs only a round trip, because the server writes nothing to disk. If a host's machine
+// dies, the lock stays taken until the server gives up the host's connection.
 var getLockBaseline = Baseline{
 	Name:     "get-lock",
 	Doc:      "GET_LOCK on a connection for each lease; no TTL, no token, nothing written",
@@ -155,7 +155,7 @@ var getLockBaseline = Baseline{
 	}),
 }
 
-// onMySQL opens a baseline that uses a pool of connections.
+// onMySQL returns the Open of a baseline. It calls of(ctx, db) to make locks from the pool db.
 func onMySQL(of func(context.Context, *sql.DB) (locks, error)) func(context.Context, driver.Config) (load.Locker, error) {
 	return func(ctx context.Context, cfg driver.Config) (load.Locker, error) {
 		db, err := mysqlserver.Dial(cfg)

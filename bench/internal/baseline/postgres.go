@@ -88,14 +88,14 @@ var pgAdvisoryTxBaseline = Baseline{
 	}),
 }
 
-// keyOf returns the number for a lock name, because advisory locks have numbers.
+// keyOf returns a number for a lock name, because advisory locks have numbers instead of names.
 func keyOf(name string) int64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name)) // a hash never fails
 	return int64(h.Sum64())
 }
 
-// onPostgres opens a baseline that uses a pool of connections.
+// onPostgres returns the Open of a baseline. It calls of(ctx, pool) to make locks from the pool.
 func onPostgres(of func(context.Context, *pgxpool.Pool) (locks, error)) func(context.Context, driver.Config) (load.Locker, error) {
 	return func(ctx context.Context, cfg driver.Config) (load.Locker, error) {
 		pool, err := postgresserver.Pool(cfg)

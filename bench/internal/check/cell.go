@@ -42,15 +42,15 @@ type Cell struct {
 	Tokens   int `json:"tokens_not_rising"`
 	Linear   int `json:"not_linearizable"`
 	Signals  int `json:"lost_signal_late"`
-	// Beyond counts those of the histories in Linear that stay wrong even if one assumes that the
-	// store forgot its grants when the fault was injected. No documented exception covers them.
+	// Beyond counts the histories in Linear that are wrong even if the store forgot its grants when
+	// the fault was injected. No documented exception covers such a history.
 	Beyond int `json:"beyond_forgetting,omitempty"`
-	// Undecided counts the histories for which the check for Linear did not end in its time limit.
+	// Undecided counts the histories for which the check for Linear exceeded its time limit.
 	Undecided int `json:"undecided,omitempty"`
 	// Belief is the longest time during which two holders both believed that they had the lock.
 	Belief int64 `json:"belief_overlap_max_ns"`
-	// Margin is the shortest time from when a holder learned of its loss to the next grant. Margins
-	// counts how often this time was measured.
+	// Margin is the shortest time from the moment when a holder learned of its loss to the next grant.
+	// Margins counts how often this time was measured.
 	Margin  int64 `json:"lost_signal_margin_min_ns"`
 	Margins int   `json:"lost_signal_margins"`
 	// StaleGuarded and StaleBare count stale writes that succeeded, with and without the
@@ -83,7 +83,7 @@ func (c Cell) Unsafe() bool {
 	return c.Class == ClassBroken && !c.Control && c.kind == results.KindPlugin
 }
 
-// Invalid describes each backend and fault (each cell) without a usable result, with the cause.
+// Invalid says for each cell (a backend under a fault) without a usable result what the cause is.
 func (v Verdict) Invalid() []string {
 	var out []string
 	for _, c := range v.Cells {
@@ -205,7 +205,7 @@ func (t *table) stood(host int) []Span {
 	return all
 }
 
-// died returns when a host was killed, or 0 if it was not killed.
+// died returns the time when a host was killed, or 0 if it was not killed.
 func (t *table) died(host int) int64 {
 	for _, h := range t.round.Halts {
 		if h.Host == host && h.Why == results.HaltKilled {
@@ -215,7 +215,7 @@ func (t *table) died(host int) int64 {
 	return 0
 }
 
-// name judges the holds of one lock, which are in the order of their grants.
+// name judges the holds of one lock. They are in the order of their grants.
 func (t *table) name(name int, holds []results.Hold) {
 	if len(holds) == 0 {
 		return
@@ -303,8 +303,8 @@ func (t *table) windows(holds []results.Hold) {
 const longTTL = 10 * time.Second
 
 // keeps judges whether a lease survived a fault that should cost no lease. It ignores leases that
-// were granted during the outage, or that were lost (not revoked) in less than FirstSpanNs. A grant
-// to a waiter may last for only that time, and so may end before the first renewal.
+// were granted during the outage, and leases that were lost (not revoked) in less than FirstSpanNs.
+// A grant to a waiter may last only that long, and may so end before its first renewal.
 func (t *table) keeps(h results.Hold) {
 	inOutage := h.GrantedNs > t.round.InjectedNs && h.GrantedNs < t.round.BackNs
 	short := h.Cause != "revoked" && h.DoneNs-h.GrantedNs < t.round.FirstSpanNs
@@ -349,9 +349,8 @@ func (t *table) prompt(holds []results.Hold, i int) {
 	}
 }
 
-// effects counts the stale writes. A write is stale if it was sent after a write to
-// the same resource with a higher token had returned. The function takes O(n^2)
-// time, but a round has few writes.
+// effects counts the stale writes. A write is stale if it was sent after the return of a write to
+// the same resource with a higher token. The method takes O(n^2) time, but a round has few writes.
 func (t *table) effects() {
 	for _, w := range t.round.Writes {
 		if w.Refused {

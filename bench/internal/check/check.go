@@ -4,7 +4,7 @@
 // A [Checker] judges the records that every run has, and a [Cell] sums up one backend under one
 // fault. Both need only files, so a saved run can be judged again. [Judge] judges one played
 // schedule by all claims. The rules compare times that the holders measured. A hold counts from the
-// moment when the host got the grant until just before it sent the release, so a slow reply never
+// moment when the host got the grant until just before it sent the release. So a slow reply never
 // looks like a violation.
 package check
 
@@ -34,7 +34,7 @@ type Violation struct {
 // String describes the violation in one line.
 func (v Violation) String() string { return fmt.Sprintf("%s: %s", v.Rule, v.What) }
 
-// both describes two holds that together break a rule. The function who names a holder by number.
+// both describes two holds that together break a rule. The call who(n) names holder n.
 func both(rule claim.Rule, first, second results.Hold, who func(n int) string) string {
 	what := "two holders at once"
 	if rule == claim.Token {
@@ -74,7 +74,7 @@ type Verdict struct {
 	Truncated error
 }
 
-// Granted is how many grants the verdict covers.
+// Granted returns how many grants the verdict covers.
 func (v Verdict) Granted() int {
 	n := 0
 	for _, s := range v.Subjects {
@@ -87,8 +87,8 @@ func (v Verdict) Granted() int {
 }
 
 // Unsafe counts the violations of backends, and the pairs of backend and fault in which a claim of
-// the backend is broken. Violations of baselines are shown but not counted, because lockbench makes
-// no claims for baselines.
+// the backend is broken. Violations of baselines are not counted, only shown, because lockbench
+// makes no claims for baselines.
 func (v Verdict) Unsafe() int {
 	n := 0
 	for _, s := range v.Subjects {

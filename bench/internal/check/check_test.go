@@ -186,8 +186,8 @@ func TestFolder(t *testing.T) {
 
 const ms = int64(time.Millisecond)
 
-// lease returns a hold of lock 0 by a host, with times in milliseconds. If done is not 0,
-// the host learned of a loss then. If release is not 0, the host began to release then.
+// lease returns a hold of lock 0 by a host, with times in milliseconds. If not 0, done is when the
+// host learned of a loss, and release is when it began to release.
 func lease(host int, token uint64, asked, granted, valid, done, release int64, renewals ...int64) results.Hold {
 	l := results.Hold{
 		Host: host, Token: token, AskedNs: asked * ms, GrantedNs: granted * ms, ValidNs: valid * ms,

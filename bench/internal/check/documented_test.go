@@ -44,7 +44,7 @@ func TestDoubleGrantsAreJudged(t *testing.T) {
 	}
 }
 
-// twoHolders returns the record of a fault at whose injection the store forgets a grant.
+// twoHolders returns the record of a round: when the fault is injected, the store forgets a grant.
 func twoHolders(backend string, f faults.Fault) results.Round {
 	const ms = 1_000_000
 	return results.Round{

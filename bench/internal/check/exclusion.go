@@ -19,7 +19,7 @@ type grants struct {
 // breach is a function that is called with two holds that break a rule.
 type breach func(rule claim.Rule, first, second results.Hold)
 
-// add judges further holds of one lock. No two may overlap. Tokens must rise if tokens is set.
+// add judges further holds of one lock. No two may overlap. If tokens is set, tokens must rise.
 func (g *grants) add(holds []results.Hold, tokens bool, report breach) {
 	if len(holds) == 0 {
 		return
@@ -54,9 +54,9 @@ func inOrder(holds []results.Hold) []results.Hold {
 // tokens checks that tokens rise from one grant of the store to the next. It checks hand-overs
 // separately. In a hand-over, a host passes its lease to another of its callers.
 //
-// Compared with other leases, a hand-over counts as requested when its lease was requested. A host
-// may hand over a lease that the store has already lost, and not know it, while another host holds
-// or has ended a later lease. That is no violation, because a resource refuses the lower token.
+// When a hand-over is compared with other leases, it counts as requested when its lease was
+// requested. A host may hand over a lease without knowing that the store has lost it and granted a
+// later one. That is no violation, because a resource refuses the lower token.
 func (g *grants) tokens(holds []results.Hold, report breach) {
 	of := slices.SortedFunc(slices.Values(holds), byToken)
 	for from := 0; from < len(of); {

@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// judging bounds the time of the search for an order of all operations on a lock in which it never
-// has two holders. Usually the search is short, because a history has few holders.
+// judging is the time limit of a search for an order of all operations on a lock. In this order the
+// lock never has two holders. The search is usually short, because a history has few holders.
 const judging = 10 * time.Second
 
 // operation is one operation on a lock.
@@ -56,9 +56,10 @@ var lockModel = porcupine.Model{
 	},
 }
 
-// linear reports whether the holds of one lock fit a lock with at most one holder. died returns the
-// time when a host was killed, or 0. From the time forgets on, if not 0, the store may lose holds
-// requested earlier. decided is false if time ran out. first is FirstSpan of [claim.Setting].
+// linear reports whether the holds of one lock fit a lock with at most one holder. The function
+// died returns the time when a host was killed, or 0. If forgets is not 0, the store may from that
+// time on lose holds requested earlier. decided is false if time ran out. For first see FirstSpan
+// of [claim.Setting].
 func linear(holds []results.Hold, ttl, first time.Duration, died func(host int) int64, forgets int64) (ok, decided bool) {
 	var ops []porcupine.Operation
 	add := func(kind opKind, lease int, call, back int64) {
@@ -94,8 +95,8 @@ func linear(holds []results.Hold, ttl, first time.Duration, died func(host int) 
 const rounding = 5 * time.Millisecond
 
 // freeFrom is the earliest time at which a hold may be over if the store has not confirmed its
-// release. That is when it expires, counted from the last confirmed request, or when the holder
-// began to release, learned of the loss or died, whichever is first.
+// release. It is the earliest of these times: when the hold expires (counted from the last
+// confirmed request), and when the holder began to release, learned of the loss or died.
 func freeFrom(l results.Hold, ttl, first time.Duration, died int64) int64 {
 	sent := l.AskedNs
 	if first > 0 && len(l.Renewals) == 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
-// Span is a period. It has the times of its begin and its end.
+// Span is a period. It has the times of its start and its end.
 type Span [2]int64
 
 // Play is the record of one schedule of harmful events, played on one backend, with their effects.
@@ -40,7 +40,7 @@ type Name struct {
 // Host is what one host has reported, with the effects that events had on it.
 type Host struct {
 	results.Seen
-	Alive bool  // the host lived until the end, and then ended in order
+	Alive bool  // the host lived until the end, and then ended normally
 	Ended int64 // when an event ended the host; 0 if none did
 	Made  []claim.Condition
 	// These are periods. In Unserved the store may have granted nothing to the host. In Silent it may
@@ -99,7 +99,7 @@ func byName(holds []results.Hold) map[int][]results.Hold {
 	return of
 }
 
-// HostName is the name of a host in texts for people: A, B, ...
+// HostName returns the name of a host in texts for people: A, B, ...
 func HostName(n int) string { return string(rune('A' + n)) }
 
 // everywhere stands in place of a host's number for a violation that is not about one host.
@@ -159,9 +159,9 @@ func (j *judge) exclusion() {
 	}
 }
 
-// staleRenewal is how long after the grant of the hold next a renewal of the hold first was still
-// sent and confirmed. It is 0 without such a renewal, or if the token of next is not higher than
-// the token of first.
+// staleRenewal returns how long after the grant of the hold next a confirmed renewal of the hold
+// first was sent. It returns 0 if there is no such renewal, or if the token of next is not higher
+// than that of first.
 func staleRenewal(first, next results.Hold) (ns int64) {
 	if first.Token >= next.Token {
 		return 0
@@ -172,9 +172,9 @@ func staleRenewal(first, next results.Hold) (ns int64) {
 	return ns
 }
 
-// margin is the time from the moment when the holder of first learned that it had lost the lock to
-// the grant of next. It is known only if the holder did lose the lock, and if its process ran up to
-// that grant without a stop, for at least the duration called before.
+// margin returns the time from the moment when the first holder learned that it had lost the lock
+// to the next grant. This time is known only if the holder did lose the lock, and if its process
+// was not stopped shortly before the next grant. The argument before says how shortly.
 func margin(first, next results.Hold, stood []Span, before time.Duration) (ns int64, known bool) {
 	if first.DoneNs == 0 || first.ReleaseNs > 0 || overlap(stood, Span{next.GrantedNs - int64(before), next.GrantedNs}) > 0 {
 		return 0, false
@@ -207,7 +207,7 @@ func (j *judge) ends() {
 	}
 }
 
-// overlap is the part of the period called in that spans cover. Spans may overlap each other.
+// overlap returns how much of the period called in the spans cover. Spans may overlap each other.
 func overlap(spans []Span, in Span) time.Duration {
 	sorted := slices.SortedFunc(slices.Values(spans), func(a, b Span) int { return cmp.Compare(a[0], b[0]) })
 	var sum int64
@@ -227,7 +227,7 @@ func (p Play) Interrupted(in Span) bool {
 	return slices.ContainsFunc(p.Events, func(e Span) bool { return e[0] < in[1] && e[1] > in[0] })
 }
 
-// freeAt is the time at which, at the latest, other hosts can get the lock after a hold.
+// freeAt returns the latest time at which other hosts can get the lock after the hold h.
 func (j *judge) freeAt(h results.Hold) int64 {
 	ttl := int64(j.Names[h.Name].TTL)
 	switch died := j.Hosts[h.Host].Ended; {
@@ -286,7 +286,7 @@ func (j *judge) gaveUp(h Host, c results.Call) bool {
 }
 
 // unconfirmed reports whether a release ends a lease that the store may have granted while the
-// client waited in the queue, and whose first renewal was not confirmed. Such a lease ends long
+// client waited in the queue. The first renewal of this lease was not confirmed, so it ends long
 // before its TTL.
 func (j *judge) unconfirmed(h Host, release results.Call) bool {
 	return slices.ContainsFunc(h.Holds, func(l results.Hold) bool {

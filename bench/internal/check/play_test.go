@@ -63,7 +63,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// lose makes the hold of a host end at the time at, because it was lost.
+// lose makes the first hold of a host end as lost at t=at.
 func lose(h *Host, at int64, cause string) {
 	l := &h.Holds[0]
 	l.ValidNs, l.DoneNs, l.Cause, l.ReleaseNs, l.ReleasedNs = min(l.ValidNs, at), at, cause, 0, 0

@@ -14,8 +14,8 @@
 //
 //   - The front is killed: its pipe to the keeper ends. The keeper kills all of its descendants
 //     except the plugin ([tree]), and then releases the lock. The keeper renews the lease until
-//     then. So the lock stays taken while a process cannot be killed, because it waits in the
-//     kernel or belongs to another user.
+//     then. So the lock stays taken as long as some process cannot be killed, for example because
+//     it waits in the kernel or belongs to another user.
 //   - The keeper is killed: its plugin releases nothing (see plugin.Policy), because the command
 //     may still run. The front inherits the command, kills it in the same way, and then breaks the
 //     lease by its token.

@@ -25,13 +25,13 @@ const (
 	leaveBudget = 5 * time.Second
 	// The front checks for a stopped keeper every TTL/lookPart, or every lookEvery if that is less.
 	lookPart = 10
-	// stdioFrom is the lowest number in the keeper for the command's standard input, output and error.
+	// stdioFrom is the keeper's lowest descriptor for the command's standard input, output and error.
 	// Lower numbers are free for descriptors that the command inherits from the caller.
 	stdioFrom = 100
 )
 
-// ignored are the signals that the caller has set to be ignored, as nohup and a shell
-// without job control do. They must be read before the first call of signal.Notify.
+// ignored are the signals that the caller has set to be ignored, as nohup and a shell without job
+// control do. This must be read before the first call of signal.Notify.
 var ignored = func() (all []syscall.Signal) {
 	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
 		if signal.Ignored(s) {
@@ -60,8 +60,8 @@ type front struct {
 	hungUp  bool   // a hang-up has been sent to the group, and this process will receive it, too
 }
 
-// Run runs the command of s to its end, and writes messages to out meanwhile. It
-// handles the signals of this process. The caller must not start other children.
+// Run runs the command of the spec s to its end. Meanwhile it writes messages to out, and handles
+// the signals of this process. The caller must not start other children.
 func Run(s Spec, out *Out) End {
 	if err := proc.AdoptOrphans(); err != nil {
 		fmt.Fprintf(out, "warning: what the command leaves behind may outlive its lock: %v\n", err)
@@ -117,8 +117,8 @@ func (f *front) signal(sig syscall.Signal) {
 		return
 	}
 	if sig == syscall.SIGHUP && f.leads && !leadsTerminal() {
-		// When the terminal hangs up, the kernel sends SIGHUP to this process, the leader. The group gets
-		// it only when the leader ends, which is after the command. So send it to the group now.
+		// When the terminal hangs up, the kernel sends SIGHUP to this process, the leader. The group
+		// would get it only when the leader ends, after the command. So send it to the group now.
 		f.leads, f.hungUp, knows = false, true, true
 		_ = syscall.Kill(0, sig) // the group includes this process
 	}
@@ -213,9 +213,9 @@ func (f *front) free() error {
 	return errors.Join(err, c.Close(ctx))
 }
 
-// fromTerminal reports whether sig came from a terminal. A terminal sends it to the foreground
-// group, so the command has it too. Note: a signal from another sender looks the same while this
-// process is in the foreground, and is not forwarded then.
+// fromTerminal reports whether sig came from a terminal. A terminal sends a signal to the whole
+// foreground group, so the command gets it too. Note: while this process is in the foreground,
+// other senders' signals look the same, and are not forwarded.
 func fromTerminal(sig syscall.Signal) bool {
 	if sig != syscall.SIGINT && sig != syscall.SIGQUIT {
 		return false

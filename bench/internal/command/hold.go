@@ -42,10 +42,10 @@ type run struct {
 	deny   bool      // a process that cannot be killed was reported
 }
 
-// hold runs the command under the lease h until all its processes have ended, then releases h.
+// hold runs the command under the lease h until all processes of the command have ended.
 //
-// Before each return, hold waits until the tree (all processes of the command) is empty, and then
-// releases h. So the lock is free only when none of them is left, unless the keeper dies.
+// Before each return, hold waits until the tree (all these processes) is empty, and then releases
+// h. So the lock is free only when none of them is left, unless the keeper dies.
 func (k *keeper) hold(h held) End {
 	r := &run{keeper: k, held: h, start: time.Now(), tree: tree{func() int {
 		pid, _ := plugin.ProcessOf(k.backend)
@@ -83,7 +83,7 @@ func notStarted(name string, err error) End {
 
 // begin starts the command in the front's process group.
 func (r *run) begin() error {
-	// A lease granted to a waiting keeper is short until its first renewal, so wait for that.
+	// A lease granted to a waiting keeper is short until its first renewal. Wait for that renewal.
 	for time.Until(r.held.Deadline()) <= r.spec.TTL/termPart && r.wanted.Err() == nil && r.held.Err() == nil {
 		r.wait()
 	}
@@ -173,7 +173,7 @@ func (r *run) end(reason string, at time.Time) {
 	}
 }
 
-// wait waits for the next event or time at which look may have something to do.
+// wait waits for the next event, or for the next time at which look may have work to do.
 func (r *run) wait() {
 	now := time.Now()
 	pause := min(lookEvery, time.Until(r.held.Deadline())-r.spec.TTL/termPart)

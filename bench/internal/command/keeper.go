@@ -124,7 +124,7 @@ func (k *keeper) leaves() bool {
 	return k.leave || k.wanted.Err() != nil
 }
 
-// Close implements proc.Agent. When it is called, the front is dead or has the last line.
+// Close implements proc.Agent. When it is called, the front is dead or has received the last line.
 func (k *keeper) Close() error {
 	k.orphan()
 	<-k.ended
@@ -198,7 +198,7 @@ func (k *keeper) failed(err error) End {
 	return End{Kind: Failed, Reason: err.Error()}
 }
 
-// tell reports the lease's events.
+// tell sends the lease's events to the front.
 func (k *keeper) tell(ev core.Event) {
 	name := strconv.Quote(ev.Name)
 	switch ev.Kind {

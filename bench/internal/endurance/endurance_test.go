@@ -1,6 +1,6 @@
-// Package endurance_test tests the shipped plugin binaries on real servers. Again and again it
-// kills hosts and plugins, and cancels acquires at random times. By default it does this a few
-// times, and with LOCKBENCH_LONG=1 many times.
+// Package endurance_test tests the shipped plugin binaries on real servers. It kills hosts and
+// plugins, and cancels acquires at random times. It does this a few times by default, and many
+// times with LOCKBENCH_LONG=1.
 package endurance_test
 
 import (
@@ -37,14 +37,14 @@ type system struct {
 	config       driver.Config // configuration of the plugin
 }
 
-// each runs f as a subtest for each kind of store that served returns.
+// each runs the function f as a subtest for each kind of store that func served returns.
 func each(t *testing.T, short int, f func(t *testing.T, s *system)) {
 	for _, k := range served(short) {
 		t.Run(k.Name, func(t *testing.T) { f(t, start(t, k)) })
 	}
 }
 
-// served returns kinds of store with servers: all with LOCKBENCH_LONG, else as many as short says.
+// served returns kinds of store that have servers: the first count(short, all) of them.
 func served(short int) []*servers.Kind {
 	all := slices.DeleteFunc(kinds.All(), (*servers.Kind).InHost)
 	return all[:count(short, len(all))]

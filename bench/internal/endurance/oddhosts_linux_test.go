@@ -39,8 +39,8 @@ var habits = map[string]func(t *testing.T) (end func()){
 	"children follow thread": startFollowers,
 }
 
-// TestOddHosts runs hosts with odd habits that open a plugin, acquire, kill the plugin, acquire and
-// close. It checks that no host panics, and that no process, directory or descriptor is left.
+// TestOddHosts runs hosts with odd habits. Each opens a plugin, acquires, kills the plugin,
+// acquires and closes. No host may panic, and no process, directory or descriptor may be left.
 func TestOddHosts(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *system) {
 		for habit := range habits {
@@ -92,7 +92,7 @@ func TestOddHostProcess(t *testing.T) {
 	})
 }
 
-// work counts descriptors after an extra first round, which opens some that stay open.
+// work plays the rounds. An extra first round opens the descriptors that may stay open.
 func (h oddHost) work(t *testing.T) {
 	h.round(t, 0).close(t)
 	descriptors := openFiles(t)
@@ -163,8 +163,8 @@ func pluginOf(t *testing.T, b driver.Backend) (pid int) {
 	return pid
 }
 
-// startFollowers starts children that the kernel kills when the thread that started
-// them ends. end checks that all of these children are still alive.
+// startFollowers starts children that the kernel kills when the thread that started them ends. The
+// function end checks that all of them are still alive.
 func startFollowers(t *testing.T) (end func()) {
 	var followers []*exec.Cmd
 	for range 20 {

@@ -27,7 +27,7 @@ type Action struct {
 	Only func(s *servers.Kind, in servers.Setting) bool
 	// Unfit says why the action is impossible on this machine, or is "".
 	Unfit string
-	// Wrapped reports whether the host must start its plugin by a script of [wrappersThatStay].
+	// Wrapped reports whether the host must start its plugin through a script of [wrappersThatStay].
 	Wrapped bool
 	// Uses is the resource that the action needs for itself. No other action on the same target may
 	// use that resource at the same time. "" means that it needs none.
@@ -36,8 +36,8 @@ type Action struct {
 	// action that is over at once.
 	Lasts Span
 	// Stops says which hosts may go unserved while the action lasts. If StopsFor is not 0, clients
-	// soon get around the harm. Then hosts may go unserved only for StopsFor after the action has
-	// begun and for Recovers after it has ended.
+	// soon get around the harm. Then hosts may go unserved only in two periods: StopsFor after the
+	// action has begun, and Recovers after it has ended.
 	Stops    Reach
 	StopsFor time.Duration
 	// Recovers is how long after the end of the action hosts may still wait for an election, a restart
@@ -47,7 +47,7 @@ type Action struct {
 	Swallows bool
 	// Ends reports whether the action ends its host.
 	Ends bool
-	// Makes are the conditions that the action makes. Claims may not hold under these conditions.
+	// Makes lists the conditions that the action brings about. Claims need not hold under them.
 	Makes []claim.Condition
 
 	// Inject begins the action, and Heal ends it. Heal is nil if the action ends by itself.
@@ -97,19 +97,18 @@ type Span [2]time.Duration
 type Event struct {
 	Action string `json:"action"`
 	Target int    `json:"target"` // number of the host or server, or [everywhere]
-	// At is when the event is due, from the end of the callers' warm-up or, in the table of faults,
-	// from their start. If Trigger is set, the event then waits until the trigger comes on host number
-	// Of.
+	// At is how long after the callers' warm-up the event is due (the table of faults has no warm-up).
+	// If Trigger is set, the event then waits until the trigger comes on host number Of.
 	At      Duration `json:"at"`
 	Trigger Trigger  `json:"trigger,omitempty"`
 	Of      int      `json:"of,omitempty"`
 	Lasts   Duration `json:"lasts,omitempty"`
-	// After, if not 0, is the number of another event (the first is 1). At then counts from that
-	// event, from the moment that Since names.
+	// After, if not 0, is the number of another event (the first is 1). At then counts from the moment
+	// of that event that Since names.
 	After int    `json:"after,omitempty"`
 	Since Moment `json:"since,omitempty"`
-	// Until, if not 0, is the number of a host (the first is 1). The event then ends Linger after
-	// every lock that this host last asked for was granted or has failed, or else after Lasts.
+	// Until, if not 0, is the number of a host (the first is 1). The event then ends Linger after all
+	// locks that this host last asked for were granted or have failed, or else after Lasts.
 	Until  int      `json:"until,omitempty"`
 	Linger Duration `json:"linger,omitempty"`
 	// Group and Limit are for the actions ask and give-back. Group is the number of the group of locks
@@ -120,8 +119,8 @@ type Event struct {
 	Share Share `json:"share,omitempty"`
 	// AtOnce is set if the event is healed as soon as it is injected.
 	AtOnce bool `json:"at_once,omitempty"`
-	// Amount is a number from 0 to 1. What it means depends on the action, for example how strong it
-	// is.
+	// Amount is a number from 0 to 1. Its meaning depends on the action. It may say how strong the
+	// action is.
 	Amount float64 `json:"amount,omitempty"`
 }
 
@@ -157,7 +156,7 @@ func (s Share) of(n int) int {
 	return n
 }
 
-// Duration is a duration that JSON has as text, such as "1.5s".
+// Duration is a duration that is text in JSON, such as "1.5s".
 type Duration time.Duration
 
 // MarshalText implements encoding.TextMarshaler.
@@ -209,7 +208,7 @@ func (a Action) KnownFor(backend string) bool {
 // DoesTo says what the action does to a target such as "host B" or "server 2".
 func (a Action) DoesTo(whom string) string { return strings.ReplaceAll(a.Does, "%s", whom) }
 
-// Actions are all actions, in the order of their kinds.
+// Actions returns all actions, ordered by kind.
 func Actions() []Action { return slices.Clone(allActions()) }
 
 // allActions makes the list only once, because each schedule that is judged needs the list.

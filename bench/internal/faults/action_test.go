@@ -49,8 +49,8 @@ func TestActionsAreWellFormed(t *testing.T) {
 	}
 }
 
-// openSystem starts the servers of a backend, which must meet the requirements in more. It also
-// returns a function that starts a host.
+// openSystem starts the servers of a backend that meet the requirements in more. It also returns a
+// function that starts a host.
 func openSystem(t *testing.T, backend string, more servers.Requirements) (*System, func(t *testing.T, wrapper string) *Host) {
 	t.Helper()
 	plugin := plugintest.Build(t, module+"plugins/"+backend+"/lockplugin-"+backend)
@@ -217,7 +217,7 @@ func descriptorLimit(pid int) string {
 	return "none"
 }
 
-// loops returns the busy loops, started by action starve, that run now.
+// loops returns the busy loops of action starve that run now.
 func loops() []string {
 	var found []string
 	commands, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is valid

@@ -83,9 +83,9 @@ func (p *actionPicker) next() (setting string, actions []Action) {
 	return setting, actions
 }
 
-// best returns the action of fitting that makes the most pairs that were not picked before. If
+// best returns the action in the slice fitting that makes the most pairs not picked before. If
 // several do, it picks one at random. If alone is set, an action is paired with itself. Else it is
-// paired with the actions in chosen or, if chosen is empty, with all actions of fitting.
+// paired with the actions in the slice chosen or, if that is empty, with all in fitting.
 func (p *actionPicker) best(fitting, chosen []Action, alone bool) Action {
 	var best Action
 	most, ties := -1, 0

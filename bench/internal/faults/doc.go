@@ -12,11 +12,10 @@
 //
 // # Where is what
 //
-// What there is to play: schedule.go (hosts, callers and events, and how they are
-// drawn), action.go (an action and an event), actionpicker.go, trigger.go. What
-// actions do: hosts.go, network.go, servers.go, descriptors_linux.go and
-// descriptors_other.go. How a schedule is played: play.go, system.go (hosts and
-// servers), teardown.go; then judge.go. Who plays: tableplay.go, with the faults of
-// table.go, search.go, with coverage.go, shrink.go and shrinksteps.go, soak.go, and
-// reproducer.go. How the machine is loaded during a measurement: stress.go.
+// Things to play: schedule.go (hosts, callers and events, and how they are drawn), action.go (an
+// action and an event), actionpicker.go, trigger.go. Effects of actions: hosts.go, network.go,
+// servers.go, descriptors_linux.go and descriptors_other.go. Playing a schedule: play.go, system.go
+// (hosts and servers), teardown.go. Judging it: judge.go. Kinds of runs: tableplay.go (with the
+// faults of table.go), search.go (with coverage.go, shrink.go and shrinksteps.go), soak.go and
+// reproducer.go. Load on the machine during a measurement: stress.go.
 package faults

@@ -57,7 +57,7 @@ var hostActions = []Action{
 		Inject: ofHost(func(_ *System, h *Host, _ Event) error { return kill(h.plugin()) }),
 	},
 	{
-		// Earlier failures lengthen the host's pauses before starts, so some leases may end meanwhile.
+		// Each failure lengthens the host's pause before the next start, and leases may end in a pause.
 		Name: "crash-loop", Does: "the plugin of %s is killed three times, as soon as it is there", On: OnHost, Makes: died, Uses: UsesPlugin, Needs: ownStore,
 		Lasts: Span{time.Second, 3 * time.Second}, Stops: StopsHost, Recovers: 2 * time.Second, Inject: ofHost(crashLoop), Heal: end,
 	},
@@ -88,7 +88,7 @@ var hostActions = []Action{
 	},
 }
 
-// stopped and died are the conditions that host actions make.
+// stopped and died are the conditions that host actions bring about.
 var (
 	stopped = []claim.Condition{claim.HostStopped}
 	died    = []claim.Condition{claim.PluginDied}

@@ -13,7 +13,7 @@ import (
 // impairment is one kind of harm to the network path between a host and a server.
 type impairment struct {
 	name, does string
-	// do begins the impairment. amount is the impairment's strength, from 0 to 1.
+	// The function do begins the impairment. Its argument amount is the strength, from 0 to 1.
 	do    func(p *inject.Proxy, amount float64) error
 	lasts Span
 	// stopsFor becomes StopsFor of the [Action].
@@ -26,13 +26,13 @@ type impairment struct {
 	swallows bool
 }
 
-// These say how long most impairments last: shortly if they cut a host off, and while otherwise.
+// Most impairments last for the span shortly if they cut a host off, and else for the span while.
 var (
 	shortly = Span{10 * time.Millisecond, 6 * time.Second}
 	while   = Span{100 * time.Millisecond, 6 * time.Second}
 )
 
-// redialed is the time in which a client finds out that a connection is silent and replaces it.
+// redialed is how long a client needs to notice that a connection is silent, and to replace it.
 const redialed = 4 * time.Second
 
 // impairments are the possible impairments of a path between a host and a server.
@@ -85,9 +85,9 @@ func plain(do func(*inject.Proxy) error) func(*inject.Proxy, float64) error {
 	return func(p *inject.Proxy, _ float64) error { return do(p) }
 }
 
-// networkActions has two actions for each impairment. One is done to a host's paths to all servers
-// or a share of them, the other to its path to one of at least three servers. Impairments of pushes
-// lack the second action.
+// networkActions has two actions for each impairment. The first impairs a host's paths to all
+// servers or a share of them. The second impairs the path to one of at least three servers.
+// Impairments of pushes lack the second.
 var networkActions = func() []Action {
 	var all, one []Action
 	for _, h := range impairments {

@@ -31,7 +31,7 @@ const (
 	// exitTimeout bounds the end of a host, so that hosts that hang are found. It is long, because
 	// with 40 runnable threads per processor a host needed more than 10 s without hanging.
 	exitTimeout = 30 * time.Second
-	// healTimeout plus the time that an action lasts bounds its injection and its healing.
+	// healTimeout bounds an action's injection and healing, not counting the time that it lasts.
 	healTimeout = 30 * time.Second
 )
 
@@ -305,7 +305,7 @@ type History struct {
 	Stopped  int64 // the callers were told to stop
 	Marks    []Mark
 	Seen     []results.Seen // the report of each host
-	Alive    []bool         // for each host, whether it lived until the end and ended in order
+	Alive    []bool         // for each host, whether it lived until the end and then ended normally
 	Left     []string       // leftovers, and where they were found
 	Probes   []check.Probe
 	// Gaps are periods in which the process of the search did not run, so that its proxies passed no
@@ -346,7 +346,7 @@ func newMoments() map[Moment]moment {
 	return all
 }
 
-// names is how many names a schedule has.
+// names returns how many lock names the schedule has.
 func (h *History) names() int {
 	n := 0
 	for _, g := range h.Schedule.Groups {
@@ -422,7 +422,7 @@ func (b *heartbeat) end(h *History) {
 	h.Waited = b.servers.Longest(time.Time{})
 }
 
-// runnable is how many threads of the machine are runnable, or 0 if the number is unknown.
+// runnable returns how many threads of the machine are runnable, or 0 if the number is unknown.
 func runnable() (now int) {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

@@ -40,14 +40,14 @@ type Reproducer struct {
 	Schedule Schedule   `json:"schedule"`
 }
 
-// explains reports whether violation v in the schedule called other seems to have the cause that
-// this reproducer shows. That is so if v breaks the same rule and, in addition, the other schedule
-// has all actions of the reproducer or the texts of the two violations are alike.
+// explains reports whether the violation v in another schedule seems to have the cause that this
+// reproducer shows. The violation must break the reproducer's rule. In addition, the other schedule
+// must have all actions of the reproducer, or the texts of the two violations must be alike.
 func (s Reproducer) explains(other Schedule, v check.Violation) bool {
 	return s.Rule == v.Rule && (s.Schedule.isIn(other) || kindOf(s.What) == kindOf(v.What))
 }
 
-// isIn reports whether schedule other has all actions of s, and wrapper scripts if s has some.
+// isIn reports whether another schedule has all actions of s, and wrapper scripts if s has some.
 func (s Schedule) isIn(other Schedule) bool {
 	for _, e := range s.Events {
 		if !slices.ContainsFunc(other.Events, func(o Event) bool { return o.Action == e.Action }) {
@@ -94,7 +94,7 @@ func (s Reproducer) Text() string {
 	return b.String()
 }
 
-// on names the backend, and the setting if the backend has several settings.
+// on returns the backend's name, with the setting if the backend has several settings.
 func (s Schedule) on() string {
 	if len(kinds.Of(s.Backend).Settings) > 1 {
 		return s.Backend + " (" + s.Setting + ")"

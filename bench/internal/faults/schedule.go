@@ -23,7 +23,7 @@ type Schedule struct {
 	Hosts  []HostPlan `json:"hosts"`
 	Groups []Group    `json:"groups"`
 	Events []Event    `json:"events"`
-	// Length is how long callers work at least.
+	// Length is the shortest time that callers work.
 	Length Duration `json:"length"`
 }
 
@@ -45,8 +45,8 @@ type Group struct {
 	// Value is the size, in bytes, of the value that a leader publishes.
 	AtLeast Duration `json:"at_least,omitempty"`
 	Value   int      `json:"value,omitempty"`
-	// Once is set if callers do not work by themselves. Action ask makes a host ask for all names of
-	// the group at once. Action give-back releases them.
+	// Once is set if callers do not work by themselves. Instead, action ask makes a host ask for all
+	// names of the group at once, and action give-back releases them.
 	Once bool `json:"once,omitempty"`
 }
 

@@ -25,8 +25,8 @@ type Backend struct {
 	// FirstSpan is the FirstSpan of the plugin's Properties.
 	FirstSpan time.Duration
 	Config    driver.Config
-	// Claims are what the user claims for a backend that package claim does not know. Otherwise it is
-	// nil.
+	// Claims are what the user claims for a backend that package claim does not know. Otherwise Claims
+	// is nil.
 	Claims *claim.Terms
 	NoMTLS bool
 	// HostProgram is another program for the host processes, for example one
@@ -43,7 +43,7 @@ func Described(path string, d plugin.Description) Backend {
 
 // Options are the options of a search.
 type Options struct {
-	// Length is how long the search begins new schedules. It then finishes what has begun.
+	// Length is the time in which the search begins schedules. It then finishes what it has begun.
 	Length time.Duration
 	Seed   uint64
 	// Actions are the names of the actions that may happen. None means all.
@@ -52,7 +52,7 @@ type Options struct {
 	Settings []string
 	// Pool, if it is not 0, makes the search a soak. A soak keeps its servers and its hosts from one
 	// schedule to the next, unless an action ends a host. One host has as many callers as Pool says,
-	// which hold their locks for long. A soak does not make a schedule that breaks a claim smaller.
+	// which hold their locks for long. A soak does not shrink a schedule that breaks a claim.
 	Pool int
 	// KeepGoing continues the search after a violation. If it is not set, the search ends with the
 	// first reproducer that has broken its rule again.
@@ -60,7 +60,7 @@ type Options struct {
 	// Players is how many schedules are played at once, each on servers that no other schedule uses.
 	// More than one saves time, because a schedule is mostly waiting. The default is 2.
 	Players int
-	// Shrink bounds the time for making a schedule that breaks a claim smaller. Default 5 minutes.
+	// Shrink is the time limit for shrinking a schedule that breaks a claim. Default 5 minutes.
 	Shrink time.Duration
 	// Runs is how often a finished reproducer is played, to count how often it
 	// breaks its rule. Default 10.
@@ -87,8 +87,8 @@ type Found struct {
 	Grants    int    `json:"grants"`
 	// Actions is the number of actions that happened.
 	Actions int `json:"actions"`
-	// Starved counts the schedules during which the machine was too busy to judge time limits.
-	// Unjudged counts those of them in which a claim with a time limit seemed broken.
+	// Starved counts the schedules during which the machine was too busy to judge time limits. Of
+	// these, Unjudged counts the schedules in which a claim with a time limit seemed broken.
 	Unjudged int `json:"unjudged"`
 	Starved  int `json:"starved"`
 	// Exempt counts violations that the documentation allows. Again counts violations that get no
@@ -101,7 +101,7 @@ type Found struct {
 	Covered     *Coverage    `json:"covered"`
 	Reproducers []Reproducer `json:"reproducers"`
 	// Uses are the resources that each process of a soak used, in the order in which the processes
-	// started. Left lists what hosts left behind, and processes whose use has grown too much.
+	// started. Left lists what hosts left behind, and processes whose Usage has grown too much.
 	Uses []*Usage `json:"uses,omitempty"`
 	Left []string `json:"left,omitempty"`
 }
@@ -194,7 +194,7 @@ func (x *searcher) satisfied() bool {
 	return !x.opts.KeepGoing && (shown || len(x.shrinking) > 0)
 }
 
-// one plays the schedule s and, if that shows a new violation, makes a reproducer.
+// one plays a single schedule, s. If this shows a new violation, it makes a reproducer.
 func (x *searcher) one(ctx context.Context, s Schedule) {
 	h, err := x.play(ctx, s)
 	if err != nil {
@@ -227,7 +227,7 @@ func (x *searcher) unplayable(err error) {
 
 // tally adds the result of a played schedule to the findings, and reports it. If no reproducer
 // explains a violation, tally returns that violation and sets fresh, and the caller must make a
-// reproducer. Until then no other player makes one for the same rule.
+// reproducer. Until then no other player makes a reproducer for the same rule.
 func (x *searcher) tally(h *History, v check.Judgement) (violation check.Violation, fresh bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -270,8 +270,8 @@ func (x *searcher) tally(h *History, v check.Judgement) (violation check.Violati
 	return violation, fresh
 }
 
-// explained reports whether v needs no new reproducer, because one in the findings explains v, or
-// one for the same rule is being made.
+// explained reports whether the violation v needs no new reproducer. This is so if one in the
+// findings explains v, or if one for the same rule is being made.
 func (x *searcher) explained(s Schedule, v check.Violation) bool {
 	return x.shrinking[v.Rule] || slices.ContainsFunc(x.found.Reproducers, func(known Reproducer) bool { return known.explains(s, v) })
 }

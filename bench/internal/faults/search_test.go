@@ -21,7 +21,7 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// TestPlantedBugsAreFound checks that a search finds each bug of the plugin planted, and makes a
+// TestPlantedBugsAreFound checks that a search finds each bug of the plugin in planted, and makes a
 // reproducer with at most two different actions. Without LOCKBENCH_LONG it looks for only one bug,
 // and plays only two actions that can show this bug.
 func TestPlantedBugsAreFound(t *testing.T) {

@@ -17,7 +17,7 @@ const (
 	// elects bounds two times: until a cluster has a new leader, and until clients leave a member of
 	// the cluster that knows no leader.
 	elects = 3 * time.Second
-	// quarantined is longer than a restarted server does not vote: 10 s, a schedule's longest TTL.
+	// quarantined is longer than the 10 s (the longest TTL) in which a restarted server does not vote.
 	quarantined = 11 * time.Second
 )
 
@@ -127,7 +127,7 @@ func crash(keepData bool, a Action) Action {
 func electing(_ *servers.Kind, in servers.Setting) bool { return in.Elects }
 func voting(s *servers.Kind, _ servers.Setting) bool    { return s.Has(servers.CapVotes) }
 
-// each returns an Inject that applies do to those running servers that are in the event's Share.
+// each returns an Inject that applies the function do to the running servers in the event's Share.
 func each(do func(*servers.Server) error) func(context.Context, *System, Event) error {
 	return func(_ context.Context, w *System, e Event) error {
 		return w.Servers[:e.Share.of(len(w.Servers))].EachRunning(do)
@@ -169,7 +169,7 @@ func drawnOperations() []Action {
 	return operations(func(k *servers.Kind) []servers.Operation { return k.Operations })
 }
 
-// operations makes an action of each operation that the function called of returns for a store.
+// operations makes an action of each operation that of(k) returns for a store k.
 func operations(of func(*servers.Kind) []servers.Operation) []Action {
 	var all []Action
 	for _, backend := range kinds.Names() {

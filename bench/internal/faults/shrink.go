@@ -10,9 +10,9 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
-// shrinker makes a schedule that has broken a claim smaller. Chance plays a part in each play of a
-// schedule, so a smaller schedule is taken if two of three plays break the same rule. If it has
-// fewer actions, fewer plays suffice; see [removalThreshold].
+// shrinker makes a schedule that has broken a claim smaller. The result of a play depends on
+// chance. So a smaller schedule is accepted if two of three plays break the same rule. With fewer
+// actions it is accepted more easily; see [removalThreshold].
 type shrinker struct {
 	*searcher
 	rule claim.Rule // the broken rule
@@ -25,9 +25,9 @@ type shrinker struct {
 // wanted is how many actions a person understands at a glance. A reproducer need not have fewer.
 const wanted = 2
 
-// removalThreshold says when one of n actions is removed from a schedule: if the schedule is played
-// without it as often as times says, it must break the rule as often as need says. These are few
-// plays, because fewer actions help a reader most, even if the rule then breaks less often.
+// removalThreshold says when one of n actions is removed from a schedule. Without this action, the
+// schedule is played as often as the result times says, and must break the rule as often as the
+// result need says. Few plays suffice, because fewer actions help a reader most.
 func removalThreshold(n int) (need, times int) {
 	if n > burst {
 		return 1, 3
@@ -53,9 +53,9 @@ func (x *searcher) shrink(ctx context.Context, s Schedule, v check.Violation) Re
 // chances is how often a schedule may be played again until it breaks its rule a second time.
 const chances = 6
 
-// trail makes s smaller step by step, until nothing more can be removed or the time is over. It
-// returns the schedule of each step, the smallest last. again is false if s never breaks the rule
-// again. Then s cannot be made smaller.
+// trail makes the schedule s smaller step by step, until nothing more can be removed or the time is
+// over. It returns the schedule of each step, the smallest last. The result again is false if s
+// never breaks the rule again, and so cannot be made smaller.
 func (k *shrinker) trail(ctx context.Context, s Schedule) (trail []Schedule, again bool) {
 	most := k.opts.Shrink
 	if !k.opts.KeepGoing { // the rest of the search's time, or a quarter of Shrink if that is more
@@ -99,12 +99,12 @@ func (k *shrinker) trail(ctx context.Context, s Schedule) (trail []Schedule, aga
 	return trail, true
 }
 
-// anyOf plays all candidates at once, each up to as often as times says. It returns the first that
-// breaks the rule as often as need says.
+// anyOf plays all candidates at once, each at most as often as times says. It returns the first
+// candidate that breaks the rule as often as need says.
 func (k *shrinker) anyOf(ctx context.Context, candidates []Schedule, need, times int) (one Schedule, shown bool) {
 	ctx, enough := context.WithCancel(ctx)
 	defer enough()
-	numbers := make(chan int, len(candidates)) // -1 for a candidate that does not show it
+	numbers := make(chan int, len(candidates)) // -1 for a candidate that breaks the rule too seldom
 	for i, c := range candidates {
 		go func() {
 			if shown, _ := k.shows(ctx, c, need, times); shown < need {
@@ -121,7 +121,7 @@ func (k *shrinker) anyOf(ctx context.Context, candidates []Schedule, need, times
 	return one, false
 }
 
-// reproducerOf plays s as often as opts.Runs says, and returns it with the result as a reproducer.
+// reproducerOf plays the schedule s as often as opts.Runs says, and returns a reproducer.
 func (k *shrinker) reproducerOf(ctx context.Context, s Schedule) Reproducer {
 	shown, plays := k.shows(ctx, s, k.opts.Runs, k.opts.Runs)
 	k.mu.Lock()
@@ -147,9 +147,9 @@ func (k *shrinker) back(ctx context.Context, seldom Reproducer, trail []Schedule
 	return best
 }
 
-// shows plays s on all idle players, as often as times says. It returns how many plays there were,
-// and how many broke the rule. It stops early when need plays have broken the rule, or when too few
-// plays are left for that.
+// shows plays the schedule s on all idle players, in total as often as times says. It returns how
+// many plays broke the rule, and how many there were. It stops early when as many as need have
+// broken the rule, or when too few are left for that.
 func (k *shrinker) shows(ctx context.Context, s Schedule, need, times int) (shown, plays int) {
 	ctx, enough := context.WithCancel(ctx)
 	defer enough()
@@ -173,7 +173,7 @@ func (k *shrinker) shows(ctx context.Context, s Schedule, need, times int) (show
 	return shown, plays
 }
 
-// breaks plays s, and reports whether the play breaks the shrinker's rule.
+// breaks plays the schedule s, and reports whether the play breaks the shrinker's rule.
 func (k *shrinker) breaks(ctx context.Context, s Schedule) bool {
 	h, err := k.play(ctx, s)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// smallerThan lists schedules with the actions of s. Each has one change that makes it smaller:
+// smallerThan returns schedules with the actions of s. Each has one change that makes it smaller:
 // fewer hosts, groups, callers or names, no wrapper or trigger, or less time.
 func smallerThan(s Schedule) []Schedule {
 	var out []Schedule
@@ -47,7 +47,7 @@ func smallerThan(s Schedule) []Schedule {
 }
 
 // hurry moves all events to earlier times, so that the first is in the first half second, and ends
-// s soon after the last.
+// the schedule soon after the last.
 func (s *Schedule) hurry() bool {
 	const soon, after = Duration(500 * time.Millisecond), Duration(1500 * time.Millisecond)
 	first, last := s.Length, Duration(0)
@@ -166,7 +166,7 @@ func (s *Schedule) shorten(n int) bool {
 	return true
 }
 
-// alone lists copies of s that have only one of its events. The event happens soon.
+// alone returns copies of s that each have only one of its events. It happens soon.
 func (s Schedule) alone() []Schedule {
 	var out []Schedule
 	for i := range s.Events {
@@ -178,8 +178,8 @@ func (s Schedule) alone() []Schedule {
 	return out
 }
 
-// longer lists copies of s with only one of its events, which lasts up to three times as long. Such
-// an event may break the rule without the others.
+// longer returns copies of s that each have only one of its events, for up to three times as long.
+// Such an event may break the rule without the others.
 func (s Schedule) longer() []Schedule {
 	out := s.alone()
 	for i := range out {
@@ -191,7 +191,7 @@ func (s Schedule) longer() []Schedule {
 	return out
 }
 
-// withoutOne lists copies of s that each lack one of the events.
+// withoutOne returns copies of s that each lack one of the events.
 func (s Schedule) withoutOne() []Schedule {
 	var out []Schedule
 	for i := range s.Events {

@@ -37,7 +37,7 @@ type Usage struct {
 	Who   string   `json:"who"` // "host A", "plugin of host A"
 	Pid   int      `json:"pid"`
 	First host.Use `json:"first"` // when no lock is held
-	Last  host.Use `json:"last"`  // the look with the least resident memory among the last looks
+	Last  host.Use `json:"last"`  // the last reading, with the least resident memory of the last few
 
 	resident [looks]uint64
 	looked   int
@@ -67,7 +67,7 @@ func (u Usage) Grown() string {
 }
 
 // soaked completes a schedule s of a soak. It gives the last host g.pool callers, which hold one
-// lock each for long.
+// lock each for a long time.
 func (g *generator) soaked(s Schedule, actions []Action) Schedule {
 	s.Hosts = make([]HostPlan, soakHosts)
 	if kinds.Of(g.backend).InHost() {
@@ -93,7 +93,7 @@ func (g *generator) soaked(s Schedule, actions []Action) Schedule {
 const soakHosts = 3
 
 // soakable returns the actions that a soak can use. It leaves out actions that need wrapper
-// scripts, and changes of clocks, after which servers and so hosts must start again.
+// scripts, and changes of clocks, because they make servers and hosts start again.
 func soakable(actions []Action) []Action {
 	return slices.DeleteFunc(actions, func(a Action) bool {
 		return a.Wrapped || slices.Contains(a.Needs, servers.CapClock)

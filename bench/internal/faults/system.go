@@ -49,11 +49,11 @@ func (h *Host) Name() string { return hostName(h.Number) }
 
 func hostName(n int) string { return check.HostName(n) }
 
-// Inject does an action outside of a schedule. To end what the action keeps doing, end the same
-// event; see [inject.Background.End].
+// Inject does an action outside of a schedule. To stop what the action does in the background, end
+// the same event; see [inject.Background.End].
 func (w *System) Inject(ctx context.Context, e Event) error { return e.action().Inject(ctx, w, e) }
 
-// end heals an action by ending what it keeps doing in the background.
+// end heals an action by stopping what it does in the background.
 func end(_ context.Context, w *System, e Event) error { return w.End(e) }
 
 // hostWrappers are scripts that a host starts in place of its plugin. They start the plugin by the
@@ -99,9 +99,9 @@ func (p *player) ready(ctx context.Context, setting string) error {
 	return nil
 }
 
-// well restarts unhealthy servers, and reports whether all are healthy then. It returns false for
-// servers whose clock has jumped, because threads of some servers wait for a time of day. The table
-// of faults sets such clocks right instead.
+// well reports whether all servers are healthy, after a restart of unhealthy servers. It returns
+// false for servers whose clock has jumped, because threads of some servers wait for a time of day.
+// The table of faults sets such clocks right instead.
 func (p *player) well(ctx context.Context) bool {
 	if p.files != "" {
 		return p.environment.Again(ctx) == nil
@@ -221,8 +221,8 @@ func (w *System) mark(pid int) (unmark func() error, err error) {
 }
 
 // pluginChain returns the id of the process that the host has started, and the ids of the processes
-// below it down to the plugin. That is one id if the host started the plugin without a wrapper, or
-// if the system has no /proc. Without a plugin the id is 0.
+// below it down to the plugin. The result is one id if the host started the plugin without a
+// wrapper, or if there is no /proc. Without a plugin the id is 0.
 func (h *Host) pluginChain() []int {
 	first := h.PluginPid()
 	chain := []int{first}
@@ -239,7 +239,7 @@ func (h *Host) pluginChain() []int {
 	return chain
 }
 
-// plugin is the process id of the plugin, even if a wrapper has started it.
+// plugin returns the process id of the plugin, even if a wrapper has started it.
 func (h *Host) plugin() int {
 	chain := h.pluginChain()
 	return chain[len(chain)-1]

@@ -38,8 +38,8 @@ type Fault struct {
 	// Restores is the moment when the store serves again, if a free lock must then be granted promptly
 	// (claim Woken). The holder releases half of its locks in the outage, so that some are free.
 	Restores Moment
-	// SeveralServers reports whether the fault runs on several servers where the backend can run on
-	// one server or on several.
+	// SeveralServers reports whether the fault runs on several servers, if the backend can use one
+	// server or several.
 	SeveralServers bool
 	// Produces are the conditions that the fault makes, and under which documented exceptions apply.
 	Produces []claim.Condition
@@ -50,7 +50,7 @@ type Fault struct {
 	// have AtLeast, and half are elections with a long value.
 	OnWaiter bool
 	// ActsTTLs (a multiple of the TTL) or Acts is the longest time that the fault lasts. It ends
-	// earlier if the rival has got every lock. If both are zero, the fault waits for that.
+	// earlier if the rival has got every lock. If both are zero, the fault waits for the rival.
 	ActsTTLs float64
 	Acts     time.Duration
 }
@@ -327,7 +327,7 @@ var allTableActions = sync.OnceValue(func() []Action {
 	return append(all, tableActions...)
 })
 
-// ask makes a host ask for every lock of the event's group or, without one, of all groups.
+// ask makes a host ask for every lock of the event's group. If the event has none, it asks for all.
 func (w *System) ask(h *Host, e Event) error {
 	_, count := w.history.once(e.Group)
 	h.askedAt.Store(proc.Now())

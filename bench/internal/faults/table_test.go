@@ -32,8 +32,8 @@ func played(t *testing.T, p Plan) (rounds []results.Round) {
 	return rounds
 }
 
-// verdictsOn plays each fault once and returns the verdicts. starved is the sum of the times for
-// which the machine gave hosts no processor.
+// verdictsOn plays each fault once and returns the verdicts. The result starved is the sum of the
+// times in which hosts got no processor.
 func verdictsOn(t *testing.T, b Backend, faults ...string) (cells []check.Cell, starved time.Duration) {
 	t.Helper()
 	p := Plan{Backends: []Backend{b}, Rounds: 1}
@@ -84,10 +84,10 @@ func requireRedis(t *testing.T) {
 	}
 }
 
-// TestTableFindsPlantedBugs checks that a fault, played once, shows each bug of the plugin planted.
-// Without a bug that plugin must break a claim under fault evict, for which it is not made, but not
-// under freeze-host. A busy machine can hide a bug. So the fault is played again, up to four times,
-// if a host got no processor, or if a thread waited for a processor for busyFor.
+// TestTableFindsPlantedBugs checks that a fault, played once, shows each bug of the plugin in
+// planted. Without a bug, the plugin must break a claim under the fault evict, for which it is not
+// made, but not under freeze-host. A busy machine can hide a bug. So the fault is played again, up
+// to four times, if a host got no processor, or if a thread waited for a processor for busyFor.
 func TestTableFindsPlantedBugs(t *testing.T) {
 	requireRedis(t)
 	path := plugintest.Build(t, module+"bench/internal/faults/planted")

@@ -39,8 +39,8 @@ var Quick = []string{
 	"freeze-host", "kill-host", "kill-plugin", "partition-holder", "restart-wiped", "failover", "clock-forward", "lost-reply",
 }
 
-// Cells counts the pairs of a backend and a fault that concerns it. runnable is how many of them
-// this machine can run.
+// Cells counts the pairs of a backend and a fault that concerns it. The result runnable is how many
+// of them this machine can run.
 func (p Plan) Cells() (all, runnable int) {
 	for _, f := range p.Faults {
 		for _, b := range p.Backends {
@@ -112,7 +112,7 @@ type runner struct {
 	random *rand.Rand
 }
 
-// roundOf returns the record of a fault that is played once on a backend, before it is played.
+// roundOf returns the record of one play of a fault on a backend, without the results.
 func roundOf(b Backend, f Fault) results.Round {
 	return results.Round{
 		Backend: b.Name, Claims: b.Claims, Kind: results.KindPlugin, Fencing: b.Fencing, FirstSpanNs: int64(b.FirstSpan), Fault: f.Name, Conditions: f.Produces, Control: f.Control,
@@ -148,7 +148,7 @@ const (
 	lateness = 100 * time.Millisecond
 )
 
-// cell is one fault on one backend, with what is the same each time that it is played.
+// cell is one fault on one backend, with what is the same in all rounds.
 type cell struct {
 	*runner
 	backend Backend
@@ -282,7 +282,7 @@ func (c *cell) onWaiter(phase time.Duration) (s Schedule, hit int) {
 }
 
 // lasting makes an event end soon after the rival has every lock, or when the fault's time is over.
-// ended is how long after the end of the event the holder releases its locks.
+// The result ended is how long after the end of the event the holder releases its locks.
 func (c *cell) lasting(e Event, rival int) (_ Event, ended time.Duration) {
 	e.Until = rival + 1
 	if acts := max(c.fault.Acts, time.Duration(c.fault.ActsTTLs*float64(c.ttl))); acts > 0 {
@@ -329,7 +329,7 @@ func (c *cell) collect(r *results.Round, h *History, hit int) {
 	slices.SortStableFunc(r.Holds, func(a, b results.Hold) int { return int(a.GrantedNs - b.GrantedNs) })
 }
 
-// hits counts the locks that a host held at the time at, or had tried in vain to get by then.
+// hits counts the locks that a host held at t=at, or had tried in vain to get by then.
 func hits(seen results.Seen, at int64) int {
 	n := 0
 	for _, l := range seen.Holds {

@@ -161,7 +161,7 @@ func (w *watcher) served(ctx context.Context, number int) bool {
 // servedTimeout bounds the time that the method served waits.
 const servedTimeout = 30 * time.Second
 
-// got is how many locks of the host's last request were granted or have failed.
+// got returns how many locks of the host's last request were granted or have failed.
 func (h *Host) got(s results.Seen) int {
 	n, since := 0, h.askedAt.Load()
 	for _, l := range s.Holds {

@@ -211,14 +211,14 @@ func (a *agent) noteHeartbeat(stall *proc.Stall) {
 	}
 }
 
-// Surrounding is something unusual that an application does in its process without harm to locks.
+// Surrounding is unusual behavior of an application in its process that does not harm locks.
 type Surrounding string
 
 // These are the surroundings.
 const (
 	// BlockedLog blocks the logger and OnEvent, as a pipe without a reader does.
 	BlockedLog Surrounding = "blocked-log"
-	// Reaper makes the process wait for all its children, also the plugin, as an init process does.
+	// Reaper makes the process wait for all children, including the plugin, as an init process does.
 	Reaper Surrounding = "reaper"
 	// IgnoredChildren makes the process ignore SIGCHLD, so that the kernel reaps its children.
 	IgnoredChildren Surrounding = "ignored-children"

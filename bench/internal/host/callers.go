@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// Lock implements [load.Locker]. The host's process carries out the calls of the lock, and measures
-// their times there, so the times do not include the way between the processes.
+// Lock implements [load.Locker]. The host's process carries out the calls of the lock and measures
+// their times. So the times do not include the way between the processes.
 func (p *Process) Lock(name string, ttl time.Duration) (load.Lock, error) {
 	return &calledLock{p, name, ttl}, nil
 }

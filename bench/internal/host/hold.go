@@ -27,10 +27,9 @@ const (
 	// retryEvery is the pause before a caller asks again after an error. It asks again even after an
 	// error that looks permanent, because the store may be healed later.
 	retryEvery = 100 * time.Millisecond
-	// eventsBy is how long the host waits, after a lease has ended, for the client's last events about
-	// it.
+	// eventsBy is how long the host waits for the client's last events about a lease that has ended.
 	eventsBy = time.Second
-	// finishes is how long a holder goes on after its lease has begun to end, as a function would.
+	// finishes is how long a holder goes on after the sign that its lease ends, as a function would.
 	finishes = 100 * time.Millisecond
 )
 
@@ -48,7 +47,7 @@ func (a *agent) begin(ctx context.Context, first int) (*group, context.Context) 
 	return g, ctx
 }
 
-// release ends each group whose first lock has the number from or a higher one.
+// release ends each group whose first lock has a number of at least from.
 func (a *agent) release(from int) {
 	var stay, end []*group
 	for _, g := range a.groups {
@@ -102,7 +101,7 @@ type holding struct {
 	record results.Hold
 }
 
-// granted reports that call has got the grant t. The TTL of the grant counts from the time sent.
+// granted reports that a call has got the grant t, whose TTL counts from t=sent.
 func (a *agent) granted(t tenure, done <-chan struct{}, call *results.Call, sent int64) *holding {
 	now := a.clock.Now()
 	h := &holding{tenure: t, agent: a, done: done, over: make(chan struct{}), record: results.Hold{
@@ -112,9 +111,9 @@ func (a *agent) granted(t tenure, done <-chan struct{}, call *results.Call, sent
 	return h
 }
 
-// hold checks again and again whether the lease is valid. It returns when the lease is not, or
-// after a signal on end or stop. The caller must then release the lease. When h.done says that the
-// lease ends, hold goes on for the time finishes, as a real function would.
+// hold checks again and again whether the lease is valid. It returns when the lease is not valid,
+// or after a signal on the channel end or stop. The caller must then release the lease. After the
+// signal of h.done that the lease ends, hold goes on for the time finishes.
 func (a *agent) hold(stop <-chan struct{}, h *holding, every time.Duration, end <-chan time.Time) {
 	look := time.NewTicker(every)
 	defer look.Stop()
@@ -230,8 +229,8 @@ func (a *agent) sentOf(lease any, call *results.Call, ttl time.Duration) int64 {
 }
 
 // follow reports each confirmed renewal of a lease until the function leave is called. A baseline
-// that is our core in process reports no events, so follow sees its renewals by the later deadline.
-// The leases of other libraries are renewed by follow itself.
+// that is our core in process reports no events, so follow recognizes its renewals by the later
+// deadline. The leases of other libraries are renewed by follow itself.
 func (a *agent) follow(h *holding, of keptLease, ttl time.Duration) (leave func()) {
 	lease, ok := of.(coreLease)
 	switch {

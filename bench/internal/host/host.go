@@ -5,11 +5,10 @@
 //
 // [Process.Work] starts callers that acquire, hold and release locks over and over.
 // [Process.Acquire] starts callers that hold their locks until they are told to release them. For
-// measurements, a [Process] serves as a [load.Locker], or its callers run in loops by
-// [Process.Cycle].
+// measurements, a [Process] is a [load.Locker], and [Process.Cycle] runs callers in a loop.
 //
 // A host process runs the current binary again, so main (or TestMain) must call [Main] first. The
-// process reports what it sees at once, so that little is lost when it is killed.
+// process sends its reports at once, so that few are lost when it is killed.
 package host
 
 import (
@@ -161,7 +160,7 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 	return p, nil
 }
 
-// take gives the answer to an order to the waiting caller, and keeps a report.
+// take passes an answer on to the caller that waits for it, and keeps a report.
 func (p *Process) take(n note) {
 	p.mu.Lock()
 	if n.ID != 0 {
@@ -246,16 +245,16 @@ func (p *Process) lease(l results.Hold) {
 	p.seen.Holds = append(p.seen.Holds, l)
 }
 
-// Follow calls the function on for each report about a hold, with a nil second argument, and for
-// each call that has returned, with a nil first argument. Call Follow before the first report. Only
-// one goroutine calls on.
+// Follow sets a function. For each report about a hold, on(hold, nil) is called, and for each call
+// that has returned, on(nil, call). One goroutine makes all these calls. Call Follow before the
+// first report.
 func (p *Process) Follow(on func(*results.Hold, *results.Call)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.follow = on
 }
 
-// Await waits until the function called until returns true for the reports so far. It returns an
+// Await waits until the call until(s) returns true, where s has the reports so far. It returns an
 // error if ctx or the host's process ends first.
 func (p *Process) Await(ctx context.Context, until func(results.Seen) bool) error {
 	for over := false; ; {
@@ -310,8 +309,8 @@ func (p *Process) Asking() (asking bool, releaseNs int64) {
 	return p.asking, p.releaseNs
 }
 
-// Acquire makes the host ask for every lock of w, for up to timeout, and write under each. The host
-// holds a lock until it is lost, or until Release is called. Acquire returns at once.
+// Acquire makes the host ask for every lock of w, for up to timeout, and write under each lock. The
+// host holds a lock until it is lost, or until Release is called. Acquire returns at once.
 func (p *Process) Acquire(w Workload, timeout time.Duration) error {
 	end := w.First + w.Names
 	w.Names, w.Callers, w.Limit, w.Hold, w.Once = 1, 1, Range{timeout, timeout}, Forever, true
@@ -323,7 +322,7 @@ func (p *Process) Acquire(w Workload, timeout time.Duration) error {
 	return nil
 }
 
-// Locks returns a workload with as many locks as count says. Each is named prefix plus a number.
+// Locks returns a workload with as many locks as count says. Each name is prefix plus a number.
 func Locks(prefix string, count int, ttl time.Duration) Workload {
 	return Workload{Kind: results.OpLock, Prefix: prefix, Names: count, TTL: ttl}
 }

@@ -85,7 +85,7 @@ func (a *agent) start(ctx context.Context, w Workload) {
 	}
 }
 
-// asks adds change to the number of callers that are asking for a lock. It reports when the number
+// asks adds change to the number of callers that are asking for a lock. It reports when this number
 // becomes positive, and when it becomes zero.
 func (a *agent) asks(change int64) {
 	now := a.asking.Add(change)
@@ -117,7 +117,7 @@ func (a *agent) reopen(timeout time.Duration) {
 	a.back(call, <-closed)
 }
 
-// back reports a call that has returned.
+// back reports that a call has returned.
 func (a *agent) back(call results.Call, err error) {
 	call.BackNs = a.clock.Now()
 	if call.Outcome = outcomeOf(err); err != nil {
@@ -286,8 +286,8 @@ func (c *caller) use(h *holding) {
 	c.hold(c.stop, h, cmp.Or(c.w.Look, lookEvery), time.After(c.w.Hold.draw(c.random)))
 }
 
-// over reports a call that has returned. If the end of the workload has interrupted the call, over
-// removes its time limit, so that the call does not seem to have given up early.
+// over reports that a call has returned. If the end of the workload has interrupted the call, it
+// removes the call's time limit, so that the call does not seem to have given up early.
 func (c *caller) over(call results.Call, err error) {
 	select {
 	case <-c.stop:

@@ -21,8 +21,8 @@ type Caller struct {
 	Clock        proc.Clock
 	Lock         Lock
 
-	// Attempts are the records of all attempts so far. If the caller holds a lease, it is from the
-	// last.
+	// Attempts are the records of all attempts so far. If the caller holds a lease, the last attempt
+	// got it.
 	Attempts []results.Attempt
 	// Err is the first error of a call whose ctx had not ended.
 	Err error
@@ -81,11 +81,10 @@ func (c *Caller) note(ctx context.Context, err error) {
 	}
 }
 
-// Cycle acquires and releases in a loop until the time called until, or until ctx ends. Unless ctx
-// ends, it begins at least one cycle after the time called from. It waits for the end of its last
-// cycle however long that takes, so that stalls show. It releases an acquired lock even if ctx has
-// ended. Before each cycle it calls the function choose, if not nil, which picks the lock. An error
-// of choose ends the loop.
+// Cycle acquires and releases in a loop until t=until, or until ctx ends. Unless ctx ends, it
+// begins at least one cycle after t=from. It waits for the end of its last cycle without a time
+// limit, so that stalls show. It releases an acquired lock even if ctx has ended. If choose is not
+// nil, it calls this function before each cycle to pick the lock. An error of choose ends the loop.
 func (c *Caller) Cycle(ctx context.Context, from, until int64, hold time.Duration, choose func() error) {
 	uncancelled := context.WithoutCancel(ctx)
 	for counts := false; ctx.Err() == nil; {
@@ -194,8 +193,8 @@ type Arrival struct {
 	Caller int
 }
 
-// Poisson returns arrivals at random times between from and until, each for a random caller. rate
-// is the mean number of arrivals per second. A source r in the same state gives the same arrivals.
+// Poisson returns arrivals at random times between from and until, each for a random caller. Their
+// mean number per second is rate. A source r in the same state gives the same arrivals.
 func Poisson(r *rand.Rand, rate float64, callers int, from, until int64) []Arrival {
 	var out []Arrival
 	for at := float64(from); ; {
@@ -207,9 +206,9 @@ func Poisson(r *rand.Rand, rate float64, callers int, from, until int64) []Arriv
 	}
 }
 
-// Pace calls the function send for each arrival at its time, or at once if that has passed. If ctx
-// ends, Pace returns before the next arrival whose time has not come. The arrivals must be in the
-// order of their times, and send must not block.
+// Pace calls the function send for each arrival at its time, or at once if that time has passed. If
+// ctx ends, Pace returns before the next arrival whose time has not come. The arrivals must be in
+// the order of their times, and send must not block.
 func Pace(ctx context.Context, clock proc.Clock, arrivals []Arrival, send func(Arrival)) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -1,5 +1,5 @@
-// Package load acquires, renews and releases locks for measurements, by our client or by a library
-// that is measured beside it. Scenarios (measurements) use only the interfaces of this package.
+// Package load acquires, renews and releases locks for measurements, with our client or with a
+// library measured beside it. Scenarios (measurements) use only the interfaces of this package.
 package load
 
 import (
@@ -33,8 +33,8 @@ type Trier interface {
 	TryAcquire(ctx context.Context) (Lease, error)
 }
 
-// Untimed is a Lease of which the caller cannot compute the end in the store, because the library
-// renews the lease at unknown times, or because it has no TTL.
+// Untimed is a Lease whose end in the store the caller cannot compute, because the library renews
+// the lease at unknown times, or because it has no TTL.
 type Untimed interface{ Untimed() }
 
 // Lease is a held lock.
@@ -70,7 +70,7 @@ func OutcomeOf(err error) results.Outcome {
 }
 
 // NewCore returns a Locker that uses a backend through core.Client, as applications do. Closing the
-// Locker closes b.
+// Locker closes the backend b.
 func NewCore(b driver.Backend, opts *core.Options) Locker {
 	return &coreLocker{client: core.New(b, opts), backend: b}
 }

@@ -20,8 +20,8 @@ var acquire = Scenario{
 	Run:       runAcquire,
 }
 
-// renewShare sets how long callers only renew their leases, after the cycles of acquire and
-// release: for 1/renewShare of the measured time.
+// After the cycles of acquire and release, callers only renew their leases, for 1/renewShare of the
+// measured time.
 const renewShare = 4
 
 func acquireWorkloads(a Overrides) []Workload {
@@ -100,8 +100,8 @@ func renew(ctx context.Context, cs []*load.Caller, d time.Duration) []span {
 	return slices.Concat(renewals...)
 }
 
-// measured returns the acquires and releases of the cycles that began at the time from or later.
-// last is when the last cycle ended.
+// measured returns the acquires and releases of the cycles that began at t=from or later. The
+// result last is when the last of these cycles ended.
 func measured(attempts []results.Attempt, from int64) (acquires, releases []span, last int64) {
 	for _, a := range attempts {
 		if a.Asked < from || a.Outcome != results.Granted || a.End != results.EndReleased {
@@ -132,19 +132,19 @@ func longest(cell *results.Cell, ops ...string) {
 }
 
 const (
-	// openShare sets how long cycles start at fixed times: for 1/openShare of the measured time.
+	// Cycles start at fixed times for 1/openShare of the measured time.
 	openShare = 2
 	// openLoad is the default rate of these cycles, as a fraction of the rate that the callers reached
 	// without fixed times. So each backend and library runs equally far from its limit.
 	openLoad = 0.5
 )
 
-// openFor is the time in which cycles of the open loop are due to start. Late cycles may start for
-// as long after this time, or for openGrace if that is longer.
+// openFor returns the time in which cycles of the open loop are due to start. Late cycles may start
+// in the same time after that, or in openGrace if that is longer.
 func openFor(in Input) time.Duration { return in.Measure / openShare }
 
 // runOpen does the cycles of the scenario again, but as an open loop: each cycle has a fixed start
-// time. rate is the number of cycles per second over all callers. A store that stalls gets as many
+// time. All callers together start rate cycles per second. A store that stalls gets as many
 // requests as before, and the time of a delayed cycle counts from when it was due. In a closed
 // loop, callers would stop asking during a stall, so few samples would show it (coordinated
 // omission).

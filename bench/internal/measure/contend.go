@@ -45,7 +45,7 @@ func contendWorkloads(a Overrides) []Workload {
 	return out
 }
 
-// contendClients are the numbers of callers for each host. If there is one host, numbers below
+// contendClients returns the numbers of callers for each host. If there is one host, numbers below
 // contendLeast are left out, because so few callers do not contend.
 func contendClients(a Overrides, hosts int) []int {
 	switch {
@@ -120,7 +120,7 @@ func runContend(ctx context.Context, in Input) (cell results.Cell, err error) {
 		cell.Values["sent-commands/grant"] = c.Sent / float64(n)
 		cell.Values["server-ns/grant"] = c.Busy / float64(n)
 	}
-	// If idle fails, only this figure is left out, because the other figures are known by now.
+	// If func idle fails, only this figure is left out, because the other figures are known by now.
 	if perSecond, err := idle(bounded, in, cs); err == nil {
 		cell.Values["idle-commands/s"] = perSecond
 	}
@@ -128,7 +128,7 @@ func runContend(ctx context.Context, in Input) (cell results.Cell, err error) {
 	return cell, ctx.Err()
 }
 
-// contending makes the callers. Their locks are taken by in.Hosts processes, or here if that is 0.
+// contending makes the callers. Their locks are taken by in.Hosts processes; 0 means this process.
 func contending(ctx context.Context, in Input) (cs []*load.Caller, end func() error, err error) {
 	hosts, end, err := startHosts(ctx, in)
 	if err != nil {
@@ -192,8 +192,8 @@ func (t *turns) granted() (next <-chan struct{}) {
 	return t.next
 }
 
-// grantsIn returns the attempts that were granted at the time from or later and released at the
-// time until or earlier, in the order of their grants.
+// grantsIn returns the attempts that were granted at t=from or later and released at t=until or
+// earlier, in the order of their grants.
 func grantsIn(attempts []results.Attempt, from, until int64) []results.Attempt {
 	var out []results.Attempt
 	for _, a := range attempts {
@@ -205,7 +205,7 @@ func grantsIn(attempts []results.Attempt, from, until int64) []results.Attempt {
 	return out
 }
 
-// handoffs returns the spans from the sending of a release until the next acquire returned.
+// handoffs returns the spans from when a release was sent to when the next acquire returned.
 func handoffs(grants []results.Attempt) []span {
 	var out []span
 	for i := 1; i < len(grants); i++ {
@@ -222,9 +222,9 @@ func waits(grants []results.Attempt) []int64 {
 	return out
 }
 
-// jain is the fairness index of the grants per caller. It is 1 if all callers had
-// equally many grants, and 1/n if one caller had all (Jain, Chiu, Hawe: A
-// quantitative measure of fairness, DEC-TR-301, 1984).
+// jain returns the fairness index of the grants per caller. It is 1 if all callers had equally many
+// grants, and 1/n if one caller had all (Jain, Chiu, Hawe: A quantitative measure of fairness,
+// DEC-TR-301, 1984).
 func jain(grants []results.Attempt, clients int) float64 {
 	count := make([]float64, clients)
 	for _, g := range grants {
@@ -275,14 +275,14 @@ func idle(ctx context.Context, in Input, cs []*load.Caller) (float64, error) {
 	return c.Run / time.Duration(c.until-c.from).Seconds(), c.err
 }
 
-// counted is the average work of one server between two times.
+// counted says how much work a server has done, on average, between two times.
 type counted struct {
 	from, until int64
 	servers.Served
 	err error
 }
 
-// count reads the servers' counters at the times from and until, and sends the difference on the
+// count reads the servers' counters at t=from and at t=until, and sends the difference on the
 // channel. If there are no counters, it sends zeros at once.
 func (in Input) count(ctx context.Context, from, until int64) <-chan counted {
 	out := make(chan counted, 1)

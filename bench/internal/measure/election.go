@@ -36,7 +36,7 @@ type election struct {
 	changed chan struct{}  // closed and replaced at each report
 	terms   []results.Hold // Hold.Host is the number of the candidate
 	failed  []results.Attempt
-	seats   []int  // for each name, the index in terms of the last term, or -1
+	seats   []int  // for each name, the index of its last term in the slice terms, or -1
 	failure string // the last error of a candidate
 }
 
@@ -103,7 +103,7 @@ func (s *election) campaign(c *faults.Host) error {
 }
 
 // harm does the mode's actions to the victim. If they kill it, harm records that its terms have
-// ended, because the victim cannot report it.
+// ended, because the victim cannot report this.
 func (s *election) harm(ctx context.Context, h *incident) error {
 	if s.mode.inject != nil {
 		return s.mode.inject(ctx, s, h)
@@ -169,7 +169,8 @@ func (s *election) term(c *faults.Host, t results.Hold) {
 	s.terms[i] = t
 }
 
-// await waits until done returns true, at most for the time limit. It holds mu when it calls done.
+// await waits until the function done returns true, up to the time limit. It calls done with mu
+// held.
 func (s *election) await(ctx context.Context, limit time.Duration, what string, done func() bool) error {
 	late := time.NewTimer(limit)
 	defer late.Stop()
@@ -193,14 +194,14 @@ func (s *election) await(ctx context.Context, limit time.Duration, what string, 
 	}
 }
 
-// led returns a function that reports whether each name has a leader that was granted its term
-// later than the time called after.
+// led returns a function that reports whether each name has a leader whose term was granted later
+// than t=after.
 func (s *election) led(names []int32, after int64) func() bool {
 	return s.all(names, func(t results.Hold) bool { return t.GrantedNs > after })
 }
 
 // confirmed returns a function that reports whether each name has a leader whose grant returned, or
-// whose last renewal was sent, later than the time called after.
+// whose last renewal was sent, later than t=after.
 func (s *election) confirmed(names []int32, after int64) func() bool {
 	return s.all(names, func(t results.Hold) bool {
 		renewed := t.GrantedNs
@@ -211,8 +212,8 @@ func (s *election) confirmed(names []int32, after int64) func() bool {
 	})
 }
 
-// all returns a function that reports whether each name has a leader, and the function like returns
-// true for the leader's term.
+// all returns a function that reports whether each name has a leader, and whether like(term) is
+// true for the term of each.
 func (s *election) all(names []int32, like func(results.Hold) bool) func() bool {
 	return func() bool {
 		return !slices.ContainsFunc(names, func(n int32) bool {

@@ -197,7 +197,7 @@ func (f *fresh) renewals(ctx context.Context, plugin int, leases []load.Lease, c
 	return nil
 }
 
-// processorTime is how long this process and the process called other have run, over all threads.
+// processorTime returns how long this process and another have run, over all threads.
 func processorTime(other int) (sum time.Duration, err error) {
 	for _, pid := range []int{os.Getpid(), other} {
 		s, ok := proc.Of(pid)
@@ -209,7 +209,7 @@ func processorTime(other int) (sum time.Duration, err error) {
 	return sum, nil
 }
 
-// heap is the live heap plus the stacks of this process after a garbage collection, in bytes.
+// heap returns the live heap plus the stacks of this process after a garbage collection, in bytes.
 func heap() uint64 {
 	runtime.GC()
 	runtime.GC() // a second time, for memory that finalizers have freed after the first collection

@@ -62,7 +62,7 @@ func orUsual[T any](asked []T, usual ...T) []T {
 	return usual
 }
 
-// All are the scenarios in the order in which they are shown.
+// All returns the scenarios in the order in which they are shown.
 func All() []Scenario { return []Scenario{acquire, throughput, contend, takeover, shortTTL, footprint} }
 
 // ByName returns the scenario called name, and whether there is such a scenario.
@@ -89,7 +89,7 @@ type Input struct {
 	Rate float64
 	// Tick is how often candidates ask the store. 0 means that the store wakes them.
 	Tick time.Duration
-	// For is how long scenario ttl holds its leases.
+	// For says how long scenario ttl holds its leases.
 	For time.Duration
 	// Harms is how many leaders are harmed. 0 means three.
 	Harms int
@@ -123,8 +123,8 @@ var ErrNothingDone = errors.New("no operation succeeded")
 // cancelled, so that a store that no longer answers does not block the run for ever.
 const grace = 10 * time.Second
 
-// graceOf is the grace of a measurement with the given measured time. It is shorter in a quick run,
-// which would otherwise take long if a library waits for ever.
+// graceOf returns the grace of a measurement with the given measured time. It is shorter in a quick
+// run, which would otherwise take long if a library waits for ever.
 func graceOf(measure time.Duration) time.Duration {
 	return min(grace, max(grace/5, 10*measure))
 }
@@ -143,8 +143,8 @@ func callers(in Input) ([]*load.Caller, error) {
 	return out, nil
 }
 
-// hostsOf returns the numbers of host processes that a scenario is run with. It turns 1 into 0:
-// then the callers are in this process.
+// hostsOf returns the numbers of host processes that a scenario is run with. It turns 1 into 0,
+// which means that the callers are in this process.
 func hostsOf(a Overrides, usual ...int) []int {
 	var out []int
 	for _, n := range orUsual(a.Hosts, usual...) {
@@ -182,8 +182,8 @@ func startHost(ctx context.Context, s host.Spec, clock proc.Clock) (*host.Proces
 	return host.Start(ctx, s)
 }
 
-// cycleIn makes callers acquire and release in a loop, in each of hosts or, if there are none, in
-// this process. It returns the attempts of all callers, and the first error of a caller. If err is
+// cycleIn makes callers acquire and release in a loop, in each host, or in this process if there
+// are no hosts. It returns the attempts of all callers, and the first error of a caller. If err is
 // not nil, the attempts of a host are lost.
 func cycleIn(ctx context.Context, in Input, hosts []*host.Process, c load.Cycles) (attempts []results.Attempt, first, err error) {
 	if len(hosts) == 0 {

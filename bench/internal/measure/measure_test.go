@@ -152,7 +152,7 @@ func TestAcquire(t *testing.T) {
 }
 
 // TestStallsAreMeasured checks that a store that stalls for longer than the measured time gets slow
-// figures, and not none.
+// figures instead of none.
 func TestStallsAreMeasured(t *testing.T) {
 	const stall = 2 * measure
 	f := newFake()
@@ -301,7 +301,7 @@ func TestHandoffsAndFairness(t *testing.T) {
 }
 
 // TestOverloadIsRefused starts more cycles than the store can do. Cycles must then start late,
-// later ones must be dropped, and the figures must be marked as refused.
+// later cycles must be dropped, and the figures must be marked as refused.
 func TestOverloadIsRefused(t *testing.T) {
 	f := newFake()
 	f.granted = func(uint64) { time.Sleep(20 * time.Millisecond) } // the time that each grant takes

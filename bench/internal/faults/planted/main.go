@@ -48,9 +48,9 @@ type backend struct {
 // KEYS are the keys of the lock, the token counter and the tombstone of an owner that withdrew.
 // ARGV are the bug, the owner, the token and the TTL in milliseconds.
 var (
-	// acquire with bug pause grants a lock after a missed renewal, although the lease still runs. With
-	// bug early it grants 80 ms before a lease is over, while the holder still counts on the lock.
-	// With bug token it takes tokens from a counter that starts again when data are lost.
+	// The script acquire with the bug "pause" grants a lock after a missed renewal, although the lease
+	// still runs. With "early" it grants 80 ms before a lease is over, while the holder still counts
+	// on it. With "token" it takes tokens from a counter that starts again when data are lost.
 	acquire = redis.NewScript(`
 		if redis.call('EXISTS', KEYS[3]) == 1 then return {-2, 0} end
 		local left, ttl = redis.call('PTTL', KEYS[1]), tonumber(ARGV[4])
@@ -66,9 +66,9 @@ var (
 		redis.call('HSET', KEYS[1], 'owner', ARGV[2], 'token', string.format('%.0f', token))
 		redis.call('PEXPIRE', KEYS[1], ARGV[4])
 		return {1, token}`)
-	// renew with bug resurrect restores a lost lease, even if another owner has the lock. With bug
-	// release it always succeeds, because a refused renewal could tell the owner in time that another
-	// owner has deleted its key.
+	// The script renew with the bug "resurrect" restores a lost lease, even if another owner has the
+	// lock. With "release" it always succeeds, because a refused renewal could tell the owner in time
+	// that another owner has deleted its key.
 	renew = redis.NewScript(`
 		local own = redis.call('HGET', KEYS[1], 'owner') == ARGV[2]
 		if not own and ARGV[1] == 'release' then return 1 end
@@ -76,7 +76,7 @@ var (
 		redis.call('HSET', KEYS[1], 'owner', ARGV[2], 'token', ARGV[3])
 		redis.call('PEXPIRE', KEYS[1], ARGV[4])
 		return 1`)
-	// release with bug release deletes the key even if it belongs to another owner.
+	// The script release with the bug "release" deletes the key even if another owner has it.
 	release = redis.NewScript(`
 		if ARGV[3] == '0' then redis.call('SET', KEYS[3], 1, 'EX', 60) end
 		local own = redis.call('HGET', KEYS[1], 'owner') == ARGV[2]
