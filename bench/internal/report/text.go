@@ -159,7 +159,7 @@ func (g grid) widths() []int {
 	return out
 }
 
-// parts splits the columns of g over tables of at most width characters.
+// parts splits the columns of the table g over tables of at most width characters.
 func (g grid) parts(width int) []grid {
 	widths := g.widths()
 	keys, keyed := []int{}, -2 // the key columns and their total width
@@ -178,7 +178,7 @@ func (g grid) parts(width int) []grid {
 	return append(out, g.only(chosen))
 }
 
-// only returns g with only the given columns, and without rows that are empty in these columns.
+// The method only returns table g with these columns alone, without rows that are empty in them.
 func (g grid) only(columns []int) grid {
 	out := grid{Title: g.Title, Note: g.Note}
 	for _, i := range columns {
