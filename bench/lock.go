@@ -44,9 +44,10 @@ type Locked struct {
 }
 
 // Run runs the command while it holds the lock. The command has the standard input, output and
-// error of this process, and its terminal. Run returns nil if the command ended with status 0, or a
-// [StatusError] for another status, whose reason it writes to w. If w blocks, Run drops texts while
-// 64 texts wait, and waits at most a second at its end. Run handles the signals of this process.
+// error of this process, and its terminal. Run returns nil if the command ended with status 0. For
+// another status, it writes the reason to w and returns a [StatusError]. If w blocks, Run drops
+// texts while 64 texts wait. At its end, it waits at most a second for w. Run handles the signals
+// of this process.
 func (l Locked) Run(ctx context.Context, w io.Writer) error {
 	out := command.NewOut(w)
 	defer out.Close()

@@ -200,7 +200,7 @@ func ReadManifest(dir string) (Manifest, error) {
 	return m, nil
 }
 
-// Differs lists the settings by which two plans differ, if figures of the plans then cannot be
+// Differs lists the settings that differ between two plans so that their figures cannot be
 // compared. It ignores, for example, the seed, the number of runs, and where the servers were.
 func (p Plan) Differs(q Plan) []string {
 	return differing([]setting{
@@ -233,7 +233,7 @@ func (p Plan) hosts() []int {
 	return p.Hosts
 }
 
-// Elsewhere lists the settings by which the servers of two plans were in different places.
+// Elsewhere lists the settings that show that the servers of two plans were in different places.
 func (p Plan) Elsewhere(q Plan) []string {
 	return differing([]setting{
 		{"environments", p.Env, q.Env},
