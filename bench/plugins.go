@@ -56,7 +56,7 @@ func (p Plan) describe(ctx context.Context) ([]described, error) {
 	return out, nil
 }
 
-// ask asks a plugin for its description, and checks that the plugin accepts the TTL and the
+// ask asks a plugin for its description, and checks that the plugin takes the TTL and the
 // configuration.
 func (p Plan) ask(ctx context.Context, f plugin.Found, cfg driver.Config) (d described, err error) {
 	d = described{Found: f, config: cfg}
@@ -196,8 +196,7 @@ func (d described) text() string {
 	return b.String()
 }
 
-// part describes a plugin or a program that starts servers. Usable reports whether lockbench can
-// use it.
+// part describes a plugin, or a program that starts servers.
 type part struct {
 	Kind    string `json:"kind"` // "plugin", "program"
 	Name    string `json:"name"`
@@ -211,8 +210,7 @@ type part struct {
 }
 
 // Examine lists plugins, each with its description, and the programs of servers. It searches
-// plugins in the directories dirs first, and then in the places where each run searches. It starts
-// no server.
+// plugins in dirs first, and then in the places where each run searches. It starts no server.
 func Examine(ctx context.Context, dirs []string) (*Outcome, error) {
 	parts := foundPlugins(ctx, dirs)
 	plugins, usable := len(parts), slices.ContainsFunc(parts, func(p part) bool { return p.Usable })

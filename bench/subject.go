@@ -120,7 +120,7 @@ func (s *session) reference(backend string) string {
 	return ""
 }
 
-// baselineSubject opens a baseline on the server of a backend, whose subject is the argument of.
+// baselineSubject opens a baseline on the server of a backend. The argument of is its subject.
 func (s *session) baselineSubject(ctx context.Context, bl baseline.Baseline, cfg driver.Config, of *subject) (*subject, error) {
 	locker, err := bl.Open(ctx, cfg)
 	if err != nil {
