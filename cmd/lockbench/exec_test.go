@@ -114,9 +114,8 @@ func children(t *testing.T, pid int) (all []int) {
 	return all
 }
 
-// TestExecAsInit kills an application that holds a lock, or its whole container, once with
-// "lockbench exec" as the container's first process and once without. It measures how long the next
-// holder waits.
+// TestExecAsInit kills an application that holds a lock, or its whole container, with and without
+// "lockbench exec" as the first process. It measures how long the next holder waits.
 func TestExecAsInit(t *testing.T) {
 	if out, err := exec.Command("unshare", "-pf", "--mount-proc", "true").CombinedOutput(); err != nil {
 		servers.Missing(t, "namespaces", fmt.Errorf("%w: PID namespaces: %v, %s", servers.ErrNotInstalled, err, out))

@@ -256,9 +256,8 @@ func pidOf(parent int, text string) int {
 	return 0
 }
 
-// TestKilledAtOnce kills two processes together: the front, which the user started, and the keeper,
-// its child that holds the lock. The kernel must end the command, and the lease must last for its
-// TTL.
+// TestKilledAtOnce kills the front, which the user started, together with the keeper, its child
+// that holds the lock. The kernel must end the command, and the lease must last for its TTL.
 func TestKilledAtOnce(t *testing.T) {
 	g := startGuarded(t)
 	const ttl = 3 * time.Second

@@ -77,7 +77,7 @@ func startTerminal(t *testing.T) *terminal {
 	return c
 }
 
-// types types the given keys on the terminal, and waits until the terminal shows the given text.
+// The method types sends keys to the terminal, and waits until the terminal shows the given text.
 func (c *terminal) types(keys, text string) {
 	c.t.Helper()
 	c.mu.Lock()
@@ -93,7 +93,7 @@ func (c *terminal) types(keys, text string) {
 	})
 }
 
-// TestLockOnTerminal checks that job control works for a command under a lock as it does without.
+// TestLockOnTerminal checks that job control works for a command under a lock as without a lock.
 func TestLockOnTerminal(t *testing.T) {
 	g := startGuarded(t)
 	const ctrlC, ctrlD, ctrlZ = "\x03", "\x04", "\x1a"
