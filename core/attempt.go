@@ -14,7 +14,7 @@ import (
 // grant describes what the store granted to a successful acquire.
 type grant struct {
 	token     uint64
-	sent, got instant       // sent: when the request was sent, or the last sign of life before a grant without a request
+	sent, got instant       // sent: when the request was sent; without a request, the last sign of life before the grant
 	span      time.Duration // the store keeps the grant for at least this long after sent
 	epoch     uint64        // value of scheduler.epoch when the call began
 }
@@ -40,9 +40,8 @@ func acquireBudget(ttl time.Duration) time.Duration {
 	return min(max(ttl, 10*time.Millisecond), 3*time.Second)
 }
 
-// answered returns a lease for the grant g. If err is set, or the method usable refuses g, it sets
-// a.answer to the error instead. It then also sets a.expiresBy if the store may have granted the
-// lock.
+// answered returns a lease for the grant g. If err is set or method usable refuses g, it sets
+// a.answer to the error, and a.expiresBy if the store may have granted the lock.
 func (a *contender) answered(ctx context.Context, g grant, err error) (*Lease, error) {
 	c := a.lock.c
 	g.got = c.clock.now()

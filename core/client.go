@@ -18,8 +18,7 @@ import (
 
 // Options of a Client. A nil *Options and zero fields mean the defaults.
 type Options struct {
-	// Label tells people who holds a lock. It has at most 256 bytes of UTF-8. Default
-	// "hostname:pid".
+	// Label tells people who holds a lock. It has at most 256 bytes of UTF-8. Default "hostname:pid".
 	Label string
 	// Logger gets every event. These events have level Warn: a lease is suspect or lost, a wait
 	// fails, the plugin has ended or started. Routine events have level Debug. Without OnEvent, the
@@ -30,9 +29,8 @@ type Options struct {
 	// Close at its end. OnEvent may call every method, even Close. While OnEvent or Logger blocks,
 	// 16,000 to 32,000 events can wait. More events are dropped, and Event.Dropped counts them.
 	OnEvent func(Event)
-	// CleanupBudget is how long a clean-up may go on after the caller's ctx has ended. A clean-up
-	// is a release, or the withdrawal of an acquire after the caller gave up. At least 0. Default
-	// 1s.
+	// CleanupBudget is how long a clean-up may go on after the caller's ctx has ended. A clean-up is a
+	// release, or the withdrawal of an acquire after the caller gave up. At least 0. Default 1s.
 	CleanupBudget time.Duration
 }
 
@@ -291,9 +289,8 @@ func (c *Client) start() {
 	})
 }
 
-// spawn runs the function f in a goroutine that Close waits for. The function must return when
-// c.lifetime or c.work has ended. If Close has begun to wait, spawn returns false and does not run
-// f.
+// spawn runs the function f in a goroutine that Close waits for. It must return when c.lifetime or
+// c.work has ended. If Close has begun to wait, spawn returns false and does not run f.
 func (c *Client) spawn(f func()) bool {
 	c.spawning.Lock()
 	defer c.spawning.Unlock()

@@ -71,8 +71,7 @@ func (p *progress) Begin(steps int, guess time.Duration) {
 	)
 }
 
-// timeLeft returns how long the task will still take. Before the first step is done, it uses the
-// guess.
+// timeLeft returns how long the task will still take. Before the first step, it uses the guess.
 func timeLeft(s decor.Statistics, took, guess time.Duration) string {
 	left := guess - took
 	if s.Current > 0 {
@@ -83,8 +82,7 @@ func timeLeft(s decor.Statistics, took, guess time.Duration) string {
 	return max(0, left).Round(time.Second).String()
 }
 
-// Step implements bench.Progress. In a log, it writes a line if the last line is at least logEvery
-// old.
+// Step implements bench.Progress. In a log, it writes a line if the last line is logEvery old.
 func (p *progress) Step(label string) {
 	p.label.Store(label)
 	if now := time.Now(); p.bar == nil && p.steps > 0 && now.Sub(p.last) >= logEvery {

@@ -299,8 +299,7 @@ var modes = []mode{
 	},
 }
 
-// NotPossible says why a mode cannot be measured with this input, or returns "" if
-// it can.
+// NotPossible says why a mode cannot be measured with this input, or returns "" if it can.
 func NotPossible(in Input) string {
 	m, _ := modeByName(in.Mode)
 	if m.server && in.Server == nil {

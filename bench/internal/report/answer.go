@@ -28,9 +28,8 @@ func (r Report) answer() answer {
 // choice is the answer for one need of a user, for example the lowest latency.
 type choice struct {
 	Need string `json:"need"`
-	// Take has the backend with the best figure, and all backends that the figures do not show to
-	// be worse. It is empty if there are several and none is worse. In scenario ttl, Take has a
-	// TTL.
+	// Take has the backend with the best figure, and all backends that the figures do not show to be
+	// worse. It is empty if there are several and none is worse. In scenario ttl, Take has a TTL.
 	Take     []string `json:"take,omitempty"`
 	Measured string   `json:"measured,omitempty"` // the figures of the best backends
 	Others   string   `json:"others,omitempty"`   // how much worse the others are, or why there is no choice
