@@ -99,7 +99,7 @@ func moduleVersion(path string) string {
 	return ""
 }
 
-// gauged has counters of the operating system, as they were at one moment.
+// gauged has the values of the operating system's counters at one moment.
 type gauged struct {
 	at          time.Time
 	wall        time.Time     // by the wall clock, which may be set

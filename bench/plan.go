@@ -19,8 +19,8 @@ import (
 // In Scenarios, Baselines and Modes, the word "all" stands for every known name. [Run] rejects a
 // plan for which [Plan.Check] returns an error.
 type Plan struct {
-	// Backends names the plugins to measure. None means every plugin that lockbench finds, without
-	// those whose server it cannot start. The report then names the missing backends. That is not
+	// Backends names the plugins to measure. None means every plugin that lockbench finds, except
+	// plugins whose server it cannot start. The report then names the missing backends. That is not
 	// an error.
 	Backends  []string
 	Scenarios []string

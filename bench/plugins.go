@@ -56,8 +56,7 @@ func (p Plan) describe(ctx context.Context) ([]described, error) {
 	return out, nil
 }
 
-// ask asks a plugin for its description, and checks that the plugin takes the TTL and the
-// configuration.
+// ask asks a plugin for its description, and checks that the plugin accepts TTL and configuration.
 func (p Plan) ask(ctx context.Context, f plugin.Found, cfg driver.Config) (d described, err error) {
 	d = described{Found: f, config: cfg}
 	if d.says, err = describe(ctx, f); err != nil {

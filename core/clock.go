@@ -70,10 +70,10 @@ func (c *clock) early() instant {
 	return instant(time.Since(c.base)).add(time.Duration(c.suspended.Load()))
 }
 
-// sleptSince reports whether the machine may have been suspended since the instant i. If i was
-// computed from an age that another process measured, i is too late after a suspend, because the
-// age does not count the suspend. sleptSince reads the clocks in the opposite order to method now.
-// A pause in between may look like a suspend, but no suspend is missed.
+// sleptSince reports whether the machine may have been suspended since the instant i. If i comes
+// from an age that another process measured, i is too late after a suspend. The age does not count
+// the suspend. sleptSince reads the clocks in the opposite order to method now. A pause in between
+// may look like a suspend, but no suspend is missed.
 func (c *clock) sleptSince(i instant) bool {
 	if c.boot == nil {
 		return false

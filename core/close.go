@@ -189,12 +189,12 @@ func (c *Client) abandon() {
 // such a context, Close returns an error, because it would wait for the callback that called it.
 type callbackOf struct{ c *Client }
 
-// inCallback returns ctx with the mark of a callback of c.
+// inCallback returns ctx with the mark of a callback of the client.
 func (c *Client) inCallback(ctx context.Context) context.Context {
 	return context.WithValue(ctx, callbackOf{c}, true)
 }
 
-// refuseCallback returns an error if ctx has the mark of a callback of c.
+// refuseCallback returns an error if ctx has the mark of a callback of the client.
 func (c *Client) refuseCallback(ctx context.Context) error {
 	if ctx.Value(callbackOf{c}) == nil {
 		return nil
@@ -202,9 +202,9 @@ func (c *Client) refuseCallback(ctx context.Context) error {
 	return fmt.Errorf("%w: Close was called from a callback of Do, TryDo or Run, for which it waits", ErrInvalid)
 }
 
-// serve records that a callback runs under the lease l, so that Close does not release l before the
-// callback has returned. If l is over, or if Close is about to release l, serve returns false, and
-// the callback must not start.
+// serve records that a callback runs under the lease l, so that Close does not release it before
+// the callback has returned. If the lease is over, or if Close is about to release it, serve
+// returns false, and the callback must not start.
 func (s *scheduler) serve(l *Lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

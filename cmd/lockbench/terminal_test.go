@@ -101,7 +101,7 @@ func TestLockOnTerminal(t *testing.T) {
 		return g.binary + " lock redis tty --target redis=" + g.server.Addr() + " --plugin-dir " + g.dir + " -- " + command + "\n"
 	}
 	c := startTerminal(t)
-	// What the user types appears twice, because the terminal echoes it and cat writes it.
+	// The typed text appears twice, because the terminal echoes it and cat writes it.
 	c.types(under("sh -c 'echo ready; exec cat'"), "\nready")
 	c.types("one\n", "one\r\none\r\n")
 	c.types(ctrlZ, "Stopped")
@@ -125,8 +125,8 @@ func TestLockOnTerminal(t *testing.T) {
 	c.types("kill %1; fg; echo st''atus $?\n", "status 143")
 }
 
-// TestLockWithoutItsTerminal closes the terminal, as when a connection of "ssh -t" is lost. The
-// command and its process group must end, as they would without a lock.
+// TestLockWithoutItsTerminal closes the terminal, like a lost connection of "ssh -t". The command
+// and its process group must end, like a command without a lock.
 func TestLockWithoutItsTerminal(t *testing.T) {
 	g := startGuarded(t)
 	c := startTerminal(t)

@@ -180,8 +180,8 @@ type incident struct {
 	from, until int64
 }
 
-// aim chooses as victim the candidate that leads the most names. There is no victim if all
-// candidates have lost their leases, as can happen on a busy machine. The caller must hold mu.
+// aim chooses as victim the candidate that leads the most names. If all candidates have lost their
+// leases (on a busy machine, for example), there is no victim. The caller must hold mu.
 func (s *election) aim() incident {
 	led := map[int][]int32{} // by candidate
 	var h incident

@@ -321,7 +321,7 @@ func (h highlight) cell(s results.Subject) cell {
 	return figure(h.unit, true)(h.table.Rows[i])
 }
 
-// differ reports whether a statistical test supports a difference between rows a and b.
+// differ reports whether a statistical test supports a difference between the rows a and b.
 func (h highlight) differ(a, b Row) bool {
 	return results.Compare(a.Runs[h.unit], b.Runs[h.unit]).Supported
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// WriteComparison writes a comparison to w. The format is "text" for a terminal, with a table for
-// each unit, or "md" for Markdown.
+// WriteComparison writes a comparison, with a table for each unit. The format is "text" for a
+// terminal, or "md" for Markdown.
 func WriteComparison(w io.Writer, c results.Comparison, format string) error {
 	return printed(w, format, func(p *printer) { p.comparison(c) })
 }

@@ -18,8 +18,7 @@ func headed(lines []string) string {
 	return "Before you believe the figures: " + strings.Join(heads, "; ")
 }
 
-// shownFindings is how many findings the page shows above the figures. It hides the others at
-// first.
+// shownFindings is how many findings the page shows above the figures. At first it hides the rest.
 const shownFindings = 3
 
 // omissions says what the run did not measure, with one line for each reason.

@@ -22,12 +22,12 @@ type Row struct {
 // ErrFilter is the error for a filter with a syntax error.
 var ErrFilter = errors.New("not a filter")
 
-// Comparison compares two builds by those figures that both builds have.
+// Comparison compares two builds by the figures that both builds have.
 type Comparison struct {
 	// Old and New name the folders or builds that are compared.
 	Old, New string
-	// Rows has a difference for each figure that is tested, first those of plugins, then those of
-	// baselines and floors. Both groups are sorted by the name of the cell.
+	// Rows has a difference for each tested figure: first the figures of plugins, then the figures
+	// of baselines and floors. Both groups are sorted by the name of the cell.
 	Rows []Difference
 	// Warnings are reasons to doubt all the differences.
 	Warnings []string
@@ -78,7 +78,7 @@ func Load(dirs []string, filter string, gates []Gate) (c Comparison, err error) 
 }
 
 // Folders compares the folders of two runs with the same plan. It keeps the figures that the filter
-// selects. Filters are those of benchstat: "/backend:NAME /clients:64". The filter "" selects all.
+// selects. Filters are as in benchstat: "/backend:NAME /clients:64". The filter "" selects all.
 func Folders(before, after, filter string) (Comparison, error) {
 	a, err := ReadWhole(before)
 	if err != nil {
@@ -147,7 +147,7 @@ const (
 	backendField = 1
 )
 
-// read reads those figures of a folder that the filter selects.
+// read reads the figures of a folder that the filter selects.
 func read(dir string, m Manifest, filter string) ([]measured, benchfmt.UnitMetadataMap, error) {
 	if filter == "" {
 		filter = "*"

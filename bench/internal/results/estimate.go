@@ -45,7 +45,7 @@ func (e Estimate) Spread() float64 {
 	return max(e.Hi-e.Center, e.Center-e.Lo) / math.Abs(e.Center)
 }
 
-// Ratio is the figure of a subject divided by that of a baseline.
+// Ratio is the figure of a subject divided by the figure of a baseline.
 type Ratio struct {
 	// Estimate is the median of the ratios, one from each run. A run measures both values soon
 	// after each other, so if the machine gets slower, the ratio hardly changes.
@@ -54,9 +54,9 @@ type Ratio struct {
 	Test
 }
 
-// Compare compares a subject's values with those of a baseline. The values with the same index are
-// from the same run. The ratio omits runs that lack a value, and runs in which the baseline's value
-// is zero.
+// Compare compares a subject's values with a baseline's values. Values with the same index are from
+// the same run. The ratio omits runs that lack a value, and runs in which the baseline's value is
+// zero.
 func Compare(subject, baseline []float64) Ratio {
 	var ratios []float64
 	for i := range min(len(subject), len(baseline)) {
@@ -123,8 +123,8 @@ type Difference struct {
 	before, after []float64 // values of the runs
 }
 
-// NewDifference tests whether the values in before differ from those in after. Each slice must have
-// at least one value.
+// NewDifference tests whether the values in before differ from the values in after. Each slice must
+// have at least one value.
 func NewDifference(row Row, before, after []float64) Difference {
 	d := Difference{Row: row, Old: Median(before), New: Median(after), Test: test(before, after), before: before, after: after}
 	d.Delta = (d.New.Center - d.Old.Center) / math.Abs(d.Old.Center)
@@ -185,11 +185,11 @@ func leastP(a, b int) float64 {
 // maxChange is the largest factor between old and new medians that method detectable tries.
 const maxChange = 16
 
-// detectable returns the smallest change of the median, as a fraction, that the test could have
-// shown with these runs, if the given number of rows is tested together. It scales the new values
-// to the old median, and then scales them more, until the test shows a difference. The result is
-// negative if the parameter above is false. It is infinite if the test could not have shown even a
-// factor of maxChange.
+// detectable returns the smallest change of the median (as a fraction) that a test of these runs
+// could have shown, if the given number of rows is tested together. It scales the new values to the
+// old median, and then scales them more, until the test shows a difference. The result is negative
+// if the parameter above is false. It is infinite if the test could not have shown even a factor of
+// maxChange.
 func (d Difference) detectable(above bool, rows int) float64 {
 	sign := 1.0
 	if !above {
@@ -225,7 +225,7 @@ func (d Difference) detectable(above bool, rows int) float64 {
 type Sensitivity struct {
 	Gate Gate
 	// Row is that row of the gate in which a change is hardest to notice. Detectable is the
-	// smallest change of its median, as a fraction, that a test could have shown. It is infinite if
+	// smallest change of its median (as a fraction) that a test could have shown. It is infinite if
 	// no change could have been shown.
 	Row        Row
 	Detectable float64

@@ -145,8 +145,7 @@ func scanWhole(dir string, emit func(Section, []Attempt) error) error {
 
 // ReadEvents calls the function emit for each section with its attempts, in the order of the file.
 // It reuses the slice after emit has returned. If the file is cut off or damaged, ReadEvents emits
-// what comes before, and returns an error wrapping [ErrTruncated]. It returns at once if emit
-// fails.
+// what comes before, and returns an error wrapping [ErrTruncated]. If emit fails, it ends.
 func ReadEvents(r io.Reader, emit func(Section, []Attempt) error) error {
 	magic := make([]byte, len(eventMagic))
 	if _, err := io.ReadFull(r, magic); err != nil || !bytes.Equal(magic[:len(magic)-1], []byte(eventMagic[:len(eventMagic)-1])) {

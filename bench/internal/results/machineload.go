@@ -33,8 +33,9 @@ const (
 // server that uses this clock may then have ended leases at the wrong time.
 const steppedClock = 1
 
-// Busy returns warnings about the machine, or each machine of a merged run: that other work kept it
-// busy, that a CPU limit held it back, or that its clock was set. Without warnings it is empty.
+// Busy returns warnings about the machine, or about each machine of a merged run. It warns of other
+// work, of a CPU limit that held processes back, and of a clock that was set. Without warnings it
+// is empty.
 func (m Manifest) Busy() []string {
 	out := m.MachineLoad.words(m.Machine.Cores)
 	for i, p := range m.Parts {

@@ -44,7 +44,7 @@ type Manifest struct {
 	Together *Together `json:"together,omitempty"`
 	// Binaries has the SHA-256 of lockbench and of each plugin, by the name of the file.
 	Binaries map[string]string `json:"binaries_sha256"`
-	// Skipped has, as text, what was not measured and why.
+	// Skipped says what was not measured and why.
 	Skipped []string `json:"skipped,omitempty"`
 	// Failed has the planned cells (a subject under one load) that could not be measured.
 	Failed []FailedCell `json:"failed_cells,omitempty"`
@@ -135,7 +135,7 @@ type Subject struct {
 	// SurvivesCrash reports whether grants survive a crash of the server's machine. It relies on
 	// the settings that lockbench read for Durability. It is nil for a baseline.
 	SurvivesCrash *bool `json:"survives_crash,omitempty"`
-	// Without lists features of a plugin that a baseline lacks, as text.
+	// Without lists the features of a plugin that this baseline lacks.
 	Without []string `json:"without,omitempty"`
 	// BuildOf is set if this subject is the second build of a plugin, in a run that compares two
 	// builds. It names the subject with the first build.

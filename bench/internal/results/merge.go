@@ -384,7 +384,7 @@ func overlap(dirs []string, all []Manifest) (Together, error) {
 }
 
 // shared returns the time in which all parts measured the cell, divided by the longest time that a
-// part measured it. The error is never nil. It says which part began last, and which ended first.
+// part measured it. The error is never nil. It names the last part to begin and the first to end.
 func shared(key cellRun, parts []map[cellRun]span, dirs []string) (float64, error) {
 	last, first := 0, 0 // the part that began last, and the part that ended first
 	longest := int64(1)
