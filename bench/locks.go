@@ -38,8 +38,8 @@ type store struct {
 const locksTimeout = 30 * time.Second
 
 // The method with opens the backend, checks that the store answers, and calls the function work. It
-// calls work even if the plugin refuses to grant locks because of the store's settings, because
-// existing locks can be shown.
+// calls work even if the plugin refuses to grant locks because of the store's settings. Existing
+// locks can still be shown.
 func (l Locks) with(ctx context.Context, work func(context.Context, store) (*Outcome, error)) (o *Outcome, err error) {
 	ctx, cancel := context.WithTimeout(ctx, locksTimeout)
 	defer cancel()

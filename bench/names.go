@@ -49,7 +49,7 @@ func words(flag string) (names []string) {
 	return names
 }
 
-// checkNames returns an error if any of the names is none that the flag accepts.
+// checkNames returns an error if there is a name that the flag does not accept.
 func checkNames(flag, what string, names []string) error {
 	known := words(flag)
 	for _, name := range names {

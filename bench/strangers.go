@@ -109,7 +109,7 @@ func (s *Servers) meetAll(ctx context.Context) error {
 	return nil
 }
 
-// addressKeys are keys for an address. The first that fits is set if no Config has "{port}".
+// addressKeys are keys for an address. The plugin's first one is set if no Config has "{port}".
 var addressKeys = []string{"address", "addresses"}
 
 // meet registers the plugin's store with package kinds if lockbench does not know the store. From

@@ -80,8 +80,8 @@ func (a *contender) usable(ctx context.Context, g grant) error {
 }
 
 // clean withdraws the owner id in a.owner and makes a new one (rule K3) in two cases. Either the
-// outcome of the last acquire is unknown, or the plugin process died that put the owner into the
-// store's queue. It returns an error if the withdrawal fails and the store may still hold a grant.
+// outcome of the last acquire is unknown, or the plugin process that put the owner into the store's
+// queue has died. It returns an error if the withdrawal fails and the store may still hold a grant.
 func (a *contender) clean(ctx context.Context) error {
 	c := a.lock.c
 	if lost := a.queued && a.epoch != c.sched.epoch.Load(); a.expiresBy == 0 && !lost {

@@ -184,7 +184,7 @@ func (c *Client) inspect(ctx context.Context, op, name string) (h Holder, err er
 	return h, err
 }
 
-// here returns h, which is the holder by the store. If this host holds the lock, the result has the
+// here returns h, the holder that the store named. If this host holds the lock, the result has the
 // lease's current token.
 func (c *Client) here(name string, h Holder) Holder {
 	l := c.queues.holder(name)
@@ -289,8 +289,9 @@ func (c *Client) start() {
 	})
 }
 
-// spawn runs the function f in a goroutine that Close waits for. It must return when c.lifetime or
-// c.work has ended. If Close has begun to wait, spawn returns false and does not run f.
+// spawn runs the function f in a goroutine that Close waits for. The function must return when
+// c.lifetime or c.work has ended. If Close has begun to wait, spawn returns false and does not run
+// f.
 func (c *Client) spawn(f func()) bool {
 	c.spawning.Lock()
 	defer c.spawning.Unlock()

@@ -157,7 +157,7 @@ func keeperOf(t *testing.T, cmd *exec.Cmd) int {
 	return children(t, cmd.Process.Pid)[0]
 }
 
-// often returns how often a test repeats its steps: all times if LOCKBENCH_LONG is set, else few.
+// often returns how often to repeat a test's steps: few, or all if LOCKBENCH_LONG is set.
 func often(few, all int) int {
 	if os.Getenv("LOCKBENCH_LONG") == "" {
 		return few

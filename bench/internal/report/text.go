@@ -11,7 +11,7 @@ import (
 // textWidth is the width of the text in columns, which fits a common terminal.
 const textWidth = 80
 
-// WriteVerdict writes as text that part of the report that says whether the run was safe.
+// WriteVerdict writes, as text, the part of the report that says whether the run was safe.
 func (r Report) WriteVerdict(w io.Writer) error { return printed(w, "text", r.verdict) }
 
 func (r Report) verdict(p *printer) {

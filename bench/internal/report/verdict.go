@@ -198,7 +198,7 @@ func beginning(failure string) string {
 }
 
 // A run stalled if its longest operation took at least stallLeast, and at least stallTimes times
-// the median over all runs.
+// the median of the longest operations of all runs.
 const (
 	stallLeast = 100 * time.Millisecond
 	stallTimes = 10

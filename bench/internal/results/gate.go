@@ -48,8 +48,8 @@ func peakOf(r Row, runs map[Row][]float64) string {
 
 // ParseGate parses a gate: a unit, then > or <, then a change of the median in percent. In the
 // unit, "*" stands for any text without a slash. A limit without a percent sign is for the figure
-// and not for its change. If it is a time, it needs a unit such as ms. If a slash and a baseline
-// (or the word peak) follow the unit, the limit is for a ratio.
+// and not for its change. If the figure is a time, the limit needs a unit such as ms. If a slash
+// and a baseline (or the word peak) follow the unit, the limit is for a ratio.
 func ParseGate(text string) (Gate, error) {
 	m := gateForm.FindStringSubmatch(text)
 	if m == nil {

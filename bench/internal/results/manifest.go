@@ -200,8 +200,8 @@ func ReadManifest(dir string) (Manifest, error) {
 	return m, nil
 }
 
-// Differs lists the settings that differ between two plans so that their figures cannot be
-// compared. It ignores, for example, the seed, the number of runs, and where the servers were.
+// Differs lists the differing settings of two plans that make their figures incomparable. It
+// ignores, for example, the seed, the number of runs, and where the servers were.
 func (p Plan) Differs(q Plan) []string {
 	return differing([]setting{
 		{"backends", set(p.Backends), set(q.Backends)},
