@@ -8,7 +8,8 @@ import (
 // MachineLoad says how busy other work kept the machine while the run measured. A figure that the
 // operating system does not provide is 0.
 type MachineLoad struct {
-	// OtherCPUs is the average number of CPUs used by processes not of lockbench or its descendants.
+	// OtherCPUs is the average number of CPUs used by processes other than lockbench and its
+	// descendants.
 	OtherCPUs float64 `json:"other_cpus"`
 	// Steal is the share of the machine's processor time that the hypervisor
 	// gave to other machines, from 0 to 1.
