@@ -110,8 +110,8 @@ func Keep(ctx context.Context, p Plan, up func(shown string)) (err error) {
 	return nil
 }
 
-// start starts a server for each of the plugins in found. If a server cannot be started, that is an
-// error if the user named backends, and otherwise the server is skipped.
+// start starts a server for each of the plugins in found. If the user named backends, a server that
+// cannot be started is an error. Otherwise it is skipped.
 func (k *kept) start(ctx context.Context, e *environment, found []plugin.Found, named bool) (all []*servers.Environment, err error) {
 	for _, one := range found {
 		s, err := e.start(ctx, one, false)

@@ -44,9 +44,10 @@ type Locked struct {
 }
 
 // Run runs the command while it holds the lock. The command has the standard input, output and
-// error of this process, and its terminal. Run returns nil if the command ended with status 0, or a
-// [StatusError] for another status, whose reason it writes to w. If w blocks, Run drops texts while
-// 64 texts wait, and waits at most a second at its end. Run handles the signals of this process.
+// error of this process, and its terminal. Run returns nil if the command ended with status 0. For
+// another status, it writes the reason to w and returns a [StatusError]. If the writer w blocks,
+// Run drops texts while 64 texts wait, and waits at most a second for w at its end. Run handles the
+// signals of this process.
 func (l Locked) Run(ctx context.Context, w io.Writer) error {
 	out := command.NewOut(w)
 	defer out.Close()
@@ -98,8 +99,8 @@ func (l Locked) notFound(err error, out io.Writer) error {
 	return StatusError(127)
 }
 
-// hostAndPid returns host name and process ID. The ID is that of this process, which the user
-// started, and not that of the child process that holds the lock.
+// hostAndPid returns host name and process ID. The ID belongs to this process, which the user
+// started, and not to the child process that holds the lock.
 func hostAndPid() string {
 	host, err := os.Hostname()
 	if err != nil {

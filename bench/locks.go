@@ -34,12 +34,12 @@ type store struct {
 	prefix string
 }
 
-// locksTimeout is how long a command about locks may take, without the user's answer to Break.
+// locksTimeout is how long a command about locks may take. Waiting for the user does not count.
 const locksTimeout = 30 * time.Second
 
-// with opens the backend, checks that the store answers, and calls the function work. It does so
-// even if the plugin refuses to grant locks because of the store's settings: existing locks can be
-// shown.
+// The method with opens the backend, checks that the store answers, and calls the function work. It
+// calls work even if the plugin refuses to grant locks because of the store's settings. Existing
+// locks can still be shown.
 func (l Locks) with(ctx context.Context, work func(context.Context, store) (*Outcome, error)) (o *Outcome, err error) {
 	ctx, cancel := context.WithTimeout(ctx, locksTimeout)
 	defer cancel()
@@ -134,7 +134,7 @@ func (l Locks) Inspect(ctx context.Context, name string) (*Outcome, error) {
 }
 
 // Break ends the lease of the lock called name, if the lease has the given token. Token 0 means the
-// current lease. Break first calls ask, and does nothing if ask returns false.
+// current lease. Break first calls the function ask, and does nothing if it returns false.
 func (l Locks) Break(ctx context.Context, name string, token uint64, ask func(question string) bool) (*Outcome, error) {
 	return l.with(ctx, func(ctx context.Context, s store) (*Outcome, error) {
 		h, err := s.Client.Inspect(ctx, name)

@@ -40,7 +40,7 @@ func cpuModel() string {
 	return strings.TrimSpace(string(b))
 }
 
-// kernel asks the kernel and does not run uname, because a container image may not have uname.
+// kernel makes a system call, because a container image may not have the program uname.
 func kernel() string {
 	var u unix.Utsname
 	if unix.Uname(&u) != nil {
@@ -99,7 +99,7 @@ func moduleVersion(path string) string {
 	return ""
 }
 
-// gauged has counters of the operating system, as they were at one moment.
+// gauged has the values of the operating system's counters at one moment.
 type gauged struct {
 	at          time.Time
 	wall        time.Time     // by the wall clock, which may be set
@@ -158,14 +158,14 @@ func ownTime() time.Duration {
 	return sum
 }
 
-// watch begins to measure how busy the machine is. The function that it returns ends that, and
-// writes the result to a manifest.
+// watch begins to measure how busy the machine is. The function that it returns ends the
+// measurement, and writes the result to a manifest.
 func watch() func(*results.Manifest) {
 	before := gauge()
 	return func(m *results.Manifest) { m.MachineLoad = before.until(gauge()) }
 }
 
-// until says how busy the machine was from the time of g to the time of end.
+// until says how busy the machine was between the times of the counters g and of the counters end.
 func (g gauged) until(end gauged) *results.MachineLoad {
 	took := end.at.Sub(g.at)
 	// end.own can be too small, because it lacks some processes that have ended.

@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// TestMachineLoadOfOthers checks that OtherCPUs does not count the processor time of this process,
-// but counts that of all other processes.
+// TestMachineLoadOfOthers checks that OtherCPUs counts the processor time of all processes except
+// this process.
 func TestMachineLoadOfOthers(t *testing.T) {
 	begin := gauged{at: time.Unix(100, 0), wall: time.Unix(100, 0), busy: 50 * time.Second, all: 400 * time.Second, own: 10 * time.Second}
 	end := gauged{at: time.Unix(110, 0), wall: time.Unix(191, 0), busy: 68 * time.Second, all: 420 * time.Second, own: 13 * time.Second,

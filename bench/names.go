@@ -49,7 +49,7 @@ func words(flag string) (names []string) {
 	return names
 }
 
-// checkNames returns an error if the flag does not accept one of names.
+// checkNames returns an error if there is a name that the flag does not accept.
 func checkNames(flag, what string, names []string) error {
 	known := words(flag)
 	for _, name := range names {
@@ -60,8 +60,8 @@ func checkNames(flag, what string, names []string) error {
 	return nil
 }
 
-// ScenarioHelp says what each scenario measures. It shortens each text to what stands before the
-// first colon or semicolon.
+// ScenarioHelp says what each scenario measures. It cuts each text off at the first colon or
+// semicolon.
 func ScenarioHelp() string {
 	var b strings.Builder
 	for _, s := range Choices("scenarios") {

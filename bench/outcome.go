@@ -69,7 +69,7 @@ func (e *hintedError) Unwrap() error { return e.err }
 // Hinted returns err with a hint, which says what the user can do about err.
 func Hinted(err error, hint string) error { return &hintedError{err, hint} }
 
-// Hint returns the hint of an error, which says what the user can do about it, or "".
+// Hint returns the hint of an error, or "". A hint says what the user can do about the error.
 func Hint(err error) string {
 	var h *hintedError
 	var environment *EnvError
@@ -106,7 +106,7 @@ type result struct {
 }
 
 // outcome returns what to show of a run that ended with err, and the error to report. If a rule was
-// violated, that is the error, even if err is not nil.
+// violated, the error says so, even if err is not nil.
 func (r result) outcome(ctx context.Context, err error) (*Outcome, error) {
 	shown := &Outcome{Dir: r.dir}
 	if r.cells == 0 || err != nil && r.verdict.Granted() == 0 {

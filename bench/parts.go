@@ -33,8 +33,8 @@ func (p Plan) checkParts() error {
 	return nil
 }
 
-// join waits for the other parts (runs on other machines) and takes over their seed. They meet in
-// the store of the first backend, through a plugin process that is used for nothing else.
+// join waits for the other parts (runs on other machines) and takes over their seed. The parts meet
+// in the store of the first backend, through a plugin process that is used for nothing else.
 func (r *runner) join(ctx context.Context) error {
 	if r.plan.Parts == 0 {
 		return nil
@@ -70,10 +70,10 @@ const (
 	stepEvery = 2 * time.Millisecond
 )
 
-// rendezvous is how runs on several machines, called parts, measure the same thing at the same
-// time. A part waits for the others by reading the store under test. It does not go by the time,
-// because clocks of machines differ. Each part leads one election, its place, and publishes in the
-// value of the election how far the part is. Only one goroutine may use a rendezvous.
+// rendezvous lets runs on several machines, called parts, measure the same thing at the same time.
+// A part waits for the others by reading the store under test. It does not wait for a time of day,
+// because clocks of machines differ. Each part leads one election, called its place. In the value
+// of the election, the part publishes how far it is. Only one goroutine may use a rendezvous.
 type rendezvous struct {
 	backend string
 	places  []*core.Elector
@@ -96,8 +96,8 @@ type station struct {
 
 // joinParts joins this run to the other parts, which are runs on other machines. Each part leads
 // one election, its place. joinParts returns when each place is led by a part, and each part has
-// seen all others. It fails if their plans differ in more than the seed. The part leaves when
-// client is closed.
+// seen all others. It fails if their plans differ in more than the seed. The part leaves its place
+// when the client is closed.
 func joinParts(ctx context.Context, client *core.Client, backend string, parts int, seed uint64, plan string) (*rendezvous, error) {
 	m := &rendezvous{backend: backend, said: station{Part: rand.Text(), Seed: seed, Plan: plan}}
 	ctx, cancel := context.WithTimeout(ctx, partsTimeout)
@@ -204,10 +204,10 @@ func (m *rendezvous) alone(format string, args ...any) error {
 	return &EnvError{Backend: m.backend, Err: fmt.Errorf("the parts are not together: "+format, args...), Hint: fmt.Sprintf("start %d of them, with the same flags", len(m.places))}
 }
 
-// next waits until the other parts have called it as often as this part. All parts return from it
-// within a few milliseconds of each other. If last is set, the run is over: next then waits until
-// the other parts have made this call or have left, so that none of them misses this part. Without
-// parts, m is nil, and next does not wait.
+// The method next waits until the other parts have called next as often as this part. All parts
+// return from it within a few milliseconds of each other. If the parameter last is set, the run is
+// over. Then next waits until each other part has also made its last call or has left, so that no
+// part misses this one. Without parts, m is nil, and next does not wait.
 func (m *rendezvous) next(ctx context.Context, last bool) error {
 	if m == nil {
 		return nil

@@ -30,7 +30,7 @@ func together(t *testing.T, n int, part func(i int, c *core.Client) error) []err
 }
 
 // TestDeadPartsAreNotMet simulates a part (a run that measures with others) that was killed. Its
-// place stays taken for the TTL, but later parts must not take it for one of them.
+// place stays taken for the TTL, but later parts must not count the dead part as one of them.
 func TestDeadPartsAreNotMet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewStore()
@@ -77,8 +77,7 @@ func TestPartsThatCannotMeet(t *testing.T) {
 			_, err := joinParts(t.Context(), c, "memory", 2, 0, fmt.Sprint(i))
 			return err
 		}) {
-			// The part that first sees that the plans differ leaves, so the other part may be
-			// alone.
+			// The first part that sees different plans leaves. The other part may then be alone.
 			if !IsUsage(err) && !apart(err) {
 				t.Errorf("another plan: part %d: %v", i, err)
 			}

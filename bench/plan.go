@@ -19,8 +19,8 @@ import (
 // In Scenarios, Baselines and Modes, the word "all" stands for every known name. [Run] rejects a
 // plan for which [Plan.Check] returns an error.
 type Plan struct {
-	// Backends names the plugins to measure. None means every plugin that lockbench finds, without
-	// those whose server it cannot start. The report then names the missing backends. That is not
+	// Backends names the plugins to measure. None means every plugin that lockbench finds, except
+	// plugins whose server it cannot start. The report then names the missing backends. That is not
 	// an error.
 	Backends  []string
 	Scenarios []string
@@ -39,12 +39,12 @@ type Plan struct {
 	// means half the rate that the closed loop reached under the same load.
 	Rate float64
 	// Modes, Candidates and Tick are for scenario takeover. Modes are ways to end a leader, such as
-	// the default kill-host. Candidates is how many processes campaign (0 means 2). Tick is how
-	// often a candidate asks the store. With 0, it waits for the store to wake it.
+	// the default kill-host. Candidates is how many processes campaign (0 means 2). Tick is the
+	// time after which a candidate asks the store again. If Tick is 0, the store wakes it.
 	Modes      []string
 	Candidates int
 	Tick       time.Duration
-	// For is for scenario ttl: how long all runs together hold leases.
+	// For is how long all runs of scenario ttl together hold leases.
 	For time.Duration
 	// Stress keeps processors and disk busy during the whole measurement.
 	Stress bool
@@ -241,7 +241,7 @@ func (c cell) section() results.Section {
 	}
 }
 
-// group is what cells that are compared with each other have in common.
+// group has what all cells in one comparison have in common.
 type group struct {
 	measure.Workload
 	scenario string

@@ -56,7 +56,7 @@ func (p Plan) describe(ctx context.Context) ([]described, error) {
 	return out, nil
 }
 
-// ask asks a plugin for its description, and checks that the plugin accepts the TTL and cfg.
+// ask asks a plugin for its description, and checks that the plugin accepts TTL and configuration.
 func (p Plan) ask(ctx context.Context, f plugin.Found, cfg driver.Config) (d described, err error) {
 	d = described{Found: f, config: cfg}
 	if d.says, err = describe(ctx, f); err != nil {
@@ -75,7 +75,7 @@ func describe(ctx context.Context, f plugin.Found) (plugin.Description, error) {
 	return d, nil
 }
 
-// takes returns the plugin's configuration key of that name, or nil.
+// takes returns the plugin's configuration key with that name, or nil if it takes no such key.
 func (d described) takes(key string) *driver.Key {
 	i := slices.IndexFunc(d.says.Keys, func(k driver.Key) bool { return k.Name == key })
 	if i < 0 {
@@ -96,8 +96,8 @@ func (d described) ownPrefix() string {
 	return d.config["prefix"]
 }
 
-// checkConfig checks cfg against the keys that the plugin declares. It allows that required keys
-// are missing, because a throwaway server has no address before it starts.
+// checkConfig checks cfg against the keys that the plugin declares. Required keys may be missing,
+// because a throwaway server has no address before it starts.
 func checkConfig(d plugin.Description, cfg driver.Config) error {
 	spec := driver.Spec{Name: d.Name, Keys: slices.Clone(d.Keys)}
 	for i := range spec.Keys {
@@ -127,8 +127,8 @@ func checkTTL(d plugin.Description, ttl time.Duration) error {
 	return nil
 }
 
-// Plugins lists the plugins that are found. It searches dirs first, and then where each run
-// searches.
+// Plugins lists the plugins that are found. It searches the directories dirs first, and then the
+// places where each run searches.
 func Plugins(ctx context.Context, dirs []string) (*Outcome, error) {
 	parts := foundPlugins(ctx, dirs)
 	if len(parts) == 0 {
@@ -146,7 +146,7 @@ func Plugins(ctx context.Context, dirs []string) (*Outcome, error) {
 }
 
 // DescribePlugin shows what a plugin promises and which configuration it accepts. The plugin is
-// given by its path or its name. A name is searched in dirs first.
+// given by its path or its name. A name is first searched in the directories dirs.
 func DescribePlugin(ctx context.Context, nameOrPath string, dirs []string) (*Outcome, error) {
 	d, err := (&Servers{PluginDirs: dirs}).resolve(ctx, nameOrPath, nil)
 	if err != nil {
@@ -195,7 +195,7 @@ func (d described) text() string {
 	return b.String()
 }
 
-// part is a plugin, or a program that starts servers, and says whether lockbench can use it.
+// part describes a plugin, or a program that starts servers.
 type part struct {
 	Kind    string `json:"kind"` // "plugin", "program"
 	Name    string `json:"name"`
@@ -209,7 +209,7 @@ type part struct {
 }
 
 // Examine lists plugins, each with its description, and the programs of servers. It searches
-// plugins in dirs first, and then where each run searches. It starts no server.
+// plugins in dirs first, and then in the places where each run searches. It starts no server.
 func Examine(ctx context.Context, dirs []string) (*Outcome, error) {
 	parts := foundPlugins(ctx, dirs)
 	plugins, usable := len(parts), slices.ContainsFunc(parts, func(p part) bool { return p.Usable })
@@ -296,7 +296,7 @@ func (p Plan) ttlFor(d plugin.Description) (ttl time.Duration, note string) {
 }
 
 // checkOther checks that the plugin's second build (see Plan.VS) exists, and accepts the plan's TTL
-// and cfg.
+// and the configuration.
 func (p Plan) checkOther(ctx context.Context, f plugin.Found, cfg driver.Config) error {
 	if p.VS == "" {
 		return nil

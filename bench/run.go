@@ -40,8 +40,8 @@ type Options struct {
 	// Log gets log lines of package core and of the plugins. Nil discards them.
 	Log *slog.Logger
 	// Lines gets text for the user: notes, and the progress of search, replay and soak, which do
-	// not use Progress. Nil discards the text. With Verbose, search, replay and soak report every
-	// step.
+	// not use Progress. Nil discards the text. If Verbose is set, search, replay and soak report
+	// every step.
 	Lines   io.Writer
 	Verbose bool
 }
@@ -56,7 +56,7 @@ func (o *Options) fill() {
 }
 
 // Main must be called first in main. It returns at once, except in a helper process that lockbench
-// started, such as a host: there it does the work of the process.
+// started, such as a host. There it does the work of the process.
 func Main() {
 	host.Main()
 	command.Main()
@@ -130,8 +130,8 @@ func (r *runner) run(ctx context.Context) (res result, err error) {
 		r.folder = folder
 		err := r.rounds(ctx, cells)
 		if err == nil {
-			// The other parts may still wait for this one. Here, all is measured, so an error loses
-			// nothing.
+			// The other parts may still wait for this one. This part has measured all, so an error
+			// loses nothing.
 			_ = r.rendezvous.next(ctx, true)
 		}
 		res.verdict, res.cells, res.interrupted = r.checker.Verdict(), r.measured, ctx.Err() != nil
@@ -309,11 +309,11 @@ func classify(ctx context.Context, sub *subject, err error) error {
 	return err
 }
 
-// takes returns a guess how long one run needs for a cell.
+// takes estimates how long one run needs for a cell.
 func (r *runner) takes(c cell) time.Duration { return c.scenario.Takes(r.input(c, 0)) }
 
 // input returns what a scenario needs to measure a cell. Its seed depends only on the plan's seed
-// and on run, so that compared subjects get the same sequence of requests.
+// and the number of the run. So compared subjects get the same sequence of requests.
 func (r *runner) input(c cell, run int) measure.Input {
 	n := max(c.Clients, c.Keys)
 	for i := len(c.subject.names); i < n; i++ {

@@ -31,9 +31,9 @@ const (
 	quickSoakPool = 50
 )
 
-// search plays random schedules of faults: a soak on all backends at the same time, other searches
-// on one backend after the other. If a claim is broken, it writes a reproducer, a file that replays
-// the schedule. If ctx ends, it reports what it has found.
+// search plays random schedules of faults. A soak plays them on all backends at the same time, any
+// other search on one backend after the other. If a claim is broken, search writes a reproducer: a
+// file to replay the schedule. If ctx ends, it reports what it has found.
 func (p FaultsPlan) search(ctx context.Context, opts Options) (*Outcome, error) {
 	actions := p.actions()
 	if len(actions) == 0 {

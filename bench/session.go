@@ -107,10 +107,10 @@ func (s *session) sweep(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// openBackend starts servers for one backend, unless it has a target, and opens its plugin, its
-// baselines (libraries in process) and its floor (a call that is as cheap as possible). If the
-// servers cannot be started, that is an error if the user named backends. Otherwise, the report
-// says that the backend was skipped.
+// openBackend starts servers for one backend, unless it has a target. It opens the backend's
+// plugin, baselines (libraries in process) and floor (a call that is as cheap as possible). If the
+// user named backends, it is an error if the servers cannot be started. Otherwise, the report says
+// that the backend was skipped.
 func (s *session) openBackend(ctx context.Context, f described) error {
 	var harm *servers.Server
 	own := false
@@ -151,9 +151,9 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 	return nil
 }
 
-// openAt opens plugin, baselines and floor of a backend. If rtt is not 0, all connections go
-// through relays that delay each round trip by rtt. If the backend's connections cannot use a
-// relay, openAt opens nothing, and the report says so.
+// openAt opens the plugin, the baselines and the floor of a backend. If rtt is not 0, all
+// connections go through relays that delay each round trip by rtt. If the backend's connections
+// cannot use a relay, openAt opens nothing, and the report says so.
 func (s *session) openAt(ctx context.Context, f described, rtt time.Duration, harm *servers.Server, own bool) (err error) {
 	first := len(s.relays)
 	if rtt > 0 {
@@ -183,7 +183,7 @@ func (s *session) openAt(ctx context.Context, f described, rtt time.Duration, ha
 	return s.openBaselines(ctx, sub, f.config)
 }
 
-// relayed starts relays that delay each round trip by rtt, and returns cfg with their addresses.
+// relayed starts relays that delay each round trip by rtt. It puts their addresses into the result.
 func (s *session) relayed(backend string, cfg driver.Config, rtt time.Duration) (driver.Config, error) {
 	return kinds.Route(backend, cfg, func(address string) (string, error) {
 		relay, err := inject.NewProxy(address)
@@ -221,7 +221,7 @@ func (s *session) openCounter(ctx context.Context, sub *subject) {
 }
 
 // relayCounter counts commands for servers that do not count them. It counts how often data from a
-// client arrives at a relay, and takes each arrival for one command.
+// client arrives at a relay. Each arrival counts as one command.
 func relayCounter(relays []*inject.Proxy) *servers.Counter {
 	c := &servers.Counter{End: func() error { return nil }} // counting stops when the relays are closed
 	for _, relay := range relays {
@@ -332,9 +332,9 @@ func (s *session) Close(ctx context.Context) error {
 	return errors.Join(append(errs, s.environment.close())...)
 }
 
-// harmed chooses one server that faults may hit, or returns nil if lockbench started none. It is
-// only one, because some stores refuse to grant locks for a while after a restart: if three of five
-// servers refused, no host could become leader.
+// harmed chooses one server that faults may hit, or returns nil if lockbench started none. It
+// chooses only one, because some stores refuse to grant locks for a while after a restart. If three
+// of five servers refused, no host could become leader.
 func harmed(all servers.Nodes) *servers.Server {
 	if len(all) == 0 {
 		return nil

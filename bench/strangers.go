@@ -69,8 +69,8 @@ func (s *Servers) readStrangers(only []string) error {
 	return nil
 }
 
-// forBackend splits "BACKEND=TEXT", the value of a flag. Without "BACKEND=", only[0] is the
-// backend.
+// forBackend splits "BACKEND=TEXT", the value of a flag. If "BACKEND=" is missing, the backend is
+// only[0].
 func forBackend(flag, text string, only []string) (backend, what string, err error) {
 	if parts := ofBackend.FindStringSubmatch(text); parts != nil {
 		return parts[1], parts[2], nil
@@ -109,7 +109,7 @@ func (s *Servers) meetAll(ctx context.Context) error {
 	return nil
 }
 
-// addressKeys are tried in order for the server's address if no value of Config has "{port}".
+// addressKeys are keys for an address. The plugin's first one is set if no Config has "{port}".
 var addressKeys = []string{"address", "addresses"}
 
 // meet registers the plugin's store with package kinds if lockbench does not know the store. From

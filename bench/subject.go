@@ -39,8 +39,7 @@ type subject struct {
 	close  func(ctx context.Context) error
 	names  []string // lock names, made as they are needed
 	series int64    // keeps the names of two builds apart
-	// counter counts the commands that the subject's servers ran. It is nil if they cannot be
-	// counted.
+	// counter counts the commands that the subject's servers ran. It is nil if they cannot be counted.
 	counter *servers.Counter
 	// address is the configured address of the subject's server, which may contain a password.
 	address string
@@ -120,7 +119,7 @@ func (s *session) reference(backend string) string {
 	return ""
 }
 
-// baselineSubject opens a baseline on the server of a backend, whose subject is the argument of.
+// baselineSubject opens a baseline on the server of a backend. The argument of is its subject.
 func (s *session) baselineSubject(ctx context.Context, bl baseline.Baseline, cfg driver.Config, of *subject) (*subject, error) {
 	locker, err := bl.Open(ctx, cfg)
 	if err != nil {

@@ -61,8 +61,8 @@ func (s *Servers) configured() (keys []string) {
 }
 
 // read parses targets and configuration. An address with a password is an error if it stands on the
-// command line, because other users can see the command line in the list of processes. For a
-// password in Config, read only writes a warning to warn. The argument backends names the user's
+// command line, because other users can see the command line in the list of processes. A password
+// in Config only causes a warning, which is written to warn. The argument backends names the user's
 // backends.
 func (s *Servers) read(warn io.Writer, backends ...string) error {
 	s.own, s.config = map[string]bool{}, map[string]driver.Config{}

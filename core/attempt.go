@@ -14,7 +14,7 @@ import (
 // grant describes what the store granted to a successful acquire.
 type grant struct {
 	token     uint64
-	sent, got instant       // sent: when the request was sent or, for a grant without a request, the last sign of life before it
+	sent, got instant       // sent: when the request was sent; without a request, the last sign of life before the grant
 	span      time.Duration // the store keeps the grant for at least this long after sent
 	epoch     uint64        // value of scheduler.epoch when the call began
 }
@@ -35,13 +35,13 @@ func (a *contender) ask(ctx context.Context) (*Lease, error) {
 }
 
 // acquireBudget returns how long one TryAcquire of a lease with this TTL may take. It is the TTL,
-// because a later grant would have expired, but at least 10 ms and at most 3 s.
+// because a later grant would have expired. But it is at least 10 ms and at most 3 s.
 func acquireBudget(ttl time.Duration) time.Duration {
 	return min(max(ttl, 10*time.Millisecond), 3*time.Second)
 }
 
-// answered returns a lease for g, unless err is set or method usable refuses g. In these cases it
-// sets a.answer to the error, and a.expiresBy if the store may have granted the lock.
+// answered returns a lease for the grant g. If err is set or method usable refuses g, it sets
+// a.answer to the error, and a.expiresBy if the store may have granted the lock.
 func (a *contender) answered(ctx context.Context, g grant, err error) (*Lease, error) {
 	c := a.lock.c
 	g.got = c.clock.now()
@@ -65,7 +65,7 @@ func (a *contender) answered(ctx context.Context, g grant, err error) (*Lease, e
 }
 
 // usable returns an error if no caller waits for the grant any more, or if the answer took too
-// long: the time of a lease counts from the sending of its request.
+// long. The time of a lease counts from when its request was sent.
 func (a *contender) usable(ctx context.Context, g grant) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -79,9 +79,9 @@ func (a *contender) usable(ctx context.Context, g grant) error {
 	return nil
 }
 
-// clean withdraws the owner id in a.owner and makes a new one (rule K3) in two cases: the outcome
-// of the last acquire is unknown, or the plugin process that put the owner into the store's queue
-// has died. It returns an error if the withdrawal fails and the store may still hold a grant.
+// clean withdraws the owner id in a.owner and makes a new one (rule K3) in two cases. Either the
+// outcome of the last acquire is unknown, or the plugin process that put the owner into the store's
+// queue has died. It returns an error if the withdrawal fails and the store may still hold a grant.
 func (a *contender) clean(ctx context.Context) error {
 	c := a.lock.c
 	if lost := a.queued && a.epoch != c.sched.epoch.Load(); a.expiresBy == 0 && !lost {
@@ -135,22 +135,22 @@ const (
 	// grace is how long the client goes on waiting for an answer after the caller has given up.
 	// Most answers come in this time. If the answer is a refusal, nothing has to be withdrawn.
 	grace = 50 * time.Millisecond
-	// tick is how often the deadlines of calls are checked. So a call may end up to one tick late.
+	// tick is how often the deadlines of calls are checked. So a call may end late by up to one tick.
 	tick = 10 * time.Millisecond
 )
 
 // calls ends each call to the backend in time. It gives the call a context that ends at a deadline,
-// or a while (see field rest of type call) after the caller's context.
+// or some time after the caller's context ends (field rest of type call).
 //
-// Note: context.WithTimeout and context.AfterFunc do the same with less code, but their timers,
-// which hardly ever fire, took half of the processor time of an acquire without contention. Here
-// one goroutine checks all calls every tick, and sleeps while there are none.
+// Note: context.WithTimeout and context.AfterFunc do the same with less code. But their timers took
+// half of the processor time of an uncontended acquire, although they hardly ever fire. Here one
+// goroutine checks all calls every tick, and sleeps while there are none.
 type calls struct {
 	c *Client
 
 	mu      sync.Mutex
 	first   *call
-	recent  bool // a call began since the last call of round
+	recent  bool // a call began since the method round last ran
 	running bool // the goroutine that checks the calls was started
 	parked  bool // the goroutine waits for wake
 	over    bool // the client has closed: a new call is cancelled at once
@@ -167,15 +167,15 @@ func (cs *calls) init(c *Client) {
 	cs.wake = make(chan struct{}, 1)
 }
 
-// begin returns a context for one call to the backend. It ends after budget, or when ctx has ended
-// or Close has begun and the time grace has passed since then. The caller must call done.
+// begin returns a context for one call to the backend. The context ends after the time budget, or
+// when the time grace has passed since ctx ended or Close began. The caller must call done.
 func (cs *calls) begin(ctx context.Context, budget time.Duration) *call {
 	return cs.enter(&call{caller: ctx, rest: grace, closes: true}, budget)
 }
 
-// try returns a context for one try of a clean-up, such as a release. It ends after
-// Options.CleanupBudget, or when ctx has ended and the time rest has passed since then. It does not
-// end when Close begins, but when Close has tried to release all leases.
+// The method try returns a context for one try of a clean-up, such as a release. The context ends
+// after Options.CleanupBudget, or when the time rest has passed since ctx ended. It does not end
+// when Close begins, but when Close has tried to release all leases.
 func (cs *calls) try(ctx context.Context, rest time.Duration) *call {
 	return cs.enter(&call{caller: ctx, rest: rest}, cs.c.opts.CleanupBudget)
 }
@@ -277,7 +277,7 @@ type call struct {
 	cs     *calls
 	caller context.Context // the call has the values of this context
 	// gone is what caller.Done() returned. Only the goroutine that makes the call may use methods
-	// of this context, because an application can implement them so that they block.
+	// of caller, because an application can implement them so that they block.
 	gone <-chan struct{}
 
 	// Guarded by cs.mu.

@@ -53,8 +53,8 @@ func unlessClosed(err error) error {
 	return err
 }
 
-// TestCloseWaitsForCallbacks checks that no other host gets the lock while a callback goes on after
-// Close has ended its ctx, even for several TTLs.
+// TestCloseWaitsForCallbacks checks that a callback may go on for several TTLs after Close has
+// ended its ctx. Until then no other host gets the lock.
 func TestCloseWaitsForCallbacks(t *testing.T) {
 	for name, run := range callbacks {
 		t.Run(name, func(t *testing.T) {

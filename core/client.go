@@ -18,8 +18,7 @@ import (
 
 // Options of a Client. A nil *Options and zero fields mean the defaults.
 type Options struct {
-	// Label tells people who holds a lock. It has at most 256 bytes of UTF-8. Default
-	// "hostname:pid".
+	// Label tells people who holds a lock. It has at most 256 bytes of UTF-8. Default "hostname:pid".
 	Label string
 	// Logger gets every event. These events have level Warn: a lease is suspect or lost, a wait
 	// fails, the plugin has ended or started. Routine events have level Debug. Without OnEvent, the
@@ -30,9 +29,8 @@ type Options struct {
 	// Close at its end. OnEvent may call every method, even Close. While OnEvent or Logger blocks,
 	// 16,000 to 32,000 events can wait. More events are dropped, and Event.Dropped counts them.
 	OnEvent func(Event)
-	// CleanupBudget is how long a clean-up may go on after the caller's ctx has ended. A clean-up
-	// is a release, or the withdrawal of an acquire after the caller gave up. At least 0. Default
-	// 1s.
+	// CleanupBudget is how long a clean-up may go on after the caller's ctx has ended. A clean-up is a
+	// release, or the withdrawal of an acquire after the caller gave up. At least 0. Default 1s.
 	CleanupBudget time.Duration
 }
 
@@ -112,8 +110,8 @@ type Client struct {
 }
 
 // New returns a Client on the backend b. The client's Close also closes b. New sends nothing to the
-// store. If options are invalid, each method that returns an error, except Close, returns one that
-// wraps ErrInvalid and says what is wrong.
+// store. If the options are invalid, each method that can return an error does so, except Close.
+// The error wraps ErrInvalid and says what is wrong.
 func New(b driver.Backend, opts *Options) *Client {
 	props := b.Properties()
 	filled, invalid := opts.fill()
@@ -152,8 +150,8 @@ func (c *Client) Check(ctx context.Context) error {
 	})
 }
 
-// maxLook limits public methods that ask the backend once, so that a hung backend does not hang
-// them.
+// maxLook limits the time of public methods that ask the backend once. So a hung backend does not
+// hang them.
 const maxLook = 5 * time.Second
 
 func (c *Client) question(ctx context.Context, op, name string, ask func(context.Context) error) error {
@@ -186,8 +184,8 @@ func (c *Client) inspect(ctx context.Context, op, name string) (h Holder, err er
 	return h, err
 }
 
-// here returns h, the holder in the store, with the lease's current token if this host holds the
-// lock.
+// here returns h, the holder that the store named. If this host holds the lock, the result has the
+// lease's current token.
 func (c *Client) here(name string, h Holder) Holder {
 	l := c.queues.holder(name)
 	if l != nil && l.owner == h.Owner && GrantNumber(l.token) == GrantNumber(h.Token) {
@@ -220,9 +218,9 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Holder, erro
 	}
 }
 
-// Break ends the current lease of the lock called name, if token belongs to the current grant of
-// the store. Otherwise the error is a [*NotHeldError]. You get the token from Inspect. If a lease
-// is handed over inside one host, the next lease belongs to the same grant. The error wraps
+// Break ends the current lease of the lock called name, if the token belongs to the current grant
+// of the store. Otherwise the error is a [*NotHeldError]. You get the token from Inspect. If a
+// lease is handed over inside one host, the next lease belongs to the same grant. The error wraps
 // ErrUnsupported if the backend cannot break leases.
 func (c *Client) Break(ctx context.Context, name string, token uint64) error {
 	return c.question(ctx, "break", name, func(ctx context.Context) error {
@@ -261,7 +259,7 @@ func (c *Client) begin(op, name string) error {
 	return nil
 }
 
-// end counts a public method that returns. Before that, it ends all leases past their deadline, so
+// end counts the return of a public method. Before that, it ends all leases past their deadline, so
 // that no lease looks held when a method returns after the lease's deadline (rule L3).
 func (c *Client) end() {
 	c.expireDue()
@@ -291,8 +289,9 @@ func (c *Client) start() {
 	})
 }
 
-// spawn runs f in a goroutine that Close waits for. f must return when c.lifetime or c.work has
-// ended. If Close has begun to wait, spawn returns false and does not run f.
+// spawn runs the function f in a goroutine that Close waits for. The function must return when
+// c.lifetime or c.work has ended. If Close has begun to wait, spawn returns false and does not run
+// f.
 func (c *Client) spawn(f func()) bool {
 	c.spawning.Lock()
 	defer c.spawning.Unlock()

@@ -16,20 +16,20 @@ func (i instant) add(d time.Duration) instant { return i + instant(d) }
 
 func (i instant) sub(j instant) time.Duration { return time.Duration(i - j) }
 
-// noise is the largest difference between two clocks that does not mean that the machine was
-// suspended. They differ a little, because they are read one after the other.
+// noise is the smallest difference between the two clocks that counts as a suspend of the machine.
+// Smaller differences come from reading one clock after the other.
 const noise = time.Millisecond
 
 // clock is the only clock by which package core decides anything. It counts the time in which the
 // machine is suspended, because leases expire in the store meanwhile. Go's monotonic clock does not
-// count it.
+// count that time.
 type clock struct {
 	base time.Time
 	// boot reads a clock that goes on in a suspend. It is nil if the system has no such clock.
 	boot  func() (time.Duration, bool)
 	start time.Duration // boot's reading at base
-	// suspended is how long the machine has been suspended since base, in nanoseconds: how much the
-	// boot clock had gained on Go's monotonic clock when method now last noticed a suspend.
+	// suspended is how long the machine has been suspended since base, in nanoseconds. When method
+	// now notices a suspend, it sets suspended to the boot clock's gain on Go's monotonic clock.
 	suspended atomic.Int64
 	// noted is the instant at which a suspend was last noticed.
 	noted atomic.Int64
@@ -63,17 +63,17 @@ func (c *clock) now() instant {
 	return instant(mono).add(time.Duration(c.suspended.Load()))
 }
 
-// early is like now, but does not look for new suspends, so it is never later than now. Use it only
-// for the time at which a request is sent. A time that is too early is safe there, because the
-// deadline is then earlier, too.
+// early is like method now, but does not look for new suspends. So it is never later than now. Use
+// it only for the time at which a request is sent. A time that is too early is safe there, because
+// the deadline is then earlier, too.
 func (c *clock) early() instant {
 	return instant(time.Since(c.base)).add(time.Duration(c.suspended.Load()))
 }
 
-// sleptSince reports whether the machine may have been suspended between i and now. If i comes from
-// an age that another process measured, i is too late after a suspend, because the age does not
-// count it. sleptSince reads the clocks in the opposite order to now: a pause in between may look
-// like a suspend, but no suspend is missed.
+// sleptSince reports whether the machine may have been suspended since the instant i. If i comes
+// from an age that another process measured, i is too late after a suspend. The age does not count
+// the suspend. sleptSince reads the clocks in the opposite order to method now. A pause in between
+// may look like a suspend, but no suspend is missed.
 func (c *clock) sleptSince(i instant) bool {
 	if c.boot == nil {
 		return false
@@ -83,7 +83,7 @@ func (c *clock) sleptSince(i instant) bool {
 	return ok && total-c.start-mono >= time.Duration(c.suspended.Load())+noise || i <= instant(c.noted.Load())
 }
 
-// note sets suspended to growth, if growth is larger by at least noise.
+// note sets the field suspended to growth, if growth is larger by at least noise.
 func (c *clock) note(growth time.Duration) {
 	for {
 		known := c.suspended.Load()
@@ -104,7 +104,7 @@ func (c *clock) time(i instant) time.Time {
 }
 
 // driftOf returns how much earlier than the TTL a lease must end, because the clocks of host and
-// store run at different speeds: 1 % of the TTL plus 2 ms, but at most 10 % of the TTL.
+// store run at different speeds. It is 1 % of the TTL plus 2 ms, but at most 10 % of the TTL.
 func driftOf(ttl time.Duration) time.Duration {
 	return min(ttl/100+2*time.Millisecond, ttl/10)
 }

@@ -17,8 +17,9 @@ const releasers = 1024
 // returned. Finally it closes the backend. Calls that wait return ErrClosed, and so do later calls,
 // except Release and Resign. Close may be called more than once. A callback must not call Close,
 // because Close would wait for that callback. If Close gets the callback's ctx, or a ctx derived
-// from it, it closes nothing and returns an error that wraps ErrInvalid. Healthy, and the body of a
-// loop over List, must not call Close either, because Close would wait for them until ctx ends.
+// from it, it closes nothing and returns an error that wraps ErrInvalid. The function Healthy, and
+// the body of a loop over List, must not call Close either, because Close would wait for them until
+// ctx ends.
 //
 // When ctx ends, Close stops waiting for callbacks. Their locks stay taken until they expire. If
 // the backend does not answer, Close tries to release each lease again, until the lease has
@@ -105,7 +106,7 @@ func (c *Client) drain(ctx context.Context) error {
 }
 
 // releaseAll releases all leases under which no callback runs, and continues clean-ups that failed
-// before (see janitor), until ctx ends. For each of these it returns the error, or nil.
+// before (see janitor), until ctx ends. For each lease and clean-up, it returns an error or nil.
 func (c *Client) releaseAll(ctx context.Context) []*Error {
 	type item struct {
 		name    string
@@ -127,9 +128,9 @@ func (c *Client) releaseAll(ctx context.Context) []*Error {
 	return failed
 }
 
-// finish tries the clean-up k until it succeeds, or until the grant that it would remove has
-// expired, and then returns nil. If ctx ends first, it returns k.err, the error of the tries before
-// Close. The caller of Release has got this error before, but the caller of Run has not.
+// finish tries the clean-up k until it succeeds or the grant to remove has expired. Then it returns
+// nil. If ctx ends first, it returns k.err, the error of the tries before Close. The caller of
+// Release already has this error, but the caller of Run has not.
 func (c *Client) finish(ctx context.Context, k *cleanup) error {
 	pause := backoff{from: minRetry, to: retryTo}
 	for c.clock.now() < k.until {
@@ -188,12 +189,12 @@ func (c *Client) abandon() {
 // such a context, Close returns an error, because it would wait for the callback that called it.
 type callbackOf struct{ c *Client }
 
-// inCallback returns ctx with the mark of a callback of c.
+// inCallback returns ctx with the mark of a callback of the client.
 func (c *Client) inCallback(ctx context.Context) context.Context {
 	return context.WithValue(ctx, callbackOf{c}, true)
 }
 
-// refuseCallback returns an error if ctx has the mark of a callback of c.
+// refuseCallback returns an error if ctx has the mark of a callback of the client.
 func (c *Client) refuseCallback(ctx context.Context) error {
 	if ctx.Value(callbackOf{c}) == nil {
 		return nil
@@ -201,9 +202,9 @@ func (c *Client) refuseCallback(ctx context.Context) error {
 	return fmt.Errorf("%w: Close was called from a callback of Do, TryDo or Run, for which it waits", ErrInvalid)
 }
 
-// serve records that a callback runs under lease l, so that Close does not release l before the
-// callback has returned. It returns false if l is over, or if Close is about to release l: the
-// callback must not start then.
+// serve records that a callback runs under the lease l, so that Close does not release it before
+// the callback has returned. If the lease is over, or if Close is about to release it, serve
+// returns false, and the callback must not start.
 func (s *scheduler) serve(l *Lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -211,15 +212,15 @@ func (s *scheduler) serve(l *Lease) bool {
 	return l.serving
 }
 
-// served records that the callback under l has returned.
+// served records that the callback under the lease l has returned.
 func (s *scheduler) served(l *Lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l.serving = false
 }
 
-// leaving returns the live leases under which no callback runs, for Close to release. No callback
-// can start under them any more.
+// leaving returns the live leases that Close can release, because no callback runs under them. No
+// callback can start under them any more.
 func (s *scheduler) leaving() []*Lease {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -36,7 +36,7 @@ func TestCompareBuilds(t *testing.T) {
 	ends(t, exitUsage, "lockplugin-memory", "run", "--backends", "memory", "--plugin-dir", fast, "--vs", t.TempDir())
 }
 
-// TestFootprintMergeCompare measures twice and compares the folders, which merge must refuse.
+// TestFootprintMergeCompare measures twice and compares the folders. Merging them must fail.
 func TestFootprintMergeCompare(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())

@@ -26,8 +26,8 @@ func backendNames(cmd *cobra.Command) []cobra.Completion {
 	return out
 }
 
-// choices offers the words that a flag accepts, with descriptions. If every is not "", it also
-// offers the word "all", with every as its description.
+// choices offers the words that a flag accepts, with descriptions. If the text every is not "", it
+// also offers the word "all" with this text as its description.
 func choices(flag, every string) candidates {
 	var out []cobra.Completion
 	if every != "" {
@@ -39,7 +39,7 @@ func choices(flag, every string) candidates {
 	return func(*cobra.Command) []cobra.Completion { return out }
 }
 
-// prefixed offers the names of backends, each followed by sign and without a space after it.
+// prefixed offers the names of backends, each followed by the text sign and then by no space.
 func prefixed(sign string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		var out []cobra.Completion
@@ -80,7 +80,7 @@ func lockNames(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Co
 	return l.Names(ctx, toComplete), cobra.ShellCompDirectiveNoFileComp
 }
 
-// list completes the last word of a list with commas. It does not offer words that the list has.
+// list completes the last word of a list with commas. It offers no words that the list has.
 func (c candidates) list(cmd *cobra.Command, _ []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	before := toComplete[:strings.LastIndexByte(toComplete, ',')+1]
 	chosen := strings.Split(before, ",")
@@ -93,7 +93,7 @@ func (c candidates) list(cmd *cobra.Command, _ []string, toComplete string) ([]c
 	return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
-// files offers the words of list and also the names of files.
+// files offers the words that the method list offers, and also the names of files.
 func (c candidates) files(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	out, _ := c.list(cmd, args, toComplete)
 	return out, cobra.ShellCompDirectiveDefault

@@ -114,8 +114,8 @@ func children(t *testing.T, pid int) (all []int) {
 	return all
 }
 
-// TestExecAsInit kills an application that holds a lock, or its whole container, with "lockbench
-// exec" as the first process and without. It measures how long the next holder waits.
+// TestExecAsInit kills an application that holds a lock, or its whole container, with and without
+// "lockbench exec" as the first process. It measures how long the next holder waits.
 func TestExecAsInit(t *testing.T) {
 	if out, err := exec.Command("unshare", "-pf", "--mount-proc", "true").CombinedOutput(); err != nil {
 		servers.Missing(t, "namespaces", fmt.Errorf("%w: PID namespaces: %v, %s", servers.ErrNotInstalled, err, out))
@@ -132,7 +132,7 @@ func TestExecAsInit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// waited calls do, and returns the time until another host has acquired the lock.
+	// waited calls the function do, and returns the time until another host has acquired the lock.
 	waited := func(t *testing.T, do func()) time.Duration {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

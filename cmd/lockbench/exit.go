@@ -22,7 +22,7 @@ const (
 	exitInterrupted = 130
 )
 
-// exitCode returns the exit code for err. Only a StatusError comes before a safety violation.
+// exitCode returns the exit code for err. Only a StatusError has precedence over a violation.
 func exitCode(err error) int {
 	var environment *bench.EnvError
 	var invalid *bench.InvalidError

@@ -39,7 +39,7 @@ func TestFaults(t *testing.T) {
 	ends(t, exitUnsafe, "two holders at once|lock 0", "check", "out")
 }
 
-// TestReplay plays a kept reproducer (a recorded failure), and checks the file that comes of it.
+// TestReplay plays a kept reproducer (a recorded failure), and checks the file that this writes.
 func TestReplay(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())
@@ -84,8 +84,8 @@ func TestFaultsFlagsFitEveryMode(t *testing.T) {
 	}
 }
 
-// TestOldSpellings checks that command lines of "lockbench run" from older versions, which played
-// faults, still do so and name "lockbench faults".
+// TestOldSpellings checks that old command lines of "lockbench run" that played faults still play
+// them, and tell the user to say "lockbench faults".
 func TestOldSpellings(t *testing.T) {
 	for line, want := range map[string]string{
 		"--scenarios safety --quick --faults restart,evict":                 "--faults=restart --faults=evict --quick=true",

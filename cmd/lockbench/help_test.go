@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/redlock"
 )
 
-// commands returns all commands of lockbench, without those that cobra adds and hidden commands.
+// commands returns all commands of lockbench, except hidden commands and commands of cobra.
 func commands(root *cobra.Command) []*cobra.Command {
 	out := []*cobra.Command{root}
 	for _, c := range root.Commands() {

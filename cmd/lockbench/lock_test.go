@@ -43,8 +43,8 @@ func startGuarded(t *testing.T) *guarded {
 	return g
 }
 
-// command returns a command line of lockbench that runs script under a lock, in a shell. The line
-// begins with words, such as "lock", "redis" and the name of the lock.
+// command returns a command line of lockbench that runs a shell script under a lock. The line
+// begins with the given words, such as "lock", "redis" and the name of the lock.
 func (g *guarded) command(script string, words ...string) *exec.Cmd {
 	words = append(words, "--target", "redis="+g.server.Addr(), "--plugin-dir", g.dir, "--", "sh", "-c", script)
 	cmd := exec.Command(g.binary, words...)
@@ -71,7 +71,7 @@ func (g *guarded) acquire(t *testing.T, name string, granted func()) {
 	}
 }
 
-// marked returns the running processes that have mark in their arguments, except lockbench itself.
+// marked returns the running processes with the text mark in their arguments, but not lockbench.
 func marked(lockbench *exec.Cmd, mark string) (pids []int) {
 	for pid, s := range proc.All() {
 		args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
@@ -84,7 +84,7 @@ func marked(lockbench *exec.Cmd, mark string) (pids []int) {
 
 // start starts "lockbench lock" with a command that leaves two daemons behind. One is in a new
 // session. The other was forked twice, and has no descriptors and no environment. start returns
-// when all five processes run, which have the text mark in their arguments.
+// when all five processes run. They have the text mark in their arguments.
 func (g *guarded) start(t *testing.T, words ...string) (cmd *exec.Cmd, mark string) {
 	t.Helper()
 	mark = fmt.Sprintf("%d.%d", time.Now().UnixNano(), os.Getpid())
@@ -157,7 +157,7 @@ func keeperOf(t *testing.T, cmd *exec.Cmd) int {
 	return children(t, cmd.Process.Pid)[0]
 }
 
-// often returns how often to repeat the steps of a test: all if LOCKBENCH_LONG is set, else few.
+// often returns how often to repeat a test's steps: few, or all if LOCKBENCH_LONG is set.
 func often(few, all int) int {
 	if os.Getenv("LOCKBENCH_LONG") == "" {
 		return few
@@ -165,11 +165,11 @@ func often(few, all int) int {
 	return all
 }
 
-// rounds is how often a test that kills processes does that.
+// rounds is how often a test kills processes.
 func rounds() int { return often(2, 20) }
 
-// TestKilledLock kills a process of "lockbench lock", another one in each case. The next holder
-// must get the lock before the TTL ends, and no process of the command may run then.
+// TestKilledLock kills a process of "lockbench lock", a different one in each case. The next holder
+// must get the lock before the TTL ends, and no process of the command may still run then.
 func TestKilledLock(t *testing.T) {
 	g := startGuarded(t)
 	for _, name := range []string{"front", "keeper", "group", "front that is stopped"} {
@@ -256,8 +256,8 @@ func pidOf(parent int, text string) int {
 	return 0
 }
 
-// TestKilledAtOnce kills front (the process that the user started) and keeper (its child that holds
-// the lock) together. The kernel must end the command, and the lease must last for its TTL.
+// TestKilledAtOnce kills the front, which the user started, together with the keeper, its child
+// that holds the lock. The kernel must end the command, and the lease must last for its TTL.
 func TestKilledAtOnce(t *testing.T) {
 	g := startGuarded(t)
 	const ttl = 3 * time.Second

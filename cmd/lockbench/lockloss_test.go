@@ -45,7 +45,7 @@ func TestLockIsLost(t *testing.T) {
 				if err := cmd.Start(); err != nil {
 					t.Fatal(err)
 				}
-				// Note: marked may find a fork of lockbench, which for a moment has its arguments.
+				// Note: func marked may find a fork that still has lockbench's arguments for a moment.
 				eventually(t, "it runs", func() bool {
 					_, err := os.Stat(termed + ".not")
 					return err == nil
@@ -77,8 +77,8 @@ func TestLockIsLost(t *testing.T) {
 }
 
 // TestSuspendedLock suspends the host of a holder for longer than the TTL, and another host gets
-// the lock. When the first host goes on, lockbench must end the command at once. The test freezes
-// all processes of lockbench, because other hosts see no difference.
+// the lock. When the first host goes on, lockbench must end the command at once. The test only
+// freezes all processes of lockbench. Other hosts see no difference.
 func TestSuspendedLock(t *testing.T) {
 	g := startGuarded(t)
 	const ttl = time.Second
@@ -136,7 +136,7 @@ func TestWaitersInOrder(t *testing.T) {
 	}
 }
 
-// eventuallyWait returns when the number of callers that wait for the lock equals waiters.
+// eventuallyWait returns when exactly the given number of callers wait for the lock.
 func (g *guarded) eventuallyWait(t *testing.T, name string, waiters int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d wait", waiters), func() bool {

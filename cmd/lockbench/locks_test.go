@@ -73,7 +73,7 @@ func TestLocks(t *testing.T) {
 	ask(exitOK, "billing-1", "inspect", "redis", "jobs/refresh")
 	ask(exitOK, "nothing is free", "inspect", "redis", "nothing")
 
-	// lockbench must not break the lock if the user does not confirm, or if the token is another.
+	// lockbench must not break the lock if the user does not confirm, or if the token is wrong.
 	ask(exitUsage, "--yes", "break", "redis", "jobs/refresh")
 	ask(exitInternal, "not 7", "break", "redis", "jobs/refresh", "--yes", "--token", "7")
 	if !lease.Valid() {

@@ -81,9 +81,9 @@ func TestLockAtLeast(t *testing.T) {
 	}
 }
 
-// TestLockTick checks --tick: only the first command in a tick (such as an hour) runs, it gets the
-// tick's time, and if it is killed, no other command runs in this tick. The test uses a tick that
-// began at least a minute ago and goes on for at least half an hour.
+// TestLockTick checks that --tick runs only the first command in a tick (such as an hour). The
+// command gets the tick's time. If it is killed, no other command runs in this tick. The test uses
+// a tick that began at least a minute ago and goes on for at least half an hour.
 func TestLockTick(t *testing.T) {
 	g := startGuarded(t)
 	tick := time.Hour

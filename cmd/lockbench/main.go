@@ -82,7 +82,7 @@ or plugin cannot be used, 4 invalid run, 5 regression, 6 safety violation,
 	return root
 }
 
-// grouped adds commands to root. In the help, they stand below the heading in title.
+// grouped adds commands to root. In the help, they stand below the heading title.
 func grouped(root *cobra.Command, title string, commands ...*cobra.Command) {
 	root.AddGroup(&cobra.Group{ID: title, Title: title})
 	for _, c := range commands {
@@ -91,8 +91,8 @@ func grouped(root *cobra.Command, title string, commands ...*cobra.Command) {
 	root.AddCommand(commands...)
 }
 
-// guideLost changes cmd and all commands below it: help, and each command that only has
-// subcommands, then return an error for an unknown name.
+// guideLost changes cmd and all commands below it. After that, help and each command that only has
+// subcommands return an error for an unknown name.
 func guideLost(cmd *cobra.Command) {
 	if cmd.HasSubCommands() {
 		cmd.Args, cmd.RunE = cobra.ArbitraryArgs, parentOnly

@@ -27,8 +27,8 @@ func oldFlags(fl *pflag.FlagSet) {
 // newNames are the new names of renamed flags.
 var newNames = map[string]string{"reproducer": "replay", "recorder": "host-program"}
 
-// faultsArgs returns the arguments of "lockbench faults" that do the same as an old command
-// line of "lockbench run". old reports whether the command line is in the old form.
+// faultsArgs returns the arguments of "lockbench faults" that do the same as an old command line of
+// "lockbench run". The result old reports whether the command line is in the old form.
 func faultsArgs(cmd *cobra.Command) (args []string, old bool) {
 	fl := cmd.Flags()
 	scenarios, _ := fl.GetStringSlice("scenarios") // the flag has this type

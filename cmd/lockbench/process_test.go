@@ -32,8 +32,8 @@ func TestKilledRunLeavesNothing(t *testing.T) {
 	})
 }
 
-// killedIn kills lockbench once the file in the result folder contains text, that is, a
-// measurement.
+// killedIn kills lockbench when the file in the result folder contains the given text, which is
+// part of a measurement.
 func killedIn(t *testing.T, file, text, dir, binary string, args ...string) {
 	tmp := t.TempDir()
 	out := filepath.Join(t.TempDir(), "out")
@@ -69,8 +69,8 @@ func killAndLook(t *testing.T, cmd *exec.Cmd, tmp string) {
 	t.Logf("gone after %v", time.Since(killed).Round(time.Millisecond))
 }
 
-// TestKilledSearchLeavesNothing kills lockbench while an action is in effect, such as a host that
-// lockbench has frozen and that cannot end by itself.
+// TestKilledSearchLeavesNothing kills lockbench while an action is in effect. For example, it has
+// frozen a host, and the host cannot end by itself.
 func TestKilledSearchLeavesNothing(t *testing.T) {
 	redisServer(t, nil) // skips without a Redis server
 	dir := plugins(t)
@@ -97,7 +97,7 @@ func TestKilledSearchLeavesNothing(t *testing.T) {
 	}
 }
 
-// processesWith lists the processes that have tmp, or a directory in it, as TMPDIR. It needs /proc.
+// processesWith lists processes whose TMPDIR is the directory tmp or below it. It needs /proc.
 func processesWith(tmp string) []string {
 	var found []string
 	files, _ := filepath.Glob("/proc/[0-9]*/environ") // the pattern is valid

@@ -71,7 +71,7 @@ func (p *progress) Begin(steps int, guess time.Duration) {
 	)
 }
 
-// timeLeft returns how long the task will still take. Before the first step is done, it uses guess.
+// timeLeft returns how long the task will still take. Before the first step, it uses the guess.
 func timeLeft(s decor.Statistics, took, guess time.Duration) string {
 	left := guess - took
 	if s.Current > 0 {

@@ -80,8 +80,8 @@ func TestSecretIsNowhere(t *testing.T) {
 	}
 }
 
-// lookAtProcesses searches for the password in the arguments and environment of each process with
-// TMPDIR=tmp, which are lockbench, hosts and plugins. It returns the number of these processes.
+// lookAtProcesses searches for the password in the arguments and environment of all processes with
+// TMPDIR=tmp: lockbench, hosts and plugins. It returns the number of these processes.
 func lookAtProcesses(t *testing.T, tmp string) int {
 	t.Helper()
 	dirs := processesWith(tmp)

@@ -8,8 +8,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// TestStranger plays faults on a store that lockbench does not know: a command starts it, and a
-// file says what it does not promise. lockbench must judge all other claims, also in "check" later.
+// TestStranger plays faults on a store that lockbench does not know. A command starts it, and a
+// file says what it does not promise. All other claims must be judged, also by a later "check".
 func TestStranger(t *testing.T) {
 	redisServer(t, nil) // skips without a Redis server
 	dir := t.TempDir()

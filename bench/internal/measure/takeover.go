@@ -29,18 +29,18 @@ var takeover = Scenario{
 const (
 	// campaigners is the default number of candidates.
 	campaigners = 2
-	// names is how many names the candidates campaign for. Harm to a leader affects all names that it
-	// leads.
+	// The constant names is the number of lock names that the candidates campaign for. Harm to a
+	// leader affects all names that it leads.
 	names = 8
-	// harms is how many leaders are harmed in one run, unless the user sets another number. A full
-	// plan has ten runs, so it harms 30.
+	// harms is the default number of leaders that one run harms. A full plan has ten runs, so it
+	// harms 30.
 	harms = 3
-	// queueing is the least time that candidates get to enter the store's queues before a leader is
-	// harmed.
+	// queueing is the shortest wait before a leader is harmed. In this time the other candidates
+	// enter the store's queues.
 	queueing = 100 * time.Millisecond
-	// quickPhases times Measure bounds the random time until the harm, in modes that do not wait for
-	// the TTL. In a full run this time covers the whole interval between two renewals, in a quick run
-	// only a part of the interval.
+	// quickPhases*Measure is the upper limit of the random time until the harm, in modes that do
+	// not wait for the TTL. In a full run the random time covers the whole interval between two
+	// renewals, in a quick run only a part of it.
 	quickPhases = 4
 	// startUp is about how long a host process takes to start.
 	startUp = 150 * time.Millisecond
@@ -60,14 +60,14 @@ func takeoverTakes(in Input) time.Duration {
 	switch {
 	case m.waits != nil:
 		each += m.waits(in.TTL)
-	case in.Host.Baseline != "" && m.name == killHost.name: // a baseline has no plugin that releases
+	case in.Host.Baseline != "" && m.name == killHost.name: // no plugin releases a baseline's lease
 		each += ttlLeft(in.TTL)
 	}
 	return time.Duration(in.Hosts)*startUp + time.Duration(cmp.Or(in.Harms, harms))*each
 }
 
-// phaseSpan bounds the random time before a harm: the time between two renewals, or quickPhases
-// times Measure if that is less and the mode does not wait for the TTL.
+// phaseSpan returns the upper limit of the random time before a harm: the time between two
+// renewals. If the mode does not wait for the TTL, the limit is at most quickPhases*Measure.
 func phaseSpan(in Input, m mode) time.Duration {
 	if m.waits == nil {
 		return min(in.TTL/3, quickPhases*in.Measure)
@@ -87,7 +87,7 @@ func runTakeover(ctx context.Context, in Input) (cell results.Cell, err error) {
 	s := newElection(in, m)
 	s.system.Dir = filepath.Join(scratch.Dir(), "hosts")
 	s.system.AtEnd(scratch.Close)
-	if m.waits != nil || in.Host.Baseline != "" { // the takeover then waits for a time, not for the store
+	if m.waits != nil || in.Host.Baseline != "" { // then the takeover waits for a timeout
 		in.Relays = nil
 	}
 	s.passing = in.watch()
@@ -127,8 +127,8 @@ func (s *election) run(ctx context.Context) error {
 	return nil
 }
 
-// succeed harms the host that leads most names. It waits until other hosts lead these names, and
-// ends the harm.
+// succeed harms the host that leads the most names. It waits until other hosts lead these names,
+// and ends the harm.
 func (s *election) succeed(ctx context.Context) error {
 	var h incident
 	elected := func() bool {
@@ -176,12 +176,12 @@ type incident struct {
 	victim *faults.Host
 	names  []int32 // names that the victim led
 	before []int   // indexes of the victim's terms for these names
-	// from is a time just before the harm was done, and until is a time just after it.
+	// The harm was done between the times from and until.
 	from, until int64
 }
 
-// aim chooses the candidate that leads most names. It finds none if all candidates have lost their
-// leases, as can happen on a busy machine. The caller must hold mu.
+// aim chooses as victim the candidate that leads the most names. If all candidates have lost their
+// leases (on a busy machine, for example), there is no victim. The caller must hold mu.
 func (s *election) aim() incident {
 	led := map[int][]int32{} // by candidate
 	var h incident
@@ -228,14 +228,14 @@ func modeByName(name string) (mode, bool) {
 type mode struct {
 	name string
 	doc  string // one line
-	// actions are what is done to the leader's host, in this order.
+	// actions are done to the leader's host, in this order.
 	actions []string
 	// kills reports whether the mode ends the leader's host.
 	kills bool
-	// server reports whether the mode harms a server and not the leader, which may then stay leader.
+	// server reports whether the mode harms a server, not the leader. The leader may stay leader.
 	server bool
-	// expires reports whether the leader's lease ends only by its TTL, so that a new leader before
-	// that time is a finding. In other modes the host or plugin releases the lease, or a server fails.
+	// expires reports whether the leader's lease ends only by its TTL. Then an earlier takeover is
+	// a finding. In other modes the host or plugin releases the lease, or a server fails.
 	expires bool
 	// waits estimates how long a takeover takes. It is nil if that time is negligible.
 	waits func(ttl time.Duration) time.Duration
@@ -299,8 +299,7 @@ var modes = []mode{
 	},
 }
 
-// NotPossible says why a mode cannot be measured with this input, or returns "" if
-// it can.
+// NotPossible says why a mode cannot be measured with this input, or returns "" if it can.
 func NotPossible(in Input) string {
 	m, _ := modeByName(in.Mode)
 	if m.server && in.Server == nil {

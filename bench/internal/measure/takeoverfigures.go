@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// rounding is how much too early a lease may end in a store that counts in milliseconds.
+	// rounding is how much too early a lease may end if its store counts in milliseconds.
 	rounding = 2 * time.Millisecond
 	// margin is how long a takeover may take beyond the TTL and one round trip.
 	margin = 50 * time.Millisecond
@@ -22,7 +22,7 @@ const (
 const (
 	tookOver = "takeover" // from the harm to the new leader's grant
 	overdue  = "overdue"  // from the end of the TTL to the new leader's grant
-	notice   = "notice"   // from when a frozen leader was resumed until it knew of its loss
+	notice   = "notice"   // from the time a frozen leader was resumed until it knew of its loss
 )
 
 // begin prepares the figures. If the lease ends by its TTL, they include the shortest and the
@@ -42,7 +42,7 @@ func (s *election) took(what string, ns int64) {
 	s.cell.Latencies[what] = append(s.cell.Latencies[what], ns)
 }
 
-// roundTrip is about how long one request to the store takes, or 0 if no core client can tell.
+// roundTrip estimates how long one request to the store takes. It returns 0 if it cannot ask.
 func roundTrip(in Input) time.Duration {
 	client := in.client()
 	if client == nil || len(in.Names) == 0 {
@@ -108,8 +108,8 @@ func (s *election) judge(h *incident, old results.Hold, since int64) {
 	}
 }
 
-// noticed waits until the victim knows that it leads none of its names any more. If resumed is not
-// 0, it counts the names for which the victim acted as leader after that time.
+// noticed waits until the victim knows that it no longer leads any of its names. If the time
+// resumed is not 0, it counts the names for which the victim acted as leader after that time.
 func (s *election) noticed(ctx context.Context, h *incident, resumed int64) error {
 	all := func() bool {
 		return !slices.ContainsFunc(h.before, func(i int) bool { return s.terms[i].DoneNs == 0 })

@@ -22,14 +22,14 @@ var throughput = Scenario{
 const (
 	// manyKeys is a number of locks so large that two callers seldom want the same lock.
 	manyKeys = 1024
-	// fewKeys is a number of locks so small that callers wait for each other. Then each caller holds
-	// its lock for fewHold.
+	// fewKeys is a number of locks so small that callers wait for each other. With so few locks,
+	// each caller holds its lock for fewHold.
 	fewKeys = 8
 	fewHold = time.Millisecond
 )
 
-// throughputWorkloads returns workloads with more and more callers, and workloads with few locks,
-// in which callers wait for each other. If the user has set numbers, they are used instead.
+// throughputWorkloads returns workloads with growing numbers of callers, and workloads in which
+// callers wait for few locks. Numbers that the user has set replace these defaults.
 func throughputWorkloads(a Overrides) []Workload {
 	curve, crowded := []int{1, 4, 16, 64, 256}, []int{16, 64}
 	if a.Quick {
@@ -90,11 +90,11 @@ func runThroughput(ctx context.Context, in Input) (cell results.Cell, err error)
 	return cell, nil
 }
 
-// doneIn counts the cycles that ended between from and until, whenever they began. If fewer cycles
-// ended than there are callers, it counts until that many have ended, because a store that works in
-// batches finishes many cycles at once.
+// doneIn counts the cycles that ended between the times from and until, no matter when they began.
+// A store that works in batches finishes many cycles at once. So if fewer cycles ended than there
+// are callers, it counts until as many have ended.
 //
-// Note: do not count the cycles that began in the measured time and divide by the time until the
+// Note: do not divide the number of cycles that began in the measured time by the time until the
 // last of them ended. Towards the end of that time fewer and fewer callers ask. So a store with a
 // constant rate would seem slower with more callers or longer cycles.
 func doneIn(attempts []results.Attempt, from, until int64, callers int) (cycles int, elapsed time.Duration) {

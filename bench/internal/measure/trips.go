@@ -51,11 +51,11 @@ func (t *trips) end() {
 	}
 }
 
-// in counts the round trips that an operation has waited for. It follows a request, a reply, a
-// later request and so on, over all connections together. Data reach their receiver half a round
-// trip after they reached a relay. What reached a relay before that cannot be an answer to them, so
-// requests to several nodes at once count as one round trip. Data of other operations add a round
-// trip only if this operation is slow for another reason.
+// The method in counts the round trips that the operation s has waited for. It looks for a request,
+// then a reply, then a later request and so on, on all connections together. Data reach their
+// receiver half a round trip after they reach a relay. Data that reach a relay before that cannot
+// be the answer. So requests to several nodes at once count as one round trip. Data of other
+// operations add a round trip only if this operation is slow for another reason.
 func (t *trips) in(s span) (n int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -76,8 +76,7 @@ func (t *trips) in(s span) (n int64) {
 	return n
 }
 
-// note adds to a result the latencies of an operation, and the median of the round trips that it
-// waited for.
+// note adds an operation's latencies to the result, and the median number of its round trips.
 func (t *trips) note(cell *results.Cell, op string, all []span) {
 	var took, turns []int64
 	for _, s := range all {

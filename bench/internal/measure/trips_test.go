@@ -6,8 +6,8 @@ import (
 	"github.com/lockbench/lockbench/internal/inject"
 )
 
-// TestTrips checks that a round trip is a reply that can answer a request, and that the next
-// request must be able to follow it. Data take half a round trip from the relay to the receiver.
+// TestTrips checks that a round trip counts only if its reply can answer its request, and its
+// request can follow the reply before. Data take half a round trip from the relay to the receiver.
 func TestTrips(t *testing.T) {
 	const up, down = inject.Requests, inject.Replies
 	for name, c := range map[string]struct {

@@ -28,15 +28,15 @@ var shortTTL = Scenario{
 }
 
 const (
-	// leasesOfTTL is the default number of leases for each TTL of at least manyFrom. A shorter TTL has
-	// fewer leases, but at least fewLeases, so that the number of renewals per second stays the same.
+	// leasesOfTTL is the default number of leases for each TTL of at least manyFrom. A shorter TTL
+	// has fewer leases, so that there are as many renewals per second. The minimum is fewLeases.
 	leasesOfTTL = 100
 	manyFrom    = time.Second
 	fewLeases   = 4
 )
 
-// ttlsOf returns the TTLs to try, up to longest: the smallest TTL of the backend, and the larger
-// TTLs of the series 1, 2, 5, 10 and so on that the backend allows.
+// ttlsOf returns the TTLs to try, up to the TTL longest: the backend's smallest TTL, and its larger
+// TTLs of the series 1, 2, 5, 10 and so on.
 func ttlsOf(p driver.Properties, longest time.Duration) []time.Duration {
 	var out []time.Duration
 	add := func(d time.Duration) {
@@ -109,7 +109,7 @@ func runTTL(ctx context.Context, in Input) (cell results.Cell, err error) {
 func (t *ttlCell) acquire(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	if err := t.plugin.backend.Check(bounded); err != nil { // only after Check the shortest TTL of the store is known
+	if err := t.plugin.backend.Check(bounded); err != nil { // Check finds out the shortest TTL of the store
 		return err
 	}
 	for _, d := range ttlsOf(t.plugin.backend.Properties(), min(t.in.TTL, t.in.For)) {

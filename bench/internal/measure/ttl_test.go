@@ -36,7 +36,7 @@ func TestStalls(t *testing.T) {
 	}
 }
 
-// TestTTL holds many leases of each TTL at the same time. It allows a slow machine to lose some.
+// TestTTL holds many leases of each TTL at the same time. A slow machine may lose some of them.
 func TestTTL(t *testing.T) {
 	in := takeoverInput(t, redisServer(t), "")
 	in.For, in.TTL, in.Clients = time.Second, 500*time.Millisecond, 20
@@ -71,7 +71,7 @@ type endingLease struct {
 func (l endingLease) Done() <-chan struct{} { return l.done }
 func (l endingLease) Deadline() time.Time   { return time.Now().Add(time.Hour) }
 
-// endingLock grants leases. It loses the first leases at once, as many as loses says.
+// endingLock grants leases. The first leases are lost at once, and the field loses is their number.
 type endingLock struct {
 	token uint64
 	loses int

@@ -28,19 +28,19 @@ func (r Report) answer() answer {
 // choice is the answer for one need of a user, for example the lowest latency.
 type choice struct {
 	Need string `json:"need"`
-	// Take has the backend with the best figure, and all backends that the figures do not show to
-	// be worse. If none of several is worse, Take is empty. In scenario ttl, Take has a TTL.
+	// Take has the backend with the best figure, and all backends that the figures do not show to be
+	// worse. It is empty if there are several and none is worse. In scenario ttl, Take has a TTL.
 	Take     []string `json:"take,omitempty"`
 	Measured string   `json:"measured,omitempty"` // the figures of the best backends
 	Others   string   `json:"others,omitempty"`   // how much worse the others are, or why there is no choice
-	// Libraries names baselines (libraries that run inside lockbench) that are faster than the best
-	// backend or that backends are compared with, and the features that a faster one lacks.
+	// Libraries names baselines (libraries that run inside lockbench): those faster than the best
+	// backend, with the features they lack, and those that backends are compared with.
 	Libraries string `json:"libraries,omitempty"`
 }
 
 // choices returns the recommendations of this run. A candidate is a backend that broke no rule and
-// whose locks exclude callers of other hosts, but not a second build (flag --vs). A recommendation
-// by a figure needs two candidates, or a baseline for Libraries. Method survivors needs two.
+// whose locks exclude callers of other hosts. A second build (flag --vs) is none. A recommendation
+// by a figure needs two candidates, or a baseline for Libraries; survivors needs two candidates.
 func (r Report) choices() []choice {
 	var out []choice
 	for _, h := range r.highlights() {
@@ -54,8 +54,7 @@ func (r Report) choices() []choice {
 	return append(out, r.ttlChoices()...)
 }
 
-// survivors names the candidates whose grants survive a server's crash, as the server is
-// configured.
+// survivors names the candidates whose servers are configured so that grants survive a crash.
 func (r Report) survivors() (choice, bool) {
 	all := filter(r.Manifest.Subjects, func(s results.Subject) bool { return r.candidate(s) && s.SurvivesCrash != nil })
 	c := choice{Need: "grants that survive a server's crash"}
@@ -138,9 +137,9 @@ func (h highlight) compared(row, than Row) string {
 	return fmt.Sprintf("%sx %s", significant(times, 2), what)
 }
 
-// libraries names baselines (lock libraries that run inside lockbench) that are faster than the
-// best backend or that backends are compared with. It omits a baseline whose difference may be
-// chance.
+// libraries names baselines (lock libraries that run inside lockbench): those faster than the best
+// backend, and those that backends are compared with. It omits a baseline if its difference from
+// the best backend may be chance.
 func (h highlight) libraries(best Row) string {
 	var out []string
 	rows := filter(h.table.Rows, func(row Row) bool {
@@ -257,8 +256,8 @@ func (r Report) highlights() []highlight {
 		}
 	}
 	if ts := near(r.of(throughputScenario)); len(ts) > 0 {
-		// Of the tables with the fewest hosts, which all backends have, and with the most locks, so
-		// that callers seldom wait for each other, take the table with the most callers.
+		// All backends have tables with the fewest hosts. With the most locks, callers seldom wait
+		// for each other. Of the tables with both, take the one with the most callers.
 		first := ts[0]
 		ts = filter(ts, func(t Table) bool { return t.Hosts == first.Hosts && t.facet() == first.facet() })
 		add("cycles/s", "throughput", "cycles/s", true, ts[len(ts)-1])
@@ -284,9 +283,9 @@ func near(ts []Table) []Table {
 	})
 }
 
-// mostHosts returns the table with the most hosts, and of several such tables the one with the
-// fewest callers in each host. Callers of one host often get a lock from each other, not from the
-// backend.
+// mostHosts returns the table with the most hosts. Of several such tables it returns the one with
+// the fewest callers in each host. Callers of one host often get a lock from each other, not from
+// the backend.
 func mostHosts(ts []Table) (most Table, ok bool) {
 	for _, t := range ts {
 		if t.Hosts > most.Hosts {
@@ -322,7 +321,7 @@ func (h highlight) cell(s results.Subject) cell {
 	return figure(h.unit, true)(h.table.Rows[i])
 }
 
-// differ reports whether a statistical test supports a difference between rows a and b.
+// differ reports whether a statistical test supports a difference between the rows a and b.
 func (h highlight) differ(a, b Row) bool {
 	return results.Compare(a.Runs[h.unit], b.Runs[h.unit]).Supported
 }

@@ -64,7 +64,7 @@ type line struct {
 type style struct{ family, dash int }
 
 // styles gives each backend a family number, and each baseline the family of the backend with the
-// same reference. Baselines for which there is no such backend share one more family.
+// same reference. Baselines without such a backend share one more family.
 func styles(m results.Manifest) map[string]style {
 	out, byReference := map[string]style{}, map[string]int{}
 	plugins := filter(m.Subjects, func(s results.Subject) bool { return s.Kind == results.KindPlugin })
@@ -89,8 +89,8 @@ func styles(m results.Manifest) map[string]style {
 	return out
 }
 
-// line makes the line of subject s. The page hides a baseline until the reader asks for it, unless
-// backends are compared with this baseline, because twenty lines are unreadable.
+// line makes the line of subject s. Twenty lines are unreadable. So the page hides a baseline until
+// the reader asks for it, unless backends are compared with this baseline.
 func (r Report) line(s results.Subject, points [][]float64) line {
 	st := styles(r.Manifest)[s.Name]
 	return line{
@@ -135,8 +135,8 @@ func (t Table) facet() string {
 }
 
 // lineFacet is the name of the curve of table t in a load chart. Tables with equal facets (mode,
-// locks and so on) share a curve. But a number of hosts that was measured with several numbers of
-// clients has a curve for itself, and the name of that curve includes the number.
+// locks and so on) share a curve. But if a number of hosts was measured with several numbers of
+// clients, it has its own curve, whose name includes the number of hosts.
 func (t Table) lineFacet(ts []Table) string {
 	several := slices.ContainsFunc(ts, func(o Table) bool {
 		return o.Hosts == t.Hosts && o.Clients != t.Clients && o.facet() == t.facet()
@@ -211,7 +211,7 @@ var shares = []float64{
 // beyond is the number of samples above a percentile that a chart needs to show the percentile.
 const beyond = 5
 
-// enough reports whether n samples are enough to show a percentile. share is its fraction.
+// enough reports whether n samples are enough to show a percentile, given as the fraction share.
 func enough(n int64, share float64) bool {
 	return share <= 0.5 || float64(n)*(1-share) >= beyond-1e-6
 }
@@ -272,7 +272,7 @@ type samples struct {
 	*hdrhistogram.Histogram
 }
 
-// samplesOf returns the latencies of each subject that has any for the operation and load in key.
+// samplesOf returns the latencies of the operation and load in key, for each subject that has any.
 func (r Report) samplesOf(key results.HistogramKey) []samples {
 	var out []samples
 	for _, s := range r.Manifest.Subjects {
@@ -304,7 +304,7 @@ func percentile(share float64) column[samples] {
 }
 
 // cellsOf returns the keys of a scenario's latency distributions, with the backend left empty. Each
-// key becomes a chart view. Acquire, handoff and takeover come first, other operations by name.
+// key becomes a chart view. Acquire, handoff and takeover come first, then the rest by name.
 func (r Report) cellsOf(scenario string) []results.HistogramKey {
 	seen := map[results.HistogramKey]bool{}
 	for key := range r.Latencies {
@@ -336,10 +336,10 @@ func label(key results.HistogramKey) string {
 
 const takeoverOp = "takeover"
 
-// ttlBand returns from when to when, after a leader's death, its lease can expire. In modes in
-// which the takeover waits, runs record these times. For other modes, ttlBand computes them from
-// the TTL: a lease that is renewed every third of its TTL has between two thirds and all of the TTL
-// left when its holder dies.
+// ttlBand returns the range of times after a leader's death in which its lease can expire. If the
+// takeover of a mode waits, runs record this range. For other modes, ttlBand computes it from the
+// TTL. A lease is renewed every third of its TTL, so two thirds to all of the TTL are left when its
+// holder dies.
 func (r Report) ttlBand(mode string) *band {
 	b := &band{Label: "what is left of the TTL"}
 	for _, t := range r.of(takeoverScenario) {
@@ -376,7 +376,7 @@ func steps(h *hdrhistogram.Histogram) [][]float64 {
 	return out
 }
 
-// bandNote says how long a takeover takes that waits for the TTL.
+// bandNote says how long a takeover takes if it waits for the TTL.
 func (r Report) bandNote(mode string) string {
 	b := r.ttlBand(mode)
 	if b == nil {

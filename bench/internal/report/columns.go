@@ -37,8 +37,8 @@ type gridRow []cell
 // Ours reports whether a row is about a backend that was measured through its plugin.
 func (g gridRow) Ours() bool { return len(g) > 0 && g[0].ours }
 
-// column is one column of a table. The function cell makes the column's field for one row, which
-// has a value of type T.
+// column is one column of a table. The function cell makes the column's field for one row, given as
+// a value of type T.
 type column[T any] struct {
 	gridColumn
 	cell func(T) cell
@@ -112,8 +112,8 @@ func distinct[K comparable, T any](items []T, key func(T) K) []K {
 	return out
 }
 
-// compared lists the units for which a table also shows a ratio: a backend's figure divided by that
-// of its reference, the baseline (a library in process) that it is compared with.
+// compared lists the units for which a table also shows a ratio. It is a backend's figure divided
+// by the figure of its reference, a baseline (a library in process).
 var compared = []struct{ unit, title string }{
 	{"p50-ns/acquire", "acquire"}, {"cycles/s", "cycles"}, {"p50-ns/handoff", "hand-over"},
 }
@@ -229,7 +229,7 @@ func (t Table) blankNote() string {
 	return "A blank figure had too few samples in some run: " + strings.Join(parts, ", ")
 }
 
-// tail reports whether a unit is missing for runs with few samples, as 99th percentiles are. A
+// tail reports whether a unit is a 99th percentile, which runs with few samples do not have. A
 // median over some of the runs cannot be compared with a median over all runs.
 func tail(unit string) bool { return strings.HasPrefix(unit, "p99") }
 

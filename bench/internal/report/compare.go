@@ -9,8 +9,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// WriteComparison writes a comparison to w. The format is "text" for a terminal, with a table for
-// each unit, or "md" for Markdown.
+// WriteComparison writes a comparison, with a table for each unit. The format is "text" for a
+// terminal, or "md" for Markdown.
 func WriteComparison(w io.Writer, c results.Comparison, format string) error {
 	return printed(w, format, func(p *printer) { p.comparison(c) })
 }
@@ -77,8 +77,8 @@ func judgement(d results.Difference) string {
 	return out
 }
 
-// ShortCell is the name of a cell (one backend under one load) with spaces for its separators, and
-// without "backend=", which every name contains.
+// ShortCell shortens the name of a cell (one backend under one load). It replaces separators by
+// spaces, and drops "backend=".
 func ShortCell(cell string) string {
 	cell = strings.Replace(cell, "/backend=", " ", 1)
 	return strings.ToLower(cell[:min(1, len(cell))]) + strings.ReplaceAll(cell[min(1, len(cell)):], "/", " ")
@@ -143,7 +143,7 @@ func outcome(h results.Held) string {
 	return "ok"
 }
 
-// measured is the value that was compared with a limit, and the confidence interval of a median.
+// measured is the value that was compared with a limit. A median has its confidence interval too.
 func measured(h results.Held) string {
 	shown := func(v float64) string {
 		if h.IsRatio() {

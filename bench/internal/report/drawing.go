@@ -153,8 +153,8 @@ func (s scale) place(v float64) float64 {
 	return margin + (100-2*margin)*min(1, max(0, share))
 }
 
-// ticks returns ticks at powers of ten, and more in between if the scale is shorter than two
-// powers.
+// ticks returns ticks at powers of ten. A scale shorter than two powers of ten has more ticks in
+// between.
 func (s scale) ticks() []tick {
 	steps := []float64{1}
 	if s.hi-s.lo < 2 {

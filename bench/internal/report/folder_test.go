@@ -92,7 +92,7 @@ func cycles(backend string, clients, run int, ns int64, overlap bool) results.Ce
 	return c
 }
 
-// takeovers returns a measurement of killed leaders. ms has the times until the next grant.
+// takeovers returns a measurement of killed leaders. The values ms are times until the next grant.
 func takeovers(backend, mode string, run int, ms ...int64) results.Cell {
 	c := results.Cell{Section: section("takeover", backend, 1, run), Cycles: len(ms), Latencies: map[string][]int64{}, Values: map[string]float64{}}
 	c.Mode, c.Hosts = mode, 2

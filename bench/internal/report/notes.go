@@ -18,7 +18,7 @@ func headed(lines []string) string {
 	return "Before you believe the figures: " + strings.Join(heads, "; ")
 }
 
-// shownFindings is how many findings the page shows above the figures. It first hides the others.
+// shownFindings is how many findings the page shows above the figures. At first it hides the rest.
 const shownFindings = 3
 
 // omissions says what the run did not measure, with one line for each reason.
@@ -86,8 +86,8 @@ func (r Report) parts() []string {
 	return out
 }
 
-// shares returns a table of cycles (acquire and release) per second: the sum over all merged runs,
-// called parts, and how much of it each part did.
+// shares returns a table of cycles (acquire and release) per second. It has the sum over all merged
+// runs, called parts, and the share of each part.
 func (r Report) shares() grid {
 	g := grid{
 		Title:   "the total on the target, and each part's share of it (cycles/s, medians)",

@@ -47,8 +47,8 @@ func TestRefusedOpenLoop(t *testing.T) {
 	}
 }
 
-// TestRoundTrips checks by how many RTTs the latency grows if a relay adds to the RTT. Hand-overs
-// inside one host must not count, because these do not ask the backend.
+// TestRoundTrips checks the number of round trips, computed from how latencies grow with the RTT.
+// Hand-overs inside one host must not count, because they do not ask the backend.
 func TestRoundTrips(t *testing.T) {
 	var cells []results.Cell
 	for i := range 3 * fewestRuns {
@@ -190,8 +190,8 @@ func TestCurvesOverHosts(t *testing.T) {
 	}
 }
 
-// TestStallsShow checks that the report shows a stall in one run of six in a column and in a note,
-// because the median does not show it.
+// TestStallsShow checks that a column and a note of the report show a stall of one run in six. The
+// median does not show it.
 func TestStallsShow(t *testing.T) {
 	r := reported(t, acquires(1, false))
 	maxima := []float64{1e6, 2e6, 1e6, 6.01e9, 1e6, 2e6}

@@ -30,7 +30,7 @@ type tripsOf struct {
 	counted, slope float64
 }
 
-// apart is how much count and slope may differ. A larger difference is a warning.
+// apart is the largest difference of count and slope that causes no warning.
 const apart = 0.3
 
 func (t tripsOf) cell() cell {
@@ -97,10 +97,10 @@ func (r Report) tripWarnings() (out []string) {
 	return out
 }
 
-// trips returns the round trips of operation op of subject s, under the least load. The count is
-// from the highest RTT. The slope is the growth of p50, divided by the growth of the RTT, from the
-// lowest to the highest RTT. The p50 for an RTT is the lowest of all runs. Of more than two RTTs,
-// trips leaves out RTT 0, because no relay was used for it.
+// trips returns the round trips of the operation op of the subject s, under the least load. The
+// count is from the highest RTT. The slope is the growth of p50 from the lowest to the highest RTT,
+// divided by the growth of the RTT. The p50 for an RTT is the lowest of all runs. If there are more
+// than two RTTs, trips leaves out RTT 0, because it had no relay.
 func (r Report) trips(scenario, op string, s results.Subject) tripsOf {
 	out := tripsOf{counted: math.NaN(), slope: math.NaN()}
 	var loads []results.CellName // cells without their RTT

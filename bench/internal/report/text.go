@@ -11,7 +11,7 @@ import (
 // textWidth is the width of the text in columns, which fits a common terminal.
 const textWidth = 80
 
-// WriteVerdict writes, as text, only the part of the report that says whether the run was safe.
+// WriteVerdict writes, as text, the part of the report that says whether the run was safe.
 func (r Report) WriteVerdict(w io.Writer) error { return printed(w, "text", r.verdict) }
 
 func (r Report) verdict(p *printer) {
@@ -49,7 +49,7 @@ type printer struct {
 	markdown bool
 }
 
-// printed calls the function print with a printer, and writes the result to w.
+// printed calls the function print with a printer, and writes the printed text to w.
 func printed(w io.Writer, format string, print func(*printer)) error {
 	p := &printer{markdown: format == "md"}
 	print(p)
@@ -159,7 +159,7 @@ func (g grid) widths() []int {
 	return out
 }
 
-// parts splits the columns of g over tables of at most width characters.
+// parts splits the columns of the table g over tables of at most width characters.
 func (g grid) parts(width int) []grid {
 	widths := g.widths()
 	keys, keyed := []int{}, -2 // the key columns and their total width
@@ -178,7 +178,7 @@ func (g grid) parts(width int) []grid {
 	return append(out, g.only(chosen))
 }
 
-// only returns g with only the given columns, and without rows that are empty in these columns.
+// The method only returns table g with these columns alone, without rows that are empty in them.
 func (g grid) only(columns []int) grid {
 	out := grid{Title: g.Title, Note: g.Note}
 	for _, i := range columns {

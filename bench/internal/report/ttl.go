@@ -110,9 +110,9 @@ func longestStall(ts []Table) (stalled float64) {
 	return stalled
 }
 
-// soundShare is the part of a TTL that must be left at each renewal, or the TTL is not advised. A
-// renewal on time has 2/3 left. With 1/2 left, a stall has delayed the renewal by 1/6 of the TTL.
-// The lease survives a delay of almost 2/3.
+// soundShare is the smallest part of a TTL that may be left at a renewal. With less left, the
+// report does not advise the TTL. A renewal on time has 2/3 left. With 1/2 left, a stall has
+// delayed the renewal by 1/6 of the TTL. The lease survives a delay of almost 2/3.
 const soundShare = 0.5
 
 func (t ttlRow) sound() bool {
@@ -140,8 +140,8 @@ func (t ttlRow) said() string {
 // because they need too many renewals per second, the report also advises a longer TTL.
 const manyLeases = 1000
 
-// ttlChoices advises for each backend the shortest TTL that was sound, as all longer ones were. It
-// also says how shorter TTLs failed, down to the longest that lost a lease. If a host could not
+// ttlChoices advises for each backend the shortest sound TTL, if all longer ones were sound too. It
+// also says how shorter TTLs failed, down to the longest TTL that lost a lease. If a host could not
 // renew manyLeases leases of the advised TTL at the measured rate, it also advises a longer TTL.
 func (r Report) ttlChoices() (out []choice) {
 	rows := filter(r.ttlRows(near(r.of(ttlScenario))), func(t ttlRow) bool { return r.candidate(t.Subject) })
@@ -170,8 +170,8 @@ func (r Report) ttlChoices() (out []choice) {
 	return out
 }
 
-// choice returns the advice to use the TTL of t. The argument all has all TTLs that were tried on
-// the same backend.
+// choice returns the advice to use the TTL of the row t. The slice all has all TTLs that were tried
+// on the same backend.
 func (t ttlRow) choice(all []ttlRow, others []string) choice {
 	return choice{
 		Need: fmt.Sprintf("the shortest TTL for %s, for up to %s leases of a host", t.Name, grouped(leasesFor(all, t.ttl))),
@@ -179,8 +179,8 @@ func (t ttlRow) choice(all []ttlRow, others []string) choice {
 	}
 }
 
-// leasesFor is how many leases of length ttl a host can renew at the rate that the run has shown,
-// which is the rate of all TTLs together. A lease is renewed three times in each TTL.
+// leasesFor returns how many leases of the given TTL a host can renew. It assumes the renewal rate
+// that the run has shown for all TTLs together. A lease is renewed three times in each TTL.
 func leasesFor(all []ttlRow, ttl time.Duration) float64 {
 	rate := 0.0
 	for _, t := range all {
@@ -192,8 +192,8 @@ func leasesFor(all []ttlRow, ttl time.Duration) float64 {
 // power says how rare a stall that loses a lease must be, if the run saw none. It is "" if scenario
 // ttl was not measured. If an event does not occur in a time T, then with 95 % confidence it occurs
 // less than three times per T on average (Hanley and Lippman-Hand: If nothing goes wrong, is
-// everything all right?, JAMA 249, 1983). It counts time and not renewals, because one stall delays
-// all renewals.
+// everything all right?, JAMA 249, 1983). power counts time and not renewals, because one stall
+// delays all renewals.
 func (r Report) power() string {
 	rows := r.ttlRows(near(r.of(ttlScenario)))
 	if len(rows) == 0 {

@@ -12,7 +12,7 @@ import (
 )
 
 // Safe says in one line whether the backends that were measured through plugins were safe. It
-// leaves out baselines (libraries in process), which method besides describes.
+// leaves out baselines (libraries in process). The method besides describes these.
 func (r Report) Safe() string {
 	if why := r.incomplete(); why != "" {
 		return "INCOMPLETE: " + why + "; of what it had measured: " + r.found()
@@ -65,7 +65,7 @@ func (r Report) granted(kind results.Kind) (names []string, grants int) {
 	return names, grants
 }
 
-// rising says whose tokens were checked to rise, and which of the subjects have no tokens.
+// rising says which subjects' tokens were checked to rise, and which subjects have no tokens.
 func (r Report) rising(names []string) string {
 	var with, without []string
 	for _, s := range r.Verdict.Subjects {
@@ -179,11 +179,11 @@ func (r Report) failure() []string {
 	return out
 }
 
-// headWidth is about how many characters of an error the verdict shows, because the rest comes from
+// headWidth is about how many characters of an error the verdict shows. The rest comes from
 // libraries and helps few readers. The notes show the whole error.
 const headWidth = 60
 
-// beginning returns the first clauses of an error text, which colons separate.
+// beginning returns the first clauses of an error text. Colons separate clauses.
 func beginning(failure string) string {
 	line, _, _ := strings.Cut(failure, "\n")
 	clauses := strings.Split(line, ": ")
@@ -197,15 +197,15 @@ func beginning(failure string) string {
 	return out
 }
 
-// A run stalled if its longest operation took at least stallLeast, and at least stallTimes as long
-// as the median of the longest operations of all runs.
+// A run stalled if its longest operation took at least stallLeast, and at least stallTimes times
+// the median of the longest operations of all runs.
 const (
 	stallLeast = 100 * time.Millisecond
 	stallTimes = 10
 )
 
 // stallUnits are the operations that take longer when a server stalls. For floors, which are the
-// cheapest possible calls, only the last one (a call) is measured.
+// cheapest possible calls, only the last unit (a call) is measured.
 var stallUnits = []struct{ unit, what string }{
 	{"max-ns/acquire", "an acquire"}, {"max-ns/open-acquire", "an acquire of the open loop"}, {"max-ns/renew", "a renewal"},
 	{"max-ns/release", "a release"}, {"max-ns/wait", "a wait"}, {"max-ns/call", "a call"},

@@ -67,8 +67,8 @@ type Section struct {
 	Fencing string   `json:"fencing"`
 	Run     int      `json:"run"`
 	Names   []string `json:"names"`
-	// MetNs is when the cell began, in ns since the run began. Runs that measure together begin it
-	// at the same moment.
+	// MetNs is when the cell began, in ns since the run began. Runs that measure together begin the
+	// cell at the same moment.
 	MetNs int64 `json:"met_ns,omitempty"`
 	// Interrupted reports whether the cell has no figures: the run was interrupted, or it failed.
 	Interrupted bool `json:"interrupted,omitempty"`

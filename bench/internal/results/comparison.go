@@ -22,17 +22,17 @@ type Row struct {
 // ErrFilter is the error for a filter with a syntax error.
 var ErrFilter = errors.New("not a filter")
 
-// Comparison compares two builds by those figures that both builds have.
+// Comparison compares two builds by the figures that both builds have.
 type Comparison struct {
 	// Old and New name the folders or builds that are compared.
 	Old, New string
-	// Rows has a difference for each figure that is tested, first those of plugins, then those of
-	// baselines and floors. Both groups are sorted by the name of the cell.
+	// Rows has a difference for each tested figure: first the figures of plugins, then the figures
+	// of baselines and floors. Both groups are sorted by the name of the cell.
 	Rows []Difference
 	// Warnings are reasons to doubt all the differences.
 	Warnings []string
-	// Held has a result for each bound, which is a limit for a figure of the newer folder. With one
-	// folder and only bounds, Old, Rows and Warnings are empty.
+	// Held has a result for each bound, which is a limit for a figure of the newer folder. If there
+	// is one folder and all gates are bounds, Old, Rows and Warnings are empty.
 	Held []Held
 
 	others []Difference // differences of plugins in units that are compared only if a gate names them
@@ -54,9 +54,10 @@ func runsOf(figures []measured) map[Row][]float64 {
 	return out
 }
 
-// Load compares two folders, or the two builds in one folder. A gate limits either a change, or a
-// figure of the newer folder: then it is a bound. Load checks the bounds. [Comparison.Judge] checks
-// the other gates. If all gates are bounds, one folder with one build is enough.
+// Load compares two folders, or the two builds in one folder. A gate limits either a change or a
+// figure of the newer folder. A gate of the second kind is a bound. Load checks the bounds.
+// [Comparison.Judge] checks the other gates. If all gates are bounds, one folder with one build is
+// enough.
 func Load(dirs []string, filter string, gates []Gate) (c Comparison, err error) {
 	changes, bounds := divided(gates)
 	switch {
@@ -76,8 +77,8 @@ func Load(dirs []string, filter string, gates []Gate) (c Comparison, err error) 
 	return c, err
 }
 
-// Folders compares the folders of two runs with the same plan. It keeps the figures that filter
-// selects. benchstat has the same filters: "/backend:NAME /clients:64". The filter "" selects all.
+// Folders compares the folders of two runs with the same plan. It keeps the figures that the filter
+// selects. Filters are as in benchstat: "/backend:NAME /clients:64". The filter "" selects all.
 func Folders(before, after, filter string) (Comparison, error) {
 	a, err := ReadWhole(before)
 	if err != nil {
@@ -146,7 +147,7 @@ const (
 	backendField = 1
 )
 
-// read reads those figures of a folder that the filter selects.
+// read reads the figures of a folder that the filter selects.
 func read(dir string, m Manifest, filter string) ([]measured, benchfmt.UnitMetadataMap, error) {
 	if filter == "" {
 		filter = "*"
@@ -185,7 +186,7 @@ func read(dir string, m Manifest, filter string) ([]measured, benchfmt.UnitMetad
 	return out, units, err
 }
 
-// compare compares the rows that are both in before and in after. It adjusts the p-values of
+// compare compares the rows that are in both slices, before and after. It adjusts the p-values of
 // plugins for the number of plugin rows, and all other p-values for the number of other rows.
 func compare(before, after []measured, units benchfmt.UnitMetadataMap) Comparison {
 	var c Comparison
@@ -236,11 +237,11 @@ func tooFew(rows []Difference) []string {
 type Held struct {
 	Gate Gate
 	// Row is the worst row of a plugin: the farthest beyond the limit, or the nearest to it. Rows
-	// is how many rows have the figure that the gate limits.
+	// is the number of rows with the figure that the gate limits.
 	Row  Row
 	Rows int
-	// Measured is the median over the runs: of the figure, or of the figure divided by the
-	// baseline's. Value, which is compared with the limit, is this median or the worst run's value.
+	// Measured is the median over the runs: of the figure, or of its ratio to the baseline's
+	// figure. Value is compared with the limit. It is this median or the worst run's value.
 	Measured Estimate
 	Value    float64
 	Broken   bool

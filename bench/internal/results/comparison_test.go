@@ -20,7 +20,7 @@ type run struct {
 	factor   map[string]float64 // factor for the latencies, by subject; 0 means 1
 }
 
-// write writes the folder. It has two subjects with the same number of clients. Their latencies
+// write writes the folder, with two subjects that have the same number of clients. Their latencies
 // rise from run to run.
 func (r run) write(t *testing.T) string {
 	t.Helper()
@@ -228,7 +228,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestPeak checks that a row and its peak differ in nothing but the number of callers.
+// TestPeak checks that a row and its peak differ only in the number of callers.
 func TestPeak(t *testing.T) {
 	row := func(cell string) Row { return Row{"Throughput/backend=redis/" + cell, "cycles/s"} }
 	runs := map[Row][]float64{row("keys=8/clients=8"): {50, 90, 51}, row("keys=8/clients=64"): {60, 70, 61}, row("keys=8/clients=128"): {55}, row("clients=64"): {99}}

@@ -12,10 +12,9 @@
 // A run replaces run.json and only appends to the other files. So an interrupted
 // run keeps what it has measured.
 //
-// If a run is repeated, each figure becomes a median with its confidence interval.
-// One run, and not one operation, is one sample of the statistics. The operations
-// of one run share the state of the machine, so a thousand operations are not
-// independent.
+// If a run is repeated, each figure becomes a median with its confidence interval. One run, and not
+// one operation, is one sample of the statistics. The operations of one run share the state of the
+// machine, so a thousand operations are not independent.
 //
 // # Where is what
 //

@@ -17,7 +17,7 @@ type Estimate struct {
 	N      int
 	Center float64
 	Lo, Hi float64
-	// Min and Max are the least and the greatest value, because a median hides a stall of one run.
+	// Min and Max are the least and the greatest value. Max shows a stall that the median hides.
 	Min, Max float64
 }
 
@@ -45,7 +45,7 @@ func (e Estimate) Spread() float64 {
 	return max(e.Hi-e.Center, e.Center-e.Lo) / math.Abs(e.Center)
 }
 
-// Ratio is the figure of a subject divided by that of a baseline.
+// Ratio is the figure of a subject divided by the figure of a baseline.
 type Ratio struct {
 	// Estimate is the median of the ratios, one from each run. A run measures both values soon
 	// after each other, so if the machine gets slower, the ratio hardly changes.
@@ -54,9 +54,9 @@ type Ratio struct {
 	Test
 }
 
-// Compare compares a subject's values with those of a baseline. The values with the same index are
-// from the same run. The ratio omits runs that lack a value, and runs in which the baseline's value
-// is zero.
+// Compare compares a subject's values with a baseline's values. Values with the same index are from
+// the same run. The ratio omits runs that lack a value, and runs in which the baseline's value is
+// zero.
 func Compare(subject, baseline []float64) Ratio {
 	var ratios []float64
 	for i := range min(len(subject), len(baseline)) {
@@ -93,8 +93,8 @@ func test(a, b []float64) Test {
 	return Test{c.P, c.P, c.P < Alpha}
 }
 
-// Holm corrects p-values for the number of tests. With it, if nothing differs at all, the
-// probability that any test reports a difference is below [Alpha] (S. Holm: A simple sequentially
+// Holm corrects p-values for the number of tests. If nothing differs at all, the probability that
+// any corrected test reports a difference is below [Alpha] (S. Holm: A simple sequentially
 // rejective multiple test procedure, Scandinavian Journal of Statistics 6, 1979).
 func Holm(tests []*Test) {
 	highest := 0.0
@@ -117,14 +117,14 @@ type Difference struct {
 	// Better is 1 if a higher value is better, -1 if a lower value is better, and otherwise 0.
 	Better int
 	// Control reports whether the row is about a baseline or a floor, which is the same in both
-	// builds. The p-values of these rows are corrected for the number of these rows only.
+	// builds. The p-values of control rows are corrected for the number of control rows only.
 	Control bool
 
 	before, after []float64 // values of the runs
 }
 
-// NewDifference tests whether the values before and after differ. Each must have at least one
-// value.
+// NewDifference tests whether the values in before differ from the values in after. Each slice must
+// have at least one value.
 func NewDifference(row Row, before, after []float64) Difference {
 	d := Difference{Row: row, Old: Median(before), New: Median(after), Test: test(before, after), before: before, after: after}
 	d.Delta = (d.New.Center - d.Old.Center) / math.Abs(d.Old.Center)
@@ -138,12 +138,12 @@ func NewDifference(row Row, before, after []float64) Difference {
 // A smaller change does not count even if a test supports it.
 const Matters = 0.05
 
-// Worse reports whether the figure got worse: a test supports it, and by more than [Matters].
+// Worse reports whether the figure got worse by more than [Matters], and a test supports this.
 func (d Difference) Worse() bool {
 	return d.Supported && math.Abs(d.Delta) > Matters && d.Delta*float64(d.Better) < 0
 }
 
-// Improved reports whether the figure got better: a test supports it, and by more than [Matters].
+// Improved reports whether the figure got better by more than [Matters], and a test supports this.
 func (d Difference) Improved() bool {
 	return d.Supported && math.Abs(d.Delta) > Matters && d.Delta*float64(d.Better) > 0
 }
@@ -172,8 +172,8 @@ func RunsNeeded(rows int) int {
 	return n
 }
 
-// leastP is the lowest p-value that the U test can have for a and b runs: 2 (the test has two
-// sides) divided by the number of ways to choose a of a+b runs.
+// leastP is the lowest p-value that the U test can have for samples of a and b runs. It is 2 (the
+// test has two sides) divided by the number of ways to choose a of a+b runs.
 func leastP(a, b int) float64 {
 	ways := 1.0
 	for i := 1; i <= a; i++ {
@@ -185,11 +185,11 @@ func leastP(a, b int) float64 {
 // maxChange is the largest factor between old and new medians that method detectable tries.
 const maxChange = 16
 
-// detectable returns the smallest change of the median, as a fraction, that the test could have
-// shown with these runs, if the given number of rows is tested together. It scales the new values
-// to the old median, and then scales them more, until the test shows a difference. The result is
-// negative if above is false. It is infinite if even a factor of maxChange could not have been
-// shown.
+// detectable returns the smallest change of the median (as a fraction) that a test of these runs
+// could have shown, if the given number of rows is tested together. It scales the new values to the
+// old median, and then scales them more, until the test shows a difference. The result is negative
+// if the parameter above is false. It is infinite if the test could not have shown even a factor of
+// maxChange.
 func (d Difference) detectable(above bool, rows int) float64 {
 	sign := 1.0
 	if !above {
@@ -224,9 +224,9 @@ func (d Difference) detectable(above bool, rows int) float64 {
 // noticed.
 type Sensitivity struct {
 	Gate Gate
-	// Row is the row of the gate whose change is hardest to notice. Detectable is the smallest
-	// change of its median, as a fraction, that a test could have shown. It is infinite if no
-	// change could have been shown.
+	// Row is that row of the gate in which a change is hardest to notice. Detectable is the
+	// smallest change of its median (as a fraction) that a test could have shown. It is infinite if
+	// no change could have been shown.
 	Row        Row
 	Detectable float64
 }

@@ -27,8 +27,8 @@ const (
 // incomplete, at most this many attempts are lost.
 const blockSize = 4096
 
-// These limit the memory that a reader allocates for a frame, in bytes, if a damaged file has a
-// wrong length.
+// A damaged file may have a wrong length. These are limits, in bytes, of the memory that a reader
+// allocates for a frame.
 const (
 	maxFrame = 64 << 20
 	maxBlock = blockSize * (1 + 7*binary.MaxVarintLen64) // for a block of attempts
@@ -145,7 +145,7 @@ func scanWhole(dir string, emit func(Section, []Attempt) error) error {
 
 // ReadEvents calls the function emit for each section with its attempts, in the order of the file.
 // It reuses the slice after emit has returned. If the file is cut off or damaged, ReadEvents emits
-// what comes before, and returns an error wrapping [ErrTruncated]. After an error of emit, it ends.
+// what comes before, and returns an error wrapping [ErrTruncated]. If emit fails, it ends.
 func ReadEvents(r io.Reader, emit func(Section, []Attempt) error) error {
 	magic := make([]byte, len(eventMagic))
 	if _, err := io.ReadFull(r, magic); err != nil || !bytes.Equal(magic[:len(magic)-1], []byte(eventMagic[:len(eventMagic)-1])) {

@@ -179,7 +179,8 @@ func cut(t *testing.T, path string, n int64) {
 	}
 }
 
-// TestHistogramsOfRunsAreMerged checks that runs, not modes, are merged. A cut file loses one line.
+// TestHistogramsOfRunsAreMerged checks that runs are merged, but not modes. A cut file loses one
+// line.
 func TestHistogramsOfRunsAreMerged(t *testing.T) {
 	f := newFolder(t)
 	killed := HistogramKey{CellName{Scenario: "takeover", Backend: "redis", Mode: "kill-host", Hosts: 2, Clients: 1}, "takeover"}

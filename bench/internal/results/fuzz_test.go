@@ -103,8 +103,8 @@ func TestBlocksAreBounded(t *testing.T) {
 	}
 }
 
-// FuzzHistograms checks that scanHistograms ends for any file, and that the name of each histogram
-// that it read is parsed to the same key again.
+// FuzzHistograms checks that scanHistograms ends for any file. The tag of each key that it read
+// must parse to the same key again.
 func FuzzHistograms(f *testing.F) {
 	var file bytes.Buffer
 	l, err := newHistogramLog(&file, time.Unix(1, 0))

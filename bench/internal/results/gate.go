@@ -13,22 +13,22 @@ import (
 )
 
 // Gate is a limit beyond which a comparison fails. It limits how a figure differs between builds,
-// such as "p99-ns/acquire > +10%". A gate for the figure itself and not for its change is called a
-// bound: "max-ns/takeover > 20ms", "cycles/s / BASELINE < 1.8".
+// such as "p99-ns/acquire > +10%". A gate that limits the figure itself, not its change, is called
+// a bound: "max-ns/takeover > 20ms", "cycles/s / BASELINE < 1.8".
 type Gate struct {
 	text     string
 	unit     string // may contain "*"
 	baseline string // for a bound on a ratio: the baseline to divide by; "" for none
 	above    bool   // the gate fails above the limit, else below it
 	bound    bool
-	limit    float64 // a change as a fraction, a time in nanoseconds
+	limit    float64 // a change is a fraction, a time is in nanoseconds
 	shown    string  // the limit as it was written
 }
 
 var gateForm = regexp.MustCompile(`^\s*(\S+?)(?:\s+/\s+(\S+))?\s*([<>])\s*([+-]?[0-9]+(?:\.[0-9]+)?)\s*(%|[a-zµ]*)\s*$`)
 
-// peak can stand in a gate in place of a baseline. The figure is then divided by that of the same
-// subject under the number of callers that gave the highest median.
+// The word peak can stand in a gate in place of a baseline. The figure is then divided by the
+// figure of the same subject under the number of callers with the highest median.
 const peak = "peak"
 
 var callersOf = regexp.MustCompile(`/clients=\d+`)
@@ -46,10 +46,10 @@ func peakOf(r Row, runs map[Row][]float64) string {
 	return most.Cell
 }
 
-// ParseGate parses a gate: first a unit, in which "*" stands for any text without a slash, then >
-// or <, and then a change of the median in percent. Without a percent sign, the limit is for the
-// figure and not for its change. A time then needs a unit such as ms. If a slash and a baseline, or
-// a slash and the word peak, follow the unit, the limit is for a ratio.
+// ParseGate parses a gate: a unit, then > or <, then a change of the median in percent. In the
+// unit, "*" stands for any text without a slash. A limit without a percent sign is for the figure
+// and not for its change. If the figure is a time, the limit needs a unit such as ms. If a slash
+// and a baseline (or the word peak) follow the unit, the limit is for a ratio.
 func ParseGate(text string) (Gate, error) {
 	m := gateForm.FindStringSubmatch(text)
 	if m == nil {
@@ -125,8 +125,8 @@ type Failure struct {
 }
 
 // Judge checks rows of plugins against the gates for changes. It corrects p-values for the number
-// of rows that gates limit: with few gates, smaller changes can be noticed than with many. unknown
-// has the units of gates that limit no row.
+// of rows that gates limit. So fewer gates can notice smaller changes. The result unknown has the
+// units of gates that limit no row.
 func (c Comparison) Judge(gates []Gate) (v Verdict, unknown []string) {
 	gates, _ = divided(gates)
 	var rows []Difference

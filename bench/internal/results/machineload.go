@@ -8,15 +8,16 @@ import (
 // MachineLoad says how busy other work kept the machine while the run measured. A figure that the
 // operating system does not provide is 0.
 type MachineLoad struct {
-	// OtherCPUs is how many CPUs on average ran other processes than lockbench and its descendants.
+	// OtherCPUs is the average number of CPUs used by processes other than lockbench and its
+	// descendants.
 	OtherCPUs float64 `json:"other_cpus"`
 	// Steal is the share of the machine's processor time that the hypervisor
 	// gave to other machines, from 0 to 1.
 	Steal float64 `json:"steal"`
-	// Throttled is for how many seconds the CPU limit of the control group stopped processes.
+	// Throttled is the time in seconds for which the control group's CPU limit stopped processes.
 	Throttled float64 `json:"throttled_s"`
-	// ClockStep is by how many seconds the machine's clock advanced more than the elapsed time,
-	// because it was set or the machine slept. It is negative if the clock was set back.
+	// ClockStep is the advance of the machine's clock minus the elapsed time, in seconds. It differs
+	// from 0 if the clock was set or the machine slept. It is negative if the clock was set back.
 	ClockStep float64 `json:"clock_step_s"`
 	// Elapsed is how long the machine was observed, in seconds.
 	Elapsed float64 `json:"elapsed_s"`
@@ -29,12 +30,13 @@ const (
 	busyThrottled = 0.01 // of the time of the run
 )
 
-// steppedClock is the smallest step of the machine's clock, in seconds, that the report mentions,
-// because a server that uses this clock may have ended leases at the wrong time.
+// steppedClock is the smallest step of the machine's clock, in seconds, that the report mentions. A
+// server that uses this clock may then have ended leases at the wrong time.
 const steppedClock = 1
 
-// Busy returns warnings about the machine, or each machine of a merged run: that other work kept it
-// busy, that a CPU limit held it back, or that its clock was set. Without warnings it is empty.
+// Busy returns warnings about the machine, or about each machine of a merged run. It warns of other
+// work, of a CPU limit that held processes back, and of a clock that was set. Without warnings it
+// is empty.
 func (m Manifest) Busy() []string {
 	out := m.MachineLoad.words(m.Machine.Cores)
 	for i, p := range m.Parts {

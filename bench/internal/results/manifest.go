@@ -44,7 +44,7 @@ type Manifest struct {
 	Together *Together `json:"together,omitempty"`
 	// Binaries has the SHA-256 of lockbench and of each plugin, by the name of the file.
 	Binaries map[string]string `json:"binaries_sha256"`
-	// Skipped has, as text, what was not measured and why.
+	// Skipped says what was not measured and why.
 	Skipped []string `json:"skipped,omitempty"`
 	// Failed has the planned cells (a subject under one load) that could not be measured.
 	Failed []FailedCell `json:"failed_cells,omitempty"`
@@ -135,7 +135,7 @@ type Subject struct {
 	// SurvivesCrash reports whether grants survive a crash of the server's machine. It relies on
 	// the settings that lockbench read for Durability. It is nil for a baseline.
 	SurvivesCrash *bool `json:"survives_crash,omitempty"`
-	// Without lists features of a plugin that a baseline lacks, as text.
+	// Without lists the features of a plugin that this baseline lacks.
 	Without []string `json:"without,omitempty"`
 	// BuildOf is set if this subject is the second build of a plugin, in a run that compares two
 	// builds. It names the subject with the first build.
@@ -200,8 +200,8 @@ func ReadManifest(dir string) (Manifest, error) {
 	return m, nil
 }
 
-// Differs lists the settings by which two plans differ, if figures of the plans then cannot be
-// compared. It ignores, for example, the seed, the number of runs, and where the servers were.
+// Differs lists the differing settings of two plans that make their figures incomparable. It
+// ignores, for example, the seed, the number of runs, and where the servers were.
 func (p Plan) Differs(q Plan) []string {
 	return differing([]setting{
 		{"backends", set(p.Backends), set(q.Backends)},
@@ -233,7 +233,7 @@ func (p Plan) hosts() []int {
 	return p.Hosts
 }
 
-// Elsewhere lists the settings by which the servers of two plans were in different places.
+// Elsewhere lists the settings that show that the servers of two plans were in different places.
 func (p Plan) Elsewhere(q Plan) []string {
 	return differing([]setting{
 		{"environments", p.Env, q.Env},

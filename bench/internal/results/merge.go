@@ -50,10 +50,10 @@ type Rendezvous struct {
 	Part int    `json:"part"` // number of the part, from 1
 }
 
-// Merge merges the folders dirs, which runs on several machines wrote while they measured together.
-// It writes the folder out, which must be [Vacant]. Run 1 of out combines run 1 of all folders, and
-// so on: rates are added, and percentiles are over all latencies. The error wraps [ErrApart] if the
-// folders are not from such runs, or if the runs did not measure at the same time.
+// Merge merges the folders dirs of runs that measured together on several machines. It writes the
+// folder out, which must be [Vacant]. Run 1 of out combines run 1 of all folders, and so on: rates
+// are added, and percentiles are over all latencies. The error wraps [ErrApart] if the folders are
+// not from such runs, or if the runs did not measure at the same time.
 func Merge(out string, dirs ...string) error {
 	all, err := readMergeable(out, dirs)
 	if err != nil {
@@ -97,7 +97,7 @@ func createWhole(out string, m Manifest, fill func(*Folder) error) error {
 	return f.Close(StateDone)
 }
 
-// readMergeable reads the manifests of dirs. It returns an error if dirs cannot be merged into out.
+// readMergeable reads the manifests of the folders. It returns an error if they cannot be merged.
 func readMergeable(out string, dirs []string) ([]Manifest, error) {
 	if err := Vacant(out); err != nil {
 		return nil, err
@@ -384,7 +384,7 @@ func overlap(dirs []string, all []Manifest) (Together, error) {
 }
 
 // shared returns the time in which all parts measured the cell, divided by the longest time that a
-// part measured it. The error is never nil. It says which part began last, and which ended first.
+// part measured it. The error is never nil. It names the last part to begin and the first to end.
 func shared(key cellRun, parts []map[cellRun]span, dirs []string) (float64, error) {
 	last, first := 0, 0 // the part that began last, and the part that ended first
 	longest := int64(1)
@@ -423,7 +423,7 @@ func align(parts []map[cellRun]span) time.Duration {
 			}
 		}
 		if len(ahead) == 0 {
-			continue // the part has no cell to compare, which shared reports
+			continue // the function shared reports that no cell can be compared
 		}
 		slices.Sort(ahead)
 		by := ahead[len(ahead)/2]

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// quantiles are the quantiles that results.txt has. samples is the smallest number of samples for
-// which a quantile is written. Above p50, it is so large that five samples or more are above the
-// quantile.
+// quantiles are the quantiles that results.txt has. The field samples is the smallest number of
+// samples for which a quantile is written. With so many samples, at least five are above any
+// quantile but p50.
 var quantiles = []struct {
 	name    string
 	q       float64

@@ -29,12 +29,12 @@ type Round struct {
 	Claims *claim.Terms `json:"claims,omitempty"`
 	// Conditions are the conditions that the fault creates, by their names in package claim.
 	Conditions []claim.Condition `json:"conditions,omitempty"`
-	// Control reports whether the round turned off a safeguard on purpose. What then goes wrong is
-	// shown, but is no violation.
+	// Control reports whether the round turned off a safeguard on purpose. The report shows what
+	// goes wrong then, but it is no violation.
 	Control bool  `json:"control,omitempty"`
 	Round   int   `json:"round,omitempty"` // from 1
 	TTLms   int64 `json:"ttl_ms,omitempty"`
-	// FirstSpanNs is how long the store keeps a grant from its queue: FirstSpan in Properties.
+	// FirstSpanNs is how long the store keeps a grant to a queued waiter: FirstSpan in Properties.
 	FirstSpanNs int64 `json:"first_span_ns,omitempty"`
 	// Missing says why the fault was not played. The round then has no other results.
 	Missing string `json:"missing,omitempty"`
@@ -184,13 +184,13 @@ type Call struct {
 	Name   int   `json:"name"`
 	SentNs int64 `json:"sent_ns"`
 	BackNs int64 `json:"back_ns"`
-	// LimitNs is the deadline of the call's context, or 0 if the call was interrupted before it.
+	// LimitNs is the deadline of the call's context, or 0 if the call was interrupted earlier.
 	LimitNs int64 `json:"limit_ns,omitempty"`
 	// Outcome is "" for success, or one of the constants below. Error is the text of the error.
 	Outcome string `json:"outcome,omitempty"`
 	Error   string `json:"error,omitempty"`
 	// Served reports whether the client got a lock at any time before the call. Ran reports whether
-	// the function that was to run under the lock ran.
+	// the call has run its function under the lock.
 	Served bool `json:"served,omitempty"`
 	Ran    bool `json:"ran,omitempty"`
 }
