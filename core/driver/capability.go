@@ -37,7 +37,7 @@ func capabilityOf[P any](b Backend, capability Capability) P {
 	return p
 }
 
-// ObserverOf returns b as an [Observer]. Without that capability, it returns one that polls b.
+// ObserverOf returns b as an [Observer], or an Observer that polls b if b lacks that capability.
 func ObserverOf(b Backend) Observer {
 	if o := capabilityOf[Observer](b, CapObserver); o != nil {
 		return o

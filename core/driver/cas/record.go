@@ -61,7 +61,7 @@ func (b *backend) decode(e Entry, name string) (record, error) {
 
 func (r *record) encode() ([]byte, error) { return json.Marshal(r) }
 
-// tidy removes the lease and the withdrawals that have expired from r, which is the record of e.
+// tidy removes an expired lease and expired withdrawals from r, which is the record of the entry e.
 func (r *record) tidy(e Entry) {
 	if h := r.Holder; h != nil {
 		if e.Now.UnixNano() >= h.End || h.void(e) {
@@ -76,12 +76,12 @@ func (r *record) tidy(e Entry) {
 	}
 }
 
-// void reports whether the store wrote e too late for the renewal in e to count.
+// void reports whether the store wrote the entry e too late, so that its renewal does not count.
 func (h *holder) void(e Entry) bool {
 	return h.By != 0 && !e.Written.IsZero() && e.Written.UnixNano() >= h.By
 }
 
-// needed returns how long after the time now the store must keep r.
+// needed returns how long the store must keep r, counted from the instant in parameter now.
 func (r *record) needed(now time.Time) time.Duration {
 	var last int64
 	if r.Holder != nil {

@@ -19,7 +19,7 @@ type data struct {
 	watches  map[*watch]bool
 	silent   bool          // the store does not tell when an entry was written
 	timeless bool          // keys do not expire
-	step     time.Duration // the clock shows the time in such steps; 0 means exactly
+	step     time.Duration // the clock shows the time in such steps; 0 means the exact time
 	ends     map[string]time.Time
 }
 
