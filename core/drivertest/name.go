@@ -74,8 +74,8 @@ func namesApart(t T, h *Harness) {
 	}
 }
 
-// wantListed fails the case unless List returns exactly the names want. It
-// does nothing if b cannot list.
+// wantListed fails the case unless List returns exactly the names in want. It does nothing if b
+// cannot list.
 func wantListed(t T, b driver.Backend, prefix string, want []string) {
 	t.Helper()
 	admin := driver.AdminOf(b)
