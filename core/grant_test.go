@@ -260,9 +260,9 @@ func TestOwnGrantAtTheEndOfCtx(t *testing.T) {
 	})
 }
 
-// TestOwnGrantOverASuspend covers a waiter whose last sign of life was sent before
-// its machine was suspended. Its Wait began after the suspend. The age of that
-// sign does not count the suspend, so by its age alone it would seem too recent.
+// TestOwnGrantOverASuspend covers a waiter whose last sign of life was sent before its machine was
+// suspended. Its Wait began after the suspend. The age of that sign does not count the suspend, so
+// the sign seems more recent than it is.
 func TestOwnGrantOverASuspend(t *testing.T) {
 	f := newFake(waiting...)
 	f.own, f.age = ownSpan, 100*time.Millisecond

@@ -21,7 +21,7 @@ func next(t *testing.T, l *Lock) <-chan *Lease {
 	return out
 }
 
-// handOn releases lease, and returns the lease that waiter, a channel from next, then yields.
+// handOn releases lease, and returns the next lease, which comes from the channel waiter.
 func handOn(t *testing.T, lease *Lease, waiter <-chan *Lease) *Lease {
 	t.Helper()
 	if err := lease.Release(t.Context()); err != nil {

@@ -96,7 +96,7 @@ func queue(t T, attempts []*attempt) (woken func() []int) {
 		defer mu.Unlock()
 		return slices.Clone(back)
 	}
-	for range 5 { // at most 5 times, because a faulty backend may end every Wait after a while
+	for range 5 { // at most 5 times, because a backend may end every Wait after a while
 		pause(t, settles)
 		mu.Lock()
 		early := back

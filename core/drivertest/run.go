@@ -24,7 +24,7 @@ type suite struct {
 	mk    func(T) *Harness
 	props driver.Properties
 	slots chan struct{}
-	// turn is locked while a case that must run alone takes all slots one by one. Without that, two
+	// turn is locked while a case that must run alone takes all slots one by one. Without turn, two
 	// such cases could each take some slots and wait for the others for ever.
 	turn chan struct{}
 }
