@@ -140,7 +140,7 @@ func (l *Lock) refusal(ctx context.Context) error {
 	return fmt.Errorf("other callers of this host wait for it: %w", l.c.heldHere(l.name, &HeldError{Holder: h}))
 }
 
-// contend waits in this host's queue and asks the store, in turns, until it has a lease or ctx
+// contend alternately waits in this host's queue and asks the store, until it has a lease or ctx
 // ends.
 func (a *contender) contend(ctx context.Context) (*Lease, error) {
 	for {

@@ -143,8 +143,8 @@ func (e *Error) cause() string {
 	}
 }
 
-// once returns text with the words of ErrUnavailable, and those of ErrDenied,
-// at most once. It omits the text of ErrNotSent, which only programs need.
+// once removes repetitions of the texts of ErrUnavailable and ErrDenied from text. It also removes
+// the text of ErrNotSent, which only programs need.
 func once(text string) string {
 	text = strings.ReplaceAll(text, driver.ErrNotSent.Error()+": ", "")
 	for _, kind := range []error{ErrUnavailable, ErrDenied} {
@@ -207,7 +207,7 @@ func final(err error) bool {
 	return errors.Is(err, ErrInvalid) || errors.Is(err, ErrUnsupported) || errors.Is(err, ErrClosed)
 }
 
-// definite reports whether err proves that the acquire which returned it has granted nothing.
+// definite reports whether err, which an acquire returned, proves that nothing was granted.
 func definite(err error) bool {
 	return errors.Is(err, ErrHeld) || errors.Is(err, driver.ErrNotSent) ||
 		errors.Is(err, driver.ErrWithdrawn) || refused(err) || final(err)

@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// next starts a goroutine that acquires l, and returns a channel for its lease.
+// next starts a goroutine that acquires the lock l, and returns a channel for the lease.
 func next(t *testing.T, l *Lock) <-chan *Lease {
 	out := make(chan *Lease, 1)
 	go func() { out <- acquire(t, l) }()

@@ -298,7 +298,7 @@ type holding struct {
 	outer *holding
 }
 
-// holding returns ctx with l added to the leases whose end also ends ctx.
+// holding returns ctx with the lease l added to the leases whose end also ends ctx.
 func (l *Lease) holding(ctx context.Context) context.Context {
 	key := leasesOf{l.c}
 	outer, _ := ctx.Value(key).(*holding)

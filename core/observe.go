@@ -109,7 +109,7 @@ func (o *observer) put(ch Change) {
 	o.out <- ch
 }
 
-// kindAfter returns the kind of the change from before to the leader h, or 0 if nothing changed.
+// kindAfter returns the kind of change from the leader in before to the leader h, or 0 for none.
 func kindAfter(before Change, h Holder) ChangeKind {
 	was := before.Leader
 	same := was.Held() && was.Owner == h.Owner && was.Token == h.Token
@@ -150,7 +150,7 @@ type stream struct {
 	end       context.CancelFunc // ends the run
 }
 
-// join adds o to the stream of name. If the client closes, join returns nil.
+// join adds the observer o to the stream of the given name. If the client closes, it returns nil.
 func (ss *streams) join(c *Client, name string, o *observer) *stream {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()

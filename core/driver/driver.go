@@ -139,22 +139,22 @@ type Notifier interface {
 	Notify(ctx context.Context, name string, emit func()) error
 }
 
-// Grant is a grant that the store made to a waiter without a TryAcquire, in the atomic step
-// that freed the lock or found it free: a release, a withdrawal, a Break, or the request of
+// Grant is a grant that the store made to a waiter without a TryAcquire, in the atomic step that
+// freed the lock or found it free. This is a release, a withdrawal, a Break, or the request of
 // another owner. So the waiter need not call TryAcquire, which saves a round trip (K4).
 //
 // The store makes such a grant only for a short time, because the waiter may be dead, and only to
 // an owner whose process has recently sent a sign of life. The waiter knows only that the store
 // made the grant after Sent. At Sent, its process sent the last sign of life that the store saw
-// before the grant. The waiter must renew at most For after Sent. Then the lease lives for the TTL.
-// A Grant that arrives later is only a hint to call TryAcquire. A backend may always return the
-// zero Grant instead: TryAcquire then returns the grant's token.
+// before the grant. The waiter must renew within the time For after Sent. Then the lease lives for
+// the TTL. A Grant that arrives later is only a hint to call TryAcquire. A backend may always
+// return the zero Grant instead: TryAcquire then returns the grant's token.
 type Grant struct {
 	// Token of the grant; zero for none.
 	Token uint64
 	// Sent is an instant before the grant was made, by the monotonic clock of this process.
 	Sent time.Time
-	// For is how long the store keeps the grant after it made it. For is positive, and exceeds
+	// For is how long the store keeps the grant after making it. For is positive, and exceeds
 	// neither the TTL of the request nor the time that [Properties] FirstSpan allows.
 	For time.Duration
 }

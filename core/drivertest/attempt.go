@@ -16,7 +16,7 @@ type attempt struct {
 	driver.Request
 }
 
-// attempt makes an owner that uses backend b and the lock called name. It sends nothing.
+// attempt makes an owner that uses the backend b and the lock called name. It sends nothing.
 func (h *Harness) attempt(b driver.Backend, name string, ttl time.Duration) *attempt {
 	return &attempt{b: b, Request: driver.Request{Name: name, Owner: rand.Text(), Label: "conformance attempt", TTL: ttl}}
 }

@@ -61,7 +61,7 @@ func (h *Harness) clients(t T, n int) []*client {
 	return all
 }
 
-// injected opens a client that reaches b through an injector.
+// injected opens a client that reaches the backend b through an injector.
 func (h *Harness) injected(t T, b driver.Backend) (*client, *injector) {
 	g := &injector{Backend: b}
 	return h.clientOn(t, g), g

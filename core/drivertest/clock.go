@@ -173,7 +173,7 @@ func wantAlive(t T, l held, ttl time.Duration) {
 	}
 }
 
-// staysAlive calls mistimed unless each lease of all, whose TTL is ttl, stays valid for the time d.
+// staysAlive calls mistimed unless all the leases, whose TTL is ttl, stay valid for the time d.
 func staysAlive(t T, d, ttl time.Duration, all ...held) {
 	t.Helper()
 	throughout(t, d, func() string {

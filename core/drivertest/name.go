@@ -32,8 +32,8 @@ percent sign are different locks, and each is shown as it was given.`,
 	}
 }
 
-// oddNames returns names that a backend may encode wrongly, as a key, a
-// pattern, a hash slot, a path or a quoted string, or confuse by a collation.
+// oddNames returns names that a backend may encode wrongly as a key, a pattern, a hash slot, a path
+// or a quoted string. It may also confuse some of them by a collation.
 func oddNames() []string {
 	return []string{
 		"a", "A", "a ", "a  ", " a", "a\t", "a\n", "a\r\n", "a\x00", "a\x00b", "\x00", "a\x7f", "\x01\x1f",

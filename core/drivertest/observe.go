@@ -195,8 +195,8 @@ func (c *client) observe(t T, name string, o core.ElectorOptions) (<-chan core.C
 	return changes, cancel
 }
 
-// reigns makes c win the election, proclaim a value and resign, and returns the term's token. The
-// channel changes must yield a Change for each of these steps.
+// reigns makes the client c win the election, proclaim a value and resign, and returns the term's
+// token. The channel changes must yield a Change for each of these steps.
 func (c *client) reigns(t T, h *Harness, changes <-chan core.Change) uint64 {
 	t.Helper()
 	term := c.campaign(t, "jobs", 5*time.Second, h.lastingTerm("one"))

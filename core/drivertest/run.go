@@ -118,9 +118,9 @@ func (s *suite) try(ctx context.Context, c Case) (r CaseResult, undecided string
 	return r, undecided
 }
 
-// Run runs every case as a subtest of t, or only the cases named in only, each with
-// its own harness. Run calls mk in goroutines other than t's, so mk must report errors
-// through the T that it gets. If only has a name that no case has, the test fails.
+// Run runs every case as a subtest of t, or only the cases that the parameter only names, each with
+// its own harness. Run calls mk in goroutines other than t's, so mk must report errors through the
+// T that it gets. If only has a name that no case has, the test fails.
 func Run(t *testing.T, mk func(T) *Harness, only ...string) {
 	cases := slices.DeleteFunc(Cases(), func(c Case) bool { return len(only) > 0 && !slices.Contains(only, c.Name) })
 	if len(only) > 0 && len(cases) != len(only) {

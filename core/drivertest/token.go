@@ -131,7 +131,7 @@ func mintedWithGrant(t T, h *Harness) {
 				continue
 			}
 			mu.Lock()
-			tokens = append(tokens, a.Token) // in the order of the grants: a still holds the lock
+			tokens = append(tokens, a.Token) // in the order of the grants, because a still holds the lock
 			mu.Unlock()
 			if err := a.release(t); err != nil {
 				t.Errorf("Release of token %d under contention: %v", a.Token, err)

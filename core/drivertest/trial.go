@@ -48,8 +48,8 @@ func newTrial(ctx context.Context) *trial {
 	return t
 }
 
-// run calls f and then the clean-ups. It returns whether the case passed, which stall may have
-// spoiled the run (or ""), and the output of the case.
+// run calls the function f and then the clean-ups. It returns whether the case passed, which stall
+// may have spoiled the run (or ""), and the output of the case.
 func (t *trial) run(limit time.Duration, f func()) (passed bool, undecided, log string) {
 	t.heartbeat = proc.StartHeartbeat(nil)
 	defer t.heartbeat.Stop()

@@ -98,9 +98,9 @@ func (b *backend) read(ctx context.Context, name string) (e Entry, r record, err
 	return e, r, err
 }
 
-// change reads the record of the lock called name, lets f change it, and writes it, unless f
-// returns an error. If another client writes the record in between, change reads it again and calls
-// f again. It returns what Put returned.
+// change reads the record of the lock called name, lets the function f change it, and writes it,
+// unless f returns an error. If another client writes the record in between, change reads it again
+// and calls f again. It returns what Put returned.
 //
 // The argument now of f is the store's time before the write. So a lease that f finds expired is
 // expired, and a lease that f makes lives at least as long as f says. If the write succeeds, no

@@ -44,7 +44,7 @@ func keyOf(name string) string {
 	return lowercase.EncodeToString(sum[:])
 }
 
-// decode returns the record of e, or an empty record if the key does not exist.
+// decode returns the record of the entry e, or an empty record if the key does not exist.
 func (b *backend) decode(e Entry, name string) (record, error) {
 	r := record{Name: name, step: b.step}
 	if len(e.Value) == 0 {
@@ -93,7 +93,7 @@ func (r *record) needed(now time.Time) time.Duration {
 	return time.Duration(last - now.UnixNano())
 }
 
-// shown returns the holder in r as callers see it, or the zero Holder if r has no holder.
+// shown returns the holder in the record r as callers see it, or the zero Holder if r has none.
 func (r *record) shown(now time.Time) driver.Holder {
 	h := r.Holder
 	if h == nil {

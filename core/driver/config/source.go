@@ -31,8 +31,8 @@ type Source struct {
 	roots    lastGood[*x509.CertPool]
 }
 
-// NewSource reads the files of c for the first time. secure means that the address asks
-// for TLS. The error wraps driver.ErrConfig, and names the configuration key and the file.
+// NewSource reads the files of c for the first time. The parameter secure means that the address
+// asks for TLS. The error wraps driver.ErrConfig, and names the configuration key and the file.
 func NewSource(c Connect, secure bool, log *slog.Logger) (*Source, error) {
 	if err := c.check(secure); err != nil {
 		return nil, err

@@ -131,8 +131,8 @@ func (q *Queue[T]) run() {
 	finished = true
 }
 
-// next moves all waiting items to current. If no item waits, next returns
-// false, and the goroutine must end.
+// next moves all waiting items to the field current. If no item waits, next returns false, and the
+// goroutine must end.
 func (q *Queue[T]) next() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
