@@ -383,8 +383,8 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease,
 
 // doubts reports whether a request must confirm the grant g, made while a.owner waited in the
 // store's queue, from the instant began on. A grant is in doubt if its renewal might come too late,
-// or if the machine may have slept since g.sent, unnoticed by the plugin's clock. It is also if the
-// lock has AtLeast: a grant from the queue is too short for a lock that outlasts a lost holder.
+// if the machine may have slept since g.sent (unnoticed by the plugin's clock), or if the lock has
+// AtLeast. A grant from the queue is too short for a lock that outlasts a lost holder.
 func (a *contender) doubts(g grant, began instant) bool {
 	c := a.lock.c
 	age := c.clock.now().sub(g.sent)

@@ -89,7 +89,7 @@ func ask[R any](ctx context.Context, b *backend, f func(context.Context) (R, err
 	return f(ctx)
 }
 
-// read reads the record of the lock called name. It may contain an expired lease and withdrawals.
+// read reads the record of the lock called name. A lease or withdrawals in it may have expired.
 func (b *backend) read(ctx context.Context, name string) (e Entry, r record, err error) {
 	e, err = ask(ctx, b, func(ctx context.Context) (Entry, error) { return b.store.Read(ctx, keyOf(name)) })
 	if err == nil {
