@@ -140,8 +140,8 @@ func TestCloseOnAFrozenBackend(t *testing.T) {
 	})
 }
 
-// TestCloseWithRenewalsUnderWay calls Close while many renewals hang. After the end of ctx, Close
-// must not wait for the renewals longer than for a single one.
+// TestCloseWithRenewalsUnderWay calls Close while many renewals hang. When ctx has ended, many
+// renewals must not delay Close longer than a single one would.
 func TestCloseWithRenewalsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(driver.CapBatcher)
@@ -167,8 +167,8 @@ func TestCloseWithRenewalsUnderWay(t *testing.T) {
 	})
 }
 
-// TestCloseTriesWhatOthersHoldUp checks that Close releases the other leases if some cannot be
-// released.
+// TestCloseTriesWhatOthersHoldUp checks that Close releases all other leases if the store refuses
+// to release some.
 func TestCloseTriesWhatOthersHoldUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

@@ -21,7 +21,7 @@ type contender struct {
 	owner     string
 	queued    bool    // owner has a place in the store's queue
 	epoch     uint64  // value of scheduler.epoch when owner last began to wait
-	expiresBy instant // when not zero, owner may have been granted the lock, at most until this instant
+	expiresBy instant // if not zero, the store may have granted owner the lock, at most until this instant
 	answer    error   // the last answer of the store
 	announced bool    // EventWaiting was emitted
 	denied    bool    // an EventWaiting has said that the store refuses this client
@@ -93,7 +93,7 @@ func (l *Lock) unaskable(ctx context.Context) error {
 	return l.c.refuseReentry(ctx, l.name)
 }
 
-// failed emits EventAcquireFailed, and returns err as an *Error. If a is nil, no acquire was sent.
+// failed emits EventAcquireFailed, and returns err as an *Error. If a is nil, no request was sent.
 func (l *Lock) failed(ctx context.Context, op string, a *contender, err error) error {
 	c := l.c
 	ev := Event{Kind: EventAcquireFailed, Context: ctx, Name: l.name, Label: c.opts.Label, Err: err}
@@ -128,8 +128,8 @@ func (l *Lock) tryAcquire(ctx context.Context) (*Lease, error) {
 	return nil, l.failed(ctx, "acquire", a, a.giveUp(ctx, err))
 }
 
-// refusal returns the error of a TryAcquire while other callers of this host wait for the lock. It
-// must not overtake them, even if the lock is free in the store.
+// refusal returns the error of a TryAcquire while other callers of this host wait for the lock. The
+// TryAcquire must not overtake them, even if the lock is free in the store.
 func (l *Lock) refusal(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, acquireBudget(l.opts.TTL))
 	defer cancel()
@@ -140,7 +140,7 @@ func (l *Lock) refusal(ctx context.Context) error {
 	return fmt.Errorf("other callers of this host wait for it: %w", l.c.heldHere(l.name, &HeldError{Holder: h}))
 }
 
-// contend waits in this host's queue and asks the store, in turns, until it has a lease or ctx
+// contend alternately waits in this host's queue and asks the store, until it has a lease or ctx
 // ends.
 func (a *contender) contend(ctx context.Context) (*Lease, error) {
 	for {
@@ -197,7 +197,7 @@ func (a *contender) waitInHost(ctx context.Context) (*Lease, error) {
 			return nil, nil
 		case stepTake:
 			return a.take(ctx)
-		case stepHead: // after maxAsk a asks the store, which may have ended the lease unnoticed
+		case stepHead: // the store may have ended the lease unnoticed, so ask it after the time maxAsk
 			again = time.After(maxAsk)
 		}
 		a.tellWaiting(ErrHeld)
@@ -248,7 +248,7 @@ func (a *contender) ended(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, answer)
 }
 
-// heldHere returns answer, or an error that says that this process holds the lock.
+// heldHere returns the store's answer, or an error that says that this process holds the lock.
 func (c *Client) heldHere(name string, answer error) error {
 	if answer != nil && !errors.Is(answer, ErrHeld) {
 		return answer
@@ -261,8 +261,8 @@ func (c *Client) heldHere(name string, answer error) error {
 	return own.refusal(answer)
 }
 
-// tellWaiting emits EventWaiting when the contender begins to wait, and once more if a store that
-// has served this client before now refuses it (see refused).
+// tellWaiting emits EventWaiting when the contender begins to wait, and again when the store begins
+// to refuse this client (see refused).
 func (a *contender) tellWaiting(err error) {
 	denied := refused(err)
 	news := !a.announced || denied && !a.denied
@@ -299,14 +299,14 @@ const (
 	pollFrom, pollTo = 5 * time.Millisecond, 250 * time.Millisecond
 	// While the backend does not answer, pauses grow from at most retryFrom to at most retryTo.
 	retryFrom, retryTo = 20 * time.Millisecond, 500 * time.Millisecond
-	// wantedFor is how long, after a refusal or a long wait, other hosts count as wanting the lock.
+	// wantedFor is how long other hosts count as wanting the lock after a refusal or a long wait.
 	wantedFor = time.Second
 	// tellEvery is the shortest time between two events of a client about failed waits.
 	tellEvery = time.Minute
 )
 
 // await waits before the next request, at most until the holder's lease may end and at most maxAsk.
-// asked is true if the caller need not ask, because await has asked or because asking is useless.
+// The result asked is true if the caller need not ask, because await has asked or it is useless.
 func (a *contender) await(ctx context.Context) (lease *Lease, asked bool) {
 	c := a.lock.c
 	var held *HeldError
@@ -332,9 +332,9 @@ func (a *contender) await(ctx context.Context) (lease *Lease, asked bool) {
 	return a.wait(ctx, rest)
 }
 
-// wait waits in the store's queue for at most the time rest. Then it asks the store for the lock,
-// unless the store granted it during the wait and the grant is not doubtful. If it returns no
-// lease, a.answer says why. asked is false if the caller should ask the store now.
+// wait waits in the store's queue for at most the time rest. Then it asks for the lock, unless the
+// store made a grant during the wait that is beyond doubt. If it returns no lease, the field
+// a.answer says why. The result asked is false if the caller should ask the store now.
 //
 // Note: the plugin could ask the store after a wake-up, to save a round trip between plugin and
 // host. But then a host that is frozen would get the lock, and keep it for the whole TTL.
@@ -342,11 +342,11 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease,
 	c := a.lock.c
 	g := grant{epoch: c.sched.epoch.Load()}
 	if a.queued && a.epoch != g.epoch {
-		return nil, false // the place in the queue must be withdrawn before
+		return nil, false // before that, the place in the queue must be withdrawn
 	}
 	a.queued, a.epoch = true, g.epoch
 	before := a.answer
-	began, at := c.clock.early(), time.Now() // began first, so that instants counted from it are never too late
+	began, at := c.clock.early(), time.Now() // began first: instants counted from it must not be too late
 	wctx, cancel := context.WithTimeout(ctx, rest+waitSlack)
 	own, err := c.b.Wait(wctx, a.request(), rest)
 	cancel()
@@ -371,7 +371,7 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease,
 		}
 		return lease, true
 	case ctx.Err() != nil:
-		a.answer = before // the store's answer because of which a waited
+		a.answer = before // the answer that made the contender wait
 	case !errors.Is(err, ErrHeld):
 	case !spurious:
 		a.poll.reset()
@@ -381,10 +381,10 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease,
 	return nil, true
 }
 
-// doubts reports whether a request must confirm the grant g, which the store made while a.owner
-// waited in its queue, from the instant began on. That is so if the renewal might come too late, if
-// the machine may have been suspended since g.sent, which the plugin's clock does not notice, or if
-// the lock has AtLeast: a grant from the queue is too short for a lock that outlasts a lost holder.
+// doubts reports whether a request must confirm the grant g, made while a.owner waited in the
+// store's queue, from the instant began on. A grant is in doubt if its renewal might come too late,
+// if the machine may have slept since g.sent (unnoticed by the plugin's clock), or if the lock has
+// AtLeast. A grant from the queue is too short for a lock that outlasts a lost holder.
 func (a *contender) doubts(g grant, began instant) bool {
 	c := a.lock.c
 	age := c.clock.now().sub(g.sent)
@@ -392,9 +392,9 @@ func (a *contender) doubts(g grant, began instant) bool {
 		g.sent < began && c.clock.sleptSince(g.sent)
 }
 
-// failedWait pauses after a wait in the store failed with err. It reports whether it is useless to
-// ask the store, because ctx has ended or a.answer is permanent. The store may have granted the
-// lock, but a.owner asks again next, or is withdrawn.
+// failedWait pauses after a wait in the store failed with err. It returns true if asking the store
+// is useless, because ctx has ended or the answer in a.answer is permanent. If the store granted
+// the lock during the wait, that does no harm: a.owner asks again next, or is withdrawn.
 func (a *contender) failedWait(ctx context.Context, rest time.Duration, err error) bool {
 	c := a.lock.c
 	switch {

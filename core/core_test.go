@@ -63,8 +63,8 @@ func (r *recorder) want(t *testing.T, name string, kinds ...EventKind) {
 	}
 }
 
-// open returns a client on b, and a recorder that keeps its events. The client is closed after the
-// test.
+// open returns a client of the backend b, and a recorder that keeps the client's events. The client
+// is closed after the test.
 func open(t testing.TB, b driver.Backend) (*Client, *recorder) {
 	rec := &recorder{}
 	c := New(b, &Options{

@@ -24,8 +24,8 @@ type Elector struct {
 	lock *Lock
 }
 
-// betweenTerms bounds the pause before Run campaigns again, which gives another
-// candidate a chance. The pause is random, between half of betweenTerms and all of it.
+// betweenTerms is the longest pause before Run campaigns again, which gives another candidate a
+// chance. The pause is random, and at least half of betweenTerms.
 const betweenTerms = 100 * time.Millisecond
 
 // Elector returns the election called name. It checks name and opts as
@@ -74,10 +74,9 @@ func (e *Elector) campaign(ctx context.Context) (*Term, error) {
 	return newTerm(ctx, lease), nil
 }
 
-// Run campaigns, calls fn when this candidate is the leader, and campaigns
-// again after every term until ctx ends (E1). fn is called once for each term
-// and must return when the term's context ends (E4). Run and [Client.Close]
-// wait until fn has returned.
+// Run campaigns until this candidate is the leader, calls fn, and campaigns again after every term
+// until ctx ends (E1). fn is called once for each term and must return when the term's context ends
+// (E4). Run and [Client.Close] wait until fn has returned.
 //
 // A term ends voluntarily when ctx ends, when Resign is called, or when fn returns.
 // The term's context is then cancelled, renewal goes on until fn has returned, and
@@ -172,9 +171,9 @@ func (t *Term) Context() context.Context {
 // Token returns the fencing token of this term; see [Lease.Token].
 func (t *Term) Token() uint64 { return t.lease.Token() }
 
-// Valid reports whether the leadership is held right now, by the clock. In
-// Elector.Run it stays true after a voluntary end has cancelled the context, until
-// the callback has returned, so that the callback can finish its work as the leader.
+// Valid reports whether the leadership is held right now, by the clock. In Elector.Run, a voluntary
+// end cancels the context, but Valid returns true until the callback has returned. So the callback
+// can finish its work as the leader.
 func (t *Term) Valid() bool { return t.lease.Valid() }
 
 // Deadline returns the time at which the term ends unless it is renewed; see [Lease.Deadline].

@@ -32,7 +32,7 @@ var (
 // on after the lease needs a ctx that was not made from the lease's ctx.
 var ErrReentrant = errors.New("lock is held by its caller")
 
-// HeldError names the holder of a lock, and says for how much longer it is held if that is known.
+// HeldError names the holder of a lock, and says how long the lease still lasts if that is known.
 type HeldError = driver.HeldError
 
 // NotHeldError says that a lease is gone, and names the present holder of the lock if it is known.
@@ -143,8 +143,8 @@ func (e *Error) cause() string {
 	}
 }
 
-// once returns text with the words of ErrUnavailable, and those of ErrDenied,
-// at most once. It omits the text of ErrNotSent, which only programs need.
+// once removes repetitions of the texts of ErrUnavailable and ErrDenied from text. It also removes
+// the text of ErrNotSent, which only programs need.
 func once(text string) string {
 	text = strings.ReplaceAll(text, driver.ErrNotSent.Error()+": ", "")
 	for _, kind := range []error{ErrUnavailable, ErrDenied} {
@@ -165,8 +165,8 @@ var ErrIndeterminate = errors.New("outcome is unknown")
 // IndeterminateError says that an acquire or release has failed, and until
 // when the lock may be taken because of that.
 type IndeterminateError struct {
-	// FreeAt is the time by which the grant, if there is one, has expired, by
-	// the clock of this process. Compare it with time.Now.
+	// FreeAt is the latest time at which the grant expires, if there is a grant. It is a time by
+	// the clock of this process, so compare it with time.Now.
 	FreeAt time.Time
 	Err    error // why the outcome could not be found out
 }
@@ -185,14 +185,14 @@ func (e *IndeterminateError) Is(target error) bool { return target == ErrIndeter
 func (e *IndeterminateError) Unwrap() error { return e.Err }
 
 // permanent reports whether it is useless to ask again after err (K1). A store that has served this
-// client once is expected to serve it again, because refusals in a failover, or while passwords are
-// changed, end. So a refusal is permanent only if the store has never served this client.
+// client once is expected to serve it again, because refusals during a failover or a change of
+// passwords end. So a refusal is permanent only if the store has never served this client.
 func (c *Client) permanent(err error) bool {
 	return final(err) || errors.Is(err, errGrantNumber) || refused(err) && !c.served.Load()
 }
 
-// noteServed records that the store has served this client, if err, the
-// result of an acquire or a check, shows that.
+// noteServed records that the store has served this client, if the result err of an acquire or a
+// check shows that.
 func (c *Client) noteServed(err error) {
 	if (err == nil || errors.Is(err, ErrHeld)) && !c.served.Load() {
 		c.served.Store(true)
@@ -207,7 +207,7 @@ func final(err error) bool {
 	return errors.Is(err, ErrInvalid) || errors.Is(err, ErrUnsupported) || errors.Is(err, ErrClosed)
 }
 
-// definite reports whether err proves that the acquire which returned it has granted nothing.
+// definite reports whether err, which an acquire returned, proves that nothing was granted.
 func definite(err error) bool {
 	return errors.Is(err, ErrHeld) || errors.Is(err, driver.ErrNotSent) ||
 		errors.Is(err, driver.ErrWithdrawn) || refused(err) || final(err)

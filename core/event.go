@@ -68,9 +68,9 @@ type Event struct {
 	Backend, Name, Owner, Label string
 	Token                       uint64
 	Took                        time.Duration
-	// Slack is how much of the lease was left when the renewal was confirmed, for
-	// EventRenewed. A lease whose Slack shrinks towards zero will soon be lost.
-	// Slack is zero for the first renewal after a short grant (see driver.Grant).
+	// In EventRenewed, Slack is how much of the lease was left when the renewal was confirmed. A
+	// lease whose Slack shrinks towards zero will soon be lost. Slack is zero for the first renewal
+	// after a short grant (see driver.Grant).
 	Slack time.Duration
 	Err   error
 	// Dropped is how many events were dropped between the previous event and
@@ -97,7 +97,7 @@ type emitter struct {
 	// routine says whether the logger enables Debug. The answer is stored, because the
 	// logger is code of the application and may block, so the hot path must not call it.
 	routine atomic.Bool
-	askAt   atomic.Int64 // instant of the next call of Enabled; never during a call
+	askAt   atomic.Int64 // instant of the next call of Enabled; during a call, the largest instant
 
 	unlogged uint64 // events dropped and not logged yet; only deliver uses this field
 }
@@ -131,9 +131,9 @@ func (e *emitter) add(ev Event) bool {
 	return e.wants(ev.Kind) && e.queue.Add(e.complete(ev), 1)
 }
 
-// addEnd queues the event of a lease's end. known says that the event of the
-// grant was queued. If known, the event of the end is never dropped, because
-// a reader that counts grants and ends must not count an ended lease as held.
+// addEnd queues the event of a lease's end. If known is true, the event of the grant was queued.
+// Then the event of the end is never dropped, because a reader that counts grants and ends must not
+// count an ended lease as held.
 func (e *emitter) addEnd(ev Event, known bool) {
 	if known && e.wants(ev.Kind) {
 		e.queue.Force(e.complete(ev), 1)
@@ -152,8 +152,8 @@ func (e *emitter) complete(ev Event) Event {
 
 func (e *emitter) deliver(ev Event, dropped uint64) {
 	if own := (callbackOf{e.c}); ev.Context.Value(own) != nil {
-		// own marks the ctx of a callback, which Close refuses because Close waits for
-		// callbacks. Close does not wait for OnEvent, so ev.Context must not have own.
+		// own marks the ctx of a callback. Close refuses such a ctx, because Close waits for
+		// callbacks. It does not wait for OnEvent, so ev.Context must not have own.
 		ev.Context = context.WithValue(ev.Context, own, nil)
 	}
 	ev.Dropped = dropped

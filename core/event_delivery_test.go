@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// blocker has a slog handler and an OnEvent, which both block until shut is closed.
+// blocker has a slog handler and an OnEvent. Both block until the channel shut is closed.
 type blocker struct {
 	shut    chan struct{} // closed by the test to end the blocking
 	blocked chan struct{} // closed when the first goroutine blocks

@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// client returns a client on store. Programs open their backend with
-// plugin.Open; these examples use a store in memory.
+// client returns a client of the store. Programs open their backend with plugin.Open; these
+// examples use a store in memory.
 func client(store *memory.Store, label string) *core.Client {
 	return core.New(store.Open(), &core.Options{Label: label, Logger: slog.New(slog.DiscardHandler)})
 }

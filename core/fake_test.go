@@ -13,13 +13,13 @@ import (
 // it fail before it reaches the store, or replace its reply.
 type fake struct {
 	props driver.Properties
-	// before runs before a call reaches the store. If it returns an error, the call fails.
+	// before is called before a call reaches the store. If it returns an error, the call fails.
 	before func(ctx context.Context, op string, r driver.Request) error
-	// after runs when the store has executed a call. Its error, if any, replaces the answer.
+	// after is called after the store has executed a call. Its error, if any, replaces the answer.
 	after   func(ctx context.Context, op string, r driver.Request) error
 	notices chan driver.Notice
-	// own is how long the store keeps a grant to a waiter that sent no acquire; age is the age of
-	// the waiter's last sign of life at the grant. If own is zero, the store only wakes waiters.
+	// own is how long the store keeps a grant to a waiter that sent no acquire. If own is zero, the
+	// store only wakes waiters. age is the age of the waiter's last sign of life at the grant.
 	own, age time.Duration
 
 	mu        sync.Mutex
@@ -323,7 +323,7 @@ func (f *fake) times(op string) []time.Time {
 
 func (f *fake) count(op string) int { return len(f.times(op)) }
 
-// hook sets before and after. It may be called while calls are under way.
+// hook sets the functions before and after. It may be called while calls are under way.
 func (f *fake) hook(before, after func(context.Context, string, driver.Request) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

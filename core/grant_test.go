@@ -19,8 +19,8 @@ const (
 // untilFirst is how long after the store's grant the waiter sends its first renewal.
 var untilFirst = (lifeOf(ownSpan) - ownAge) / 3
 
-// granted makes the store grant a lock, which another owner has released,
-// to a waiter of c without an acquire. It returns the waiter's lease.
+// granted makes the store grant a lock, which another owner has released, to a waiter of the client
+// c without an acquire. It returns the waiter's lease.
 func granted(t *testing.T, f *fake, c *Client, o *LockOptions) *Lease {
 	t.Helper()
 	f.steal("a")
@@ -237,7 +237,7 @@ func TestOwnGrantBeforeItsHolderWorks(t *testing.T) {
 	})
 }
 
-// TestOwnGrantAtTheEndOfCtx checks that a grant that comes when ctx ends is withdrawn.
+// TestOwnGrantAtTheEndOfCtx checks that core withdraws a grant that comes when ctx ends.
 func TestOwnGrantAtTheEndOfCtx(t *testing.T) {
 	withOwn(t, func(t *testing.T, f *fake, c *Client) {
 		f.steal("a")
@@ -260,9 +260,9 @@ func TestOwnGrantAtTheEndOfCtx(t *testing.T) {
 	})
 }
 
-// TestOwnGrantOverASuspend covers a waiter whose last sign of life was sent before
-// its machine was suspended. Its Wait began after the suspend. The age of that
-// sign does not count the suspend, so by its age alone it would seem too recent.
+// TestOwnGrantOverASuspend covers a waiter whose last sign of life was sent before its machine was
+// suspended. Its Wait began after the suspend. The age of that sign does not count the suspend, so
+// the sign seems more recent than it is.
 func TestOwnGrantOverASuspend(t *testing.T) {
 	f := newFake(waiting...)
 	f.own, f.age = ownSpan, 100*time.Millisecond

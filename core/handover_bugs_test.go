@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// handoverBugs are bugs of a hand-over inside a host, or of a grant without an acquire. The code
-// in wrong replaces the condition or statement in right. The test named in caught must then fail.
+// handoverBugs are bugs of a hand-over inside a host, or of a grant without an acquire. The code in
+// the field wrong replaces that in right. Then the test in the field caught must fail.
 var handoverBugs = []struct {
 	name, file, right, wrong string
 	does                     bool

@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// next starts a goroutine that acquires l, and returns a channel for its lease.
+// next starts a goroutine that acquires the lock l, and returns a channel for the lease.
 func next(t *testing.T, l *Lock) <-chan *Lease {
 	out := make(chan *Lease, 1)
 	go func() { out <- acquire(t, l) }()
@@ -21,7 +21,7 @@ func next(t *testing.T, l *Lock) <-chan *Lease {
 	return out
 }
 
-// handOn releases lease, and returns the lease that waiter, a channel from next, then yields.
+// handOn releases lease, and returns the next lease, which comes from the channel waiter.
 func handOn(t *testing.T, lease *Lease, waiter <-chan *Lease) *Lease {
 	t.Helper()
 	if err := lease.Release(t.Context()); err != nil {

@@ -16,7 +16,7 @@ type State int
 
 // The states of a lease (L4).
 const (
-	Held     State = iota + 1 // the last request for it, the acquire or a renewal, succeeded
+	Held     State = iota + 1 // the last request for the lease, an acquire or a renewal, succeeded
 	Suspect                   // a renewal failed or the backend is down; still held until the deadline
 	Released                  // this process released the lease
 	Lost                      // the lease ended without a release; Err says why
@@ -46,7 +46,7 @@ type Lease struct {
 	state      State
 	err        error         // the cause, once done is closed
 	cancels    []*leaseCtx   // contexts that end with the lease
-	index      int           // index of the lease in the scheduler's heap, -1 when it is not there
+	index      int           // index of the lease in the scheduler's heap, or -1
 	next       instant       // when the scheduler has to look at this lease
 	span       time.Duration // TTL; less until the first renewal if the store granted the lock without a request
 	endAt      instant       // when the lease is lost unless it is renewed
@@ -57,7 +57,7 @@ type Lease struct {
 	suspectErr error         // why the lease is suspect
 	freeing    bool          // a Release is under way
 	freed      chan struct{} // made by a second Release to wait for the first
-	doubt      error         // error because of which the outcome of a release is unknown
+	doubt      error         // error that left the outcome of a release unknown
 	pending    bool          // the janitor goes on trying to release the lease
 	gone       bool          // nothing is left to release: the store has confirmed that, or the lease was handed over
 	stopped    bool          // EventReleased or EventLost was emitted
@@ -96,7 +96,7 @@ func newLease(a *contender, owner string, g grant) *Lease {
 	return l
 }
 
-// extend sets the lease's times. The store keeps it for span, from a time between sent and got.
+// extend sets the lease's times. The store keeps it for span, from an instant between sent and got.
 func (l *Lease) extend(span time.Duration, sent, got instant) {
 	l.span = span
 	l.deadline.Store(int64(sent.add(span - driftOf(span))))
@@ -147,10 +147,10 @@ func (l *Lease) Valid() bool {
 	return l.alive.Load() && now < instant(l.deadline.Load())
 }
 
-// Done returns a channel that is closed when the lease ends: when it is lost, which is
-// at its deadline at the latest (L3), or when Release is called. Timers stand still
-// while the machine is suspended. So after a suspend, a lease whose deadline has
-// passed ends with the next call of this package, or, without a call, within a second.
+// Done returns a channel that is closed when the lease ends: when it is lost, which is at its
+// deadline at the latest (L3), or when Release is called. Timers stand still while the machine is
+// suspended. So if the deadline passed during a suspend, the lease ends at the next call of this
+// package, or else within a second.
 func (l *Lease) Done() <-chan struct{} {
 	l.c.expireDue()
 	return l.done
@@ -166,8 +166,8 @@ func (l *Lease) Err() error {
 	return l.err
 }
 
-// State returns the state (L4). A lease whose release failed is no longer valid, but stays
-// Held or Suspect until a Release succeeds, or until its deadline, from which on it is Lost.
+// State returns the state (L4). A lease whose release failed is no longer valid, but stays Held or
+// Suspect until a Release succeeds, or until its deadline. From then on it is Lost.
 func (l *Lease) State() State {
 	now := l.c.expireDue()
 	l.c.sched.mu.Lock()
@@ -228,8 +228,8 @@ func (l *Lease) event(kind EventKind, took time.Duration, err error) Event {
 	}
 }
 
-// refusal returns the error for another acquire of this host while l is held. The holder
-// in the error comes from the store's answer if that names l's owner, and otherwise from l.
+// refusal returns the error for another acquire of this host while the lease l is held. The error
+// has the holder from the store's answer if that names l's owner, and otherwise from l.
 func (l *Lease) refusal(answer error) error {
 	c := l.c
 	left := instant(l.deadline.Load()).sub(c.clock.now())

@@ -93,8 +93,8 @@ func (c *Client) lock(op, name string, opts *LockOptions) (*Lock, error) {
 	return l, nil
 }
 
-// inherits reports whether a lease acquired through from may be handed over to a caller of l. A
-// hand-over does not tell the store or the plugin, so the lease keeps the TTL and AtLeast of from.
+// inherits reports whether a lease acquired through the lock from may be handed over to a caller of
+// l. The store and the plugin are not told, so the lease keeps the TTL and AtLeast of from.
 func (l *Lock) inherits(from *Lock) bool {
 	return l.opts.TTL == from.opts.TTL && l.opts.AtLeast == 0 && l.plain() && from.plain()
 }
@@ -172,10 +172,10 @@ func checkValue(value []byte) error {
 // Name returns the lock's name.
 func (l *Lock) Name() string { return l.name }
 
-// Acquire waits until the lock is granted, ctx ends, or an error shows that waiting
-// cannot help (K1). Acquire also waits for a backend that is down, and for a backend that
-// refuses this client but has served the client before, because servers are read-only in
-// a failover and passwords are rotated (K8). Call [Client.Check] for the reason.
+// Acquire waits until the lock is granted, ctx ends, or an error shows that waiting cannot help
+// (K1). Acquire also waits if the backend is down, or if it refuses this client but has served it
+// before (K8). Such a refusal may end, because servers are read-only in a failover and passwords
+// are rotated. Call [Client.Check] for the reason.
 //
 // Locks are not reentrant: a goroutine that acquires a lock that it holds waits for
 // itself. Acquire returns [ErrReentrant] instead if ctx shows that the caller holds the
@@ -211,17 +211,16 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 	return l.tryAcquire(ctx)
 }
 
-// Do acquires the lock, waiting as Acquire does, and runs fn under it. The ctx of fn
-// ends when the lease is lost, the caller's ctx ends, or the client is closed;
-// context.Cause says why. When fn has returned, the lock is released, and [Client.Close]
-// waits for that release. A lease that was lost is not released but left to expire.
+// Do acquires the lock, waiting as Acquire does, and runs fn under it. The ctx of fn ends when the
+// lease is lost, the caller's ctx ends, or the client is closed; context.Cause says why. When fn
+// has returned, the lock is released, and [Client.Close] waits for that release. A lost lease is
+// not released, but left to expire.
 //
-// The error joins fn's error, the cause if the lease was lost before fn
-// returned, and the error of the release unless ReleaseInBackground is set.
-// If Close did not wait until fn had returned, the error wraps ErrClosed, and
-// the lock is left to expire. If errors.Is(err, [ErrUnreleased]) is true,
-// only the release has failed: fn has returned nil while it held the lease,
-// and must not run again because of that error.
+// The error joins fn's error, the cause if the lease was lost before fn returned, and the error of
+// the release unless ReleaseInBackground is set. If Close did not wait until fn had returned, the
+// error wraps ErrClosed, and the lock is left to expire. If errors.Is(err, [ErrUnreleased]) is
+// true, only the release has failed. Then fn has returned nil while it held the lease, and must not
+// run again because of that error.
 func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context, lease *Lease) error) error {
 	return l.do(ctx, fn, func() (*Lease, error) { return l.acquire(ctx, "acquire") })
 }
@@ -230,9 +229,9 @@ func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context, lease *Lease
 // the lock, TryDo does not run fn and returns an error that satisfies errors.Is(err, ErrHeld).
 // When ctx shows that the caller holds the lock, the error also wraps [ErrReentrant].
 //
-// While the store is silent, TryDo waits for the acquire as long as TryAcquire
-// does, and after fn for the release as long as [Lease.Release] does: until
-// the lease is over, or until Options.CleanupBudget after the end of ctx.
+// While the store is silent, TryDo waits for the acquire as long as TryAcquire does. After fn it
+// waits for the release as long as [Lease.Release] does: until the lease is over, or until
+// Options.CleanupBudget after the end of ctx.
 func (l *Lock) TryDo(ctx context.Context, fn func(ctx context.Context, lease *Lease) error) error {
 	return l.do(ctx, fn, func() (*Lease, error) { return l.tryAcquire(ctx) })
 }
@@ -249,7 +248,7 @@ func (l *Lock) do(ctx context.Context, fn func(context.Context, *Lease) error, a
 	return l.run(ctx, lease, fn)
 }
 
-// run runs fn under lease and releases it.
+// run runs fn under the lease, and then releases the lease.
 func (l *Lock) run(ctx context.Context, lease *Lease, fn func(context.Context, *Lease) error) (err error) {
 	c := l.c
 	fctx, cancel := lease.context(c.inCallback(ctx))
@@ -266,7 +265,7 @@ func (l *Lock) run(ctx context.Context, lease *Lease, fn func(context.Context, *
 			<-lease.Done()
 		case lost == nil:
 			err = afterWork(err, lease.Release(ctx))
-		case errors.Is(lost, ErrClosed) || !errors.Is(lost, ErrReleased): // fn may release lease
+		case errors.Is(lost, ErrClosed) || !errors.Is(lost, ErrReleased): // fn may have released the lease
 			err = joinErrors(err, c.wrap("hold", l.name, lost))
 		}
 		c.sched.served(lease)
@@ -289,17 +288,17 @@ func afterWork(work, release error) error {
 	return joinErrors(work, release)
 }
 
-// leasesOf is the context key of the leases of client c whose end also ends the context. These
-// leases show that an acquire would wait for its own caller, so that core can refuse that acquire.
+// leasesOf is the context key of a client's leases whose end also ends the context. If ctx has such
+// a lease of a lock, an acquire of the lock would wait for its own caller, so core refuses it.
 type leasesOf struct{ c *Client }
 
-// holding is a lease whose end also ends a context; outer is another such lease, or nil.
+// holding is a lease whose end also ends a context. The field outer is another such lease, or nil.
 type holding struct {
 	lease *Lease
 	outer *holding
 }
 
-// holding returns ctx with l added to the leases whose end also ends ctx.
+// holding returns ctx with the lease l added to the leases whose end also ends ctx.
 func (l *Lease) holding(ctx context.Context) context.Context {
 	key := leasesOf{l.c}
 	outer, _ := ctx.Value(key).(*holding)

@@ -15,7 +15,7 @@ type ChangeKind int
 // The kinds of changes.
 const (
 	Elected ChangeKind = iota + 1 // a leader with a new token
-	Updated                       // the same leader published another value, or is seen again after Stale
+	Updated                       // the same leader published another value, or is seen again after a Stale
 	Vacant                        // there is no leader
 	Stale                         // the store cannot be reached; Leader is the last known leader
 )
@@ -64,7 +64,7 @@ func (e *Elector) Observe(ctx context.Context) <-chan Change {
 // observer is one call of Observe. The mutex of the observer's stream guards these fields.
 type observer struct {
 	out  chan Change
-	from uint64 // number of the first run of the stream that begins after this observer has joined
+	from uint64 // number of the first run that the stream begins after this observer has joined
 	sent Change // the last change that was put into out
 	read Change // the last change that is known to have been read
 
@@ -109,7 +109,7 @@ func (o *observer) put(ch Change) {
 	o.out <- ch
 }
 
-// kindAfter returns the kind of the change from before to the leader h, or 0 if nothing changed.
+// kindAfter returns the kind of change from the leader in before to the leader h, or 0 for none.
 func kindAfter(before Change, h Holder) ChangeKind {
 	was := before.Leader
 	same := was.Held() && was.Owner == h.Owner && was.Token == h.Token
@@ -150,7 +150,7 @@ type stream struct {
 	end       context.CancelFunc // ends the run
 }
 
-// join adds o to the stream of name. If the client closes, join returns nil.
+// join adds the observer o to the stream of the given name. If the client closes, it returns nil.
 func (ss *streams) join(c *Client, name string, o *observer) *stream {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -182,7 +182,7 @@ func (ss *streams) join(c *Client, name string, o *observer) *stream {
 	return s
 }
 
-// leaveAfter removes o from the stream when ctx, the client or the stream ends.
+// leaveAfter removes the observer o from the stream when ctx, the client or the stream ends.
 func (s *stream) leaveAfter(ctx context.Context, o *observer) {
 	select {
 	case <-ctx.Done():
@@ -192,7 +192,7 @@ func (s *stream) leaveAfter(ctx context.Context, o *observer) {
 	s.leave(o)
 }
 
-// leave removes o and closes its channel. When the last observer leaves, the stream ends.
+// leave removes the observer o and closes its channel. The stream ends with its last observer.
 func (s *stream) leave(o *observer) {
 	ss := &s.c.streams
 	ss.mu.Lock()
@@ -207,7 +207,7 @@ func (s *stream) leave(o *observer) {
 	}
 }
 
-// forget removes s from ss. The caller must hold ss.mu.
+// forget removes the stream s from ss. The caller must hold ss.mu.
 func (ss *streams) forget(s *stream) {
 	if ss.byName[s.name] == s {
 		delete(ss.byName, s.name)

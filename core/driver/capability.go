@@ -37,7 +37,7 @@ func capabilityOf[P any](b Backend, capability Capability) P {
 	return p
 }
 
-// ObserverOf returns b as an [Observer]. Without that capability, it returns one that polls b.
+// ObserverOf returns b as an [Observer], or an Observer that polls b if b lacks that capability.
 func ObserverOf(b Backend) Observer {
 	if o := capabilityOf[Observer](b, CapObserver); o != nil {
 		return o
@@ -54,7 +54,7 @@ const (
 	askFor = 2 * time.Second
 )
 
-// Observe calls Inspect every askEvery, or sooner if the holder's TTL ends sooner.
+// Observe calls Inspect once in the time askEvery, or sooner if the holder's TTL ends sooner.
 func (a asking) Observe(ctx context.Context, name string, emit func(Holder)) error {
 	var last Holder
 	for first := true; ; first = false {

@@ -46,8 +46,8 @@ func ReadConfig(r io.Reader) (Config, error) {
 	return cfg, nil
 }
 
-// ReadTarget reads a file that describes a target, a store to connect to: a configuration file (see
-// [ReadConfig]), or a file with only an address, which becomes the value of the key "address".
+// ReadTarget reads a file that describes a target, which is a store to connect to. The file is a
+// configuration file (see [ReadConfig]), or has only an address, the value of the key "address".
 func ReadTarget(r io.Reader) (Config, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxConfigFile+1))
 	if err != nil {

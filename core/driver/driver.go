@@ -38,8 +38,8 @@ type Request struct {
 	// store counts the TTL from the moment at which it handles the request. The
 	// store never uses a client's clock, and core sends only durations.
 	TTL time.Duration
-	// Keep is how long the lock must stay taken from now on, even if it is released: what
-	// is left of the user's AtLeast (see core.LockOptions). Keep is zero in most requests.
+	// Keep is how long the lock must stay taken from now on, even if it is released. Keep is what
+	// is left of the user's AtLeast (see core.LockOptions), and zero in most requests.
 	Keep time.Duration
 }
 
@@ -70,8 +70,8 @@ type Lock interface {
 	// Release ends the lease of Name, Owner and Token, and wakes the next waiter. Release must
 	// compare owner and token in the same atomic step. With Keep > 0 Release does not delete the
 	// lease but shortens it to Keep, and never lengthens it. It returns a [*NotHeldError] if the
-	// lease does not exist. A repeated call is harmless (L7). No lease has Token zero, so for
-	// Token zero Release must return an error: without a request, or as for a wrong token.
+	// lease does not exist. A repeated call is harmless (L7). No lease has Token zero, so for Token
+	// zero Release must return an error, with a request or without one.
 	Release(ctx context.Context, r Request) error
 
 	// Withdraw undoes everything that owner's TryAcquire or Wait on name did, or may still
@@ -113,48 +113,49 @@ type Backend interface {
 // Waiter is an optional capability: the store wakes waiters, so that core need not poll.
 type Waiter interface {
 	// Wait puts Owner into the queue of Name, if it is not there yet, and returns as soon as Owner
-	// is woken, or at once if Name is free. Wait also returns after max, which is the rest of the
-	// holder's TTL, but at most a second: an expiry wakes no waiter, so core then calls TryAcquire.
-	// During a Wait, a backend may check whether Name is free. The zero Grant is only a hint that
-	// Name may be free: core then calls TryAcquire (K4). Wait must not miss a release that follows
-	// the caller's refused TryAcquire. A release wakes one waiter, not all (K5). Owner's place in
-	// the queue outlives the call of Wait. It ends with a grant, with a withdrawal, or when Owner
-	// has called neither Wait nor TryAcquire for some time: at least two seconds, and little more
-	// than that if the lock is free. If the store grants to waiters (see [Grant]) and other hosts
-	// had the lock recently, core calls Wait before any TryAcquire. Such a Wait also returns when
-	// the lease that it found at the call is over. Wait returns ctx.Err() when ctx ends.
+	// is woken, or at once if Name is free. Wait also returns after the time max: the rest of the
+	// holder's TTL, but at most a second. Core then calls TryAcquire, because an expiry wakes no
+	// waiter. During a Wait, a backend may check whether Name is free. The zero Grant is only a
+	// hint that Name may be free: core then calls TryAcquire (K4). Wait must not miss a release
+	// that follows the caller's refused TryAcquire. A release wakes one waiter, not all (K5).
+	// Owner's place in the queue outlives the call of Wait. It ends with a grant, with a
+	// withdrawal, or when Owner has called neither Wait nor TryAcquire for some time: at least two
+	// seconds, and little more than that if the lock is free. If the store grants to waiters (see
+	// [Grant]) and other hosts had the lock recently, core calls Wait before any TryAcquire. Such a
+	// Wait also returns when the lease that lived at the call is over. Wait returns ctx.Err() when
+	// ctx ends.
 	Wait(ctx context.Context, r Request, max time.Duration) (Grant, error)
 }
 
-// Notifier is an optional capability of a store that can report a release but has no queue. If
-// a backend is no [Waiter], core calls TryAcquire whenever Notify reports a release. Without a
-// Notifier core polls. After a report, all waiters ask at the same time, in no order.
+// Notifier is an optional capability of a store that can report a release but has no queue. If a
+// backend is no [Waiter], core calls TryAcquire whenever Notify reports a release. If it is no
+// Notifier either, core polls. After a report, all waiters ask at the same time, in no order.
 type Notifier interface {
-	// Notify calls emit as soon as it is subscribed to name, and again soon after each end of a
-	// lease of name by a release, a withdrawal or a Break. Notify must not miss an end that comes
-	// after the first emit, but one emit may report several ends. An expiry needs no emit. A
-	// needless emit costs core one request. Notify calls emit once at a time; emit does not block.
-	// Notify returns ctx.Err() when ctx ends, and another error as soon as it may miss an end.
+	// Notify calls emit as soon as it is subscribed to name, and again soon after a release, a
+	// withdrawal or a Break has ended a lease of name. Notify must not miss an end after the first
+	// emit, but one emit may report several ends. An expiry needs no emit. A needless emit costs
+	// core one request. Calls of emit do not overlap, and emit does not block. Notify returns
+	// ctx.Err() when ctx ends, and another error as soon as it may miss an end.
 	Notify(ctx context.Context, name string, emit func()) error
 }
 
-// Grant is a grant that the store made to a waiter without a TryAcquire, in the atomic step
-// that freed the lock or found it free: a release, a withdrawal, a Break, or the request of
+// Grant is a grant that the store made to a waiter without a TryAcquire, in the atomic step that
+// freed the lock or found it free. This is a release, a withdrawal, a Break, or the request of
 // another owner. So the waiter need not call TryAcquire, which saves a round trip (K4).
 //
-// The store makes such a grant only for a short time, because the waiter may be dead, and
-// only to an owner whose process has recently sent a sign of life. The waiter knows only
-// that the grant was made after Sent, when its process sent the last sign of life that
-// the store saw before the grant. The waiter renews within For after Sent; the lease then lives
-// for the TTL. A Grant that arrives later is only a hint to call TryAcquire. A backend
-// may always return the zero Grant instead: TryAcquire then returns the grant's token.
+// The store makes such a grant only for a short time, because the waiter may be dead, and only to
+// an owner whose process has recently sent a sign of life. The waiter knows only that the store
+// made the grant after Sent. At Sent, its process sent the last sign of life that the store saw
+// before the grant. The waiter must renew within the time For after Sent. Then the lease lives for
+// the TTL. A Grant that arrives later is only a hint to call TryAcquire. A backend may always
+// return the zero Grant instead: TryAcquire then returns the grant's token.
 type Grant struct {
 	// Token of the grant; zero for none.
 	Token uint64
 	// Sent is an instant before the grant was made, by the monotonic clock of this process.
 	Sent time.Time
-	// For is how long the store keeps the grant after it made the grant. For is positive,
-	// and at most the TTL of the request and the time that [Properties] FirstSpan allows.
+	// For is how long the store keeps the grant after making it. For is positive, and exceeds
+	// neither the TTL of the request nor the time that [Properties] FirstSpan allows.
 	For time.Duration
 }
 
@@ -162,18 +163,18 @@ type Grant struct {
 // If the capability is not declared, core inspects the lock ten times a second.
 type Observer interface {
 	// Observe calls emit with the present holder of name, and again after each change of owner,
-	// token or value; the zero Holder means that the lock is free. Observe calls emit once at a
-	// time, in the order of the changes, and tokens never fall. Of changes that follow each other
+	// token or value; the zero Holder means that the lock is free. Calls of emit do not overlap,
+	// follow the order of the changes, and never lower the token. If changes follow each other
 	// closely, only the newest need be emitted. Observe returns ctx.Err() when ctx ends, and the
-	// cause when it can no longer reach the store. If a server does not answer, Observe must
-	// notice that within seconds.
+	// cause when it can no longer reach the store. If a server does not answer, Observe must notice
+	// that within seconds.
 	Observe(ctx context.Context, name string, emit func(Holder)) error
 }
 
 // Watcher is an optional capability: the backend reports lost leases and outages.
 type Watcher interface {
-	// Watch calls emit for each notice, once at a time, until ctx ends; emit does not block. Watch
-	// then returns ctx.Err(). If it returns earlier, with another error, core calls Watch again.
+	// Watch calls emit for each notice, one call at a time, until ctx ends, and then returns
+	// ctx.Err(). emit does not block. If it returns another error earlier, core calls it again.
 	Watch(ctx context.Context, emit func(Notice)) error
 }
 
@@ -190,10 +191,10 @@ type Batcher interface {
 // round trip. An operation under way then needs no goroutine. Only the plugin process
 // uses a Starter; the plugin client in the host does not declare the capability.
 type Starter interface {
-	// Start does op as TryAcquire, Renew, Release or Withdraw would. It returns
-	// without waiting, and calls the function done once, from any goroutine; done does
-	// not block. If ctx ends before op is sent, op is not sent. If op was sent before
-	// ctx ends, done may be called after the end of ctx, but only within a fixed time.
+	// Start does the operation op as TryAcquire, Renew, Release or Withdraw would. It returns
+	// without waiting, and calls the function done once, from any goroutine. done does not block.
+	// If ctx ends before op is sent, op is not sent. If op was sent before ctx ends, done may be
+	// called after the end of ctx, but only within a fixed time.
 	Start(ctx context.Context, op Op, done func(Result))
 }
 

@@ -50,7 +50,7 @@ type Notice struct {
 	Name  string // Name, Owner and Token of the lost lease
 	Owner string
 	Token uint64
-	Err   error // the cause, for Down and Lost
+	Err   error // the cause, for NoticeDown and NoticeLost
 	// Plugin says that the plugin process went down or came up, and not the store behind it.
 	Plugin bool
 }
@@ -88,7 +88,7 @@ const (
 	FencingQuorum  Fencing = "quorum"  // while a quorum of nodes keeps its data and its clocks
 )
 
-// Scope says which hosts exclude each other.
+// Scope says which hosts exclude each other from a lock.
 type Scope string
 
 // The scopes.

@@ -16,7 +16,7 @@ type attempt struct {
 	driver.Request
 }
 
-// attempt makes an owner that uses backend b and the lock called name. It sends nothing.
+// attempt makes an owner that uses the backend b and the lock called name. It sends nothing.
 func (h *Harness) attempt(b driver.Backend, name string, ttl time.Duration) *attempt {
 	return &attempt{b: b, Request: driver.Request{Name: name, Owner: rand.Text(), Label: "conformance attempt", TTL: ttl}}
 }
@@ -42,7 +42,7 @@ func (h *Harness) open(t T) driver.Backend {
 	return b
 }
 
-// call runs f, one request, with a ctx of 10 s. Every request must be answered within that time.
+// call runs f with a ctx of 10 s. f makes one request, which must be answered within that time.
 func call(t T, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -68,7 +68,7 @@ func (a *attempt) did(t T, op string, err error) {
 	}
 }
 
-// must calls try, for a lock that must be free, and fails the case if try returns an error.
+// must calls method try, for a lock that must be free, and fails the case if try returns an error.
 func (a *attempt) must(t T) *attempt {
 	t.Helper()
 	if err := a.try(t); err != nil {
@@ -105,8 +105,8 @@ func (a *attempt) mustRelease(t T) {
 	}
 }
 
-// failed ends the case because op failed with err. If the lease is gone and
-// this process has stalled, the case runs again instead of failing.
+// failed ends the case because the operation op failed with err. If the lease is gone and this
+// process has stalled, the case runs again instead of failing.
 func (a *attempt) failed(t T, op string, err error) {
 	t.Helper()
 	const text = "owner %s: %s of %q with token %d and TTL %v: %v"
@@ -135,9 +135,9 @@ func (a *attempt) wait(t T, limit time.Duration) error {
 	})
 }
 
-// waitAcquire calls Wait for at most limit. It then calls TryAcquire, unless Wait
-// returned a grant with more than half of its time left. If it did not call TryAcquire,
-// own is the earliest end of that grant; otherwise own is zero.
+// waitAcquire calls Wait, which may take the time limit. It then calls TryAcquire, unless Wait
+// returned a grant with more than half of its time left. For such a grant, the result own is the
+// earliest time at which it ends. Otherwise own is zero.
 func (a *attempt) waitAcquire(t T, limit time.Duration) (own time.Time, err error) {
 	var g driver.Grant
 	err = call(t, func(ctx context.Context) (err error) {

@@ -146,7 +146,7 @@ func rename(c *calls, f func(string) string) {
 	}
 }
 
-// hang is a bug: Wait and all but the first TryAcquire ignore ctx and wait until over is closed.
+// hang is a bug: Wait and all but the first TryAcquire ignore ctx, and hang until over is closed.
 func hang(c *calls, over <-chan struct{}) {
 	inner := *c
 	acquired := false

@@ -112,8 +112,8 @@ func (c *calls) Break(ctx context.Context, name string, token uint64) error {
 	return c.breaks(ctx, name, token)
 }
 
-// valve is on the way of calls to a server, to a plugin, or out of a host. While
-// that process is down, calls fail; while it is frozen, they wait.
+// valve lets calls through to a server, to a plugin, or out of a host. While that process is down,
+// calls fail. While it is frozen, they wait.
 type valve struct {
 	mu           sync.Mutex
 	down, frozen bool
@@ -148,8 +148,8 @@ func (v *valve) set(down, frozen bool) {
 	v.changed = make(chan struct{})
 }
 
-// stream runs f until it returns, or until the process behind v is frozen or
-// down. In a real backend, heartbeats end a stream then.
+// stream runs f until f returns, or until the process behind the valve v is frozen or down. In a
+// real backend, heartbeats end a stream then.
 func (v *valve) stream(ctx context.Context, f func(context.Context) error) error {
 	v.mu.Lock()
 	still := v.still
@@ -195,7 +195,7 @@ func (v *valve) do(ctx context.Context, f func(context.Context) error) error {
 	}
 }
 
-// behind returns calls that reach c through v. Only Close does not go through v.
+// behind returns calls that go through the valve v to c. Only Close does not go through v.
 func (c *calls) behind(v *valve) *calls {
 	one := func(f func(context.Context, driver.Request) error) func(context.Context, driver.Request) error {
 		return func(ctx context.Context, r driver.Request) error {

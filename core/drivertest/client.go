@@ -61,7 +61,7 @@ func (h *Harness) clients(t T, n int) []*client {
 	return all
 }
 
-// injected opens a client that reaches b through an injector.
+// injected opens a client that reaches the backend b through an injector.
 func (h *Harness) injected(t T, b driver.Backend) (*client, *injector) {
 	g := &injector{Backend: b}
 	return h.clientOn(t, g), g
@@ -213,7 +213,7 @@ func (a *acquiring) ended() bool {
 	}
 }
 
-// stillWait fails the case if one of the acquires in all ends within d.
+// stillWait fails the case if an acquire in the slice all ends within the time d.
 func stillWait(t T, d time.Duration, while string, all ...*acquiring) {
 	t.Helper()
 	throughout(t, d, func() string {
@@ -226,7 +226,7 @@ func stillWait(t T, d time.Duration, while string, all ...*acquiring) {
 	})
 }
 
-// granted waits at most limit for the grant, and returns the lease.
+// granted waits for the grant, at most for the time limit, and returns the lease.
 func (a *acquiring) granted(t T, limit time.Duration) held {
 	t.Helper()
 	if _, ended := receive(t, a.done, limit); !ended {
@@ -262,7 +262,7 @@ type injector struct {
 	driver.Backend
 
 	mu   sync.Mutex
-	lost func(context.Context) error // makes the answer to each acquire; nil: pass the reply on
+	lost func(context.Context) error // makes the answer to each acquire; if nil, the reply is passed on
 	cut  []string                    // operations that are not sent
 }
 

@@ -45,8 +45,8 @@ func (h *Harness) late() time.Duration {
 	return 300*time.Millisecond + 2*h.props.TTLStep
 }
 
-// eventually polls until ok returns true. It calls mistimed if ok returned false
-// until this process had run for limit; stalls of the process do not count.
+// eventually polls the function ok until it returns true. If ok is still false when this process
+// has run for the time limit, it calls mistimed. Stalls of the process do not count.
 func eventually(t T, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	for start := time.Now(); !ok(); {
@@ -58,7 +58,7 @@ func eventually(t T, limit time.Duration, what string, ok func() bool) {
 	step(t, "%s", what)
 }
 
-// throughout polls during d, and fails the case as soon as wrong returns a text other than "".
+// throughout polls the function wrong for the time d. If wrong returns a text, the case fails.
 func throughout(t T, d time.Duration, wrong func() string) {
 	t.Helper()
 	for start := time.Now(); time.Since(start) < d; pause(t, lookEvery) {
@@ -68,7 +68,7 @@ func throughout(t T, d time.Duration, wrong func() string) {
 	}
 }
 
-// pause waits for d, in a case where time must pass.
+// pause waits for the time d, in a case where time must pass.
 func pause(t T, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -79,14 +79,14 @@ func pause(t T, d time.Duration) {
 	}
 }
 
-// awaitDone waits until lease l ends, for at most limit. It fails the case if Done closes more
-// than tolerance after l's last deadline, if l is valid after it, or if Err is nil after Done.
+// awaitDone waits at most the time limit for the end of l. The case fails if Done closes more than
+// tolerance after l's last deadline, if l is valid after the deadline, or if Err is nil after Done.
 func awaitDone(t T, l held, limit time.Duration) {
 	t.Helper()
 	awaitDoneOr(t, l, limit, func() bool { return false })
 }
 
-// awaitDoneOr is like awaitDone, but also returns when saved() is true while l is valid.
+// awaitDoneOr is like awaitDone, but also returns when func saved returns true while l is valid.
 func awaitDoneOr(t T, l held, limit time.Duration, saved func() bool) {
 	t.Helper()
 	deadline := l.Deadline()
@@ -128,8 +128,8 @@ type heartbeat interface {
 	Stop() []proc.Stall
 }
 
-// ran returns for how much of the time between from and to this process
-// ran. Use ran to check that an operation takes no longer than allowed.
+// ran returns how long this process ran between the instants from and to. Use ran to check that an
+// operation takes no longer than allowed.
 func ran(t T, from, to time.Time) time.Duration {
 	if x, ok := t.(*trial); ok {
 		return to.Sub(from) - x.heartbeat.Stalled(from, to)
@@ -137,11 +137,11 @@ func ran(t T, from, to time.Time) time.Duration {
 	return to.Sub(from)
 }
 
-// ranSince returns for how much of the time since from this process ran.
+// ranSince returns how long this process has run since the instant from.
 func ranSince(t T, from time.Time) time.Duration { return ran(t, from, time.Now()) }
 
-// wantWithin fails the case if this process ran for more than limit of the
-// time between from and to.
+// wantWithin fails the case if this process ran for longer than limit between the instants from and
+// to.
 func wantWithin(t T, from, to time.Time, limit time.Duration, what string) {
 	t.Helper()
 	if took := ran(t, from, to); took > limit {
@@ -149,9 +149,9 @@ func wantWithin(t T, from, to time.Time, limit time.Duration, what string) {
 	}
 }
 
-// mistimed ends the case because, within the past d, an event did not come or a
-// state did not last. If a stall of this process may be the reason (see stallShare),
-// the case does not fail, but runs again with a new harness (see tries).
+// mistimed ends the case because an event did not come, or a state did not last, within the past
+// time d. If a stall of this process may be the reason (see stallShare), the case does not fail,
+// but runs again with a new harness (see tries).
 func mistimed(t T, d time.Duration, format string, args ...any) {
 	t.Helper()
 	now, what := time.Now(), fmt.Sprintf(format, args...)
@@ -164,8 +164,8 @@ func mistimed(t T, d time.Duration, format string, args ...any) {
 	t.Fatalf("%s", what)
 }
 
-// wantAlive calls mistimed unless the lease l is valid. A stall of this process during the
-// past ttl may be the reason why l was not renewed.
+// wantAlive calls mistimed unless the lease l is valid. A stall of this process in the past time
+// ttl may be the reason why l was not renewed.
 func wantAlive(t T, l held, ttl time.Duration) {
 	t.Helper()
 	if !l.Valid() {
@@ -173,7 +173,7 @@ func wantAlive(t T, l held, ttl time.Duration) {
 	}
 }
 
-// staysAlive calls mistimed if a lease in all, whose TTL is ttl, does not stay valid for d.
+// staysAlive calls mistimed unless all the leases, whose TTL is ttl, stay valid for the time d.
 func staysAlive(t T, d, ttl time.Duration, all ...held) {
 	t.Helper()
 	throughout(t, d, func() string {
@@ -184,8 +184,8 @@ func staysAlive(t T, d, ttl time.Duration, all ...held) {
 	})
 }
 
-// receive waits until c yields a value or is closed. ok is false if neither
-// has happened when this process has run for limit.
+// receive waits until the channel c yields a value or is closed. The result ok is false if neither
+// has happened when this process has run for the time limit.
 func receive[V any](t T, c <-chan V, limit time.Duration) (v V, ok bool) {
 	for start := time.Now(); ; {
 		left := limit - ranSince(t, start)

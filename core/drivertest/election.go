@@ -108,7 +108,7 @@ func proclaimCompares(t T, h *Harness) {
 			t.Fatalf("Proclaim by the holder: %v", err)
 		}
 		after := inspect(t, bs[1], "jobs")
-		longer := after.TTL >= before.TTL+h.props.TTLStep // a TTLStep rounds both TTLs
+		longer := after.TTL >= before.TTL+h.props.TTLStep // both TTLs may be rounded to a TTLStep
 		if string(after.Value) != value || after.Token != a.Token || longer {
 			t.Errorf("%q was proclaimed for token %d with %v left: the store says %q, %s", value, a.Token, before.TTL, after.Value, describe(after))
 		}
@@ -186,7 +186,7 @@ func (c *client) elector(t T, name string, o core.ElectorOptions) *core.Elector 
 	return e
 }
 
-// campaign calls Campaign, waits for at most limit, and returns the term.
+// campaign calls Campaign with a ctx that ends after the time limit, and returns the term.
 func (c *client) campaign(t T, name string, limit time.Duration, o core.ElectorOptions) *core.Term {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -283,7 +283,7 @@ func (r *runner) end(t T, limit time.Duration) {
 	}
 }
 
-// depose ends the present lease of name in the store by the Release that the owner would send.
+// depose ends the present lease of the lock called name by the Release that its owner would send.
 func depose(t T, h *Harness, b driver.Backend, name string) {
 	t.Helper()
 	at := inspect(t, b, name)

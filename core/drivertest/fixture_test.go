@@ -14,14 +14,14 @@ import (
 // can block calls. So every case can run, and fail, inside one process and one synctest bubble.
 type fixture struct {
 	bug   bug
-	plant func(*calls) // spoils a connection, see bug.plant; all links share the state of the bug
+	plant func(*calls) // plants the bug in a connection; all connections share the bug's state
 	store *memory.Store
 	other *memory.Store
 	line  *valve        // the connection to the server
 	over  chan struct{} // closed when the case has ended, to end calls that hang
 	links int
 	pids  int
-	start func(keepData bool) // called at the start of the store by a bug; may be nil
+	start func(keepData bool) // set by a bug, and called when the store starts; may be nil
 }
 
 func newFixture(t T, b bug) *fixture {

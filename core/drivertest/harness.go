@@ -89,11 +89,11 @@ type Host interface {
 	Plugin() Process
 	// Acquire tries once to acquire the lock, with AtLeast set to atLeast, and returns the token.
 	Acquire(t T, name string, ttl, atLeast time.Duration) (token uint64, err error)
-	// Enqueue starts an Acquire in the background, of a lock with AtLeast set to
-	// atLeast, and returns when that Acquire waits or was granted the lock.
+	// Enqueue starts an Acquire in the background, with AtLeast set to atLeast. It returns when
+	// that Acquire waits or was granted the lock.
 	Enqueue(t T, name string, ttl, atLeast time.Duration)
-	// State returns, without waiting, the state of the host's lease: Valid(), whether
-	// Done is closed, and the name of the cause, or "" while the lease is held.
+	// State returns the state of the host's lease without waiting: Valid(), whether Done is closed,
+	// and the name of the cause. The name is "" while the lease is held.
 	State(t T, name string) (valid, done bool, cause string)
 	// Release releases the host's lease of the lock called name.
 	Release(t T, name string) error

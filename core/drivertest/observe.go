@@ -170,7 +170,7 @@ func neverBack(t T, h *Harness) {
 	}
 }
 
-// nextChange waits for the next change, which must be of kind want and have that value.
+// nextChange waits for the next change, which must be of kind want and have the given value.
 func nextChange(t T, changes <-chan core.Change, limit time.Duration, want core.ChangeKind, value string) core.Change {
 	t.Helper()
 	c, ok := receive(t, changes, limit)
@@ -195,8 +195,8 @@ func (c *client) observe(t T, name string, o core.ElectorOptions) (<-chan core.C
 	return changes, cancel
 }
 
-// reigns makes c win the election, proclaim a value and resign, and returns the
-// term's token. The channel changes must yield a Change for each of the three.
+// reigns makes the client c win the election, proclaim a value and resign, and returns the term's
+// token. The channel changes must yield a Change for each of these steps.
 func (c *client) reigns(t T, h *Harness, changes <-chan core.Change) uint64 {
 	t.Helper()
 	term := c.campaign(t, "jobs", 5*time.Second, h.lastingTerm("one"))

@@ -53,13 +53,13 @@ func fifo(p driver.Properties) string {
 	return needsCapability(driver.CapWaiter)(p)
 }
 
-// settles is how long a case waits until a waiter that is in the queue surely sleeps there.
+// settles is the time after which a waiter that is in the queue surely sleeps there.
 const settles = 300 * time.Millisecond
 
-// queue starts a Wait of each of attempts in the background, one after another. woken returns
-// the indexes of the attempts whose Wait has returned since all the attempts slept in the
-// queue. A waiter may be in the queue before it sleeps, for example while its host connects.
-// Until then, its Wait may return at once; such a return is no wake-up and does not count.
+// queue starts a Wait for each of attempts in the background, one after another. The function woken
+// returns the indexes of the attempts whose Wait has returned since they all slept in the queue. A
+// waiter may be in the queue before it sleeps, for example while its host connects. Until then, its
+// Wait may return at once. Such a return is no wake-up and does not count.
 func queue(t T, attempts []*attempt) (woken func() []int) {
 	t.Helper()
 	var (
@@ -96,7 +96,7 @@ func queue(t T, attempts []*attempt) (woken func() []int) {
 		defer mu.Unlock()
 		return slices.Clone(back)
 	}
-	for range 5 { // at most 5 times: if each Wait returns after a while, no waiter sleeps for ever
+	for range 5 { // at most 5 times, because a backend may end every Wait after a while
 		pause(t, settles)
 		mu.Lock()
 		early := back
@@ -128,7 +128,7 @@ func wakesOne(t T, h *Harness) {
 	holder.mustRelease(t)
 	eventually(t, 2*time.Second, "a waiter is woken", func() bool { return len(woken()) > 0 })
 	first := woken()[0]
-	h.wantTurn(t, first, all[first]) // or the lock would be free after FirstSpan, which may wake a waiter
+	h.wantTurn(t, first, all[first]) // otherwise the lock is free after FirstSpan, which may wake a waiter
 	throughout(t, 300*time.Millisecond, func() string {
 		if who := woken(); len(who) > 1 {
 			mistimed(t, h.props.FirstSpan, "one release has woken waiters %v of 4", who)
@@ -155,7 +155,7 @@ func (h *Harness) wantWoken(t T, woken func() []int, when string, want ...int) {
 	}
 }
 
-// wantTurn fails the case unless the attempt a, whose turn it is, is granted the lock.
+// wantTurn calls TryAcquire for a, whose turn it is. The case fails unless a is granted the lock.
 func (h *Harness) wantTurn(t T, waiter int, a *attempt) {
 	t.Helper()
 	switch err := a.try(t); {

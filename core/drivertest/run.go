@@ -24,8 +24,8 @@ type suite struct {
 	mk    func(T) *Harness
 	props driver.Properties
 	slots chan struct{}
-	// turn is locked while a case that must run alone takes all slots one by one. Without
-	// turn, two such cases could each take some slots and wait for the others for ever.
+	// turn is locked while a case that must run alone takes all slots one by one. Without turn, two
+	// such cases could each take some slots and wait for the others for ever.
 	turn chan struct{}
 }
 
@@ -51,7 +51,7 @@ func newSuite(ctx context.Context, mk func(T) *Harness) (*suite, error) {
 	return s, nil
 }
 
-// enter waits until the case c may run. When c has ended, the caller must call leave.
+// enter waits until the case c may run. When c has ended, the caller must call the function leave.
 func (s *suite) enter(c Case) (leave func()) {
 	n := 1
 	if c.alone() {
@@ -98,8 +98,8 @@ func (s *suite) run(ctx context.Context, c Case) CaseResult {
 	}
 }
 
-// try runs c once. If a stall of this process may have spoiled the run, undecided says how,
-// and otherwise it is "". r.Outcome is Fail if c failed in a way that no stall explains.
+// try runs the case c once. The result undecided says how a stall of this process may have spoiled
+// the run, or is "". r.Outcome is Fail if c failed in a way that no stall explains.
 func (s *suite) try(ctx context.Context, c Case) (r CaseResult, undecided string) {
 	r, t := CaseResult{Case: c, Outcome: Pass}, newTrial(ctx)
 	passed, undecided, log := t.run(c.limit(), func() {
@@ -118,9 +118,9 @@ func (s *suite) try(ctx context.Context, c Case) (r CaseResult, undecided string
 	return r, undecided
 }
 
-// Run runs every case as a subtest of t, or only the cases named in only, each with
-// its own harness. Run calls mk in goroutines other than t's, so mk must report errors
-// through the T that it gets. If only has a name that no case has, the test fails.
+// Run runs every case as a subtest of t, or only the cases that the parameter only names, each with
+// its own harness. Run calls mk in goroutines other than t's, so mk must report errors through the
+// T that it gets. If only has a name that no case has, the test fails.
 func Run(t *testing.T, mk func(T) *Harness, only ...string) {
 	cases := slices.DeleteFunc(Cases(), func(c Case) bool { return len(only) > 0 && !slices.Contains(only, c.Name) })
 	if len(only) > 0 && len(cases) != len(only) {
@@ -143,7 +143,7 @@ func Run(t *testing.T, mk func(T) *Harness, only ...string) {
 	}
 }
 
-// tell reports r, the result of a case, as the result of the subtest t.
+// tell makes r, the result of a case, the result of the subtest t.
 func tell(t *testing.T, r CaseResult) {
 	t.Helper()
 	switch r.Outcome {
@@ -163,8 +163,8 @@ func tell(t *testing.T, r CaseResult) {
 	}
 }
 
-// Required reports whether a case that is not run must fail the test. It
-// must if CI is "true" or LOCKBENCH_REQUIRE is set in the environment.
+// Required reports whether a case that is not run must fail the test. That is so if CI is "true" or
+// LOCKBENCH_REQUIRE is set in the environment.
 func Required() bool {
 	return os.Getenv("LOCKBENCH_REQUIRE") != "" || os.Getenv("CI") == "true"
 }

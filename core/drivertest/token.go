@@ -69,7 +69,7 @@ func tokensAsClaimed(t T, h *Harness) {
 	a.wantHeldBy(t, "after the grant")
 }
 
-// wantHigher fails the case unless token, of a later grant, is higher than the token before.
+// wantHigher fails the case unless token is higher than the token of the grant before it.
 func (h *Harness) wantHigher(t T, token, before uint64) {
 	t.Helper()
 	if token <= before {
@@ -77,9 +77,9 @@ func (h *Harness) wantHigher(t T, token, before uint64) {
 	}
 }
 
-// rising returns a case in which two hosts are granted the lock in turn; times
-// is the number of grants. The case checks that tokens rise. The function end
-// must end each grant; next is the backend of the host that acquires next.
+// rising returns a case in which two hosts are granted the lock in turn, in total as often as times
+// says. The case checks that tokens rise. It calls the function end to end each grant. The argument
+// next of end is the backend of the host that acquires next.
 func rising(times int, ttl time.Duration, end func(t T, h *Harness, a *attempt, next driver.Backend)) func(T, *Harness) {
 	return func(t T, h *Harness) {
 		bs := h.backends(t, 2)
@@ -131,7 +131,7 @@ func mintedWithGrant(t T, h *Harness) {
 				continue
 			}
 			mu.Lock()
-			tokens = append(tokens, a.Token) // in the order of the grants: a still holds the lock
+			tokens = append(tokens, a.Token) // in the order of the grants, because a still holds the lock
 			mu.Unlock()
 			if err := a.release(t); err != nil {
 				t.Errorf("Release of token %d under contention: %v", a.Token, err)

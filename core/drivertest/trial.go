@@ -48,8 +48,8 @@ func newTrial(ctx context.Context) *trial {
 	return t
 }
 
-// run calls f and then the clean-ups. passed reports whether the case passed. undecided
-// says which stall may have spoiled the run, or is "". log is the output of the case.
+// run calls the function f and then the clean-ups. It returns whether the case passed, which stall
+// may have spoiled the run (or ""), and the output of the case.
 func (t *trial) run(limit time.Duration, f func()) (passed bool, undecided, log string) {
 	t.heartbeat = proc.StartHeartbeat(nil)
 	defer t.heartbeat.Stop()
@@ -69,8 +69,8 @@ func (t *trial) run(limit time.Duration, f func()) (passed bool, undecided, log 
 	return !t.failed, t.open, t.log.String()
 }
 
-// within runs f in a goroutine. It returns "" if f ended in time, and otherwise the stacks
-// that show where f hangs. If f hangs, its goroutine goes on, because nothing can end it.
+// within runs the function f in a goroutine. It returns "" if f ended in time, and otherwise the
+// stacks that show where f hangs. If f hangs, its goroutine goes on, because nothing can end it.
 func (t *trial) within(limit time.Duration, f func()) (stacks string) {
 	done := make(chan struct{})
 	go func() {
@@ -151,7 +151,7 @@ func (t *trial) after() string {
 	return "; the last step was: " + t.step
 }
 
-// watch records the case's actions on h's server and plugins, and keeps h's backends for t.stacks.
+// watch records the case's actions on h's server and plugins, and keeps h's backends for stacks.
 func (t *trial) watch(h *Harness) {
 	if store := h.Store; store != nil {
 		h.Store = noted{store}
@@ -200,7 +200,7 @@ func (t *trial) write(failed bool, format string, args []any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.over {
-		return // the caller is a goroutine that hung and was left behind by within
+		return // the caller hung, and the method within left its goroutine behind
 	}
 	t.failed = t.failed || failed
 	fmt.Fprintf(&t.log, "%s: %s\n", t.caller(), strings.TrimRight(fmt.Sprintf(format, args...), "\n"))

@@ -147,7 +147,7 @@ func unclear(t T, h *Harness) {
 
 type canceller struct {
 	mu    sync.Mutex
-	doubt map[string]time.Time // by name, until when a grant with unknown outcome may live
+	doubt map[string]time.Time // by lock name: until when a grant with unknown outcome may live
 }
 
 func randomCancels(t T, h *Harness) {
@@ -185,7 +185,7 @@ func randomCancels(t T, h *Harness) {
 	nothingLeft("cancelled acquires")
 }
 
-// once calls Acquire for the lock called name, and cancels it at a random moment within 4 ms.
+// once calls Acquire for the lock called name, and cancels the call at a random time within 4 ms.
 func (x *canceller) once(t T, h *Harness, c *client, name string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

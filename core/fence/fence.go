@@ -1,16 +1,15 @@
 // Package fence checks fencing tokens in the resource that they protect. It remembers
 // the highest token that it has seen for each name, and refuses lower tokens.
 //
-// A lease alone cannot protect a resource. The lease's holder can be paused after it last
-// looked at the clock. The lease then expires, another holder starts to work, and the first
-// holder, when it wakes up, goes on writing. Every grant has a token that is higher than the
-// tokens of all earlier grants, so a resource that compares tokens refuses that late write.
+// A lease alone cannot protect a resource. The lease's holder can be paused after it last looked at
+// the clock. The lease then expires, another holder starts to work, and the first holder goes on
+// writing when it wakes up. Every grant has a token that is higher than the tokens of all earlier
+// grants, so a resource that compares tokens refuses that late write.
 //
-// A new holder must first write, or call [Guard.Raise]. From then on every
-// write of an earlier holder is refused. If a new holder first reads
-// instead, the previous holder may still write between that read and the new
-// holder's first write, which then overwrites that late write. The same
-// token may be used any number of times.
+// A new holder must first write, or call [Guard.Raise]. From then on every write of an earlier
+// holder is refused. If a new holder first reads instead, the previous holder may still write
+// between that read and the new holder's first write. Then the new holder overwrites that late
+// write. The same token may be used any number of times.
 //
 // The package imports only the standard library and knows nothing of locks, so
 // a service that acquires no locks can use it. The package always refuses the

@@ -29,9 +29,9 @@
 // canceled if its ctx ended before the store answered; and _OTHER otherwise. If an
 // acquire waited until its ctx ended, error.type says why it waited.
 //
-// Every counter starts at 0, for every value of error.type. A series exists as
-// soon as a client is made or, if it has a lock.name, as soon as there is an event
-// of that lock. So when the first lease is lost, its series goes from 0 to 1.
+// Every counter starts at 0, for every value of error.type. A series exists as soon as a client is
+// made, and a series with a lock.name as soon as there is an event of that lock. So when the first
+// lease is lost, its series goes from 0 to 1.
 //
 // There are two kinds of spans. "lock acquire" lasts from the call to the grant, and is a
 // child of the caller's span if the ctx has one. "lock hold" is a child of "lock
@@ -167,7 +167,7 @@ func (r *Recorder) OnEvent(ev core.Event) {
 	}
 }
 
-// typed returns attrs with error.type set to value, as an option of a measurement.
+// typed returns attrs, with error.type set to value, as an option of a measurement.
 func typed(attrs []attribute.KeyValue, value string) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(append(slices.Clip(attrs), ErrorTypeKey.String(value))...))
 }
@@ -199,7 +199,7 @@ var causes = []error{
 	core.ErrReleased, // Close did not wait for the lease
 }
 
-// zero sets the counters with attrs, the attributes of ev, to 0, unless it has done so before.
+// zero sets the counters with the attributes attrs of ev to 0, unless it has done so before.
 func (r *Recorder) zero(ctx context.Context, ev core.Event, attrs []attribute.KeyValue, all attribute.Set) {
 	r.mu.Lock()
 	known := r.zeroed[all.Equivalent()]

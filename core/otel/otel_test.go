@@ -43,22 +43,22 @@ func record(t *testing.T, name func(string) string) recording {
 	return r
 }
 
-// value returns the sum of a counter, or the count and sum of a histogram,
-// over the series that have all of attrs.
+// value returns the sum of a counter, or the count and sum of a histogram, over the series that
+// have all attributes in attrs.
 func (r recording) value(t *testing.T, name string, attrs ...attribute.KeyValue) (count, sum float64) {
 	t.Helper()
 	count, sum, _ = r.read(t, name, attrs)
 	return count, sum
 }
 
-// series counts the series that have all of attrs.
+// series counts the series that have all attributes in attrs.
 func (r recording) series(t *testing.T, name string, attrs ...attribute.KeyValue) int {
 	t.Helper()
 	_, _, n := r.read(t, name, attrs)
 	return n
 }
 
-// exists fails the test unless there is a series with all of attrs.
+// exists fails the test unless there is a series with all attributes in attrs.
 func (r recording) exists(t *testing.T, name string, attrs ...attribute.KeyValue) {
 	t.Helper()
 	if n := r.series(t, name, attrs...); n == 0 {

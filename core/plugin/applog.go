@@ -32,7 +32,7 @@ func newAppLog(log *slog.Logger) *appLog {
 	return a
 }
 
-// add queues a record. size is the approximate size of its message and attributes in bytes.
+// add queues a record. size is the approximate size in bytes of its message and attributes.
 func (a *appLog) add(level slog.Level, message string, size int, attrs ...slog.Attr) {
 	r := slog.NewRecord(time.Now(), level, message, 0)
 	r.AddAttrs(attrs...)

@@ -59,7 +59,7 @@ func (b *backend) process() *process {
 	return b.current
 }
 
-// live returns the plugin process to call, or the error for calls while there is no process.
+// live returns the plugin process for a call, or the call's error while there is no process.
 func (b *backend) live() (*process, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -273,8 +273,8 @@ func (w *watchers) notify(n driver.Notice) {
 	}
 }
 
-// add adds the watcher emit. If the plugin is down, add first calls emit with
-// the notice w.down. After remove has returned, emit is not called any more.
+// add adds the watcher emit. If the plugin is down, add first calls emit with the notice w.down.
+// After the function remove has returned, emit is not called any more.
 func (w *watchers) add(emit func(driver.Notice)) (remove func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -47,8 +47,8 @@ func (g blocker) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// TestBlockedLoggerBlocksNoPlugin checks that, while the logger blocks, the plugin can write
-// its log and is replaced when it dies. The lines that the logger does not get must be counted.
+// TestBlockedLoggerBlocksNoPlugin checks that the plugin can write its log and is replaced when it
+// dies, while the logger blocks. The lines that the logger does not get must be counted.
 func TestBlockedLoggerBlocksNoPlugin(t *testing.T) {
 	s, g := newStore(t), newBlocker()
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config(), Logger: slog.New(g)})
@@ -75,8 +75,8 @@ func TestBlockedLoggerBlocksNoPlugin(t *testing.T) {
 	}
 }
 
-// deafHost is an environment variable of a host process whose standard error
-// is not read. Its value is the address of the store of test backend "far".
+// deafHost is an environment variable of a host process whose standard error is not read. Its value
+// is the address of the store of the test backend "far".
 const deafHost = "LOCKBENCH_TEST_DEAF_HOST"
 
 // deafReport is the output of a host that runs deafRun.

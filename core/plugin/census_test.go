@@ -51,7 +51,7 @@ func census(t testing.TB) things {
 	return things{children(t), descriptors(t), socketDirs(t), goleak.IgnoreCurrent()}
 }
 
-// check fails the test if, after some time, this process still has more resources than in before.
+// check fails the test if, after some time, this process still has more resources than before.
 func (before things) check(t testing.TB) {
 	t.Helper()
 	var now things

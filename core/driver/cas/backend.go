@@ -16,7 +16,7 @@ type backend struct {
 	store   Store
 	watcher Watcher       // nil if the store is not a Watcher
 	timeout time.Duration // longest time of one request
-	step    time.Duration // a lease lives longer by it, because the store's clock may show the time in such steps
+	step    time.Duration // a lease lives this much longer: the store's clock may show the time in such steps
 
 	mu     sync.Mutex
 	claims driver.Properties
@@ -26,9 +26,9 @@ type backend struct {
 	calls  sync.WaitGroup
 }
 
-// New returns a backend that keeps its locks in the store s. Its claims are p and the claims that
-// [Properties] adds. Its Close closes s. A request to s, except List, ends after timeout, which
-// must be positive, or when the caller's ctx ends.
+// New returns a backend that keeps its locks in the store s. The backend claims the properties p,
+// and those that the function [Properties] adds. Its Close closes s. A request to s, except List,
+// ends after timeout, which must be positive, or when the caller's ctx ends.
 func New(s Store, p driver.Properties, timeout time.Duration) driver.Backend {
 	b := &backend{store: s, timeout: timeout, step: p.TTLStep, topics: map[string]*topic{}}
 	b.watcher, _ = s.(Watcher)
@@ -46,7 +46,7 @@ func (b *backend) Properties() driver.Properties {
 }
 
 // begin starts a call. Close cancels the call, and waits until it ends. The call must use the
-// context called inside, and must call done at its end.
+// returned context, and call the function done at its end.
 func (b *backend) begin(ctx context.Context) (inside context.Context, done func(), err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -66,8 +66,8 @@ func (b *backend) named(err error) error { return fmt.Errorf("%s: %w", b.claims.
 
 var sentinels = []error{driver.ErrUnavailable, driver.ErrDenied, driver.ErrConfig, driver.ErrInvalid, driver.ErrUnsupported}
 
-// failed returns the error for a request that failed with err. unsent means that no change was sent
-// to the store, so nothing is left to withdraw. An ErrUnavailable then also wraps ErrNotSent.
+// failed returns the error for a request that failed with err. If unsent is true, no change was
+// sent to the store, so nothing is left to withdraw. Then an ErrUnavailable also wraps ErrNotSent.
 func (b *backend) failed(ctx context.Context, err error, unsent bool) error {
 	known := func(sentinel error) bool { return errors.Is(err, sentinel) }
 	switch {
@@ -89,7 +89,7 @@ func ask[R any](ctx context.Context, b *backend, f func(context.Context) (R, err
 	return f(ctx)
 }
 
-// read reads the record of the lock called name. Its lease and withdrawals may have expired.
+// read reads the record of the lock called name. A lease or withdrawals in it may have expired.
 func (b *backend) read(ctx context.Context, name string) (e Entry, r record, err error) {
 	e, err = ask(ctx, b, func(ctx context.Context) (Entry, error) { return b.store.Read(ctx, keyOf(name)) })
 	if err == nil {
@@ -98,14 +98,14 @@ func (b *backend) read(ctx context.Context, name string) (e Entry, r record, err
 	return e, r, err
 }
 
-// change reads the record of the lock called name, lets f change it, and writes it, unless f
-// returns an error. If another client writes the record in between, change reads it again and calls
-// f again. It returns what Put returned.
+// change reads the record of the lock called name, lets the function f change it, and writes it,
+// unless f returns an error. If another client writes the record in between, change reads it again
+// and calls f again. It returns what Put returned.
 //
-// f gets the store's time in the argument now, from before the write. So a lease that f finds
-// expired is expired, and a lease that f makes lives at least as long as f says. If the write
-// succeeds, no client wrote after the read, so what f found is still true, with one exception: a
-// lease that f found alive may have expired since then. Method Renew allows for that.
+// The argument now of f is the store's time before the write. So a lease that f finds expired is
+// expired, and a lease that f makes lives at least as long as f says. If the write succeeds, no
+// client wrote after the read, so what f found is still true. There is one exception: a lease that
+// f found alive may have expired since then. Method Renew allows for that.
 func (b *backend) change(ctx context.Context, name string, f func(r *record, now time.Time) error) (written Entry, err error) {
 	for {
 		e, r, err := b.read(ctx, name)
@@ -126,7 +126,7 @@ func (b *backend) change(ctx context.Context, name string, f func(r *record, now
 	}
 }
 
-// write replaces e by r. If r has no holder and no withdrawals, write deletes the key.
+// write replaces the entry e by r. If r has no holder and no withdrawals, write deletes the key.
 func (b *backend) write(ctx context.Context, e Entry, r record) (Entry, error) {
 	if r.Holder == nil && len(r.Withdrawn) == 0 {
 		return Entry{}, b.store.Delete(ctx, keyOf(r.Name), e.Revision)
@@ -172,7 +172,7 @@ func (b *backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, err
 }
 
 // Renew must know whether the store wrote the renewal before the lease expired. It did if all
-// requests together took less than the time that was left, or if Put says so. Otherwise, Renew
+// requests together took less time than was left, or if the result of Put says so. Otherwise, Renew
 // reads the record. If the entry says when the store wrote it, clients ignore a renewal that was
 // late (see holder.void). If not, Renew ends a lease whose renewal may have been late.
 func (b *backend) Renew(ctx context.Context, r driver.Request) error {
@@ -233,7 +233,7 @@ func (b *backend) release(ctx context.Context, r driver.Request) error {
 }
 
 // Withdraw writes the record even if the owner has no grant. A TryAcquire of the owner that has
-// already read the record then cannot write it. A later one reads that the owner was withdrawn.
+// read the record before cannot write it any more. A later one reads that the owner was withdrawn.
 func (b *backend) Withdraw(ctx context.Context, name, owner string) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {

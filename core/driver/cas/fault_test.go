@@ -53,7 +53,7 @@ func TestLostMessages(t *testing.T) {
 	})
 }
 
-// turn makes one attempt of owner to hold the lock.
+// turn lets owner try once to acquire, renew and release the lock.
 func turn(t *testing.T, b driver.Backend, owner string, inside *atomic.Int32, last *atomic.Uint64) {
 	ctx, r := t.Context(), request(owner)
 	token, err := b.TryAcquire(ctx, r)
@@ -89,7 +89,7 @@ func turn(t *testing.T, b driver.Backend, owner string, inside *atomic.Int32, la
 	}
 }
 
-// TestLateAcquire delays the Put of an acquire until after the withdrawal of the owner.
+// TestLateAcquire delays the Put of an acquire until the owner has been withdrawn.
 func TestLateAcquire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &data{}

@@ -44,7 +44,7 @@ func keyOf(name string) string {
 	return lowercase.EncodeToString(sum[:])
 }
 
-// decode returns the record of e, or an empty record if the key does not exist.
+// decode returns the record of the entry e, or an empty record if the key does not exist.
 func (b *backend) decode(e Entry, name string) (record, error) {
 	r := record{Name: name, step: b.step}
 	if len(e.Value) == 0 {
@@ -61,7 +61,7 @@ func (b *backend) decode(e Entry, name string) (record, error) {
 
 func (r *record) encode() ([]byte, error) { return json.Marshal(r) }
 
-// tidy removes the lease and the withdrawals that have expired from r, which is the record of e.
+// tidy removes an expired lease and expired withdrawals from r, which is the record of the entry e.
 func (r *record) tidy(e Entry) {
 	if h := r.Holder; h != nil {
 		if e.Now.UnixNano() >= h.End || h.void(e) {
@@ -76,12 +76,12 @@ func (r *record) tidy(e Entry) {
 	}
 }
 
-// void reports whether the store wrote e too late for the renewal in e to count.
+// void reports whether the store wrote the entry e too late, so that its renewal does not count.
 func (h *holder) void(e Entry) bool {
 	return h.By != 0 && !e.Written.IsZero() && e.Written.UnixNano() >= h.By
 }
 
-// needed returns how long after the time now the store must keep r.
+// needed returns how long the store must keep r, counted from the instant in parameter now.
 func (r *record) needed(now time.Time) time.Duration {
 	var last int64
 	if r.Holder != nil {
@@ -93,7 +93,7 @@ func (r *record) needed(now time.Time) time.Duration {
 	return time.Duration(last - now.UnixNano())
 }
 
-// shown returns the holder in r as callers see it, or the zero Holder if r has no holder.
+// shown returns the holder in the record r as callers see it, or the zero Holder if r has none.
 func (r *record) shown(now time.Time) driver.Holder {
 	h := r.Holder
 	if h == nil {

@@ -36,9 +36,9 @@ var ErrConflict = errors.New("the key has another revision")
 // its methods, which must return soon after ctx ends. ctx has a deadline, except in List and Close.
 //
 // If the reply to a request is lost, the client library must not send the request again. The second
-// request would find the revision that the first one made, and report a conflict. If an error wraps
-// no error of package driver, the outcome counts as unknown, as with driver.ErrUnavailable. So wrap
-// driver.ErrDenied if the store denies access. Wrap both driver.ErrNotSent and
+// request would find the revision that the first request made, and report a conflict. If an error
+// wraps no error of package driver, the outcome counts as unknown, as with driver.ErrUnavailable.
+// So wrap driver.ErrDenied if the store denies access. Wrap both driver.ErrNotSent and
 // driver.ErrUnavailable if the store has certainly not received the request.
 //
 // A key has 52 characters of [0-9a-v], made from the name of a lock. A value has at most about 100
@@ -92,14 +92,14 @@ type About struct{ Server, Durability string }
 // Watcher is for a [Store] that can report changes.
 type Watcher interface {
 	// Watch calls changed after each change of key, and whenever it may have missed a change, until
-	// the function stop is called. changed does not block. Watch must report all changes from its
-	// return on. But if Watch subscribes on the connection that Read uses, it need only report
-	// changes after a Read that began after Watch has returned. Watch does not wait for the store.
+	// the function stop is called. changed does not block. Watch must report all changes after its
+	// return. But if it subscribes on the connection that Read uses, it need only report changes
+	// after a Read that began after that return. Watch does not wait for the store.
 	Watch(key string, changed func()) (stop func(), err error)
 }
 
-// Properties returns p, which has the claims of the Store's author, with the claims of package cas
-// added. watcher says whether the Store is a [Watcher], because some capabilities need one.
+// Properties returns the claims p of the Store's author, with those of package cas added. watcher
+// says whether the Store is a [Watcher], because some capabilities need one.
 func Properties(p driver.Properties, watcher bool) driver.Properties {
 	p.Scope, p.SurvivesPlugin, p.FIFO, p.FirstSpan = driver.ScopeShared, true, false, 0
 	p.Capabilities = []driver.Capability{driver.CapAdmin}

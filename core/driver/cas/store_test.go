@@ -19,7 +19,7 @@ type data struct {
 	watches  map[*watch]bool
 	silent   bool          // the store does not tell when an entry was written
 	timeless bool          // keys do not expire
-	step     time.Duration // the clock shows the time in such steps; 0 means exactly
+	step     time.Duration // the clock shows the time in such steps; 0 means the exact time
 	ends     map[string]time.Time
 }
 
@@ -64,7 +64,7 @@ func (c *client) Read(ctx context.Context, key string) (cas.Entry, error) {
 	return c.do(ctx, "read", key, func() (cas.Entry, error) { return c.at(key), nil })
 }
 
-// at returns the entry of key. Its caller must have locked c.
+// at returns the entry of the given key. Its caller must hold the mutex of c.
 func (c *client) at(key string) cas.Entry {
 	now := time.Now()
 	if end, ok := c.ends[key]; ok && !now.Before(end) {

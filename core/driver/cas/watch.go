@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// lookEvery is how often a record is read if no change is reported, because a store that is
-	// down reports nothing, and the expiry of a lease changes no key.
+	// Without a reported change, a record is read once in lookEvery. A store that is down reports
+	// no changes, and the expiry of a lease changes no key.
 	lookEvery = time.Second
-	// lingerFor is how long a key is still watched after the last call of follow for this key has
-	// ended, because another call often comes soon.
+	// lingerFor is how long a key is still watched after its last call of follow has ended. Another
+	// call often comes soon.
 	lingerFor = 5 * time.Second
 )
 
@@ -120,8 +120,8 @@ func (b *backend) leave(key string, t *topic) {
 	})
 }
 
-// Observe never emits a lower token than before. It must check that, because after a failover, the
-// new leader of the store may still have an older holder.
+// Observe never emits a lower token than before. It must check that, because the new leader of the
+// store may still have an older holder after a failover.
 func (b *backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	var last driver.Holder
 	var highest uint64

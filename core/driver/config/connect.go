@@ -26,8 +26,8 @@ type Connect struct {
 	// TLSEnabled must not be false, and no other field about TLS may be set.
 	TLS *tls.Config
 	// TLSEnabled turns TLS on, with the certificate authorities of the system. TLS is also turned
-	// on by each other field about TLS, and by an address that asks for TLS. It is an error if
-	// TLSEnabled is false then.
+	// on by each other field about TLS, and by an address that asks for TLS. TLSEnabled must not be
+	// false then.
 	TLSEnabled *bool `key:"tls_enabled" doc:"connect with TLS; so does any other tls key, and false beside one is refused"`
 	// TLSCAFile names a PEM file with certificate authorities, in place of those of the system. The
 	// files TLSCAFile, TLSCertFile and TLSKeyFile are read again for each connection.
@@ -54,7 +54,7 @@ const (
 )
 
 // check returns an error that wraps driver.ErrConfig if a field of c is wrong, or contradicts
-// another. addressTLS means that the address asks for TLS.
+// another field. The parameter addressTLS means that the address asks for TLS.
 func (c Connect) check(addressTLS bool) error {
 	var err error
 	for f := range fields(reflect.ValueOf(c)) {
@@ -82,8 +82,8 @@ func (c Connect) check(addressTLS bool) error {
 		Between("request_timeout", c.RequestTimeout, minTimeout, maxTimeout))
 }
 
-// namesFile returns an error if name is the text of a file and not its path. A user may have pasted
-// a private key. The error does not show name, but the error about a missing file would.
+// namesFile returns an error if name is the text of a file instead of a path, such as a pasted
+// private key. Unlike the error about a missing file, this error does not show name.
 func namesFile(key, name string) error {
 	if len(name) > longestName || strings.ContainsFunc(name, unicode.IsControl) || strings.Contains(name, pemDashes) {
 		return fmt.Errorf("%w: %s has the text of a file, and must have its name", driver.ErrConfig, key)
@@ -124,8 +124,8 @@ func (c Connect) WithoutTLS() Connect {
 // HasPassword reports whether Password or PasswordFile is set.
 func (c Connect) HasPassword() bool { return c.Password != "" || c.PasswordFile != "" }
 
-// Between returns nil if value, the value of key, is from least to most. Otherwise it returns an
-// error that wraps driver.ErrConfig.
+// Between returns nil if the value of key is in the range from least to most. Otherwise it returns
+// an error that wraps driver.ErrConfig.
 func Between[T cmp.Ordered](key string, value, least, most T) error {
 	if value >= least && value <= most {
 		return nil
@@ -133,8 +133,8 @@ func Between[T cmp.Ordered](key string, value, least, most T) error {
 	return fmt.Errorf("%w: %s is %v, not %v to %v", driver.ErrConfig, key, value, least, most)
 }
 
-// Conflict returns an error that wraps driver.ErrConfig, for keys whose values contradict
-// each other. why is the reason.
+// Conflict returns an error that wraps driver.ErrConfig, for keys whose values contradict each
+// other. The parameter why is the reason.
 func Conflict(why string, keys ...string) error {
 	return fmt.Errorf("%w: %s: %s", driver.ErrConfig, strings.Join(keys, " and "), why)
 }
@@ -147,7 +147,7 @@ func Invalid(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrConfig, err)
 }
 
-// KeysOf returns the configuration keys of the struct options, which is not a pointer. Each field
+// KeysOf returns the configuration keys of options, a struct and not a pointer. Each field
 // with the tag "key" is a configuration key. The tags "default", "required", "secret" and "doc"
 // describe it. Fields of an embedded struct count, too. If a tag of the embedded struct has the
 // name of a key, its value is the default of that key. So a backend that connects slowly can write
@@ -184,7 +184,7 @@ func Filled[O any](options *O) O {
 	return o
 }
 
-// Fill sets each zero field of the struct that options points to, to the field's default.
+// Fill sets the zero fields of a struct to their defaults. options is a pointer to the struct.
 func Fill(options any) {
 	for f := range fields(reflect.ValueOf(options).Elem()) {
 		if f.value.IsZero() {
@@ -223,8 +223,8 @@ func fields(v reflect.Value) func(yield func(field) bool) {
 	return func(yield func(field) bool) { walk(v, "", yield) }
 }
 
-// walk yields the fields of struct v that have a tag "key". If v is embedded in another struct,
-// outer is the tag of v there.
+// walk yields the fields of the struct v that have a tag "key". If v is embedded in another struct,
+// the parameter outer is the tag that v has there.
 func walk(v reflect.Value, outer reflect.StructTag, yield func(field) bool) bool {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)

@@ -31,8 +31,8 @@ type Source struct {
 	roots    lastGood[*x509.CertPool]
 }
 
-// NewSource reads the files of c for the first time. secure means that the address asks
-// for TLS. The error wraps driver.ErrConfig, and names the configuration key and the file.
+// NewSource reads the files of c for the first time. The parameter secure means that the address
+// asks for TLS. The error wraps driver.ErrConfig, and names the configuration key and the file.
 func NewSource(c Connect, secure bool, log *slog.Logger) (*Source, error) {
 	if err := c.check(secure); err != nil {
 		return nil, err
@@ -79,10 +79,10 @@ func (s *Source) TLSConfig(host string) *tls.Config {
 // LastingTLSConfig is like TLSConfig, for a client library that uses one configuration for all
 // connections. hosts are the hosts that the library connects to.
 //
-// Package tls reads the authorities of a configuration only once, and would never use renewed
-// ones. So a function of this package, instead of package tls, verifies the server. The
-// server's certificate must have the name that the client asked for. If the address is an IP
-// address, a client asks for no name; the certificate must then have the name of one of hosts.
+// Package tls reads the authorities of a configuration only once, and would never use renewed ones.
+// So this package verifies the server in place of package tls. The server's certificate must have
+// the name that the client asked for. If the address is an IP address, a client asks for no name.
+// Then the certificate must be for one of hosts.
 func (s *Source) LastingTLSConfig(hosts []string) *tls.Config {
 	cfg := s.TLSConfig("")
 	if cfg == nil || cfg.InsecureSkipVerify || s.connect.TLSCAFile == "" {
@@ -102,7 +102,7 @@ func (s *Source) LastingTLSConfig(hosts []string) *tls.Config {
 	return cfg
 }
 
-// verify checks that chain leads to one of roots, and that its first certificate has one of names.
+// verify checks that chain leads to one of roots, and that chain[0] is for one of names.
 func verify(chain []*x509.Certificate, roots *x509.CertPool, names []string) error {
 	err := errors.New("x509: no certificate, or no name to compare it with")
 	for _, name := range names {
@@ -120,7 +120,7 @@ func verify(chain []*x509.Certificate, roots *x509.CertPool, names []string) err
 	return &tls.CertificateVerificationError{UnverifiedCertificates: chain, Err: err}
 }
 
-// Stale returns why the present contents of some file are not in use, or nil if all are in use.
+// Stale returns an error that says why the present contents of a file are not in use, or else nil.
 func (s *Source) Stale() error {
 	return errors.Join(s.password.failed(), s.pair.failed(), s.roots.failed())
 }
@@ -226,10 +226,10 @@ func readPEM(file string) ([]byte, error) {
 	return text, nil
 }
 
-// Dial connects to addr, with TLS if the configuration says so, and with the present
-// contents of the certificate files. server is the name of the product, for errors. If ctx
-// ends during the handshake, Dial returns only after it has closed the connection. An error
-// of the handshake wraps driver.ErrNotSent, and driver.ErrDenied or driver.ErrUnavailable.
+// Dial connects to addr, with TLS if the configuration says so, and with the present contents of
+// the certificate files. The parameter server is the name of the product, for errors. If ctx ends
+// during the handshake, Dial returns only after it has closed the connection. An error of the
+// handshake wraps driver.ErrNotSent, and driver.ErrDenied or driver.ErrUnavailable.
 func (s *Source) Dial(ctx context.Context, d *net.Dialer, server, network, addr string) (net.Conn, error) {
 	conn, err := d.DialContext(ctx, network, addr)
 	if err != nil {

@@ -99,8 +99,8 @@ func anothersKey(t *testing.T, c config.Connect) {
 	configtest.Write(t, c.TLSKeyFile, text)
 }
 
-// TestLastingTLSConfig checks that a configuration which is made once verifies each
-// server with the authorities that are current then, as a new configuration would.
+// TestLastingTLSConfig checks that a configuration made once verifies each server with the current
+// authorities, as a new configuration would.
 func TestLastingTLSConfig(t *testing.T) {
 	c, a := secured(t)
 	c.TLSCertFile, c.TLSKeyFile = "", ""
@@ -163,7 +163,7 @@ func server(t *testing.T, a *configtest.Authority) string {
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}})
 	must(t, err)
 	t.Cleanup(func() { must(t, l.Close()) })
-	go func() { // ends with l
+	go func() { // ends when the listener l is closed
 		for {
 			c, err := l.Accept()
 			if err != nil {

@@ -41,8 +41,8 @@ type entry[T any] struct {
 	dropped uint64
 }
 
-// New returns an empty queue. Waiting items may have a total size of up to capacity,
-// and the items that the delivering goroutine has already taken may have as much again.
+// New returns an empty queue. The total size of waiting items is at most capacity. The items that
+// the delivering goroutine has already taken may have the same size again.
 func New[T any](capacity int, callback func(item T, dropped uint64)) *Queue[T] {
 	return &Queue[T]{callback: callback, capacity: capacity}
 }
@@ -78,9 +78,9 @@ func (q *Queue[T]) put(item T, size int) {
 	}
 }
 
-// Flush waits until all items were delivered, for at most timeout. After ctx
-// has ended, it waits for at most grace. If a callback of any queue calls
-// Flush, Flush returns at once, because it could wait for that callback.
+// Flush waits until all items were delivered, for at most timeout. After ctx has ended, it waits
+// for at most grace. A Flush that is called by a callback of any queue returns at once. It could
+// otherwise wait for that callback.
 func (q *Queue[T]) Flush(ctx context.Context, timeout time.Duration) {
 	idle := q.busy()
 	if idle == nil || delivering() {
@@ -131,8 +131,8 @@ func (q *Queue[T]) run() {
 	finished = true
 }
 
-// next moves all waiting items to current. If no item waits, next returns
-// false, and the goroutine must end.
+// next moves all waiting items to the field current. If no item waits, next returns false, and the
+// goroutine must end.
 func (q *Queue[T]) next() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
