@@ -100,8 +100,8 @@ func (s *scheduler) admit(l *Lease, g grant, began instant) bool {
 
 // firstPause returns how long after now a short lease is first renewed. (The store has
 // granted a short lease without a request, for less than the TTL.) The pause is a third of
-// the lease's remaining time, so that a lease that is released soon costs no renewal. But it
-// is so short that time for two round trips, each as long as the last one, is left after it.
+// the lease's remaining time, so that a lease that is released soon costs no renewal. It is
+// shorter if necessary, to leave time for two round trips, each as long as the last one.
 func (l *Lease) firstPause(now instant) time.Duration {
 	left := l.endAt.sub(now)
 	return max(0, min(left/3, left-2*l.c.roundTrip()))

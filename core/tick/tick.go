@@ -225,10 +225,10 @@ func (j *Job) mark(at time.Time) (*core.Lock, error) {
 	return j.c.Lock(j.markName(at), &core.LockOptions{TTL: keep, AtLeast: keep, ReleaseInBackground: true})
 }
 
-// Once calls fn for the tick that is due now, unless another host has taken that
-// tick. Once returns when fn has returned. Use Once in a program that cron, a
-// systemd timer or a similar scheduler starts at each tick. If the next tick is
-// due within a tenth of Late, but at most a second, Once waits for that tick.
+// Once calls fn for the tick that is due now, unless another host has taken
+// that tick. Once returns when fn has returned. Use Once in a program that
+// cron, a systemd timer or a similar scheduler starts at each tick. If the next
+// tick is due within a tenth of Late, but at most a second, Once waits for it.
 //
 // If another host has taken the tick, Once does not call fn, and its error wraps core.ErrHeld.
 // If the last tick is more than Late old, or the previous run did not end in time, Once does
