@@ -14,14 +14,14 @@ import (
 // the lease was lost. After the store has confirmed the release, further calls do nothing and
 // return nil.
 //
-// Release tries until one of these events: the store has confirmed the release,
-// Options.CleanupBudget has passed after the end of ctx, the lease has expired in the store, or an
-// error shows that further tries are useless. After any other failure the client tries on in the
-// background until the lease has expired. Release returns an [*IndeterminateError] if a request may
-// have reached the store. Otherwise the lock is still taken, and the error wraps ErrUnavailable or
-// the store's reason to refuse. Both kinds of errors say when the lock is free at the latest. If
-// errors.Is(err, ErrNotHeld) is true, the lease had been lost before Release, and a [*NotHeldError]
-// may name the present owner. Release also fails if another Release of the lease takes too long.
+// Release tries until the store has confirmed the release, Options.CleanupBudget has passed
+// after the end of ctx, the lease has expired in the store, or an error shows that further tries
+// are useless. After any other failure the client tries on in the background until the lease has
+// expired. Release returns an [*IndeterminateError] if a request may have reached the store.
+// Otherwise the lock is still taken, and the error wraps ErrUnavailable or the store's reason to
+// refuse. Both kinds of errors say when the lock is free at the latest. If errors.Is(err,
+// ErrNotHeld) is true, the lease had been lost before Release, and a [*NotHeldError] may name
+// the present owner. Release also fails if another Release of the lease takes too long.
 //
 // If a goroutine of the same client waits for the lock, Release usually hands the lock over to it
 // at once, without asking the store. Then Release returns nil even if ctx has ended. It asks the

@@ -12,7 +12,7 @@
 // the replies. The plugin: listen.go has the socket, session.go the requests of a host,
 // worker.go and starter.go execute the requests, and deadlines.go ends late requests.
 //
-// Both ends: request.go and reply.go have the contents of frames, codec.go their parts and limits;
-// inbox.go reads frames, outbox.go writes them, with writeend_linux.go and writeend_other.go;
+// Both ends: request.go and reply.go have the contents of frames, codec.go their parts and limits.
+// inbox.go reads frames, outbox.go writes them, with writeend_linux.go and writeend_other.go.
 // peer.go, peer_linux.go and peer_other.go find out which process is at the other end.
 package frame

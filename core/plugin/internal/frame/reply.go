@@ -10,7 +10,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// answer is the outcome of a request. Which fields are set depends on the kind of the request.
+// answer is the outcome of a request. The kind of the request decides which fields are set.
 type answer struct {
 	err     error
 	token   uint64
