@@ -25,8 +25,8 @@ var (
 	namesDecision = regexp.MustCompile(`\bdecisions? ([a-z]+-[0-9]+)(?: and ([a-z]+-[0-9]+))?`)
 )
 
-// TestDecisions checks that the numbers of decisions rise in each file, and do not exceed the last
-// number that the index gives. Every decision must be short and name a rejected design.
+// TestDecisions checks that the numbers of decisions rise in each file, and do not exceed the
+// index's last number for that file. Every decision must be short and name a rejected design.
 func TestDecisions(t *testing.T) {
 	index, err := os.ReadFile("docs/decisions/README.md")
 	if err != nil {
@@ -81,7 +81,7 @@ func decisionFiles(t *testing.T) []string {
 	return slices.DeleteFunc(files, func(f string) bool { return filepath.Base(f) == "README.md" })
 }
 
-// isShort checks that the decision called id is short, and names a rejected design.
+// isShort checks that the decision with this id is short and names a rejected design.
 func isShort(t *testing.T, id, body string) {
 	t.Helper()
 	lines := 0
@@ -101,7 +101,7 @@ func isShort(t *testing.T, id, body string) {
 	}
 }
 
-// TestDecisionsNamedElsewhereExist checks that each decision that a comment or page names exists.
+// TestDecisionsNamedElsewhereExist checks that there is each decision that a comment or page names.
 func TestDecisionsNamedElsewhereExist(t *testing.T) {
 	var known []string
 	for _, file := range decisionFiles(t) {

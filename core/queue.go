@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// While its goroutines wait for a lock, a host hands it over at least minStreak times and until the
-// store's grant is minStreakTime old, but at most maxHandovers times. Then it releases the lock in
-// the store, so that other hosts get a turn (K5). Without minStreakTime, a host whose goroutines
-// hold the lock for microseconds would ask the store for every ninth lease.
+// While its goroutines wait for a lock, a host hands the lock over at least minStreak times, and
+// until the store's grant is minStreakTime old, but at most maxHandovers times. Then it releases
+// the lock in the store, so that other hosts get a turn (K5). Without minStreakTime, a host
+// whose goroutines hold the lock for microseconds would ask the store for every ninth lease.
 const (
 	minStreak     = 8
 	minStreakTime = 10 * time.Millisecond
 )
 
-// queues holds the goroutines of this host that wait for a lock, in one queue for each name, first
-// come, first served. Only the first goroutine of a queue (its head) asks the store (K5). While
-// this host has a live lease, the head waits for the end of that lease. When its holder releases
-// that lease, the host hands the lock over to the head without a request to the store. The head's
-// new [Lease] has the same owner and the same grant in the store, and a higher token.
+// queues holds the goroutines of this host that wait for a lock. There is one queue for each name,
+// first come, first served. Only the first goroutine of a queue (its head) asks the store (K5).
+// While this host has a live lease, the head waits for the end of that lease. When the holder
+// releases that lease, the host hands the lock over to the head without a request to the store.
+// The head's new [Lease] has the same owner and the same grant in the store, and a higher token.
 //
 // A hand-over gives the same guarantees as a release and a new grant in the store:
 //
@@ -29,24 +29,23 @@ const (
 //     All code that ends, renews or loses a lease holds that mutex, so it finds exactly one of the
 //     two leases.
 //   - Deadlines. The new lease keeps the deadline of the old lease. Only a renewal moves the
-//     deadline. The clock also counts while the machine is suspended, so the host does not hand
-//     over a lease that has expired in the meantime, nor a lease that will expire soon.
+//     deadline. The host hands over no lease that has expired or will expire soon. Its clock also
+//     counts while the machine is suspended.
 //   - Tokens rise. Each hand-over adds one to the token. A later grant of the store has a higher
 //     token than all hand-overs of an earlier grant.
 //   - Doubt. The host does not hand over a lease if a renewal has failed, the plugin or store is
 //     down, or the client closes. It releases such a lease in the store.
-//   - Loss. To the store, all leases under one grant are one lease. So the answer to a renewal
-//     applies to the lease that has the lock when the answer comes, and so does a notice of the
-//     backend or a Break.
-//   - Death. If the host dies, the plugin releases the lock, because it knows the owner and the
-//     grant, which a hand-over does not change. A restarted plugin learns them from the first
+//   - Loss. To the store, all leases under one grant are one lease. An answer to a renewal, a
+//     notice of the backend or a Break counts for the lease that has the lock when it comes.
+//   - Death. If the host dies, the plugin releases the lock. It knows the owner and the grant,
+//     because a hand-over does not change them. A restarted plugin gets both from the first
 //     renewal. A goroutine that asks for AtLeast gets no hand-over, because the plugin would not
 //     know that AtLeast. Locks with a value are not handed over, because other hosts read the
 //     value in the store.
 //
-// But a hand-over does not check that the store still has the grant. If the lease was broken or
-// taken in the store, the backend's watch or the next renewal reports it, as for a lease that was
-// never handed over.
+// But a hand-over does not check that the store still has the grant. If
+// the lease was broken or taken in the store, the backend's watch or
+// the next renewal reports that, as it does without a hand-over.
 type queues struct {
 	seed   maphash.Seed
 	shards [64]shard
@@ -65,7 +64,7 @@ const mostOthers = 64
 type queue struct {
 	head   *contender
 	rest   []*contender
-	holder *Lease  // the live lease of this host, or one for which method ended was not called yet
+	holder *Lease  // this host's live lease, or one that method ended has not yet removed
 	since  instant // when the answer with holder's grant arrived
 	streak int     // number of hand-overs since that grant
 }
@@ -81,7 +80,7 @@ func (q *queues) shard(name string) *shard {
 	return &q.shards[maphash.String(q.seed, name)%uint64(len(q.shards))]
 }
 
-// join puts a at the end of the queue for its lock. It reports whether a may ask the store at once.
+// join appends the contender a to its lock's queue. It reports whether a may ask the store at once.
 func (q *queues) join(a *contender) bool {
 	s := q.shard(a.lock.name)
 	s.mu.Lock()
@@ -95,7 +94,7 @@ func (q *queues) join(a *contender) bool {
 	return false
 }
 
-// leave removes a from the queue, and wakes the next contender if a was the head.
+// leave removes the contender a from its queue. If a was the head, leave wakes the next contender.
 func (q *queues) leave(a *contender) {
 	s := q.shard(a.lock.name)
 	s.mu.Lock()
@@ -106,7 +105,7 @@ func (q *queues) leave(a *contender) {
 	}
 }
 
-// waiting reports whether a goroutine of this host waits for the lock called name.
+// waiting reports whether a goroutine of this host waits for the named lock.
 func (q *queues) waiting(name string) bool {
 	s := q.shard(name)
 	s.mu.Lock()
@@ -115,9 +114,9 @@ func (q *queues) waiting(name string) bool {
 	return e != nil && e.head != nil
 }
 
-// granted records lease as the holder of its lock, and removes a from the queue. The contender of a
-// TryAcquire is not in the queue. granted returns the previous holder or nil. The new grant proves
-// that the store has ended the lease of the previous holder.
+// granted records that the given lease holds its lock, and removes the contender a from the
+// queue. The contender of a TryAcquire is in no queue. granted returns the previous holder
+// or nil. The new grant proves that the store has ended the lease of the previous holder.
 func (q *queues) granted(lease *Lease, a *contender) (before *Lease) {
 	name := lease.lock.name
 	s := q.shard(name)
@@ -132,9 +131,9 @@ func (q *queues) granted(lease *Lease, a *contender) (before *Lease) {
 	return before
 }
 
-// pass hands the lock of lease over to the head of the queue and returns true. It does nothing and
-// returns false if the head cannot take the lock now, or if it is the turn of other hosts. The
-// function succeed must end lease and return the head's new lease.
+// pass hands the lock of the given lease over to the head of the queue and returns true. If the
+// head cannot take the lock now, or if it is the turn of other hosts, pass does nothing and
+// returns false. The function succeed must end the given lease and return the head's new lease.
 func (q *queues) pass(lease *Lease, now instant, succeed func(*contender) *Lease) bool {
 	s := q.shard(lease.lock.name)
 	s.mu.Lock()
@@ -159,7 +158,7 @@ func (e *queue) othersTurn(now instant) bool {
 	return e.streak >= maxHandovers || e.streak >= minStreak && now.sub(e.since) >= minStreakTime
 }
 
-// ended records that lease is over, and wakes the head, which may then ask the store.
+// ended records that the lease is over, and wakes the head, which may then ask the store.
 func (q *queues) ended(lease *Lease) {
 	name := lease.lock.name
 	s := q.shard(name)
@@ -176,7 +175,7 @@ func (q *queues) ended(lease *Lease) {
 	s.drop(name, e)
 }
 
-// want records that other hosts are assumed to want the lock called name until the instant until.
+// want records that until t=until, other hosts are assumed to want the named lock.
 func (q *queues) want(name string, until instant) {
 	s := q.shard(name)
 	s.mu.Lock()
@@ -187,7 +186,7 @@ func (q *queues) want(name string, until instant) {
 	s.others[name] = until
 }
 
-// wanted reports whether other hosts are assumed to want the lock called name.
+// wanted reports whether at t=now, other hosts are assumed to want the named lock.
 func (q *queues) wanted(name string, now instant) bool {
 	s := q.shard(name)
 	s.mu.Lock()
@@ -195,7 +194,7 @@ func (q *queues) wanted(name string, now instant) bool {
 	return now < s.others[name]
 }
 
-// holder returns this host's lease of the lock called name, or nil.
+// holder returns this host's lease of the named lock, or nil.
 func (q *queues) holder(name string) *Lease {
 	s := q.shard(name)
 	s.mu.Lock()
@@ -216,9 +215,9 @@ const (
 	stepTake             // take the lease that was handed over
 )
 
-// nextStep returns what a must do next. If a must wait, call nextStep again when the channel
-// a.signal has a value, for example after a hand-over to a. If insist is true, the head asks the
-// store even if this host holds the lock.
+// nextStep returns what the contender a must do next. If a must wait, call nextStep
+// again when the channel a.signal has a value, for example after a hand-over. If
+// insist is true, the head asks the store even if this host holds the lock.
 func (q *queues) nextStep(a *contender, insist bool) step {
 	s := q.shard(a.lock.name)
 	s.mu.Lock()
@@ -241,8 +240,8 @@ func (q *queues) nextStep(a *contender, insist bool) step {
 	return stepRest
 }
 
-// stopWaiting makes a, which gives up, unable to get the lock by a hand-over. It returns false if a
-// hand-over to a has already happened.
+// stopWaiting is called when the contender a gives up. From then on a gets
+// no hand-over. It returns false if a hand-over to a has already happened.
 func (q *queues) stopWaiting(a *contender) bool {
 	s := q.shard(a.lock.name)
 	s.mu.Lock()
@@ -282,9 +281,9 @@ func (e *queue) remove(a *contender) {
 	}
 }
 
-// handOver ends l and hands the lock over to the goroutine of this host that has waited longest
-// (K5). If it returns false, it has done nothing, because no goroutine waits or for a reason in
-// [queues], and the caller must release l in the store.
+// handOver ends the lease l and hands the lock over to the goroutine of this host
+// that has waited longest (K5). If no goroutine waits, or for a reason in [queues],
+// it does nothing and returns false. The caller must then release l in the store.
 func (s *scheduler) handOver(ctx context.Context, l *Lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -308,9 +307,9 @@ func (s *scheduler) handOver(ctx context.Context, l *Lease) bool {
 	})
 }
 
-// successor makes the lease that a gets after l, with l's deadline. If a renewal of l has been
-// sent, its answer will count for the new lease. Otherwise the new lease is renewed at once if the
-// last confirmed request is at least minStreakTime old.
+// successor makes the lease that the contender a gets after the lease l. It has the deadline
+// of l. If a renewal of l was sent, its answer will count for the new lease. Otherwise the
+// new lease is renewed at once if the last confirmed request is at least minStreakTime old.
 func (l *Lease) successor(a *contender, now instant) *Lease {
 	g := grant{token: l.token, sent: now, got: now}
 	g.token++

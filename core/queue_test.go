@@ -15,8 +15,8 @@ import (
 
 var waiting = []driver.Capability{driver.CapWaiter}
 
-// lineUp starts n goroutines, one after another. Each acquires l, holds it for hold, and releases
-// it. The returned function waits for the goroutines and returns the order of the grants.
+// lineUp starts n goroutines, one after another. Each acquires the lock l and holds it for the
+// time hold. The returned function waits for the goroutines and returns the order of the grants.
 func lineUp(t *testing.T, l *Lock, n int, hold time.Duration) func() []int {
 	var (
 		mu    sync.Mutex
@@ -139,7 +139,7 @@ func (e eager) Wait(ctx context.Context, r driver.Request, _ time.Duration) (dri
 	return driver.Grant{}, e.do(ctx, "wait", r, func() error { return nil })
 }
 
-// Even if Wait returns early each time, the waiter must not ask the store as fast as it answers.
+// Even if Wait returns early each time, the waiter must pause between its requests to the store.
 func TestK4WokenForNothingDoesNotSpin(t *testing.T) {
 	for _, tc := range []struct{ wait, acquire time.Duration }{
 		{0, 0}, {0, 3 * time.Millisecond}, {3 * time.Millisecond, 3 * time.Millisecond}, {0, 20 * time.Millisecond},
@@ -173,8 +173,8 @@ func TestK4WokenForNothingDoesNotSpin(t *testing.T) {
 	}
 }
 
-// If Wait fails but TryAcquire works, the waiter must pause between its requests. An event must
-// report the failure once. When Wait succeeds again, the waiter must use it again.
+// If Wait fails but TryAcquire works, the waiter must pause between its requests. An event
+// must report the failure once. When Wait works again, the waiter must use Wait again.
 func TestFailedWaitIsPaced(t *testing.T) {
 	for name, failure := range map[string]error{
 		"refused":     fmt.Errorf("%w: no permission to subscribe", driver.ErrDenied),

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// reentries returns a function for each method that acquires l with a ctx.
+// reentries returns one function for each method that acquires the lock l with a ctx.
 func reentries(t *testing.T, c *Client, l *Lock) map[string]func(context.Context) error {
 	e, err := c.Elector(l.Name(), nil)
 	if err != nil {

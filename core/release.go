@@ -14,25 +14,25 @@ import (
 // the lease was lost. After the store has confirmed the release, further calls do nothing and
 // return nil.
 //
-// Release tries until the store has confirmed the release, until Options.CleanupBudget has passed
-// after the end of ctx, until the lease has expired in the store, or until an error shows that
-// further tries are useless. After any other failure the client tries on in the background until
-// the lease has expired. Release returns an [*IndeterminateError] if a request may have reached the
-// store. Otherwise the lock is still taken, and the error wraps ErrUnavailable or the store's
-// reason to refuse. Both kinds of error say when the lock is free at the latest. If errors.Is(err,
-// ErrNotHeld) is true, the lease had been lost before Release, and a [*NotHeldError] may name the
-// present owner. Release also fails if another Release of the lease takes too long.
+// Release tries until the store has confirmed the release, Options.CleanupBudget has passed
+// after the end of ctx, the lease has expired in the store, or an error shows that further tries
+// are useless. After any other failure the client tries on in the background until the lease has
+// expired. Release returns an [*IndeterminateError] if a request may have reached the store.
+// Otherwise the lock is still taken, and the error wraps ErrUnavailable or the store's reason to
+// refuse. Both kinds of errors say when the lock is free at the latest. If errors.Is(err,
+// ErrNotHeld) is true, the lease had been lost before Release, and a [*NotHeldError] may name
+// the present owner. Release also fails if another Release of the lease takes too long.
 //
 // If a goroutine of the same client waits for the lock, Release usually hands the lock over to it
 // at once, without asking the store. Then Release returns nil even if ctx has ended. It asks the
 // store if, for example, a renewal has failed or other hosts must get a turn.
 func (l *Lease) Release(ctx context.Context) error {
-	l.c.ops.Add(1) // not by begin, which refuses every call once Close has begun
+	l.c.ops.Add(1) // the method begin would refuse the call once Close has begun
 	defer l.c.end()
 	return l.c.wrap("release", l.lock.name, l.release(ctx, l.c.opts.CleanupBudget))
 }
 
-// release tries to release l, at most until the time rest has passed after the end of ctx.
+// release tries to release the lease l, until the time rest has passed after the end of ctx.
 func (l *Lease) release(ctx context.Context, rest time.Duration) error {
 	if l.c.sched.handOver(ctx, l) {
 		return nil
@@ -53,8 +53,8 @@ func (l *Lease) release(ctx context.Context, rest time.Duration) error {
 	return l.c.sched.endRelease(ctx, l, doubt, err, took)
 }
 
-// drainRenewal waits until the renewal f has ended, but at most half of the clean-up budget, so
-// that time is left for the release. If rest is 0, it also returns when ctx ends.
+// drainRenewal waits until the renewal f has ended, but at most for half of the clean-up
+// budget, so that time is left for the release. If rest is 0, it also returns when ctx ends.
 func (c *Client) drainRenewal(ctx context.Context, f *renewalBatch, rest time.Duration) {
 	gone := ctx.Done()
 	if rest > 0 { // the timer ends the wait before rest is over
@@ -69,8 +69,8 @@ func (c *Client) drainRenewal(ctx context.Context, f *renewalBatch, rest time.Du
 	}
 }
 
-// releaseAgain tries once more to release l in the store. It returns nil if the store has confirmed
-// the release or no longer has the lease.
+// releaseAgain tries once more to release the lease l in the store. It returns
+// nil if the store has confirmed the release or no longer has the lease.
 func (l *Lease) releaseAgain(ctx context.Context) error {
 	s := &l.c.sched
 	s.mu.Lock()
@@ -93,9 +93,9 @@ func (l *Lease) releaseAgain(ctx context.Context) error {
 
 var errBusy = errors.New("another release of it is under way")
 
-// beginRelease ends l in this process, and returns true and the renewal of l that is under way, or
-// nil. The caller must wait for that renewal. It returns false if l is already released, or if
-// another Release of l does not end in time.
+// beginRelease ends the lease l in this process and returns true. It also returns the
+// renewal of l that is under way, or nil; the caller must wait for it. It returns
+// false if l is already released, or if another Release of l does not end in time.
 func (s *scheduler) beginRelease(ctx context.Context, l *Lease, rest time.Duration) (*renewalBatch, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,8 +169,8 @@ func (s *scheduler) endRelease(ctx context.Context, l *Lease, doubt, err error, 
 	return err
 }
 
-// unreleased returns the error for a release that the store has not confirmed. The caller must hold
-// the scheduler's mutex.
+// unreleased returns the error of Release if the store has not
+// confirmed the release. The caller must hold the scheduler's mutex.
 func (l *Lease) unreleased(err error) error {
 	at := l.c.clock.time(l.expiresBy)
 	if l.doubt != nil {
@@ -179,9 +179,9 @@ func (l *Lease) unreleased(err error) error {
 	return fmt.Errorf("not released, free at the latest at %s: %w", at.Format(timeOfDay), err)
 }
 
-// free releases l in the store. It tries until the store has answered, until the time rest has
-// passed after the end of ctx, or until the lease has expired. If the outcome of a try is unknown,
-// doubt is the error of that try.
+// free releases the lease l in the store. It tries until the store has
+// answered, the time rest has passed after the end of ctx, or the lease has
+// expired. If the outcome of a try is unknown, doubt is the error of that try.
 func (l *Lease) free(ctx context.Context, rest time.Duration) (doubt, err error) {
 	c := l.c
 	began := c.clock.early()
@@ -212,8 +212,8 @@ func (l *Lease) free(ctx context.Context, rest time.Duration) (doubt, err error)
 	return doubt, err
 }
 
-// doubtOf returns err if it leaves the outcome of a release unknown. It returns nil if err is an
-// answer of the store, or means that the request was not sent.
+// doubtOf returns err if err leaves the outcome of a release unknown. It returns
+// nil if err is an answer of the store, or means that the request was not sent.
 func doubtOf(err error) error {
 	if err == nil || errors.Is(err, ErrNotHeld) || definite(err) {
 		return nil
@@ -221,7 +221,7 @@ func doubtOf(err error) error {
 	return err
 }
 
-// over returns the time by which l expires in the store if no further request for it arrives.
+// over returns the time by which the lease l expires in the store without further requests for it.
 func (l *Lease) over() instant {
 	l.c.sched.mu.Lock()
 	defer l.c.sched.mu.Unlock()
@@ -246,9 +246,9 @@ func (c *Client) withGrace(ctx context.Context, rest time.Duration) (context.Con
 	}
 }
 
-// janitor continues releases and withdrawals that have failed, after their callers have received an
-// error. It tries each clean-up until it succeeds, the grant has expired, or the client closes.
-// Close itself then tries the remaining clean-ups.
+// janitor continues releases and withdrawals that failed. Their callers have already
+// received an error. It tries each clean-up until it succeeds, the grant has
+// expired, or the client closes. Close itself then tries the remaining clean-ups.
 type janitor struct {
 	c       *Client
 	mu      sync.Mutex
@@ -258,7 +258,7 @@ type janitor struct {
 
 type cleanup struct {
 	name  string                          // name of the lock
-	until instant                         // when the grant or lease has expired and needs no clean-up
+	until instant                         // when the grant or lease expires and needs no clean-up
 	try   func(ctx context.Context) error // tries once, and returns nil when there is nothing left to do
 	err   error                           // the error that the caller of Acquire or Release got
 }
@@ -291,8 +291,8 @@ func (j *janitor) run() {
 	}
 }
 
-// round tries the pending clean-ups. If one fails, it returns true at once, because the store is
-// probably down for the rest too. It returns false when no clean-up is left.
+// round tries the pending clean-ups. If one fails, round returns true at once, because
+// the store is probably down for the rest too. It returns false when no clean-up is left.
 func (j *janitor) round(ctx context.Context) bool {
 	for k := j.first(); k != nil && ctx.Err() == nil; k = j.first() {
 		if j.c.clock.now() < k.until {

@@ -140,7 +140,7 @@ func TestL7FailedReleaseCanBeRetried(t *testing.T) {
 	}
 }
 
-// away makes every call to f fail with err for the time d.
+// away makes every call to the backend f fail with err for the time d.
 func (f *fake) away(d time.Duration, err error) {
 	f.hook(func(context.Context, string, driver.Request) error { return err }, nil)
 	time.AfterFunc(d, func() { f.hook(nil, nil) })
@@ -148,8 +148,8 @@ func (f *fake) away(d time.Duration, err error) {
 
 var errNotSent = fmt.Errorf("%w: %w", ErrUnavailable, driver.ErrNotSent)
 
-// TestL7ReleaseTriesAsLongAsItsContextLives checks that a release during an outage of 2.2 s
-// succeeds soon after the outage.
+// TestL7ReleaseTriesAsLongAsItsContextLives checks that a release that
+// begins in an outage of 2.2 s succeeds soon after it.
 func TestL7ReleaseTriesAsLongAsItsContextLives(t *testing.T) {
 	for name, end := range map[string]func(ctx context.Context, c *Client, l *Lease) error{
 		"Release": func(ctx context.Context, _ *Client, l *Lease) error { return l.Release(ctx) },
@@ -247,7 +247,7 @@ func TestL7ReleaseGoesOnInTheBackground(t *testing.T) {
 	}
 }
 
-// TestL7BackgroundReleaseEnds checks that tries end at the lease's expiry or a release by Close.
+// TestL7BackgroundReleaseEnds checks that tries end when the lease expires or Close releases it.
 func TestL7BackgroundReleaseEnds(t *testing.T) {
 	for _, closing := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -359,7 +359,7 @@ func TestContextEndsWithTheLease(t *testing.T) {
 	})
 }
 
-// TestReleaseInBackground checks that with ReleaseInBackground, Do returns with an ended lease
+// TestReleaseInBackground checks that with ReleaseInBackground, Do ends its lease and returns
 // before the release is done. Close must wait for the release. An event must report a failed try.
 func TestReleaseInBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -25,17 +25,17 @@ type renewalBatch struct {
 	leases  []*Lease
 	left    time.Duration               // time until the first of the leases ends
 	short   bool                        // all leases of the batch are short, see Lease.short
-	healthy func(context.Context) error // the health check of the only lease; nil if none must be called
+	healthy func(context.Context) error // the health check of the only lease, or nil
 	done    chan struct{}
 
 	// Guarded by the scheduler's mutex.
 	asking bool // the health check was called and has not returned
-	sent   bool // the requests were sent; from now on a hand-over replaces the old lease in leases
+	sent   bool // the requests were sent; now a hand-over also replaces its old lease in leases
 }
 
-// renew renews the leases of f and records the results. Health check and call may together take a
-// third of the time until the first lease ends, so that a hung plugin is replaced while its leases
-// live (L8). For short leases they may take all that time: these end before a new plugin serves.
+// renew renews the leases of batch f and records the results. Health check and call may together
+// take a third of the time until the first lease ends, so that a hung plugin is replaced while its
+// leases live (L8). For short leases they may take all that time: a new plugin would be too late.
 func (s *scheduler) renew(ctx context.Context, f *renewalBatch) {
 	defer close(f.done)
 	budget := f.left / 3
@@ -53,7 +53,7 @@ func (s *scheduler) renew(ctx context.Context, f *renewalBatch) {
 	}
 }
 
-// send removes ended leases from f, and returns renewal requests for the remaining leases.
+// send removes ended leases from the batch f, and returns renewal requests for the other leases.
 func (s *scheduler) send(f *renewalBatch) (sent instant, reqs []driver.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +67,7 @@ func (s *scheduler) send(f *renewalBatch) (sent instant, reqs []driver.Request) 
 	return sent, reqs
 }
 
-// examine calls the health check of f, if there is one.
+// examine calls the health check of the batch f, if there is one.
 func (s *scheduler) examine(ctx context.Context, f *renewalBatch) error {
 	if f.healthy == nil {
 		return nil
@@ -87,7 +87,7 @@ func (s *scheduler) mark(f *renewalBatch, asking bool) {
 	f.asking = asking
 }
 
-// renew sends the renewals reqs, in one call if the backend can, and returns their errors.
+// renew sends the renewals reqs, in one call if the backend can batch, and returns their errors.
 func (c *Client) renew(ctx context.Context, reqs []driver.Request) []error {
 	errs := make([]error, len(reqs))
 	if len(reqs) == 1 {
@@ -132,7 +132,7 @@ func (c *Client) renewBatch(ctx context.Context, reqs []driver.Request, errs []e
 	}
 }
 
-// record applies the answers to batch f, in errs, to the leases of f.
+// record applies the answers in errs to the leases of the batch f.
 func (s *scheduler) record(f *renewalBatch, sent instant, errs []error) {
 	s.mu.Lock()
 	got := s.c.clock.now()
@@ -165,7 +165,7 @@ func (s *scheduler) record(f *renewalBatch, sent instant, errs []error) {
 	s.notify(ended)
 }
 
-// verdict returns why l is lost, by its deadline or by the answer err, or nil if it is not lost.
+// verdict returns the cause if l is lost, by its deadline or by the answer err, and otherwise nil.
 func (s *scheduler) verdict(l *Lease, err error, now instant) error {
 	var notHeld *NotHeldError
 	switch {
@@ -181,9 +181,9 @@ func (s *scheduler) verdict(l *Lease, err error, now instant) error {
 	return nil
 }
 
-// renewed records a successful renewal of l. The next renewal is due one interval after the time
-// for which this renewal was planned, so that delays do not add up. The event has no Slack (time
-// left) for a short lease, whose time is not yet the whole TTL.
+// renewed records a successful renewal of the lease l. The next renewal is due one interval
+// after the time for which this renewal was planned, so that delays do not add up. For a short
+// lease, the event has no Slack (time left), because the lease had less time than the TTL.
 func (s *scheduler) renewed(l *Lease, sent, got instant) {
 	ev := l.event(EventRenewed, got.sub(sent), nil)
 	if !l.short() {
@@ -199,7 +199,7 @@ func (s *scheduler) renewed(l *Lease, sent, got instant) {
 	s.c.events.add(ev)
 }
 
-// suspect records that the state of l in the store is unknown until a renewal succeeds.
+// suspect records that the state of the lease l in the store is unknown until a renewal succeeds.
 func (s *scheduler) suspect(l *Lease, err error) {
 	l.suspectErr = err
 	if l.state == Held {
@@ -239,7 +239,7 @@ func (c *Client) notice(n driver.Notice) {
 	}
 }
 
-// down makes leases without NoRenew suspect, or ends all leases if they have died with the plugin.
+// down ends all leases if they died with the plugin, and else makes those without NoRenew suspect.
 func (s *scheduler) down(n driver.Notice) {
 	why := n.Err
 	if why == nil {
@@ -267,8 +267,8 @@ func (s *scheduler) down(n driver.Notice) {
 	s.notify(ended)
 }
 
-// up renews all leases without NoRenew at once when the plugin or store is up again, because leases
-// may have been lost, and a new plugin process must learn this host's leases (L8).
+// up is called when the plugin or store is up again. It renews all leases without NoRenew at
+// once, because some may be lost, and because a new plugin process must get to know them (L8).
 func (s *scheduler) up() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -284,7 +284,7 @@ func (s *scheduler) up() {
 	s.rouse(now)
 }
 
-// revoked ends the lease that the backend's notice n reports as lost.
+// revoked ends the lease that the notice n of the backend reports as lost.
 func (s *scheduler) revoked(n driver.Notice) {
 	s.loseGrant(n.Name, n.Token, func(l *Lease) error {
 		switch {
@@ -297,9 +297,9 @@ func (s *scheduler) revoked(n driver.Notice) {
 	})
 }
 
-// loseGrant calls find with this host's present lease of the lock called name, if the lease belongs
-// to the same grant as token. If find returns a cause, loseGrant ends the lease as lost. s.mu is
-// held while find runs.
+// loseGrant calls the function find with this host's present lease of the named
+// lock, if the lease and the token belong to the same grant. If find returns a
+// cause, loseGrant ends the lease as lost. s.mu is held while find runs.
 func (s *scheduler) loseGrant(name string, token uint64, find func(*Lease) error) {
 	s.mu.Lock()
 	l := s.c.queues.holder(name)
@@ -316,8 +316,8 @@ func (s *scheduler) loseGrant(name string, token uint64, find func(*Lease) error
 	}
 }
 
-// notHeld ends l, or the lease that followed l by a hand-over, if err wraps ErrNotHeld. It compares
-// owners too, because a store that has lost its data may give out a token again.
+// If err wraps ErrNotHeld, notHeld ends the lease l or the lease that followed l by a hand-over.
+// It compares owners too, because a store that has lost its data may give out a token again.
 func (c *Client) notHeld(l *Lease, err error) {
 	if !errors.Is(err, ErrNotHeld) {
 		return

@@ -360,8 +360,8 @@ func TestLostCauses(t *testing.T) {
 	}
 }
 
-// A lease that is released at once has ended before the scheduler's goroutine, which the lease has
-// woken, finds it. A second such lease must not wake the goroutine.
+// A new lease wakes the scheduler's goroutine. If the lease is released at once, it has
+// ended before that goroutine finds it. A second such lease must not wake the goroutine.
 func TestSchedulerSleepsWhileLeasesComeAndGo(t *testing.T) {
 	c, _ := open(t, newFake())
 	s := &c.sched

@@ -23,18 +23,17 @@ const (
 	// maxBatch bounds the renewals in one call.
 	maxBatch = 256
 	// If a lease expires while a renewal waits for its answer, the cause of its loss is
-	// ErrUnreachable. But if the expiry is noticed pauseThreshold or more after it, the process was
-	// paused, and the cause is ErrExpired, unless an earlier renewal had failed.
+	// ErrUnreachable. But if the scheduler notices this pauseThreshold or more too late, the
+	// process was paused. Then the cause is ErrExpired, unless an earlier renewal had failed.
 	pauseThreshold = 500 * time.Millisecond
 )
 
-// scheduler renews and ends every live lease of a client in time, with one goroutine and one timer.
-// This goroutine never waits for the backend; other goroutines send the renewals, many in one call
-// (L5).
+// scheduler renews and ends all live leases of a client in time, with one goroutine and one timer.
+// That goroutine never waits for the backend. Others send the renewals, many in one call (L5).
 type scheduler struct {
 	c *Client
-	// earliest is an instant before which no lease ends. It may be too early but never too late.
-	// With it, every call checks cheaply whether a lease is overdue.
+	// No lease ends before the instant earliest. It may be too early but never too
+	// late. With its help, every call checks cheaply whether a lease is overdue.
 	earliest atomic.Int64
 	// epoch counts how often the plugin has died.
 	epoch atomic.Uint64
@@ -43,7 +42,7 @@ type scheduler struct {
 	leases  leaseHeap
 	running bool
 	wakeAt  instant // when the goroutine next wakes by itself
-	empty   bool    // at its last wake-up the goroutine found no lease, and none was granted since
+	empty   bool    // the goroutine found no lease when it last woke, and none was added since
 	wake    chan struct{}
 	batches sync.WaitGroup
 }
@@ -55,7 +54,7 @@ func (s *scheduler) init(c *Client) {
 	s.earliest.Store(int64(never))
 }
 
-// add records l, the lease of the grant g to a, as the holder of its lock, and begins to renew l.
+// add makes the lease l of contender a the holder of its lock, and begins to renew that lease.
 func (s *scheduler) add(l *Lease, a *contender, g grant) {
 	s.mu.Lock()
 	if before := s.c.queues.granted(l, a); before != nil && before.alive.Load() {
@@ -68,8 +67,8 @@ func (s *scheduler) add(l *Lease, a *contender, g grant) {
 	}
 }
 
-// admit puts l into the scheduler. It ends l and returns false if the plugin has died and its
-// leases with it, or the client has closed without waiting for this call.
+// admit puts the lease l into the scheduler. It ends l and returns false if the plugin has
+// died and its leases with it, or if the client has closed without waiting for this call.
 func (s *scheduler) admit(l *Lease, g grant, began instant) bool {
 	every := l.lock.opts.RenewEvery
 	// The first renewal comes earlier by a random time, up to a tenth of the interval. Otherwise
@@ -99,10 +98,10 @@ func (s *scheduler) admit(l *Lease, g grant, began instant) bool {
 	return true
 }
 
-// firstPause returns how long after now a short lease is first renewed. (The store has granted a
-// short lease without a request, for less than the TTL.) The pause is a third of the lease's
-// remaining time, so that a lease that is released soon costs no renewal. It is shorter if less
-// than two round trips, as long as the last one, would be left after it.
+// firstPause returns how long after now a short lease is first renewed. (The store has
+// granted a short lease without a request, for less than the TTL.) The pause is a third of
+// the lease's remaining time, so that a lease that is released soon costs no renewal. It is
+// shorter if necessary, to leave time for two round trips, each as long as the last one.
 func (l *Lease) firstPause(now instant) time.Duration {
 	left := l.endAt.sub(now)
 	return max(0, min(left/3, left-2*l.c.roundTrip()))
@@ -124,21 +123,21 @@ func (l *Lease) plan() {
 	}
 }
 
-// replan moves l to its new place in the heap after its times have changed.
+// replan moves the lease l to its new place in the heap after the times of l have changed.
 func (s *scheduler) replan(l *Lease) {
 	l.plan()
 	s.leases.moved(l)
 	s.rouse(l.next)
 }
 
-// watchEnd lowers s.earliest to the end of l if necessary, so that sweep does not miss it.
+// watchEnd lowers s.earliest to the end of l if necessary, so that sweep does not miss that end.
 func (s *scheduler) watchEnd(l *Lease) {
 	if int64(l.endAt) < s.earliest.Load() {
 		s.earliest.Store(int64(l.endAt))
 	}
 }
 
-// rouse wakes the scheduler's goroutine if it would sleep past the time next.
+// rouse wakes the scheduler's goroutine if it would sleep longer than until t=next.
 func (s *scheduler) rouse(next instant) {
 	if next >= s.wakeAt {
 		return
@@ -191,7 +190,7 @@ func (s *scheduler) step() (ended []*Lease, batches []*renewalBatch, pause time.
 		return ended, batches, time.Hour
 	}
 	// After the last lease has ended, the goroutine sleeps once more for maxSleep. A new lease
-	// wakes it only if it is due earlier. Otherwise each of many brief leases would wake it.
+	// wakes it only if the lease is due earlier. Otherwise each of many brief leases would.
 	s.empty = len(s.leases) == 0
 	s.wakeAt = now.add(maxSleep)
 	if !s.empty {
@@ -200,8 +199,8 @@ func (s *scheduler) step() (ended []*Lease, batches []*renewalBatch, pause time.
 	return ended, batches, max(s.wakeAt.sub(now), 0)
 }
 
-// due ends the overdue leases and returns them as ended. It removes from the heap the leases that
-// must be renewed or ended within maxAhead, and returns them as soon, ordered by next.
+// due ends the overdue leases and returns them in the slice ended. The slice soon gets the
+// leases that must be renewed or ended within maxAhead, ordered by next. They leave the heap.
 func (s *scheduler) due(now instant) (ended, soon []*Lease) {
 	for len(s.leases) > 0 && s.leases[0].next <= now.add(maxAhead) {
 		l := s.leases[0].lease
@@ -220,13 +219,13 @@ func (s *scheduler) due(now instant) (ended, soon []*Lease) {
 	return ended, soon
 }
 
-// ahead returns how long before its planned time l may be renewed, to share a call.
+// ahead returns how much earlier than planned the lease l may be renewed, to share a call.
 func (l *Lease) ahead() time.Duration { return min(maxAhead, l.lock.opts.RenewEvery/8) }
 
-// group puts those of the leases that may be renewed now into batches. The leases of a batch have
-// about the same time left, because the one that ends first limits the time of their call. A lease
-// with a health check is alone in its batch, because the check may take long. A short lease is
-// renewed without its health check, because the holder may not have started work yet.
+// group puts the leases that may be renewed now into batches. The leases of a batch have
+// about the same time left, because the first to end limits the time of their call. A lease
+// with a health check is alone in its batch, because the check may take long. A short lease
+// is renewed without its health check, because the holder may not have started work yet.
 func (s *scheduler) group(leases []*Lease, now instant) []*renewalBatch {
 	var batches []*renewalBatch
 	open := map[int]*renewalBatch{}
@@ -254,7 +253,7 @@ func (s *scheduler) group(leases []*Lease, now instant) []*renewalBatch {
 	return batches
 }
 
-// sweep ends the leases that are overdue at now. It is cheap if there are none.
+// sweep ends the leases that are overdue at t=now. It is cheap if there are none.
 func (s *scheduler) sweep(now instant) {
 	if now < instant(s.earliest.Load()) {
 		return
@@ -277,7 +276,7 @@ func (s *scheduler) sweep(now instant) {
 	s.notify(ended)
 }
 
-// overdue returns the cause of the loss of l, whose time endAt has passed.
+// overdue returns why the lease l was lost. Its time endAt has passed.
 func (l *Lease) overdue(now instant) error {
 	switch {
 	case l.renewal != nil && l.renewal.asking:
@@ -290,8 +289,8 @@ func (l *Lease) overdue(now instant) error {
 	return ErrExpired
 }
 
-// because returns cause with the text of detail, the backend's last error. The result does not wrap
-// detail, so that errors.Is finds only cause.
+// because returns the error cause with the text of the error detail, the backend's
+// last error. The result does not wrap detail, so errors.Is finds only cause.
 func because(cause, detail error) error {
 	if detail == nil || errors.Is(detail, cause) {
 		return cause
@@ -299,7 +298,7 @@ func because(cause, detail error) error {
 	return fmt.Errorf("%w: %v", cause, detail)
 }
 
-// lose ends l as lost for the given cause, unless l has ended already.
+// lose ends the lease l as lost for the given cause, unless l has ended already.
 func (s *scheduler) lose(l *Lease, cause error) {
 	s.mu.Lock()
 	alive := l.alive.Load()
@@ -312,8 +311,8 @@ func (s *scheduler) lose(l *Lease, cause error) {
 	}
 }
 
-// finish ends the live lease l: it closes Done, ends the contexts of l, and removes l from the
-// heap. The caller must hold mu. After it has unlocked mu, it must call notify.
+// finish ends the live lease l. It closes Done, ends the contexts of l, and removes l
+// from the heap. The caller must hold mu, and must call notify after it has unlocked mu.
 func (s *scheduler) finish(l *Lease, state State, cause error) {
 	l.alive.Store(false)
 	l.state, l.err = state, cause
@@ -330,7 +329,7 @@ func (s *scheduler) finish(l *Lease, state State, cause error) {
 	}
 }
 
-// stop emits ev, the last event of l, which reports the end of l.
+// stop emits the event ev, which is the last event of the lease l and reports its end.
 func (s *scheduler) stop(l *Lease, ev Event) {
 	l.stopped, l.ctx = true, nil
 	s.c.events.addEnd(ev, l.known)
@@ -346,8 +345,8 @@ func (s *scheduler) notify(ended []*Lease) {
 // leaseHeap is a heap of leases ordered by the field next.
 type leaseHeap []leaseEntry
 
-// leaseEntry holds a copy of the lease's field next, because the heap compares many leases. Most of
-// them are not in the CPU's caches, so reading the field in the leases would be slow.
+// leaseEntry holds a copy of the lease's field next. The heap compares many leases,
+// and most leases are not in the CPU's caches, so reading their fields would be slow.
 type leaseEntry struct {
 	next  instant
 	lease *Lease
@@ -377,7 +376,7 @@ func (h *leaseHeap) Pop() any {
 	return l
 }
 
-// moved moves l to its new place in the heap after its field next has changed.
+// moved moves the lease l to its new place in the heap after its field next has changed.
 func (h *leaseHeap) moved(l *Lease) {
 	(*h)[l.index].next = l.next
 	heap.Fix(h, l.index)

@@ -10,7 +10,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// stuckContext is a context whose methods block while stuck is set, as an application's may.
+// stuckContext is a context. Its methods block while stuck is set, as those of an application may.
 type stuckContext struct {
 	context.Context
 	stuck atomic.Bool
@@ -76,8 +76,8 @@ func TestL3StuckContextsHoldNothingUp(t *testing.T) {
 	}
 }
 
-// TestStuckContextEndsNoOtherCall blocks the context of one call to a backend that does not answer.
-// A second call must still end in time.
+// TestStuckContextEndsNoOtherCall makes calls to a backend that does not answer,
+// and blocks the context of the first. The second call must still end in time.
 func TestStuckContextEndsNoOtherCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

@@ -9,10 +9,10 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// A token is made of two numbers. The high bits are the number of the store's grant. The low bits
-// count the hand-overs inside the host: 0 for the lease that the store granted, and one more for
-// each lease that follows by a hand-over under the same grant. So each lease has a higher token
-// than every lease before it, on any host.
+// A token is made of two numbers. The high bits are the number of the store's grant.
+// The low bits count the hand-overs inside the host. They are 0 for the lease that the
+// store granted, and one more for each lease that follows by a hand-over under the same
+// grant. So each lease has a higher token than every lease before it, on any host.
 const (
 	handoverBits = 10
 	maxHandovers = 1<<handoverBits - 1
@@ -21,16 +21,16 @@ const (
 	maxGrant = 1 << 53
 )
 
-// GrantNumber returns the number of the store's grant that token belongs to. Backends, and clients
-// in other languages, call that number the token. All leases that a host hands over from goroutine
-// to goroutine under one grant have the same grant number.
+// GrantNumber returns the number of the store's grant to which a token belongs. Backends,
+// and clients in other languages, call that number the token. All leases that a host
+// hands over from goroutine to goroutine under one grant have the same grant number.
 func GrantNumber(token uint64) uint64 { return token >> handoverBits }
 
 // errGrantNumber is the error for a grant number that is too large. A further try is useless.
 var errGrantNumber = errors.New("the backend is broken: a grant number is not below 2^53")
 
-// tokenBackend is the backend for the rest of core. A backend knows only grant numbers;
-// tokenBackend converts between them and the tokens that users see.
+// tokenBackend is the backend for the rest of core. The real backend knows only
+// grant numbers. tokenBackend converts between them and the tokens that users see.
 type tokenBackend struct {
 	driver.Backend
 	waiter   driver.Waiter
@@ -99,7 +99,7 @@ func (e tokenBackend) Watch(ctx context.Context, emit func(driver.Notice)) error
 	})
 }
 
-// Batch also modifies its argument ops: it converts the tokens in ops to grant numbers.
+// Batch also modifies its argument ops. It converts the tokens in ops to grant numbers.
 func (e tokenBackend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	for i := range ops {
 		ops[i].Token = GrantNumber(ops[i].Token)
@@ -124,7 +124,7 @@ func translateHolder(h Holder) Holder {
 	return h
 }
 
-// translateError returns err, in which the holder, if any, has a token instead of a grant number.
+// translateError returns err. If err has a holder, its grant number is replaced by a token.
 func translateError(err error) error {
 	if err == nil {
 		return nil
@@ -140,9 +140,8 @@ func translateError(err error) error {
 	return err
 }
 
-// translatedError wraps an error of the backend. errors.As on it finds a holder with the token that
-// users see. Do not modify the backend's error instead, because other callers may have the same
-// error.
+// translatedError wraps an error of the backend. errors.As finds in it a holder with the token that
+// users see. The backend's error is not modified, because other callers may have the same error.
 type translatedError struct {
 	error
 	holder error

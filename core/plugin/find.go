@@ -43,7 +43,7 @@ func Discover(dirs []string) []Found {
 
 var nameForm = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 
-// find returns the absolute path of the binary of the plugin called name, or an [*OpenError].
+// find returns the absolute path of the named plugin's binary, or an [*OpenError].
 func find(name string, opts Options) (string, error) {
 	if !nameForm.MatchString(name) {
 		return "", &OpenError{Name: name, Reason: ErrBadName, Detail: "it must be of the form " + nameForm.String()}
@@ -71,7 +71,7 @@ func find(name string, opts Options) (string, error) {
 		detail = strings.TrimPrefix(similar.Suggest(name, names), "; ")
 	}
 	if len(similar.To(name, names)) == 0 {
-		// The command is only a hint, because the plugin called name may come from another vendor.
+		// The command is only a hint, because the plugin may come from another vendor.
 		detail += fmt.Sprintf("; lockbench's own is built with: go get -tool github.com/lockbench/lockbench/plugins/%s/%s%[1]s && go build -o bin/ tool", name, wire.Prefix)
 	}
 	return "", &OpenError{Name: name, Reason: ErrNotFound, Detail: detail}
@@ -114,7 +114,7 @@ func searchDirs(dirs []string) []string {
 	return all
 }
 
-// escapeGlob returns dir as a pattern that matches only dir itself.
+// escapeGlob returns a pattern that matches only the directory dir itself.
 func escapeGlob(dir string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(dir)
 }

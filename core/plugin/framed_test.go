@@ -46,8 +46,8 @@ func TestStarterStaysInThePlugin(t *testing.T) {
 	}
 }
 
-// A plugin with a broken data connection counts as dead: the outcome of calls
-// under way is unknown, a new process replaces the plugin, and the leases live on.
+// If its data connection breaks, a plugin counts as dead. The outcome of calls under
+// way is unknown, a new process replaces the plugin, and its leases stay valid.
 func TestBrokenDataConnectionIsReplaced(t *testing.T) {
 	s := newStore(t)
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config()})

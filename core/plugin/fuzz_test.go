@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// FuzzStderr checks that, for anything that a plugin writes to standard error,
-// reading ends, only a few lines of bounded length are kept, and no secret is logged.
+// FuzzStderr reads arbitrary bytes as the standard error of a plugin. It checks that reading
+// ends, that only a few lines of bounded length are kept, and that no secret is logged.
 func FuzzStderr(f *testing.F) {
 	const secret = `hush"hush`
 	f.Add([]byte(`{"@level":"error","@message":"gone","err":"hush\"hush","n":1e999}` + "\nplain hush\"hush\npanic: \x1b[31m\n\ngoroutine 1 [running]:\n"))

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wait waits for the process, which leads a process group, and kills the rest of the group. Only
-// then does it reap the process: until the process is reaped, no other group can get its number.
+// wait waits until the process ends, and kills the rest of the process group that it leads. Only
+// then does wait reap the process. Until the process is reaped, no other group can get its number.
 func (p *osProcess) wait() {
 	// waitid fails if other code in this process has already waited for the process.
 	_ = waitid(p.id, unix.WEXITED|unix.WNOWAIT)
@@ -19,9 +19,9 @@ func (p *osProcess) wait() {
 	p.reaped = true
 }
 
-// killGroup kills p and the process group that p leads. The caller must not
-// have waited for p. If other code in this process has waited for p, the
-// number of p may belong to a foreign process or group.
+// killGroup kills the process p and the process group that it leads.
+// The caller must not have waited for p. If other code has waited for
+// p, the process id of p may belong to a foreign process or group.
 func killGroup(p *os.Process) {
 	err := unix.ENOSYS
 	// If WithHandle fails, the system has no pidfd, and err is still ENOSYS.
@@ -32,7 +32,7 @@ func killGroup(p *os.Process) {
 		return
 	}
 	// Linux before 6.9 cannot signal a group by pidfd. waitid succeeds only if
-	// the process was not reaped; until it is, no other group has its number.
+	// the process is not reaped yet. Until then, no other group has its number.
 	if waitid(p.Pid, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG) == nil {
 		_ = unix.Kill(-p.Pid, unix.SIGKILL)
 		return

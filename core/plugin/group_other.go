@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// wait waits for the process, which leads a process group. Note: this system cannot wait
-// without reaping the process. Another group may then get the group's number, so the group
-// is not killed. A plugin in the group ends by itself, because no host can reach it.
+// wait waits until the process ends, which leads a process group. Note: this system cannot
+// wait without reaping the process. Another group may then get the group's number, so the
+// group is not killed. A plugin in the group ends by itself, because no host can reach it.
 func (p *osProcess) wait() {
 	_ = p.cmd.Wait() // see status
 	p.mu.Lock()
@@ -17,5 +17,5 @@ func (p *osProcess) wait() {
 	p.reaped = true
 }
 
-// killGroup kills p and the process group that p leads.
+// killGroup kills the process p and the process group that it leads.
 func killGroup(p *os.Process) { _ = syscall.Kill(-p.Pid, syscall.SIGKILL) }

@@ -15,11 +15,11 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// longTTL is longer than any wait of a test, so a lock that becomes free was released.
+// longTTL is longer than a test waits. So a lock that becomes free was released, not expired.
 const longTTL = 4 * timeout
 
-// deadHost starts a host that holds locks and waits for another lock, and kills the host.
-// It returns the time of the kill, and the process ids of the host and of the plugin.
+// deadHost starts a host. The host holds locks and waits for another lock when deadHost kills
+// it. It returns the time of the kill, and the process ids of the host and of the plugin.
 func deadHost(t *testing.T, s *store, policy plugin.Policy, locks int) (killed time.Time, host, pluginPid int) {
 	t.Helper()
 	h, err := plugintest.StartHost(t.Context(), plugintest.HostSpec{
@@ -87,7 +87,7 @@ func TestHostDeathDelay(t *testing.T) {
 	eventually(t, timeout, "the plugin has ended", func() bool { return !plugintest.Running(pid) })
 }
 
-// A plugin may release a host's locks more than a TTL after the host's death: it renews the leases.
+// The delay may be longer than the TTL, because the plugin renews the leases until then.
 func TestHostDeathDelayBeyondTTL(t *testing.T) {
 	s := newStore(t)
 	const ttl, delay = 300 * time.Millisecond, 2 * time.Second
@@ -119,7 +119,7 @@ func TestHostDeathAbandon(t *testing.T) {
 	}
 }
 
-// The plugin must not take the end of the lifeline, a pipe from the host, for the host's death.
+// The lifeline is a pipe from the host. If only this pipe ends, the host does not count as dead.
 func TestLifelineAloneIsNoDeath(t *testing.T) {
 	s := newStore(t)
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config()})

@@ -57,7 +57,7 @@ func (l *launcher) launch(ctx context.Context) (*process, error) {
 	return p, nil
 }
 
-// start starts the process, connects to it, configures it, and waits for its first heartbeat.
+// start starts the process p, connects to it, configures it, and waits for its first heartbeat.
 func (l *launcher) start(ctx context.Context, p *process) error {
 	// go-plugin's functions take no ctx. Killing the process when ctx ends makes them return.
 	stop := context.AfterFunc(ctx, p.run.kill)
@@ -102,9 +102,9 @@ func (l *launcher) start(ctx context.Context, p *process) error {
 	return p.openSession(ctx)
 }
 
-// connectData opens the data path of protocol version 2. If the binary is a wrapper that starts the
-// plugin as its child, the listening process is not the one that this host started. The plugin
-// could be an impostor, so operations use protocol version 1, whose connection has mutual TLS.
+// connectData opens the data path of protocol version 2. If the binary is a wrapper that starts
+// the plugin as its child, this host did not start the process that listens. That process could
+// be an impostor, so operations use protocol version 1, whose connection has mutual TLS.
 func (l *launcher) connectData(ctx context.Context, p *process, path string) error {
 	if !slices.Contains(p.props.Capabilities, driver.CapWithdraw) {
 		return l.fail(ErrVersion, "its protocol has no Withdraw: take host and plugin from one release")
@@ -179,8 +179,8 @@ func dial(addr net.Addr, config *tls.Config, connected func(net.Conn)) (*grpc.Cl
 // refusal is an error that the plugin returned from Configure.
 type refusal struct{ error }
 
-// diagnose returns an error that says why the start failed with err. The contexts are the caller's
-// and the one with the start timeout. byItself is false if this host killed the process.
+// diagnose returns an error that says why the start failed with err. The context caller has no
+// start timeout; the context starting has it. byItself is false if this host killed the process.
 func (l *launcher) diagnose(caller, starting context.Context, run *osProcess, byItself bool, err error) error {
 	var refused refusal
 	if errors.As(err, &refused) {

@@ -25,7 +25,7 @@ const (
 	maxTailLine = maxTail / 4
 )
 
-// tail has the last lines of a plugin's standard error.
+// tail is the last lines of a plugin's standard error.
 type tail []string
 
 // add appends line, and drops the oldest lines beyond the limits.
@@ -43,7 +43,7 @@ func (t *tail) add(line string) {
 
 // lineLog turns a plugin's standard error into log records. A JSON line in hclog's format keeps its
 // level. Any other line gets level Error if it begins a panic or fatal error, and Debug otherwise.
-// To explain a crash, lineLog keeps the last lines that are errors or not JSON, but no stack trace.
+// To explain a crash, lineLog keeps the last lines that are errors or no JSON, but no stack trace.
 type lineLog struct {
 	log     *appLog
 	secrets *wire.Redactor
@@ -160,12 +160,12 @@ func (l *lineLog) redact(v any) any {
 	return v
 }
 
-// maxHandshake is how many bytes of the first line on standard output are kept.
+// Of the first line on standard output, at most maxHandshake bytes are kept.
 const maxHandshake = 4 << 10
 
-// firstLine is the plugin's standard output. Its Read returns the first line and discards the rest.
-// Without it, go-plugin would stop reading at an overlong line, and the plugin would block for ever
-// in a write to the full pipe.
+// firstLine is the plugin's standard output. Read returns the first line and
+// discards the rest. Without firstLine, go-plugin would stop reading at an
+// overlong line, and the plugin would block for ever in a write to the full pipe.
 type firstLine struct {
 	*os.File
 	mu   sync.Mutex
@@ -202,7 +202,7 @@ func (f *firstLine) passed() bool {
 	return f.done
 }
 
-// ended returns io.EOF if err is nil, as after io.Copy, or a passed deadline. Else it returns err.
+// ended returns io.EOF if err is nil (as after io.Copy) or a passed deadline. Else it returns err.
 func ended(err error) error {
 	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		return io.EOF

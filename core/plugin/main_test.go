@@ -59,8 +59,8 @@ func link(t drivertest.T, name string) string {
 	return path
 }
 
-// farSpec is a backend whose store is a memory store in the test process, so
-// that the store outlives plugins and hosts.
+// farSpec is a backend that uses a memory store in the test process. So
+// the store outlives plugins and hosts.
 var farSpec = driver.Spec{
 	Name: "far",
 	Doc:  "a store in the test process",
@@ -161,7 +161,7 @@ func hangUp() {
 
 func (f *far) Close(context.Context) error { return f.conn.Close() }
 
-// store is where the backend far keeps its locks: a memory store behind a socket.
+// store is a memory store behind a socket. The backend far keeps its locks there.
 type store struct {
 	socket string
 	local  driver.Backend // the same store without the wire protocol
@@ -210,7 +210,7 @@ func (h *storeHost) Configure(context.Context, wire.Setup) (wire.Opened, error) 
 func (h *storeHost) SessionBegan() (ended func())    { return func() {} }
 func (h *storeHost) Close(ctx context.Context) error { return errors.New("not ours to close") }
 
-// bad runs a defective plugin. Its name, how, says which defect it has.
+// bad runs a defective plugin. The parameter how says which defect it has.
 func bad(how string) {
 	switch how {
 	case "crash":

@@ -16,8 +16,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// refused opens a plugin for which Open must fail with want. It checks that Open left no process or
-// other resource, and took at most 5 s longer than the start timeout.
+// refused opens a plugin, and checks that Open fails with the error want. Open must leave
+// no process or other resource, and take at most 5 s longer than the start timeout.
 func refused(t *testing.T, name string, opts plugin.Options, want error, texts ...string) error {
 	t.Helper()
 	before := census(t)
@@ -45,8 +45,8 @@ func refused(t *testing.T, name string, opts plugin.Options, want error, texts .
 	return err
 }
 
-// opened checks that the plugin opens, and then closes it. An open plugin would later start
-// goroutines, and the function refused would count them as left behind by its own Open.
+// opened checks that the plugin opens, and then closes it. A plugin that stays open starts
+// goroutines later. The function refused would take them for ones that its own Open left behind.
 func opened(t *testing.T, name string, opts plugin.Options) {
 	t.Helper()
 	t.Run("opened", func(t *testing.T) { plugintest.Open(t, name, &opts) })
@@ -138,7 +138,7 @@ func TestOpenFindsByName(t *testing.T) {
 	if len(found) == 0 || found[0] != (plugin.Found{Name: "memory", Path: filepath.Join(dir, "lockplugin-memory")}) {
 		t.Errorf("Discover found %v", found)
 	}
-	plugintest.Open(t, "memory", &plugin.Options{Dirs: []string{t.TempDir(), dir}}) // after refused, which counts goroutines
+	plugintest.Open(t, "memory", &plugin.Options{Dirs: []string{t.TempDir(), dir}}) // last, because func refused counts goroutines
 }
 
 func TestOpenChecksTheChecksum(t *testing.T) {

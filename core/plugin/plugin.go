@@ -28,8 +28,8 @@ type Options struct {
 	// Checksums is the path of a file in the format of sha256sum. If Checksums is set, the file
 	// must list the binary's base name with the binary's SHA-256 sum.
 	Checksums string
-	// NoMTLS turns mutual TLS off, for plugins in languages whose go-plugin library does not
-	// support it. Without TLS, only the mode of the socket's directory keeps other users out.
+	// NoMTLS turns mutual TLS off. It is for languages whose go-plugin library does not support
+	// mutual TLS. Without TLS, only the mode of the socket's directory keeps other users out.
 	NoMTLS bool
 	// Logger gets the plugin's log, at the plugin's levels, from a separate goroutine. Only Close
 	// and a failing Open wait for that goroutine, for at most half a second. While Logger blocks,
@@ -69,10 +69,10 @@ const (
 	callTimeout = 10 * time.Second
 )
 
-// Open starts the plugin of the backend called name and returns a backend that uses it. If the
-// binary is missing or bad, the error is an [*OpenError]. If the configuration is wrong, the error
-// wraps [driver.ErrConfig]. After an error no process is left. If only the store is down, Open
-// succeeds, and Check returns an error.
+// Open starts the plugin of the named backend and returns a backend that uses the
+// plugin. If the binary is missing or bad, the error is an [*OpenError]. If the
+// configuration is wrong, the error wraps [driver.ErrConfig]. After an error no process
+// is left. If only the store is down, Open succeeds, and Check returns an error.
 //
 // The backend's Properties always declare [driver.CapWatcher], because the host itself reports a
 // plugin's death to watchers. The backend's Close returns within about 3 s, or sooner if ctx ends,
@@ -91,8 +91,8 @@ func Open(ctx context.Context, name string, opts *Options) (driver.Backend, erro
 	return newBackend(l, p), nil
 }
 
-// ProcessOf returns the process id of the plugin behind b. ok is false while
-// there is no process, and if b was not returned by [Open].
+// ProcessOf returns the process id of the plugin behind the backend b. It returns
+// false for ok while there is no process, and if b does not come from [Open].
 func ProcessOf(b driver.Backend) (pid int, ok bool) {
 	own, isOurs := b.(*backend)
 	if !isOurs {
@@ -145,8 +145,8 @@ func newLauncher(name string, opts *Options) (*launcher, error) {
 	return l, nil
 }
 
-// looksSecret guesses whether the value of key is secret. The host redacts the plugin's log by this
-// guess until the plugin has reported its secret keys.
+// looksSecret guesses whether this key's value is secret. By this guess, the host
+// removes secrets from the plugin's log until the plugin has reported its secret keys.
 func looksSecret(key, value string) bool {
 	for _, word := range []string{"pass", "secret", "token", "key", "cred", "auth", "dsn"} {
 		if strings.Contains(key, word) {

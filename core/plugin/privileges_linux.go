@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkPrivileges returns an error for a binary that would start with more privileges than its host
-// has. A plugin that uses package serve gives up the ability to gain privileges, but only after it
-// has started.
+// checkPrivileges returns an error if the binary would start with more
+// privileges than its host has. A plugin that uses package serve gives
+// up the ability to gain privileges, but only after it has started.
 func checkPrivileges(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {

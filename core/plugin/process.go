@@ -96,7 +96,7 @@ func (p *process) watchExit() {
 	}
 }
 
-// ended returns how the process ended, with its last output unless a signal ended it.
+// ended returns how the process ended. It adds the last output, unless a signal ended the process.
 func (p *process) ended() error {
 	err := fmt.Errorf("process %d ended: %s", p.run.pid(), p.run.outcome())
 	if !p.run.crashed() {
@@ -167,17 +167,17 @@ func waitFor(done <-chan struct{}, most time.Duration) {
 
 const (
 	beatEvery = time.Second
-	// stoppedLimit bounds the wait for a heartbeat's answer while a signal such as SIGSTOP has
-	// stopped the process. silentLimit bounds it otherwise. It is longer, because a running process
-	// may only lack CPU time.
+	// While a signal such as SIGSTOP has stopped the process, stoppedLimit
+	// bounds the wait for a heartbeat's answer. Otherwise silentLimit does.
+	// It is longer, because a running process may only lack CPU time.
 	stoppedLimit = 300 * time.Millisecond
 	silentLimit  = 3 * time.Second
-	// beatSlice is how often method answered checks how long a heartbeat has had no answer.
+	// Every beatSlice, the method answered checks how long a heartbeat has had no answer.
 	beatSlice = 25 * time.Millisecond
 )
 
-// receive passes the heartbeats that come back to method answered. Recv fails when the process
-// ends, or shortly before that.
+// receive passes the heartbeats that come back to the method answered.
+// Recv fails when the process ends, or shortly before that.
 func (p *process) receive(s wire.Session) {
 	for {
 		beat, err := s.Recv()
@@ -186,7 +186,7 @@ func (p *process) receive(s wire.Session) {
 			return
 		}
 		select {
-		case <-p.echo: // drop an older heartbeat that method answered has not taken
+		case <-p.echo: // drop an older heartbeat that answered did not take
 		default:
 		}
 		p.echo <- beat.Seq
@@ -202,8 +202,8 @@ func (p *process) connectionError(which string, err error) error {
 	return fmt.Errorf("%s with process %d ended: %w", which, p.run.pid(), err)
 }
 
-// heartbeats sends a heartbeat one second after each answer, or at once when a call has missed its
-// deadline. If a heartbeat is not answered in time, heartbeats calls giveUp.
+// heartbeats sends a heartbeat one second after each answer, or at once when a call
+// has missed its deadline. If no answer comes in time, heartbeats calls giveUp.
 func (p *process) heartbeats(s wire.Session) {
 	timer := time.NewTimer(beatEvery)
 	defer timer.Stop()
@@ -225,9 +225,9 @@ func (p *process) heartbeats(s wire.Session) {
 	}
 }
 
-// answered waits until heartbeat seq has come back. It returns false if the plugin is frozen. It
-// wakes every beatSlice and counts the time since the last wake-up, but at most twice beatSlice. So
-// if this host process pauses or lacks CPU time, the plugin does not look frozen.
+// answered waits until the heartbeat numbered seq has come back. It returns false if the plugin
+// is frozen. At each tick of beatSlice it adds the time since the last tick, but at most twice
+// beatSlice. So the plugin does not look frozen if this host process pauses or lacks CPU time.
 func (p *process) answered(seq uint64) bool {
 	slice := time.NewTicker(beatSlice)
 	defer slice.Stop()
@@ -256,7 +256,7 @@ func (p *process) answered(seq uint64) bool {
 	}
 }
 
-// doubt makes heartbeats send a heartbeat at once.
+// doubt makes the method heartbeats send a heartbeat at once.
 func (p *process) doubt() {
 	select {
 	case p.suspect <- struct{}{}:

@@ -22,17 +22,17 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// lifelineFd is the plugin's file descriptor of the lifeline, a pipe that breaks when the host
-// dies. exec.Cmd gives the first of its ExtraFiles number 3.
+// lifelineFd is the plugin's file descriptor of the lifeline, a pipe that ends
+// when the host dies. exec.Cmd gives the first of its ExtraFiles number 3.
 const lifelineFd = 3
 
 // drainFor is how long the host reads a process's output after the process has ended. There is a
 // limit because a child of that process may keep the pipe open for ever.
 const drainFor = 250 * time.Millisecond
 
-// osProcess is one run of a plugin binary. It replaces go-plugin's runner, which gives the plugin
-// the host's standard input and process group, but no pipe that breaks with the host. That runner
-// also waits for the process without a time limit.
+// osProcess is one run of a plugin binary. It replaces the runner of go-plugin. With
+// that runner, the plugin would share the host's standard input and process group
+// and have no lifeline. That runner also waits for the process without a time limit.
 type osProcess struct {
 	path     string
 	dir      *socketDir // directory of this run's sockets; process.abort removes it
@@ -65,9 +65,9 @@ func (p *osProcess) adopt(_ hclog.Logger, spec *exec.Cmd, _ string) (runner.Runn
 	if own, ok := proc.Of(os.Getpid()); ok {
 		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%s", wire.EnvHostStart, own.Start))
 	}
-	// Ctrl-C in a terminal must reach only the host, because the host uses the plugin while it
-	// shuts down. So the plugin gets a separate process group. Method end can also kill this group
-	// as a whole, with a wrapper and its children.
+	// Ctrl-C in a terminal must reach only the host, because the host uses the plugin
+	// while it shuts down. So the plugin gets a separate process group. The method
+	// end can then also kill the whole group, with a wrapper and its children.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,8 +121,8 @@ func (p *osProcess) reap(stderr *os.File) {
 	close(p.exited)
 }
 
-// finish runs cmd, which leads a process group, until cmd exits or ctx ends. Then it kills the rest
-// of the group. It returns an error only if cmd does not start. For how cmd ended, call status.
+// finish runs cmd until it exits or ctx ends. cmd leads a process group; finish then kills the rest
+// of it. It returns an error only if cmd does not start. The method status says how cmd ended.
 func (p *osProcess) finish(ctx context.Context, cmd *exec.Cmd) error {
 	p.mu.Lock()
 	p.cmd = cmd
@@ -159,8 +159,8 @@ func (p *osProcess) pid() int {
 	return p.id
 }
 
-// status returns how the process ended. p.exited must be closed. It returns nil if the exit status
-// is lost, because the host ignores SIGCHLD or itself reaps all its children.
+// status returns how the process ended. p.exited must be closed. If the host ignores SIGCHLD
+// or reaps all its children itself, the exit status is lost, and status returns nil.
 func (p *osProcess) status() *os.ProcessState { return p.cmd.ProcessState }
 
 // byItself reports whether the process ended before this host killed it. p.exited must be closed.
@@ -174,8 +174,8 @@ func (p *osProcess) byItself() bool {
 	return !p.killed || !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL
 }
 
-// crashed reports whether the process may have printed why it ended, which is false after a signal
-// ended it. p.exited must be closed.
+// crashed returns false if a signal ended the process. Otherwise it returns
+// true, and the process may have printed why it ended. p.exited must be closed.
 func (p *osProcess) crashed() bool { return p.status() == nil || p.status().Exited() }
 
 // succeeded reports whether the exit status was 0. p.exited must be closed.
@@ -206,8 +206,8 @@ func (p *osProcess) Wait(context.Context) error {
 	return nil
 }
 
-// Kill implements runner.AttachedRunner. go-plugin also calls it after a failed start. Kill first
-// waits up to exitMoment, so that a dying process can leave its exit status as the reason.
+// Kill implements runner.AttachedRunner. go-plugin also calls it after a failed start. Kill
+// first waits up to exitMoment, so that the exit status of a dying process is not lost.
 func (p *osProcess) Kill(context.Context) error {
 	if p.pid() != 0 {
 		waitFor(p.exited, exitMoment)
@@ -261,9 +261,9 @@ func environ(extra []string) []string {
 	return append(env, extra...)
 }
 
-// servedBy records the process at the other end of conn as p.behind, if a wrapper has started it.
-// The host can then kill the process even if it has left the process group, because some wrappers
-// start their child in a new session.
+// If a wrapper has started the process at the other end of conn, servedBy
+// records it as p.behind. Some wrappers start their child in a new session,
+// and so in another process group. The host can then still kill the child.
 func (p *osProcess) servedBy(conn net.Conn) {
 	c, ok := conn.(*net.UnixConn)
 	if !ok {
@@ -279,8 +279,8 @@ func (p *osProcess) servedBy(conn net.Conn) {
 	if err != nil {
 		return
 	}
-	// Without a pidfd, the kernel could give the process id to another process before the kill.
-	// This host must also not kill a process that was not started for it.
+	// Without a pidfd, another process could get the process id before the
+	// kill. This host must also not kill a process that was not started for it.
 	if behind.WithHandle(func(uintptr) {}) != nil || !p.startedForUs(pid) {
 		_ = behind.Release() // it does not fail
 		return

@@ -21,11 +21,11 @@ const (
 	maxLinks = 40
 )
 
-// checkSafe returns an error for a binary that any user of this machine could replace. checkSafe
-// follows the path as the kernel does, through every directory and every symbolic link. It refuses
-// a path through a directory to which any user may write, with one exception: if that directory is
-// sticky, as /tmp is, and the path's next element is a directory that belongs to this user or root,
-// no other user can rename that element. Otherwise checkSafe ignores owners.
+// checkSafe returns an error for a binary that any user of this machine could replace.
+// checkSafe follows the path as the kernel does, through every directory and every symbolic
+// link. It refuses a path through a directory to which any user may write, with one exception.
+// In a sticky directory such as /tmp, the path's next element may be a directory of this user
+// or of root, because no other user can rename that. Otherwise checkSafe ignores owners.
 func checkSafe(path string) error {
 	var done []string // the elements of path followed so far, with links resolved
 	rest := parts(path)
@@ -77,7 +77,7 @@ func parts(path string) []string {
 	return strings.FieldsFunc(path, func(r rune) bool { return r == filepath.Separator })
 }
 
-// notForOthers returns an error if any user may replace entry, which is in dir.
+// notForOthers returns an error if any user may replace the given entry of the directory dir.
 func notForOthers(dir string, entry fs.FileInfo) error {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -93,7 +93,7 @@ func notForOthers(dir string, entry fs.FileInfo) error {
 	return replaceable{dir, info.Mode()}
 }
 
-// replaceable is the error for a file or directory on the path that any user may write to.
+// replaceable is the error for a file or directory to which any user may write.
 type replaceable struct {
 	path string
 	mode fs.FileMode
@@ -103,7 +103,7 @@ func (r replaceable) Error() string {
 	return fmt.Sprintf("any user may write to %s (%v)", r.path, r.mode)
 }
 
-// fileReason returns the Reason of an [OpenError] whose cause is err, a failed check of the binary.
+// fileReason returns the Reason of an [OpenError] if a check of the binary has failed with err.
 func fileReason(err error) error {
 	var unsafe replaceable
 	switch {
@@ -128,11 +128,11 @@ func exhausted(err error) bool {
 	return false
 }
 
-// verify checks that the binary can be executed, and that not every user could have replaced it. It
-// compares the binary's checksum with the checksum file, if there is one. verify runs before each
-// start. Note: a user who can write to the binary could replace it between this check and the
-// start, so the whole path must be safe. Executing the file that verify has opened would not help,
-// because a script's interpreter opens the script again.
+// verify checks that the binary can be executed, and that no ordinary user could have replaced
+// it. It compares the binary's checksum with the checksum file, if there is one. launch calls
+// verify before each start. Note: a user who can write to the binary could replace it between
+// this check and the start, so the whole path must be safe. Executing the file that verify has
+// opened would not help, because a script's interpreter opens the script again.
 func (l *launcher) verify() error {
 	err := checkFile(l.path)
 	if err == nil {
@@ -178,9 +178,8 @@ func sumOf(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// checksumOf returns the sum of the file called base, as listed in the checksum file. A line of
-// that file has the sum in hex, a blank, then a second blank (text mode) or * (binary mode), and
-// the name.
+// checksumOf returns the sum that the checksum file lists for the file name base. A line has
+// the sum in hex, a blank, then a second blank (text mode) or * (binary mode), and the name.
 func checksumOf(base, file string) (string, error) {
 	f, err := os.Open(file)
 	if err != nil {

@@ -82,8 +82,7 @@ func TestOpenFollowsEveryComponentOfEveryLink(t *testing.T) {
 	})
 }
 
-// If the binary is missing when its plugin must be restarted, the error must be ErrNotFound, not
-// ErrUnsafe.
+// If a plugin must be restarted and its binary is missing, the error is ErrNotFound, not ErrUnsafe.
 func TestMissingBinaryIsNotUnsafe(t *testing.T) {
 	path := copied(t, 0o755, 0o755)
 	b := plugintest.Open(t, "memory", &plugin.Options{Path: path})
@@ -125,7 +124,7 @@ func nextDescriptor(t *testing.T) int {
 	}
 }
 
-// Without free descriptors, Open must fail with ErrExhausted, whichever file it could not open.
+// Without free descriptors, Open must fail with ErrExhausted, at whichever file it fails.
 func TestHostWithoutDescriptorsIsToldSo(t *testing.T) {
 	path := copied(t, 0o755, 0o755)
 	sums := filepath.Join(t.TempDir(), "sums")

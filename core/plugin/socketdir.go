@@ -18,7 +18,7 @@ const (
 	// socket directory and the socket add about 45 bytes. Every system accepts a socket path of 104
 	// bytes.
 	maxTempDir = 36
-	// sweepAfter is the age up to which an unlocked directory stays: its host may soon lock it.
+	// An unlocked directory younger than sweepAfter stays, because its host may soon lock it.
 	sweepAfter = time.Minute
 )
 
@@ -54,8 +54,8 @@ func (d *socketDir) remove() {
 	_ = d.claim.Close()
 }
 
-// sweepStale removes the directories for which staleDir returns true. When a host dies, its plugin
-// removes their socket directory. A directory is left only if the plugin was killed too.
+// sweepStale removes the directories for which staleDir returns true. When a host dies, its
+// plugin removes their socket directory. A directory remains only if the plugin was killed too.
 func sweepStale() {
 	for _, parent := range []string{os.TempDir(), "/tmp"} {
 		dirs, err := filepath.Glob(filepath.Join(escapeGlob(parent), wire.Prefix+"[0-9]*-*"))

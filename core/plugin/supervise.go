@@ -13,8 +13,9 @@ import (
 const (
 	backoffFirst = 50 * time.Millisecond
 	maxBackoff   = 2 * time.Second
-	// crashLoop is the number of failures in a row, each within steadyAfter of a start, after which
-	// restarts come about every slowPace. Errors of calls then give the number of failures.
+	// A failure is a failed start, or an end within steadyAfter of the
+	// start. After crashLoop failures in a row, restarts come about
+	// every slowPace, and errors of calls give the number of failures.
 	crashLoop   = 8
 	steadyAfter = 20 * time.Second
 	slowPace    = 15 * time.Second
@@ -81,7 +82,7 @@ func backoff(n int) time.Duration {
 	return d/2 + rand.N(d)
 }
 
-// setDown makes calls fail with cause. If the plugin was up, setDown notifies the watchers.
+// setDown makes calls fail with the error cause. If the plugin was up, it notifies the watchers.
 func (b *backend) setDown(cause error) {
 	b.mu.Lock()
 	first := b.current != nil
@@ -94,13 +95,13 @@ func (b *backend) setDown(cause error) {
 	}
 }
 
-// setUp makes p the process that serves calls, and notifies the watchers.
+// setUp makes p the process that serves calls from now on, and notifies the watchers.
 func (b *backend) setUp(p *process) {
 	b.install(p)
 	b.watchers.notify(driver.Notice{Kind: driver.NoticeUp, Plugin: true})
 }
 
-// install makes p the process that serves calls, and starts to forward its backend's notices.
+// install makes p the process that serves calls, and starts a goroutine that forwards its notices.
 func (b *backend) install(p *process) {
 	b.setProperties(p.props)
 	b.mu.Lock()
@@ -111,7 +112,7 @@ func (b *backend) install(p *process) {
 	}
 }
 
-// forward passes the notices of p's backend to the watchers for as long as p lives.
+// forward passes the notices of the plugin process p to the watchers while p lives.
 func (b *backend) forward(p *process) {
 	for p.ctx.Err() == nil {
 		// Ignore Watch's error: the loop calls it again, and supervise reports the end of p.

@@ -22,7 +22,7 @@ func request(name, owner string) driver.Request {
 	return driver.Request{Name: name, Owner: owner, TTL: longTTL}
 }
 
-// watch returns a channel of the notices of b.
+// watch returns a channel that gets the notices of the backend b.
 func watch(t *testing.T, b driver.Backend) <-chan driver.Notice {
 	t.Helper()
 	notices := make(chan driver.Notice, 100)
@@ -174,7 +174,7 @@ func TestShortPauseIsForgiven(t *testing.T) {
 	t.Errorf("in none of %d tries did the pause end within %v", tries, moment)
 }
 
-// After a pause of the host process, the host must not take its plugin for frozen.
+// After a pause of the host process, the host must not think that its plugin is frozen.
 func TestPauseOfTheHostIsNoFreeze(t *testing.T) {
 	s := newStore(t)
 	h, err := plugintest.StartHost(t.Context(), plugintest.HostSpec{Plugin: "far", Path: link(t, "far"), Config: s.config()})
@@ -276,7 +276,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 	before.check(t)
 }
 
-// Close must not wait for the plugin's orderly end if its ctx has ended.
+// If its ctx has ended, Close must not wait until the plugin has ended in order.
 func TestCloseEndsWithItsCtx(t *testing.T) {
 	s := newStore(t)
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config()})
@@ -346,8 +346,8 @@ func TestPluginIgnoresSignalsWhileTheHostLives(t *testing.T) {
 	}
 }
 
-// The host must log what the plugin prints and logs, at the plugin's level, without secrets. The
-// plugin's arguments and environment must not contain secrets.
+// The host must log the plugin's prints and log lines, at the plugin's levels and
+// without secrets. The plugin's arguments and environment must not contain secrets.
 func TestSecretsStaySecret(t *testing.T) {
 	s := newStore(t)
 	t.Setenv("UNRELATED_SECRET", "swordfish")

@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// wrapped makes a plugin far from script, a shell script in which $plugin is the real binary.
+// wrapped makes a plugin called far, a shell script. In the script, $plugin is the real binary.
 func wrapped(t *testing.T, script string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "lockplugin-far")
@@ -39,8 +39,8 @@ func pluginBelow(t *testing.T, wrapper int) (pid int) {
 	return pid
 }
 
-// TestWrapperIsNoHost kills a wrapper, or kills or freezes the plugin that it started, while the
-// host lives. The lock must stay taken, and neither process may be left.
+// TestWrapperIsNoHost kills a wrapper, or kills or freezes the plugin behind it, while
+// the host lives. The lock must stay taken, and neither of the two processes may stay.
 func TestWrapperIsNoHost(t *testing.T) {
 	for name, script := range map[string]string{
 		"shell":      "$plugin; exit $?",
@@ -90,8 +90,8 @@ func TestWrapperIsNoHost(t *testing.T) {
 	}
 }
 
-// TestHostDeathBehindWrapper checks that a plugin that a wrapper started releases the host's locks
-// when the host dies.
+// TestHostDeathBehindWrapper checks that when the host dies, a plugin
+// behind a wrapper releases the host's locks.
 func TestHostDeathBehindWrapper(t *testing.T) {
 	for name, script := range map[string]string{"shell": "$plugin; exit $?", "session": "setsid --wait $plugin"} {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +128,7 @@ func heldByHost(t *testing.T, s *store, path string) (host, below int) {
 }
 
 // TestUnknownHostIsNotDeclaredDead starts a plugin that cannot find its host's process, for example
-// because of a PID namespace. After the host's death, it must exit without a release.
+// because of a PID namespace. After the host's death, the plugin must exit and release nothing.
 func TestUnknownHostIsNotDeclaredDead(t *testing.T) {
 	for name, script := range map[string]string{
 		"another start": "export LOCKPLUGIN_HOST_START=1; exec $plugin",
@@ -149,8 +149,8 @@ func TestUnknownHostIsNotDeclaredDead(t *testing.T) {
 	}
 }
 
-// TestOutputIsAlwaysRead checks that a plugin does not block when it prints a line that is too long
-// for go-plugin, and then more bytes than a pipe holds.
+// TestOutputIsAlwaysRead checks that a plugin never blocks when it prints. The plugin
+// prints a line that is too long for go-plugin, and then more bytes than a pipe holds.
 func TestOutputIsAlwaysRead(t *testing.T) {
 	s := newStore(t)
 	printed := filepath.Join(t.TempDir(), "printed")

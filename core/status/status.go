@@ -9,7 +9,7 @@
 // /ready answers 200 if each added client is ready, and otherwise 503 with the reason as text. A
 // client is ready if its store answers [core.Client.Check], or if the host sees a leader in an
 // election that it follows through this client. So a rollout with a wrong store address stops at
-// its first host, but a host that sees a leader stays ready while a busy store fails Check. Use
+// its first host. But a host that sees a leader stays ready while a busy store fails Check. Use
 // /ready for readiness probes only: as a liveness probe, it would kill all hosts in an outage.
 //
 // /leader answers with a [Leader] as JSON. The status is 200 if this host sees a leader,
@@ -44,16 +44,16 @@ type Leader struct {
 	// TokenText is Token as text, for programs whose JSON numbers are exact only up to 2^53.
 	TokenText string `json:"token_text,omitempty"`
 	Value     []byte `json:"value_base64,omitempty"`
-	// Since is when this host, by its clock, first saw the present leader, or first saw that there
-	// was no leader. Since is null until the store has answered once.
+	// Since is the time, by this host's clock, when it first saw the present leader, or
+	// first saw that there was no leader. Since is null until the store has answered once.
 	Since *time.Time `json:"since"`
-	// StaleSince is when this host ceased to see the state in the store; Error says why. While
-	// StaleSince is set, the other fields describe the last known leader.
+	// StaleSince is when this host could no longer see the state in the store; Error says
+	// why. While StaleSince is set, the other fields describe the last known leader.
 	StaleSince *time.Time `json:"stale_since,omitempty"`
 	Error      string     `json:"error,omitempty"`
 }
 
-// seen reports whether this host sees a leader now: there is one, and the store can be reached.
+// seen reports whether this host sees a leader now. To see one, it must also reach the store.
 func (l Leader) seen() bool { return l.Held && l.StaleSince == nil }
 
 // Handler answers /ready and /leader. It looks only at the last element of the path, so
@@ -77,8 +77,8 @@ func (h *Handler) Add(c *core.Client) {
 	h.clients = append(h.clients, c)
 }
 
-// Follow observes e, an election of c, until ctx ends or c closes. Further observers of the same
-// election through c cost the store nothing.
+// Follow observes the election e of the client c until ctx ends or c closes.
+// Further observers of the same election through c cost the store nothing.
 func (h *Handler) Follow(ctx context.Context, c *core.Client, e *core.Elector) {
 	f := &election{client: c, leader: Leader{Election: e.Name()}}
 	h.mu.Lock()
@@ -98,7 +98,7 @@ func (h *Handler) Follow(ctx context.Context, c *core.Client, e *core.Elector) {
 
 var errNotFollowed = errors.New("the election is no longer followed")
 
-// after returns the state that replaces l when change is observed at the time now.
+// after returns the state that replaces the state l when the host observes a change at t=now.
 func (l Leader) after(change core.Change, now time.Time) Leader {
 	if change.Kind == core.Stale {
 		l.StaleSince, l.Error = &change.Since, change.Err.Error()
@@ -131,7 +131,7 @@ func (h *Handler) Ready(ctx context.Context) error {
 	return nil
 }
 
-// sees reports whether the host sees a leader in an election that it follows through c.
+// sees reports whether the host sees a leader in an election that it follows through the client c.
 func (h *Handler) sees(c *core.Client) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -143,8 +143,8 @@ func (h *Handler) sees(c *core.Client) bool {
 	return false
 }
 
-// Leader returns the state of the followed election called name, as this host sees it. "" means the
-// election that was followed first. If name matches no followed election, Leader returns false.
+// Leader returns the state of the named election, as this host sees it. The name "" means the
+// election that was followed first. If the host follows no such election, Leader returns false.
 func (h *Handler) Leader(name string) (Leader, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// gated is a backend whose Check fails if away is set, and whose Inspect fails if hidden is set.
+// gated is a backend. Its Check fails if away is set, and its Inspect fails if hidden is set.
 type gated struct {
 	driver.Backend
 	away, hidden atomic.Bool
@@ -83,8 +83,8 @@ func newHost(t *testing.T) *host {
 	return h
 }
 
-// TestReady checks that a host is ready if its store answers or it sees a leader, and that /ready
-// otherwise gives the reason.
+// TestReady checks that a host is ready if its store answers or if the
+// host sees a leader. Otherwise /ready must give the reason.
 func TestReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t)

@@ -28,13 +28,13 @@ type result struct {
 	err   error
 }
 
-// attempt runs fn for the tick at, unless another host has taken it by acquiring the tick's lock.
+// attempt runs fn for the tick of t=at, unless another host has acquired the tick's lock.
 //
-// Without Overlap, attempt acquires the job's lock before the tick's lock. So if a host dies while
-// it waits for the previous run, other hosts can still take the tick. When the tick is Late old, a
-// timer cancels requests under way, and attempt no longer calls fn. Until then attempt tries again
-// while the outcome is open, unless the error is pointless. If patient is false, ErrDenied before
-// the grant of the job's lock also ends attempt.
+// Without Overlap, attempt acquires the job's lock before the tick's lock. So if a host dies
+// while it waits for the previous run, other hosts can still take the tick. When the tick is
+// Late old, a timer cancels requests under way, and attempt no longer calls fn. Until then
+// attempt tries again while the outcome is open, unless the error makes that pointless. If
+// patient is false, ErrDenied before the grant of the job's lock also ends attempt.
 func (j *Job) attempt(ctx context.Context, at time.Time, patient bool, fn func(context.Context, Tick) error) (r result) {
 	late, keep := j.spans(at)
 	wctx, cancel := context.WithCancelCause(ctx)
@@ -70,9 +70,9 @@ func (j *Job) attempt(ctx context.Context, at time.Time, patient bool, fn func(c
 		if r.err = j.lock.TryDo(wctx, take); r.outcome != open {
 			return r
 		}
-		// The holder of the job's lock runs this tick, will soon take it, or still runs the
-		// previous tick. If it takes this tick, it does so within this pause, and this host need
-		// not wait for it.
+		// The holder of the job's lock runs this tick, will soon take it,
+		// or still runs the previous tick. If that holder takes this tick,
+		// it does so within this pause, and this host need not wait longer.
 		sleep(wctx, 10*time.Millisecond+2*time.Since(asked))
 		if holder, err := j.c.Inspect(wctx, j.markName(at)); err == nil && holder.Held() {
 			return result{outcome: elsewhere, err: &core.HeldError{Holder: holder}}
@@ -91,8 +91,8 @@ func (j *Job) attempt(ctx context.Context, at time.Time, patient bool, fn func(c
 	}
 }
 
-// inTheWay returns an error that names the host whose previous run kept this tick from starting, or
-// err if there is no such host. It returns within atMost, because the next tick waits.
+// A previous run may have kept this tick from starting. Then inTheWay returns an error that names
+// the host of that run, and otherwise err. It returns within atMost, because the next tick waits.
 func (j *Job) inTheWay(ctx context.Context, atMost time.Duration, err error) error {
 	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
@@ -107,8 +107,8 @@ func pointless(err error) bool {
 	return errors.Is(err, core.ErrInvalid) || errors.Is(err, core.ErrUnsupported) || errors.Is(err, core.ErrClosed)
 }
 
-// take acquires the lock of the tick at, calls the function mine while it holds that lock, and
-// returns the results of mine. The store keeps that lock for Keep, even after take returns.
+// take acquires the lock of the tick of t=at, calls the function mine while it holds that lock, and
+// returns that function's results. The store keeps that lock for Keep, even after take returns.
 func (j *Job) take(ctx context.Context, at time.Time, mine func(context.Context, *core.Lease) (outcome, error)) (out outcome, err error) {
 	mark, err := j.mark(at)
 	if err != nil {
@@ -128,7 +128,7 @@ func (j *Job) take(ctx context.Context, at time.Time, mine func(context.Context,
 	return out, err
 }
 
-// settle finds out what happened to the tick at, which is more than Late old, so that this host
+// settle finds out what happened to the tick of t=at. That tick is more than Late old, so this host
 // must not run it. If no host has taken the tick, settle takes it, so that no host can run it.
 func (j *Job) settle(ctx context.Context, at time.Time) (outcome, error) {
 	_, keep := j.spans(at)

@@ -34,8 +34,8 @@ type Event struct {
 	Kind Kind
 	Job  string
 	At   time.Time // when the tick was due
-	// Ticks is how many ticks the event reports: those from At to Until. It is 1 except for kind
-	// Unknown, for which it is at most 100,000.
+	// Ticks is how many ticks the event reports. They are those from At to Until.
+	// For kind Unknown, Ticks is at most 100,000, and for other kinds it is 1.
 	Ticks int
 	Until time.Time
 	Token uint64        // token of the lease, for Ran
@@ -47,7 +47,7 @@ type Event struct {
 // forward by years.
 const maxGap = 100_000
 
-// event returns the event that reports r. The outcome open becomes Unknown.
+// event returns the event that reports the result r. The outcome open becomes the kind Unknown.
 func (r result) event(job string, at time.Time) Event {
 	kind := Unknown
 	switch r.outcome {
@@ -61,7 +61,7 @@ func (r result) event(job string, at time.Time) Event {
 	return Event{Kind: kind, Job: job, At: at, Until: at, Ticks: 1, Token: r.token, Took: r.took, Err: r.err}
 }
 
-// tell logs ev and calls OnEvent.
+// tell logs the event ev and calls OnEvent.
 func (j *Job) tell(ev Event) {
 	level := slog.LevelDebug
 	if ev.Kind == Missed || ev.Kind == Unknown || ev.Kind == Ran && ev.Err != nil {
@@ -76,14 +76,14 @@ func (j *Job) tell(ev Event) {
 	}
 }
 
-// Run calls fn for each tick from now on that no other host takes, until parent ends. It returns
-// after all calls of fn have returned. Ticks run one after another or, with Overlap, each in a new
-// goroutine. The ctx of fn ends when its lease is lost, parent ends, or the client closes. Then fn
-// must return.
+// Run calls fn for each later tick that no other host takes, until parent
+// ends. It returns after all calls of fn have returned. Ticks run one after
+// another or, with Overlap, each in a new goroutine. The ctx of fn ends when
+// its lease is lost, parent ends, or the client closes. Then fn must return.
 //
-// If the store cannot be reached, Run tries each tick until Late after its time. After parent has
-// ended, Run returns an error that wraps parent.Err(). While parent lives, Run returns only if an
-// error such as core.ErrClosed makes every later tick fail.
+// If the store cannot be reached, Run tries again for each tick until Late after the tick's
+// time. After parent has ended, Run returns an error that wraps parent.Err(). While parent
+// lives, Run returns only if an error such as core.ErrClosed makes every later tick fail.
 func (j *Job) Run(parent context.Context, fn func(context.Context, Tick) error) error {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
@@ -127,7 +127,7 @@ type lateTick struct {
 	err error // why it was not run
 }
 
-// wait waits until the time at, or for ever if at is zero. It returns false when ctx ends.
+// wait waits until t=at, or for ever if at is zero. It returns false when ctx ends.
 func (r *run) wait(ctx context.Context, at time.Time) bool {
 	for ctx.Err() == nil {
 		d := nap
@@ -142,8 +142,8 @@ func (r *run) wait(ctx context.Context, at time.Time) bool {
 	return false
 }
 
-// skip returns the first tick, from the tick at on, that is at most half of Keep old. The store may
-// have forgotten whether an older tick was taken, so skip reports older ticks as Unknown.
+// skip returns the first tick at or after t=at that is at most half of Keep old. The store
+// may have forgotten whether an older tick was taken, so skip reports older ticks as Unknown.
 func (r *run) skip(at time.Time) time.Time {
 	ev := Event{Kind: Unknown, Job: r.name, At: at, Err: errForgotten}
 	for _, keep := r.spans(at); r.age(at) > keep/2; _, keep = r.spans(at) {
@@ -161,7 +161,7 @@ func (r *run) skip(at time.Time) time.Time {
 	return at
 }
 
-// turn tries to run the tick at. If the outcome is open, it adds the tick to r.late for settleAll.
+// turn tries to run the tick of t=at. If the outcome is open, the tick is added to r.late.
 func (r *run) turn(ctx context.Context, at time.Time) {
 	res := result{err: ErrLate}
 	if late, _ := r.spans(at); r.age(at) <= late {

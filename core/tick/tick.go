@@ -1,5 +1,5 @@
-// Package tick runs a function once for each tick of a schedule, on one of the
-// hosts that share a backend. A tick is a time at which a [Job] is due.
+// Package tick runs a function once for each tick of a schedule, on one of
+// the hosts that share a backend. A tick is a time when a [Job] is due.
 //
 //	job, err := tick.New(client, "refresh", tick.Every(time.Minute), nil)
 //	...
@@ -18,9 +18,9 @@
 // process, its plugin or its machine dies. If a host dies while it runs a tick, no host runs that
 // tick again.
 //
-// Without Overlap, a tick does not run while the previous tick still runs, with the limits of every
-// lock: a function whose lease is lost must stop when its ctx ends, and if a process is paused
-// after it has checked its lease, only the token protects (see package core).
+// Without Overlap, a tick does not run while the previous tick still runs. This has the limits
+// of every lock. If its lease is lost, a function must stop when its ctx ends. If a process is
+// paused after it has checked its lease, only the token protects (see package core).
 //
 // A tick is not run if, from its time until Late after it,
 //   - every host was stopped, or could not reach the store;
@@ -31,10 +31,10 @@
 //
 // # What is reported
 //
-// If no host has run a tick, exactly one host reports it as [Missed], and after that no host runs
-// it. Even a host that was stopped or cut off can report it as missed, until half of Keep after the
-// tick. Later it reports the tick as [Unknown]. If a host takes a tick and is killed, no host
-// reports that tick as missed, whether or not the function had begun.
+// If no host has run a tick, exactly one host reports it as [Missed], and after that no host
+// runs it. Even a host that was stopped or cut off can report it as missed, until half of Keep
+// after the tick. Later such a host reports the tick as [Unknown]. If a host takes a tick and
+// is killed, no host reports that tick as missed, whether or not the function had begun.
 //
 // # How
 //
@@ -46,7 +46,7 @@
 // has acquired NAME@TIME reads its wall clock, and does not run the tick if the tick is more than
 // Late old.
 //
-// Why no tick is run twice: suppose that the store granted NAME@T to host A and then to host B, and
+// Why is no tick run twice? Suppose that the store granted NAME@T to host A and then to host B, and
 // that both ran the tick. A sent its request when A's clock showed T or later. The store kept A's
 // grant for Keep after that, by a clock that is at most a hundredth faster. When B had its answer
 // and read its clock, the clock showed T + Keep/2 or less, because B ran the tick. If the clocks of
@@ -54,9 +54,9 @@
 // store cannot have granted NAME@T to B. A pause of B between the answer and the function does no
 // harm, because when B's grant has expired, every other host is too late for the tick.
 //
-// Why only one host reports a missed tick: a host that is too late to run the tick, but at most
-// Keep/2 late, also acquires NAME@T. By the argument above, it gets NAME@T only if no host has run
-// the tick, and after that grant no host can run the tick.
+// Why does only one host report a missed tick? A host that is too late to run the tick,
+// but at most Keep/2 late, also acquires NAME@T. By the argument above, it gets NAME@T
+// only if no host has run the tick, and after that grant no host can run the tick.
 package tick
 
 import (
@@ -82,7 +82,7 @@ const (
 // ErrLate means that this host must not run the tick, because the tick is more than Late old.
 var ErrLate = errors.New("too late for the tick")
 
-// errForgotten means that the tick is so old that the store may have forgotten who took it.
+// errForgotten means that the tick is too old: the store may have forgotten who took it.
 var errForgotten = fmt.Errorf("%w: it is more than half of Keep ago", ErrLate)
 
 // Schedule says when a job is due. A Schedule must have the same ticks on all hosts. So New refuses
@@ -93,8 +93,8 @@ type Schedule interface {
 	Next(t time.Time) time.Time
 }
 
-// Every returns a Schedule with a tick at each multiple of d since the zero time, in
-// UTC. For time.Minute that is each full minute, and for 24 * time.Hour each midnight.
+// Every returns a Schedule with a tick at each multiple of d since the zero time, in UTC.
+// Every(time.Minute) has a tick at each full minute, and Every(24*time.Hour) at each midnight.
 func Every(d time.Duration) Schedule { return every(d) }
 
 type every time.Duration
@@ -115,8 +115,8 @@ type Options struct {
 	// younger than Keep. The wall clocks of two hosts must differ by less than 49 % of Keep. The
 	// default is 2 * Late, but at least a minute, or the backend's longest TTL if that is shorter.
 	Keep time.Duration
-	// Lock has the options of the job's lock, which is held while the function runs, such as TTL
-	// and MaxHold. New always sets ReleaseInBackground. With Overlap, Lock is unused.
+	// Lock has options such as TTL and MaxHold for the job's lock, which is held while the
+	// function runs. New always sets ReleaseInBackground. With Overlap, Lock is unused.
 	Lock core.LockOptions
 	// Overlap lets a tick run while earlier ticks still run, even on the same host. The function
 	// then holds only its tick's lock, whose TTL is Keep, and tokens do not rise from tick to tick.
@@ -129,8 +129,8 @@ type Options struct {
 	OnEvent func(Event)
 }
 
-// Job has a name and a schedule. At each tick of the schedule, one host must call a function. A Job
-// is safe for use by many goroutines, and needs no closing.
+// Job has a name and a schedule. At each tick of the schedule, one host calls a
+// function. A Job is safe for use by many goroutines, and need not be closed.
 type Job struct {
 	c        *core.Client
 	name     string
@@ -149,9 +149,9 @@ type Tick struct {
 	Lease *core.Lease
 }
 
-// New returns the job called name. The job's lock has that name too, and the names of the ticks'
-// locks are at most 31 bytes longer. For a bad name, schedule or option, the error wraps
-// [core.ErrInvalid]. New does not ask the store.
+// New returns a job with this name. The job's lock has the same name, and the
+// names of the ticks' locks are at most 31 bytes longer. For a bad name, schedule
+// or option, the error wraps [core.ErrInvalid]. New does not ask the store.
 func New(c *core.Client, name string, s Schedule, opts *Options) (*Job, error) {
 	j := &Job{c: c, name: name, schedule: s, now: time.Now, told: make(chan struct{}, 1)}
 	if opts != nil {
@@ -190,11 +190,11 @@ func (j *Job) check() (err error) {
 // next returns the first tick after t, without a monotonic clock reading.
 func (j *Job) next(t time.Time) time.Time { return j.schedule.Next(t.Round(0)).Round(0) }
 
-// age returns how long ago, by the wall clock, the tick at was due. The time at must have no
-// monotonic clock reading.
+// age returns how long ago, by the wall clock, the tick of t=at was
+// due. This time must have no monotonic clock reading.
 func (j *Job) age(at time.Time) time.Duration { return j.now().Sub(at) }
 
-// spans returns Late and Keep for the tick at. Late is at most half of Keep.
+// spans returns Late and Keep for the tick of t=at. Late is at most half of Keep.
 func (j *Job) spans(at time.Time) (late, keep time.Duration) {
 	p := j.c.Properties()
 	late, keep = j.opts.Late, j.opts.Keep
@@ -214,26 +214,26 @@ func (j *Job) spans(at time.Time) (late, keep time.Duration) {
 	return late, (keep + p.TTLStep - 1) / p.TTLStep * p.TTLStep
 }
 
-// markName returns the name of the lock of the tick at.
+// markName returns the name of the lock of the tick of t=at.
 func (j *Job) markName(at time.Time) string {
 	return j.name + "@" + at.UTC().Format(time.RFC3339Nano)
 }
 
-// mark returns the lock NAME@TIME of the tick at. A host takes the tick by acquiring this lock.
+// mark returns the lock NAME@TIME of the tick of t=at. A host that acquires it takes the tick.
 func (j *Job) mark(at time.Time) (*core.Lock, error) {
 	_, keep := j.spans(at)
 	return j.c.Lock(j.markName(at), &core.LockOptions{TTL: keep, AtLeast: keep, ReleaseInBackground: true})
 }
 
-// Once calls fn for the tick that is due now, unless another host has taken that tick, and returns
-// when fn has returned. Use Once in a program that cron, a systemd timer or a similar scheduler
-// starts at each tick. If the next tick is due within a tenth of Late, and within a second, Once
-// waits for it.
+// Once calls fn for the tick that is due now, unless another host has taken
+// that tick. Once returns when fn has returned. Use Once in a program that
+// cron, a systemd timer or a similar scheduler starts at each tick. If the next
+// tick is due within a tenth of Late, but at most a second, Once waits for it.
 //
-// If another host has taken the tick, Once does not call fn, and its error wraps core.ErrHeld. If
-// the last tick is more than Late old, or the previous run did not end in time, Once does not call
-// fn, and its error wraps ErrLate. Any other error is the store's error or that of fn, which is
-// joined with the cause of the loss if the lease was lost.
+// If another host has taken the tick, Once does not call fn, and its error wraps core.ErrHeld.
+// If the last tick is more than Late old, or the previous run did not end in time, Once does
+// not call fn, and its error wraps ErrLate. Any other error comes from the store or from fn.
+// If the lease was lost, the error of fn is joined with the cause of the loss.
 func (j *Job) Once(ctx context.Context, fn func(context.Context, Tick) error) error {
 	at := j.due()
 	if at.IsZero() {
@@ -292,8 +292,8 @@ func (j *Job) wrap(err error) error {
 	return fmt.Errorf("tick of %q: %w", j.name, err)
 }
 
-// due returns the tick to run now: the next tick if it is due very soon, and otherwise the last
-// tick if it is at most Late old. It returns the zero time if there is no such tick.
+// due returns the tick to run now. This is the next tick if it is due very soon, and otherwise
+// the last tick if it is at most Late old. If there is no such tick, due returns the zero time.
 func (j *Job) due() time.Time {
 	now := j.now()
 	if next := j.next(now); !next.IsZero() {

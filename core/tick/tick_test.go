@@ -32,8 +32,8 @@ func TestOnceEachTick(t *testing.T) {
 	})
 }
 
-// TestLongRun checks that no second tick starts while the function runs, and that exactly one host
-// reports each tick that was missed because of that.
+// TestLongRun checks that no second tick starts while the function runs.
+// Exactly one host must report each tick that was missed because of that.
 func TestLongRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		for range 3 {
@@ -50,8 +50,8 @@ func TestLongRun(t *testing.T) {
 	})
 }
 
-// TestToldWhileTheRunGoesOn checks that ticks that are missed because of an endless run are
-// reported during that run, even if Late is as long as the time between two ticks.
+// TestToldWhileTheRunGoesOn checks the report of ticks that are missed because of an endless
+// run. It must come during that run, even if Late is as long as the time between two ticks.
 func TestToldWhileTheRunGoesOn(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		for range 3 {
@@ -89,8 +89,8 @@ func TestClosed(t *testing.T) {
 	})
 }
 
-// TestAfterTheRunBefore checks that a tick that waits for the previous run is then run, if the
-// previous run ends in time.
+// TestAfterTheRunBefore lets a tick wait for the previous run. If that
+// run ends in time, the tick must be run.
 func TestAfterTheRunBefore(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		for range 3 {
@@ -116,7 +116,7 @@ func TestOverlap(t *testing.T) {
 	})
 }
 
-// TestStoreAway checks that exactly one host reports each tick missed while the store is down.
+// TestStoreAway checks that exactly one host reports each tick that is missed in an outage.
 func TestStoreAway(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		for range 3 {
@@ -142,8 +142,8 @@ func TestStoreAway(t *testing.T) {
 	})
 }
 
-// TestRefused checks that a tick is run late, but in time, if the store was read-only for a while,
-// or the job's lock was lost before the function began.
+// In TestRefused, the store is read-only for a while, or the job's lock is lost
+// before the function begins. The tick must still be run, late but in time.
 func TestRefused(t *testing.T) {
 	for _, overlap := range []bool{false, true} {
 		bubble(t, func(t *testing.T, w *world) {
@@ -173,9 +173,9 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// TestClocksStep sets the hosts' clocks at random while ticks run, with slow answers of the store,
-// long and short runs, and outages. It checks that no tick is run twice, that at most one host
-// reports a tick as missed, and that no tick that was run is reported as missed.
+// TestClocksStep sets the hosts' clocks at random while ticks run. There are slow answers of
+// the store, long and short runs, and outages. It checks that no tick is run twice, that at
+// most one host reports a tick as missed, and that no tick that was run is reported as missed.
 func TestClocksStep(t *testing.T) {
 	for seed := range uint64(60) {
 		bubble(t, func(t *testing.T, w *world) {
@@ -418,8 +418,8 @@ func TestTake(t *testing.T) {
 	})
 }
 
-// TestTakeWithoutTheTicksLock checks that the loss of the tick's lock does not end the lease of the
-// job's lock, because the holder may still work.
+// TestTakeWithoutTheTicksLock checks that the lease of the job's lock
+// survives the loss of the tick's lock, because the holder may still work.
 func TestTakeWithoutTheTicksLock(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h := w.host(Every(time.Minute), Options{})

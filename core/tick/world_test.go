@@ -119,7 +119,7 @@ func (w *world) host(s Schedule, opts Options) *host {
 	return h
 }
 
-// work returns a function for a Job of h that records its run and lasts for the time takes.
+// work returns a function for a Job of the host h. It records its run and lasts for the time takes.
 func (w *world) work(h *host, takes time.Duration) func(context.Context, Tick) error {
 	return func(ctx context.Context, t Tick) error {
 		w.mu.Lock()
@@ -136,7 +136,7 @@ func (w *world) work(h *host, takes time.Duration) func(context.Context, Tick) e
 	}
 }
 
-// run runs all hosts for d, and calls the function meanwhile during that time. Call it only once.
+// run runs all hosts for the time d. In that time it calls the function meanwhile. Call run once.
 func (w *world) run(d, takes time.Duration, meanwhile func()) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -166,7 +166,7 @@ func (w *world) run(d, takes time.Duration, meanwhile func()) {
 	}
 }
 
-// told returns the ticks that hosts have reported as kind, by their time since origin.
+// told returns the ticks that hosts have reported with this kind, by their time since origin.
 func (w *world) told(kind Kind) (all []time.Duration) {
 	return slices.Sorted(slices.Values(w.events[kind]))
 }

@@ -18,20 +18,20 @@ import (
 )
 
 const (
-	// cleanupBudget bounds each wait of a case's clean-up.
+	// cleanupBudget bounds each wait while a case cleans up.
 	cleanupBudget = 30 * time.Second
-	// startTimeout is long, because under the race detector many plugins start at the same time. No
-	// case measures how long a start takes.
+	// startTimeout is long, because many plugins may start at once
+	// under the race detector. No case measures how long a start takes.
 	startTimeout = 30 * time.Second
 	// dumpTime bounds how long a plugin may take to print its stacks.
 	dumpTime = 2 * time.Second
 )
 
 // Binary returns a function that makes harnesses for the plugin binary at path, which must be
-// called lockplugin-NAME. The function config is called once for each harness, and must return a
-// configuration with an unused namespace. If config is nil, the configuration is empty. Binary sets
-// the harness's fields Open, Plugin, Host and Stacks; the caller sets the fields about the store.
-// Host needs a call of [HostMain] in the main function or TestMain of the running binary.
+// called lockplugin-NAME. For each harness, the function config is called once, and must return
+// a configuration with an unused namespace. If config is nil, the configuration is empty. Binary
+// sets the harness's fields Open, Plugin, Host and Stacks; the caller sets the fields about the
+// store. Host needs a call of [HostMain] in the main function or TestMain of the running binary.
 func Binary(path string, config func(t drivertest.T) driver.Config) func(t drivertest.T) *drivertest.Harness {
 	return func(t drivertest.T) *drivertest.Harness {
 		t.Helper()
@@ -49,7 +49,7 @@ func BinaryWith(path string, opts plugin.Options) func(t drivertest.T) *driverte
 	return BinaryOf(strings.TrimPrefix(filepath.Base(path), wire.Prefix), path, opts)
 }
 
-// BinaryOf is like [BinaryWith], for the backend called name, whose binary may have any file name.
+// BinaryOf is like [BinaryWith] for the named backend. Its binary may have any file name.
 func BinaryOf(name, path string, opts plugin.Options) func(t drivertest.T) *drivertest.Harness {
 	opts.Path = path
 	return func(drivertest.T) *drivertest.Harness {
@@ -105,14 +105,14 @@ func Open(t drivertest.T, name string, opts *plugin.Options) driver.Backend {
 	return b
 }
 
-// pluginPid returns the plugin's process id, or 0 while the plugin is down. A case that then sends
-// a signal to process 0 fails.
+// pluginPid returns the plugin's process id, or 0 while the plugin is
+// down. A case fails if it then sends a signal to process 0.
 func pluginPid(b driver.Backend) int {
 	pid, _ := plugin.ProcessOf(b)
 	return pid
 }
 
-// dump collects the lines that a plugin logs after it was asked for its stacks.
+// dump collects the lines that a plugin logs after the test asked for its stacks.
 type dump struct {
 	asked atomic.Bool
 	mu    sync.Mutex

@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/core/drivertest"
 )
 
-// builds holds the binaries that this test run has built, by package.
+// builds holds the binaries that this test run has built. The keys of done are the packages.
 var builds = struct {
 	sync.Mutex
 	dir  string
@@ -25,10 +25,10 @@ type built struct {
 	err  error
 }
 
-// Build compiles the main package pkg once per test run and returns the binary's path. pkg is an
-// import path, or a path relative to the test's directory. The binary has the package's base name.
-// If the test runs under the race detector, the binary is built with it. TestMain must use [Main]
-// or, at its end, call [Clean], so that the binary is removed.
+// Build compiles the main package pkg once per test run and returns the binary's path.
+// pkg is an import path, or a path relative to the test's directory. The binary has the
+// package's base name. If the test runs under the race detector, so does the binary.
+// TestMain must use [Main] or, at its end, call [Clean], so that the binary is removed.
 func Build(t drivertest.T, pkg string) string {
 	t.Helper()
 	builds.Lock()

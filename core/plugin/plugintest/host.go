@@ -53,8 +53,8 @@ func (h *testHost) end(t drivertest.T) {
 	}
 }
 
-// within calls the function do with a ctx that ends after commandLimit, and returns the error of
-// do. If the host does not answer in time, within fails the case.
+// within calls the function do with a ctx that ends after commandLimit, and returns the
+// error of that function. If the host does not answer in time, within fails the case.
 func (h *testHost) within(t drivertest.T, do func(ctx context.Context) error) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
@@ -125,14 +125,14 @@ func must(t drivertest.T, what string, err error) {
 	}
 }
 
-// Running reports whether process pid runs. It returns false for a zombie, because some init
-// processes never reap orphans, so that the zombie stays.
+// Running reports whether process pid runs. It returns false for a zombie,
+// because a zombie may stay for ever: some init processes reap no orphans.
 func Running(pid int) bool { return proc.Running(pid) }
 
 // Freeze stops process pid with SIGSTOP and returns when the process has stopped.
 func Freeze(pid int) error { return proc.Freeze(pid) }
 
-// process implements drivertest.Process: a case may kill or freeze it.
+// process is a process that a case may kill or freeze. It implements drivertest.Process.
 type process struct{ pid int }
 
 // Pid implements drivertest.Process.

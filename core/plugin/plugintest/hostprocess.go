@@ -8,9 +8,9 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// HostProcess is a second host: this binary, started again, with a core.Client and a plugin that no
-// other host uses. It executes one command at a time, and is not safe for concurrent use. If the
-// ctx of a command ends before the answer, the process is killed.
+// HostProcess is a second host. It is this binary, started again, with its own
+// core.Client and plugin. It executes one command at a time, and is not safe for
+// concurrent use. If the ctx of a command ends before the answer, the process is killed.
 type HostProcess struct {
 	child   *proc.Child
 	replies chan reply
@@ -52,8 +52,8 @@ func (h *HostProcess) ask(ctx context.Context, c command) (reply, error) {
 // Pid returns the id of the host process.
 func (h *HostProcess) Pid() int { return h.child.Pid() }
 
-// PluginPid asks the host for the process id of its plugin, which is 0 while the plugin is down.
-// For a frozen host, which cannot answer, it returns the last known id.
+// PluginPid asks the host for the process id of its plugin. The id is 0 while the plugin
+// is down. A frozen host cannot answer, so PluginPid then returns the last known id.
 func (h *HostProcess) PluginPid(ctx context.Context) (int, error) {
 	if h.frozen {
 		return h.plugin, nil
@@ -65,8 +65,8 @@ func (h *HostProcess) PluginPid(ctx context.Context) (int, error) {
 	return r.Pid, err
 }
 
-// Acquire tries once to acquire the lock called name, with ttl and atLeast as TTL and AtLeast of
-// core.LockOptions. It returns the lease's token.
+// Acquire tries once to acquire the named lock, with the core.LockOptions
+// TTL = ttl and AtLeast = atLeast. It returns the lease's token.
 func (h *HostProcess) Acquire(ctx context.Context, name string, ttl, atLeast time.Duration) (uint64, error) {
 	r, err := h.ask(ctx, command{Op: "acquire", Name: name, TTL: ttl, AtLeast: atLeast})
 	return r.Token, err
@@ -78,14 +78,14 @@ func (h *HostProcess) Enqueue(ctx context.Context, name string, ttl, atLeast tim
 	return err
 }
 
-// State returns, for the host's lease of the lock called name, the result of Valid, whether Done is
-// closed, and the name of the cause that Err returns; see core.CauseName.
+// State describes the host's lease of the named lock. It returns the result of Valid,
+// whether Done is closed, and the name of the cause that Err returns; see core.CauseName.
 func (h *HostProcess) State(ctx context.Context, name string) (valid, done bool, cause string, err error) {
 	r, err := h.ask(ctx, command{Op: "state", Name: name})
 	return r.Valid, r.Done, r.Cause, err
 }
 
-// Release releases the host's lease of the lock called name.
+// Release releases the host's lease of the named lock.
 func (h *HostProcess) Release(ctx context.Context, name string) error {
 	_, err := h.ask(ctx, command{Op: "release", Name: name})
 	return err

@@ -43,8 +43,8 @@ func openHost(parent *proc.Parent, spec HostSpec) (proc.Agent[command], error) {
 	return h, nil
 }
 
-// event lets a running call of enqueue for the event's lock return, because the Acquire of that
-// call now waits or has got the lock.
+// event lets a call of the method enqueue for this event's lock return,
+// because its Acquire now waits or has got the lock.
 func (h *host) event(e core.Event) {
 	if e.Kind != core.EventWaiting && e.Kind != core.EventAcquired {
 		return
@@ -122,7 +122,7 @@ func (h *host) enqueue(c command) (r reply, err error) {
 	return r, err
 }
 
-// state calls the lease's Valid first, because a case checks the first call after a pause.
+// state calls lease.Valid first, because a case checks the first call after a pause.
 func (h *host) state(c command) (r reply, err error) {
 	lease, err := h.lease(c.Name)
 	if err != nil {

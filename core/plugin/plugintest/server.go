@@ -18,10 +18,10 @@ const (
 	askEvery = 10 * time.Millisecond
 )
 
-// Server is the [drivertest.Store] of a backend whose server is a process that a test starts and
-// stops. When Server stops, kills or freezes the server, it does the same to the server's child
-// processes. For a server that the test does not start, leave the harness's field Store nil. The
-// cases that need a Store are then not run.
+// Server is the [drivertest.Store] of a backend if the store's server is a process
+// that a test starts and stops. When Server stops, kills or freezes the process, it
+// does the same to its child processes. For a server that the test does not start,
+// leave the harness's field Store nil. The cases that need a Store are then not run.
 //
 // The methods of a Server must not be called concurrently. The suite never does that.
 type Server struct {

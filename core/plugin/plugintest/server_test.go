@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// TestServerHarmsItsChildrenToo checks that a server's child processes, even
-// in other sessions, are frozen and killed together with the server.
+// TestServerHarmsItsChildrenToo checks that a server's child processes are
+// frozen and killed with the server, even if they are in other sessions.
 func TestServerHarmsItsChildrenToo(t *testing.T) {
 	var family []int
 	wiped := 0

@@ -20,8 +20,8 @@ import (
 // errUsage is wrapped by errors about a wrong command line.
 var errUsage = errors.New("usage")
 
-// command executes the command line in args and returns the exit code: 0 for success, 2 for a wrong
-// command line or configuration, and 1 for another failure or if args is empty.
+// command executes the command line in args and returns the exit code. This is 0 for success,
+// 2 for a wrong command line or configuration, and 1 for another failure or if args is empty.
 func command(ctx context.Context, spec driver.Spec, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
 		greet(stderr, spec)
@@ -113,7 +113,7 @@ func commandConfig(spec driver.Spec, c driver.Command, args []string, stdin io.R
 	return raw, nil
 }
 
-// invocation returns an example of a command line that runs c, with the required keys.
+// invocation returns an example of a command line that runs the command c with all required keys.
 func invocation(spec driver.Spec, c driver.Command) string {
 	words := []string{wire.Prefix + spec.Name, c.Name}
 	for _, k := range spec.Keys {
@@ -177,7 +177,7 @@ func words[V any](values []V) string {
 	return strings.Join(text, ", ")
 }
 
-// version returns the module version that the binary was built from.
+// version returns the module version from which the binary was built.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version

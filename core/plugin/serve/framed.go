@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// framed serves protocol version 2. Operations arrive on a separate data socket. Like those of
+// framed serves protocol version 2. Operations arrive on a separate data socket. As in
 // version 1, they pass through the process's tracker, which records the host's leases.
 type framed struct{ *process }
 

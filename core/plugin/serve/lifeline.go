@@ -15,7 +15,7 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// lifeline watches the host process, and a pipe that ends when the host closes its end or dies.
+// lifeline watches the host process and a pipe. The pipe ends when the host closes its end or dies.
 type lifeline struct {
 	pipe    *os.File
 	parent  int   // id of the parent process at the start: the host, or a wrapper
@@ -44,10 +44,10 @@ func openLifeline(log *slog.Logger) (*lifeline, error) {
 	return l, nil
 }
 
-// watch calls the function died once, when the host is certainly dead, and letGo once, when the
-// pipe has ended. The end of the pipe does not prove the host's death: the host may have closed its
-// end or called exec. A new parent process of the plugin does not prove it either, because a
-// wrapper between host and plugin may have died instead.
+// watch calls the function died once, when the host is certainly dead. It calls the
+// function letGo once, when the pipe has ended. That does not prove the host's death,
+// because the host may have closed its end or called exec. A new parent of the plugin
+// is no proof either, because a wrapper between host and plugin may have died instead.
 func (l *lifeline) watch(died, letGo func()) {
 	go func() {
 		// The host never writes to the pipe, so the read lasts until the host's end is closed.
@@ -62,9 +62,9 @@ func (l *lifeline) watch(died, letGo func()) {
 	died()
 }
 
-// Without a pidfd, the plugin polls whether the host is dead, from the end of the pipe on. For
-// confirmFor it polls every confirmEvery, because the kernel closes a dying host's pipe shortly
-// before the host is dead. Later it polls every slowEvery.
+// Without a pidfd, the plugin begins to poll when the pipe ends, to find out whether the
+// host is dead. During confirmFor it polls every confirmEvery, because the kernel closes
+// a dying host's pipe shortly before the host is dead. Later it polls every slowEvery.
 const (
 	confirmFor   = 2 * time.Second
 	confirmEvery = 200 * time.Microsecond
@@ -78,8 +78,8 @@ type host struct {
 	pidfd *os.File // nil if the system has no pidfd
 }
 
-// findHost returns the host with process id pid and start time start. It returns an error if there
-// is no such process, for example because the host is in another PID namespace.
+// findHost returns the host with this process id and start time. It returns an error if
+// there is no such process, for example because the host is in another PID namespace.
 func findHost(pid int, start string) (*host, error) {
 	if pid <= 0 {
 		return nil, errors.New("it has not given its process id")
@@ -88,7 +88,7 @@ func findHost(pid int, start string) (*host, error) {
 	if h.pidfd == nil && !h.exists() {
 		return nil, fmt.Errorf("there is no process %d", pid)
 	}
-	// Only after the pidfd was opened does this check prove that the pidfd is the host's.
+	// This check must come after the opening of the pidfd, to prove that the pidfd is the host's.
 	if start != "" && !h.same() {
 		if h.pidfd != nil {
 			h.pidfd.Close()
@@ -135,12 +135,12 @@ func (h *host) dead() bool {
 
 func (h *host) exists() bool { return !errors.Is(syscall.Kill(h.pid, 0), syscall.ESRCH) }
 
-// aloneFor is how long a plugin runs on when no host can reach it.
+// aloneFor is how long a plugin still runs when no host can reach it.
 const aloneFor = 5 * time.Second
 
 // sessions counts the open heartbeat streams. A host, even a frozen host, keeps one stream open
-// while it uses its plugin. If no stream is open for aloneFor after the end of a stream or of the
-// lifeline pipe, no host will connect any more, so sessions calls the function called alone.
+// while it uses its plugin. When a stream or the lifeline pipe has ended and then no stream is
+// open for aloneFor, no host will connect any more. Then sessions calls its function alone.
 type sessions struct {
 	alone func()
 
@@ -163,7 +163,7 @@ func (s *sessions) ended() {
 	s.wait()
 }
 
-// letGo must be called when the lifeline pipe has ended, because the host then opens no new stream.
+// letGo must be called when the lifeline pipe has ended. From then on the host opens no new stream.
 func (s *sessions) letGo() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,8 +19,8 @@ func newLogger(w io.Writer, redact *wire.Redactor) *slog.Logger {
 	}))
 }
 
-// hclogNames gives slog's attributes time, level and message the names that hclog uses. It checks
-// the type, because a backend's attribute may have one of these names.
+// hclogNames renames slog's attributes for time, level and message as hclog names them.
+// It also checks their types, because a backend's attribute may have one of these names.
 func hclogNames(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) > 0 {
 		return a
@@ -42,7 +42,7 @@ func hclogNames(groups []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// redacting is a writer to w that removes secrets. Each Write must be one whole line.
+// redacting removes secrets from lines and writes them to w. Each Write must be one whole line.
 type redacting struct {
 	w      io.Writer
 	redact *wire.Redactor

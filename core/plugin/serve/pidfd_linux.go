@@ -18,7 +18,7 @@ func openPidfd(pid int) *os.File {
 	return os.NewFile(uintptr(fd), "host")
 }
 
-// awaitPidfd returns when the process of the pidfd f has ended. It occupies no thread meanwhile.
+// awaitPidfd waits until the process of the pidfd f has ended. The wait occupies no thread.
 func awaitPidfd(f *os.File) error {
 	conn, err := f.SyscallConn()
 	if err != nil {

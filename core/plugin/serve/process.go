@@ -32,7 +32,7 @@ type process struct {
 	sessions sessions
 	once     sync.Once
 	closed   chan struct{} // closed by Close
-	dying    atomic.Bool   // the method hostDied or abandoned is ending the process
+	dying    atomic.Bool   // hostDied or abandoned was called, and ends the process
 }
 
 func newProcess(spec driver.Spec, prints *os.File) *process {
@@ -116,8 +116,8 @@ func (p *process) hostDied() {
 	p.exit()
 }
 
-// abandoned ends the process, because no host can reach it any more. It releases no lock, because
-// the host may live and hold all its leases through a new plugin process.
+// abandoned ends the process, because no host can reach it any more. It releases no
+// lock, because the host may be alive and keep its leases through a new plugin process.
 func (p *process) abandoned() {
 	if p.isClosed() || !p.dying.CompareAndSwap(false, true) {
 		return
@@ -144,8 +144,8 @@ func (p *process) exitCode() int {
 	return 0
 }
 
-// removeOurDir removes the socket directory. Call it only if the host, which normally does this, is
-// dead or cannot reach this process.
+// removeOurDir removes the socket directory. The host normally does this. So
+// call removeOurDir only if the host is dead or cannot reach this process.
 func removeOurDir(log *slog.Logger) {
 	dir := os.Getenv(wire.EnvDir)
 	if !strings.HasPrefix(filepath.Base(dir), wire.Prefix) {

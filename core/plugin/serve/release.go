@@ -19,8 +19,8 @@ const (
 	releaseRetry  = 20 * time.Millisecond
 )
 
-// releaseAll renews the dead host's leases during the delay that the host asked for. Then it tries,
-// for at most releaseBudget, to release or withdraw every owner (the id of one lease or waiter).
+// releaseAll renews the dead host's leases during the delay that the host asked for. Then, for at
+// most releaseBudget, it tries to release or withdraw every owner (the id of a lease or waiter).
 func (p *process) releaseAll(t *tracker) {
 	start := time.Now()
 	count := t.refuse()
@@ -34,9 +34,9 @@ func (p *process) releaseAll(t *tracker) {
 	p.log.Info("host died; its locks are released", "locks", count, "took", time.Since(start))
 }
 
-// refuse makes the tracker refuse new requests, and returns how many owners it knows. It sets each
-// lease's expiry to zero, so that keep renews all of them, because the host's last renewals may
-// have failed.
+// refuse makes the tracker refuse new requests, and returns how many owners
+// it knows. The host's last renewals may have failed. So refuse sets each
+// lease's expiry to zero, which makes the method keep renew all of them.
 func (t *tracker) refuse() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -47,8 +47,8 @@ func (t *tracker) refuse() int {
 	return len(t.entries)
 }
 
-// keep renews the dead host's leases until the time end. It skips a lease that expires only after
-// end, and cannot revive an expired lease.
+// keep renews the dead host's leases until the time in parameter end. It skips
+// a lease that expires later than that, and cannot revive an expired lease.
 func (t *tracker) keep(end time.Time) {
 	for time.Now().Before(end) {
 		ops, pause := t.due(end)
@@ -67,8 +67,8 @@ func (t *tracker) keep(end time.Time) {
 	}
 }
 
-// due returns the renewals to send now, and the pause before the next call of due. A lease is due
-// when at most two thirds of its TTL are left, so that there is time for retries.
+// due returns the renewals to send now, and the pause before its next call. A lease must be
+// renewed when at most two thirds of its TTL are left, so that there is time for retries.
 func (t *tracker) due(end time.Time) (ops []driver.Op, pause time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -87,7 +87,7 @@ func (t *tracker) due(end time.Time) (ops []driver.Op, pause time.Duration) {
 	return ops, max(pause, time.Millisecond)
 }
 
-// renewed records that the owner's lease now expires at the time until.
+// renewed records that the owner's lease now expires at t=until.
 func (t *tracker) renewed(owner string, until time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -121,8 +121,8 @@ func (t *tracker) releaseAll(ctx context.Context) int {
 	return max(len(ops), acquires)
 }
 
-// pending returns the releases and withdrawals to send now, and the number of acquires under way.
-// The owner of such an acquire is withdrawn, so that the store refuses a late acquire.
+// pending returns the releases and withdrawals to send now, and the number of acquires
+// under way. The store then refuses a late acquire, because its owner is withdrawn.
 func (t *tracker) pending() (ops []driver.Op, acquires int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -137,7 +137,7 @@ func (t *tracker) pending() (ops []driver.Op, acquires int) {
 	return ops, t.acquires
 }
 
-// releaseOps executes ops and returns how many of them succeeded or found no lease.
+// releaseOps executes ops. It returns how many operations succeeded or found no lease.
 func (t *tracker) releaseOps(ctx context.Context, ops []driver.Op) int {
 	var done atomic.Int64
 	t.each(ctx, ops, func(op driver.Op, err error) {
@@ -149,8 +149,8 @@ func (t *tracker) releaseOps(ctx context.Context, ops []driver.Op) int {
 	return int(done.Load())
 }
 
-// each executes ops, which must not contain an acquire. It calls the function done with each
-// operation and its error, from several goroutines.
+// each executes the operations ops, which must not contain an acquire. From several
+// goroutines, it calls the function done with each operation and its error.
 func (t *tracker) each(ctx context.Context, ops []driver.Op, done func(driver.Op, error)) {
 	batcher := driver.BatcherOf(t.Backend)
 	do := func(part []driver.Op) []driver.Result {

@@ -26,9 +26,9 @@ import (
 // stopGrace bounds how long a closed plugin waits until its last replies are sent.
 const stopGrace = 300 * time.Millisecond
 
-// Main is the whole main function of a plugin. If a host has started the process,
-// Main serves spec until the host closes the plugin or dies. Otherwise Main
-// executes the command line: "describe [--json]", "--version" or a command of
+// Main is the whole main function of a plugin. If a host has started the process, Main
+// serves the backend spec until the host closes the plugin or dies. Otherwise Main
+// executes the command line, which is "describe [--json]", "--version" or a command of
 // spec. Without arguments, Main prints what the program is. Main never returns.
 //
 // Call Main first in the main function. If a host has started the process, Main closes the file
@@ -54,10 +54,10 @@ func hostStartedUs() bool {
 // serve runs the plugin process and returns its exit code.
 func serve(spec driver.Spec) int {
 	shedInherited()
-	// The plugin must survive SIGPIPE, which a log line to a dead host's pipe causes, to release
-	// the host's locks. Terminals and service managers send the other signals to plugin and host at
-	// once, but the host uses the plugin while it shuts down. So the plugin ends only when the host
-	// closes it, dies, or can no longer reach it.
+	// A log line to a dead host's pipe causes SIGPIPE. The plugin must survive that, to
+	// release the host's locks. Terminals and service managers send the other signals
+	// to plugin and host together, but the host uses the plugin while it shuts down. So
+	// the plugin ends only when the host closes it, dies, or can no longer reach it.
 	signal.Ignore(syscall.SIGPIPE, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	stderr := os.Stderr
 	tune()
@@ -98,7 +98,7 @@ func serve(spec driver.Spec) int {
 	return p.exitCode()
 }
 
-// stop ends the server when its last replies were sent, and at the latest after stopGrace.
+// stop ends the server when its last replies were sent, but at the latest after stopGrace.
 func stop(server *grpc.Server) {
 	force := time.AfterFunc(stopGrace, server.Stop)
 	defer force.Stop()
@@ -158,8 +158,8 @@ func identity() (*tls.Config, error) {
 // certField is the index of the certificate among the fields of the handshake line.
 const certField = 5
 
-// announce puts cert into the handshake line that go-plugin is about to print. go-plugin itself
-// would announce only a certificate that it has created.
+// announce puts the certificate cert into the handshake line that go-plugin is
+// about to print. go-plugin itself would announce only a certificate of its own.
 func announce(cert string) error {
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -24,14 +24,14 @@ type entry struct {
 	// until is when the grant expires in the store, as far as this process knows.
 	until time.Time
 	// queued means that the owner has called Wait, and that no TryAcquire or Renew has succeeded
-	// since. When the owner calls TryAcquire, the tracker forgets a grant that Wait returned,
-	// because it may have expired, and the store may have granted the lock again.
+	// since. When such an owner calls TryAcquire, the tracker forgets the grant that Wait
+	// returned. That grant may have expired, and the store may have granted the lock again.
 	queued bool
 }
 
-// tracker is a backend that remembers the leases and waits of its host, to release them when the
-// host dies. It has no state that the store lacks (rule L8): after a crash, a new plugin process
-// learns the leases from their renewals.
+// tracker is a backend that remembers the leases and waits of its host, to release
+// them when the host dies. It has no state that the store lacks (rule L8). So
+// after a crash, a new plugin process gets to know the leases from their renewals.
 type tracker struct {
 	driver.Backend
 
@@ -49,9 +49,9 @@ func newTracker(b driver.Backend) *tracker {
 // errHostDead is the answer to requests that come after the plugin has noticed the host's death.
 var errHostDead = errors.Join(driver.ErrClosed, errors.New("the host is dead"))
 
-// enter records, before ops are sent, what the store may soon hold for their owners. With many
-// leases, each entry has left the CPU's caches by its next renewal, so its look-up is slow. So
-// enter does little else.
+// enter is called before the operations ops are sent. It records what the store
+// may soon hold for their owners. With many leases, each entry has left the CPU's
+// caches by its next renewal. So the look-up is slow, and enter does little else.
 func (t *tracker) enter(ops ...driver.Op) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -73,8 +73,8 @@ func (t *tracker) enter(ops ...driver.Op) error {
 	return nil
 }
 
-// entryOf returns the entry of r's owner, and creates it if there is none. Call it just before r is
-// sent, because the entry's expiry counts from now. The caller must hold mu.
+// entryOf returns the entry of the owner in r, or creates it. Call it just before the
+// request r is sent, because the entry's expiry counts from t=now. The caller must hold mu.
 func (t *tracker) entryOf(r *driver.Request, now time.Time) *entry {
 	e := t.entries[r.Owner]
 	if e == nil {
@@ -86,7 +86,7 @@ func (t *tracker) entryOf(r *driver.Request, now time.Time) *entry {
 	return e
 }
 
-// enterWait records a call of Wait, as enter records other calls.
+// enterWait records a call of Wait, as the method enter records other calls.
 func (t *tracker) enterWait(r driver.Request) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -98,7 +98,7 @@ func (t *tracker) enterWait(r driver.Request) error {
 	return nil
 }
 
-// woken records the grant g that Wait has returned for r.
+// woken records the grant g that Wait has returned for the request r.
 func (t *tracker) woken(r driver.Request, g driver.Grant) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -108,7 +108,7 @@ func (t *tracker) woken(r driver.Request, g driver.Grant) {
 	}
 }
 
-// note records that r's owner got a grant with this token, or renewed it.
+// note records that the owner in r got a grant with this token, or renewed it.
 func (e *entry) note(r *driver.Request, token uint64) {
 	e.granted, e.queued, e.token = true, false, token
 	e.keepUntil = time.Time{}
@@ -117,7 +117,7 @@ func (e *entry) note(r *driver.Request, token uint64) {
 	}
 }
 
-// granted records the outcome of an acquire for r.
+// granted records the outcome of an acquire with the request r.
 func (t *tracker) granted(r driver.Request, token uint64, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -155,7 +155,7 @@ func (t *tracker) forget(owner string) {
 	delete(t.entries, owner)
 }
 
-// ended forgets owner if its request has ended the lease or has found no lease.
+// ended forgets an owner if its request has ended the lease or has found no lease.
 func (t *tracker) ended(owner string, err error) {
 	if err == nil || errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrWithdrawn) {
 		t.forget(owner)

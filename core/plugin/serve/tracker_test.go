@@ -16,7 +16,7 @@ func req(name, owner string) driver.Request {
 	return driver.Request{Name: name, Owner: owner, TTL: time.Minute}
 }
 
-// fixture is a tracker over a memory store, which tests inspect through a second backend.
+// fixture is a tracker over a memory store. Tests inspect that store through a second backend.
 type fixture struct {
 	*tracker
 	other driver.Backend
@@ -39,7 +39,7 @@ func newFixture(t *testing.T, wrap func(driver.Backend) driver.Backend) fixture 
 
 func same(b driver.Backend) driver.Backend { return b }
 
-// plain returns b without its optional capabilities.
+// plain returns the backend b without its optional capabilities.
 func plain(b driver.Backend) driver.Backend { return bare{b} }
 
 type bare struct{ driver.Backend }
@@ -126,9 +126,9 @@ func TestTrackerKnowsWhatIsHeld(t *testing.T) {
 	known(1, "a batch")
 }
 
-// A grant that Wait has returned must be renewed during the delay after the host's death, and then
-// released. The tracker must forget such a grant when the owner calls TryAcquire, because the store
-// may then have granted the lock again.
+// A grant that Wait has returned must be renewed during the delay after the
+// host's death, and then released. When the owner calls TryAcquire, the tracker
+// must forget such a grant, because the store may have granted the lock again.
 func TestTrackerKnowsTheStoresGrants(t *testing.T) {
 	f := newFixture(t, same)
 	wait := func(owner string) driver.Grant {
@@ -161,7 +161,7 @@ func TestTrackerKnowsTheStoresGrants(t *testing.T) {
 	}
 }
 
-// After a plugin crash, the new process must learn a lease, with its Keep, from its renewal.
+// After a plugin crash, the renewal of a lease must tell the new process that lease and its Keep.
 func TestTrackerLearnsFromRenewals(t *testing.T) {
 	f := newFixture(t, same)
 	r := f.grant(t, req("a", "1"))
@@ -217,7 +217,7 @@ func TestDeathReleasesAndWithdraws(t *testing.T) {
 	}
 }
 
-// slow is a backend whose TryAcquire waits until goOn is closed, and ignores its ctx.
+// slow is a backend. Its TryAcquire waits until the channel goOn is closed, and ignores its ctx.
 type slow struct {
 	driver.Backend
 	asked, goOn chan struct{}
@@ -260,7 +260,7 @@ func TestDeathWaitsForAcquiresInFlight(t *testing.T) {
 	}
 }
 
-// broken is a backend whose first releases fail, as many as failures says.
+// broken is a backend. As many of its first releases fail as the field failures says.
 type broken struct {
 	bare
 	failures atomic.Int64

@@ -25,15 +25,15 @@ var ballast []byte
 // tune sets the runtime up for a process that mostly forwards messages.
 //
 // A plugin waits for its host and for its store, and computes little. With several threads, the
-// runtime wakes a second thread whenever a goroutine becomes ready. The second thread usually finds
-// no work, and takes a CPU from the host or the store. On a machine with two CPUs, GOMAXPROCS=1
-// instead of 2 about halved a plugin's context switches, and cut its CPU time at 64 clients by a
-// third. So a plugin uses half of the CPUs, but at most maxThreads.
+// runtime wakes a second thread whenever a goroutine becomes ready. The second thread usually
+// finds no work, and takes a CPU from the host or the store. On a machine with two CPUs,
+// GOMAXPROCS=1 instead of 2 about halved a plugin's context switches, and cut its CPU time at
+// 64 clients by a third. So GOMAXPROCS of a plugin is half of the CPUs, but at most maxThreads.
 //
-// A plugin's live memory is a few MB at most, and nearly all other memory is garbage after a
-// request. With ballast, a garbage collection starts after about 16 MiB of garbage instead of 4
-// MiB, so a quarter as often. At 64 clients, this cut the plugin's CPU time by a fifth. It costs up
-// to 16 MiB of memory for the garbage.
+// A plugin's live memory is a few MB at most, and nearly all other memory is garbage
+// after a request. With the ballast, a garbage collection starts after about 16 MiB
+// of garbage instead of 4 MiB, and so is four times rarer. At 64 clients, this cut
+// the plugin's CPU time by a fifth. It costs up to 16 MiB of memory for the garbage.
 //
 // Note: GOGC=400 instead of ballast has the same effect while little memory is live. But after an
 // outage with 2,000 leases, 17 MB were live, and the plugin grew to 180 MB (decision plugin-24).
@@ -47,8 +47,8 @@ func tune() {
 	}
 }
 
-// startProfiles starts a CPU profile and an execution trace, each only if its environment variable
-// names a file. The function stop ends both; further calls of stop do nothing.
+// startProfiles starts a CPU profile and an execution trace. It starts each only if its environment
+// variable names a file. The function stop ends both; further calls of stop do nothing.
 func startProfiles(log *slog.Logger) (stop func()) {
 	var stops []func()
 	begin := func(variable string, start func(*os.File) error, stop func()) {

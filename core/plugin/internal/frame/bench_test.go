@@ -40,7 +40,7 @@ func (readyHost) Configure(context.Context, wire.Setup) (wire.Opened, error) {
 func (readyHost) SessionBegan() (ended func()) { return func() {} }
 func (readyHost) Close(context.Context) error  { return nil }
 
-// TestMain also runs the far end of the benchmarks: a separate process in the role of a plugin.
+// TestMain is also the main function of a process that plays the plugin in the benchmarks.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("FRAME_BENCH_DIR"); dir != "" {
 		farMain(dir)
@@ -66,7 +66,7 @@ func farMain(dir string) {
 	}
 }
 
-// BenchmarkCall measures one TryAcquire on a backend that does no work, in another process.
+// BenchmarkCall measures one TryAcquire on a backend in another process. The backend does no work.
 func BenchmarkCall(b *testing.B) {
 	unary, framed := links(b)
 	for _, callers := range []int{1, 8, 64} {
@@ -104,7 +104,7 @@ func BenchmarkCodec(b *testing.B) {
 	}
 }
 
-// links returns connections to a far end, one for each protocol version.
+// links returns two connections to a new plugin process, one for each protocol version.
 func links(b *testing.B) (*wire.Unary, *Link) {
 	b.Helper()
 	dir, pid := startFar(b)

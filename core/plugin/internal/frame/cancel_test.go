@@ -41,8 +41,8 @@ func TestCancelTravels(t *testing.T) {
 	}
 }
 
-// stuckValues is the context of a call. Its method Value blocks, as a
-// context of an application may.
+// stuckValues is the context of a call. Its method Value blocks, as
+// that of an application's context may.
 type stuckValues struct {
 	context.Context
 	cancellation.Signal
@@ -59,8 +59,8 @@ func (c *stuckValues) Value(any) any {
 	return nil
 }
 
-// TestStuckValuesHoldUpNoReply covers a caller that reads the replies, its own and
-// those to other calls, while a method of its context blocks. This must delay no reply.
+// A caller may read the replies to other calls besides its own. TestStuckValuesHoldUpNoReply
+// checks that no reply is late if a method of that caller's context blocks.
 func TestStuckValuesHoldUpNoReply(t *testing.T) {
 	var slow atomic.Int64
 	p := open(t, blocking(nil, &slow))
@@ -91,8 +91,8 @@ func TestStuckValuesHoldUpNoReply(t *testing.T) {
 	}
 }
 
-// TestWaitGivenUp checks that a grant is not lost if it comes when the Wait is given up,
-// and that a plugin that does not react does not delay the caller.
+// TestWaitGivenUp checks that a grant is not lost if it comes when the Wait
+// is given up. A plugin that does not react must not delay the caller.
 func TestWaitGivenUp(t *testing.T) {
 	for _, others := range []int{0, 3} {
 		for name, token := range map[string]uint64{"it waits": 0, "it is granted": 7, "the plugin hangs": 0} {

@@ -22,7 +22,7 @@ const (
 	// maxShort replaces maxShown in a reply that would not fit a frame. With maxShort, the
 	// reply to a batch fits a frame even if each operation failed with an error of four texts.
 	maxShort = 512
-	// maxFrame bounds the payload of one frame: what follows the length.
+	// maxFrame bounds the payload of one frame, which is all that follows the length.
 	maxFrame = 4 << 20
 	// maxBatch (in bytes) and maxBatchOps (in operations) bound the parts into which the
 	// host splits a batch. A reply with maxBatchOps errors and no values fits a frame.
@@ -44,10 +44,11 @@ const (
 // errBroken means that the peer violates the protocol.
 var errBroken = errors.New("broken frame")
 
-// coder writes or reads the payload of a frame. Each part of a payload has one method that writes
-// it or reads it, so that what is written and what is read cannot differ in format. Values must be
-// zero before they are read, and writing does not modify them. If a part cannot be read, or the
-// payload ends too early, bad is set, and the values of that part and of all later parts stay zero.
+// coder writes or reads the payload of a frame. For each part of a payload, one
+// method both writes and reads it. So the format cannot differ between writing and
+// reading. Values must be zero before they are read, and writing does not modify
+// them. If a part cannot be read, or the payload ends too early, the coder sets
+// the field bad. The values of that part and of all later parts then stay zero.
 type coder struct {
 	b     []byte // bytes written so far, or left to read
 	reads bool
@@ -84,7 +85,7 @@ func varint[N ~int | ~int64](c *coder, v *N) {
 	*v, c.b = N(got), c.b[n:]
 }
 
-// part returns the next n bytes of the payload without copying. If n is above most, part sets bad.
+// part returns the next n bytes, without copying. If n is above the limit most, it sets c.bad.
 func (c *coder) part(n, most int) []byte {
 	if n > most || n > len(c.b) {
 		c.fail()
@@ -95,7 +96,7 @@ func (c *coder) part(n, most int) []byte {
 	return p
 }
 
-// text writes or reads s. If the bytes read equal *s, *s stays, which saves an allocation.
+// text writes or reads the string s. If the text read equals the old *s, no memory is allocated.
 func (c *coder) text(s *string, most int) {
 	n := len(*s)
 	if uvarint(c, &n); !c.reads {
@@ -105,15 +106,15 @@ func (c *coder) text(s *string, most int) {
 	}
 }
 
-// name writes or reads a lock's name, which must be valid UTF-8, because backends rely on that.
+// name writes or reads the name of a lock. Backends rely on it being valid UTF-8.
 func (c *coder) name(s *string) {
 	if c.text(s, maxName); c.reads && !utf8.ValidString(*s) {
 		c.fail()
 	}
 }
 
-// value writes or reads v. It writes the length plus one, to distinguish nil
-// from an empty slice. A value that is too long is written as nil.
+// value writes or reads the byte slice v. It writes the length plus one, to
+// distinguish nil from an empty slice. A value that is too long is written as nil.
 func (c *coder) value(v *[]byte, most int) {
 	n := 0
 	if *v != nil && len(*v) <= most {
@@ -130,8 +131,8 @@ func (c *coder) value(v *[]byte, most int) {
 	}
 }
 
-// list writes or reads the number of elements of l, and returns the slice whose elements the caller
-// must then write or read. Reading fails if there are fewer elements than least or more than most.
+// list writes or reads only the length of the slice l. The caller must then write or read the
+// elements of the slice that list returns. Reading fails unless the length is from least to most.
 func list[E any](c *coder, l *[]E, least, most int) []E {
 	n := len(*l)
 	if uvarint(c, &n); c.reads {
@@ -154,7 +155,7 @@ func (c *coder) end() error {
 	return nil
 }
 
-// check returns an error if r exceeds a limit. It is called before anything is sent.
+// check returns an error if the request r exceeds a limit. It is called before anything is sent.
 func check(r *driver.Request) error {
 	if err := checkName(r.Name); err != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// filled returns a struct in which every field has a value. A new field
-// that the frames omit then makes these tests fail.
+// filled returns a struct in which every field has a value. So these
+// tests fail if the frames omit a new field.
 func filled[V any](t *testing.T) V {
 	t.Helper()
 	var v V

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// startFar starts this binary again as the far end of [BenchmarkCall].
+// startFar starts this binary again, as the plugin of [BenchmarkCall].
 func startFar(b *testing.B) (dir string, pid int) {
 	b.Helper()
 	exe, err := os.Executable()

@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// FuzzPayload checks that reading any bytes as a request or an answer does not panic,
-// and that bytes that can be read give the same value after writing and reading again.
+// FuzzPayload reads any bytes as a request and as an answer, and checks that this does not
+// panic. If reading succeeds, the value must be the same after it is written and read again.
 func FuzzPayload(f *testing.F) {
 	for _, m := range messages(&testing.T{}) {
 		f.Add(m.append(nil, 3), byte(m.kind))
@@ -39,8 +39,8 @@ func FuzzPayload(f *testing.F) {
 	})
 }
 
-// FuzzInbox checks that the inbox returns the frames of a stream, however the stream is cut
-// into reads, and that its buffer is at most twice as large as the stream, or as bufferSize.
+// FuzzInbox checks that an inbox returns the frames of a stream, however few bytes each read
+// gives. The buffer may be at most twice as large as the larger of the stream and bufferSize.
 func FuzzInbox(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 1, 9, 0, 0, 0, 2, 8, 8}, true)
 	f.Add([]byte{0, 0x40, 0, 0, 1}, false)

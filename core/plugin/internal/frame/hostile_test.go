@@ -17,8 +17,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// These fuzz targets send a stream of bytes to one end of the data path, as
-// a broken peer, or a peer of another version, may do.
+// These fuzz targets send arbitrary bytes to one end of the data path,
+// as a broken peer or a peer of another version may do.
 
 // pair returns the two ends of a connection inside this process.
 func pair(t *testing.T) (near, far *net.UnixConn) {
@@ -52,7 +52,7 @@ func inTime(t *testing.T, what string, f func()) {
 	}
 }
 
-// sieve is a backend with every capability that fails the test if a request
+// sieve is a backend with every capability. It fails the test if a request
 // exceeds the protocol's limits. Its answers depend on the lock's name.
 type sieve struct {
 	driver.Backend
@@ -129,8 +129,8 @@ func (s starting) Start(_ context.Context, op driver.Op, done func(driver.Result
 	go done(driver.Result{Token: token, Err: err})
 }
 
-// FuzzSession checks that, for any bytes from a host, the plugin's backend gets no request beyond
-// the limits, every reply belongs to a request, and the session ends with the stream.
+// FuzzSession sends any bytes as a host. It checks that the plugin's backend gets no request
+// beyond the limits, every reply belongs to a request, and the session ends with the stream.
 func FuzzSession(f *testing.F) {
 	var whole []byte
 	for i, m := range messages(&testing.T{}) {
@@ -211,7 +211,7 @@ func framesOf(stream []byte) func(func([]byte) bool) {
 	}
 }
 
-// FuzzLink checks that, for any bytes from a plugin, every call of its host ends, no call
+// FuzzLink sends any bytes as a plugin. It checks that every call of the host ends, no call
 // is both granted and refused, and the link reports the reason for its end at most once.
 func FuzzLink(f *testing.F) {
 	h := driver.Holder{Name: "n", Owner: "o", Value: []byte{}, Token: 1, TTL: 1, Waiters: -1}
@@ -257,14 +257,14 @@ func FuzzLink(f *testing.F) {
 	})
 }
 
-// callKinds are the kinds of call that the functions from calls make, in the same order.
+// callKinds has the kind of each call that func calls returns, in the same order.
 var callKinds = []kind{kindAcquire, kindRenew, kindInspect, kindWait, kindBatch}
 
 // callID returns the id that a new link gives to its i-th call while all
 // earlier calls are under way.
 func callID(i int) uint64 { return uint64(i+1)<<slotBits | uint64(i) }
 
-// calls returns functions, each of which makes one kind of call.
+// calls returns functions. Each of them makes one kind of call.
 func calls(t *testing.T, l *Link) []func() {
 	ctx, r := t.Context(), driver.Request{Name: "n", Owner: "o", TTL: time.Second}
 	either := func(token uint64, err error) {

@@ -8,11 +8,11 @@ import (
 
 const (
 	bufferSize = 64 << 10
-	// keepSize is the size in bytes of the largest buffer that is kept after use.
+	// A buffer of more than keepSize bytes is not kept after use.
 	keepSize = 512 << 10
 )
 
-// inbox reads frames. One read takes all frames that have arrived, if they fit the buffer.
+// inbox reads frames. One read takes all frames that have arrived, if they fit into the buffer.
 type inbox struct {
 	r        io.Reader
 	buf      []byte

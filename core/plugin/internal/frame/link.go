@@ -15,13 +15,13 @@ import (
 )
 
 // maxUnderWay is how many requests of one kind a host may have under way. A host delays further
-// requests of that kind, and a plugin refuses them. Each kind is counted alone, because a renewal
-// must not wait for thousands of acquires and withdrawals that wait for locked rows.
+// requests of that kind, and a plugin refuses them. Each kind has its own count, because a
+// renewal must not wait for thousands of acquires and withdrawals that wait for locked rows.
 const maxUnderWay = 16 << 10
 
-// slotBits is how many bits of a call's id are the index of its slot in Link.slots. All kinds
-// of requests together need fewer slots than these bits can count. The other bits count calls,
-// so that the reply to a call that was given up does not match a later call in the same slot.
+// The low slotBits bits of a call's id are the index of its slot in Link.slots. All kinds of
+// requests together need fewer slots than these bits can count. The other bits count calls.
+// So the late reply to a call that was given up does not match a later call in the same slot.
 const (
 	slotBits = 18
 	slotMask = 1<<slotBits - 1
@@ -37,7 +37,7 @@ type Link struct {
 	ready  []reply // also used only by the reader
 
 	background sync.WaitGroup
-	wake       chan struct{} // tells the background reader that it is the reader now
+	wake       chan struct{} // makes the background reader read from now on
 	closed     chan struct{}
 	once       sync.Once
 
@@ -50,8 +50,8 @@ type Link struct {
 	role  role
 }
 
-// grace is how long the link waits for the answer to a Wait that was given up. The answer may
-// bring a grant. A withdrawal after the answer cannot overtake requests of that Wait to the store.
+// grace is how long the link waits for the answer to a Wait that was given up. The answer may bring
+// a grant. A withdrawal after the answer cannot reach the store before the requests of that Wait.
 const grace = 50 * time.Millisecond
 
 // call is one request under way.
@@ -73,10 +73,10 @@ func (c *call) recycle() {
 
 var errLinkClosed = errors.New("the data connection was closed")
 
-// Dial connects to the data socket at path. It returns [ErrPeer] unless the process pid,
-// of this user, listens there. control is used for operations that the data path does
-// not carry. The function failed is called once, from any goroutine, when the connection
-// ends for another reason than Close. It must not wait for calls of the link.
+// Dial connects to the data socket at path. It returns [ErrPeer] unless the process with the
+// id pid listens there and runs as this user. The link control is used for operations that
+// the data path does not carry. The function failed is called once, from any goroutine, when
+// the connection ends for another reason than Close. It must not wait for calls of the link.
 func Dial(ctx context.Context, path string, pid int, control wire.Link, failed func(error)) (*Link, error) {
 	requests, err := dial(ctx, path, pid, prefaceRequests)
 	if err != nil {
@@ -147,8 +147,8 @@ func (l *Link) Close() {
 	l.out.drains.Wait()
 }
 
-// call sends m and waits for its answer or the end of ctx. The caller must recycle the returned
-// call. The returned error is a transport failure; an error of the plugin is in the answer.
+// call sends the message m and waits for the answer or the end of ctx. The caller must recycle
+// the returned call. The error is a transport failure; the plugin's error is in the answer.
 func (l *Link) call(ctx context.Context, m *message) (*call, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, unsent(err)
@@ -189,8 +189,8 @@ func noAnswer(why error) error {
 	return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, wire.ErrNoAnswer, why)
 }
 
-// send queues m and, if no other goroutine is writing, writes it. If reads is
-// true, the caller must read replies until the reply to m has come; see role.
+// send queues the message m. If no other goroutine is writing, send also writes it. If
+// reads is true, the caller must read replies until the reply to m has come; see role.
 func (l *Link) send(ctx context.Context, m *message) (c *call, reads bool, err error) {
 	l.out.mu.Lock()
 	for {
@@ -223,7 +223,7 @@ func (l *Link) send(ctx context.Context, m *message) (c *call, reads bool, err e
 	return c, reads, nil
 }
 
-// noRoom returns nil if a request of kind k may be queued, else a channel that out.freed closes.
+// noRoom returns nil if a request of kind k may be queued. Else out.freed closes the channel.
 func (l *Link) noRoom(k kind) <-chan struct{} {
 	if l.under.of[k] >= maxUnderWay {
 		return l.out.wait()
@@ -246,7 +246,7 @@ func (l *Link) enter(c *call) {
 }
 
 // leave removes and returns the call with that id, or returns nil if there
-// is none. The callers of leave and of enter must hold out.mu.
+// is none. The caller of the methods leave and enter must hold out.mu.
 func (l *Link) leave(id uint64) *call {
 	slot := int(id & slotMask)
 	if slot >= len(l.slots) || l.slots[slot] == nil || l.slots[slot].id != id {
@@ -261,8 +261,8 @@ func (l *Link) leave(id uint64) *call {
 	return c
 }
 
-// answersYet tells the plugin that the caller gives up c. It reports whether
-// the answer to c has come or comes within grace.
+// answersYet tells the plugin that the caller gives up the call c. It
+// reports whether the answer to c has come or comes within the time grace.
 func (l *Link) answersYet(c *call) bool {
 	l.out.mu.Lock()
 	write := false
@@ -283,14 +283,14 @@ func (l *Link) answersYet(c *call) bool {
 	}
 }
 
-// tell queues a message that c is given up. The caller must hold out.mu, and
-// must call flush if write is true.
+// tell queues the message that the call c is given up. The caller must
+// hold out.mu, and must call out.flush if write is true.
 func (l *Link) tell(c *call) (write bool) {
 	m := message{kind: kindCancel}
 	return l.out.queue(func(b []byte) []byte { return m.append(b, c.id) })
 }
 
-// cancel gives c up and tells the plugin. It returns false if the answer to c has come already.
+// cancel gives up the call c and tells the plugin. It returns false if c is answered already.
 func (l *Link) cancel(c *call) bool {
 	l.out.mu.Lock()
 	if l.leave(c.id) == nil {
@@ -312,8 +312,8 @@ func ended(err error) error {
 	return fmt.Errorf("data connection: %w", err)
 }
 
-// fail ends every call because of cause. Calls that were not written end with driver.ErrNotSent;
-// the outcome of calls that were written is unknown. The outbox calls fail once.
+// fail ends every call because of cause. A call that was not written ends with driver.ErrNotSent.
+// The outcome of a call that was written is unknown. The outbox calls fail only once.
 func (l *Link) fail(cause error) {
 	l.out.mu.Lock()
 	closed := l.lost != nil

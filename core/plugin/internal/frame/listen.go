@@ -23,8 +23,7 @@ type Listener struct {
 	close    context.CancelFunc
 }
 
-// Listen creates the socket at path. Only this user must be able to enter
-// the directory of path.
+// Listen creates the socket at path. The socket's directory must be open to this user only.
 func Listen(path string) (*Listener, error) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
@@ -34,9 +33,9 @@ func Listen(path string) (*Listener, error) {
 	return &Listener{listener: l, closing: closing, close: cancel}, nil
 }
 
-// Serve answers the requests of one host. It accepts only connections from a process of this
-// user with an id in hosts, and calls the function refuse with the reason when it refuses a
-// connection. Serve returns nil when the host or Close ends the connection. redact may be nil.
+// Serve answers the requests of one host. It accepts only connections from processes of this
+// user whose ids are in hosts. When it refuses a connection, it calls the function refuse with
+// the reason. Serve returns nil when the host or Close ends the connection. redact may be nil.
 func (l *Listener) Serve(b driver.Backend, redact *wire.Redactor, refuse func(error), hosts ...int) error {
 	err := l.serve(b, redact, refuse, hosts)
 	if errors.Is(err, net.ErrClosed) {
@@ -88,7 +87,7 @@ func (l *Listener) accept(refuse func(error), hosts []int) (map[string]*net.Unix
 	return conns, nil
 }
 
-// greet checks which process is at the other end of conn, and returns the preface, its first bytes.
+// greet checks which process is at the other end of conn, and returns the connection's preface.
 func greet(conn *net.UnixConn, hosts []int) (string, error) {
 	if err := checkPeer(conn, hosts...); err != nil {
 		return "", err

@@ -77,7 +77,7 @@ func (l *Link) Wait(ctx context.Context, r driver.Request, max time.Duration) (d
 	if err := check(&r); err != nil {
 		return driver.Grant{}, err
 	}
-	began := time.Now() // before the Wait begins in the plugin, where a.waited counts from
+	began := time.Now() // before the Wait begins in the plugin; a.waited counts from there
 	c, err := l.call(ctx, &message{kind: kindWait, request: r, max: max})
 	if err != nil {
 		return driver.Grant{}, wire.Ended(ctx, err)
@@ -111,8 +111,8 @@ func (l *Link) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	return results
 }
 
-// fits returns how many operations at the start of ops fit into one frame.
-// The first operation always fits.
+// fits returns how many of the first operations in ops fit into one
+// frame. The first operation always fits.
 func fits(ops []driver.Op) int {
 	size := 0
 	for n := range ops {

@@ -12,9 +12,9 @@ import (
 )
 
 // outbox queues frames and writes all queued frames at once. There is no separate
-// writer to wake: a goroutine that queues a frame while no other goroutine writes
-// is the writer until the queue is empty. The writer never waits for the peer. If
-// the socket is full, the outbox starts a goroutine that writes the rest.
+// writer to wake. If a goroutine queues a frame while no other goroutine writes,
+// it is the writer until the queue is empty. The writer never waits for the peer.
+// If the socket is full, the outbox starts a goroutine that writes the rest.
 type outbox struct {
 	end writeEnd
 	raw syscall.RawConn
@@ -45,7 +45,7 @@ type writeEnd interface {
 	syscall.Conn
 }
 
-// maxQueued is how many bytes are queued before goroutines with frames must wait.
+// While maxQueued bytes or more are queued, goroutines with new frames must wait.
 const maxQueued = 1 << 20
 
 // init prepares the outbox, which then owns conn.
@@ -91,11 +91,11 @@ func (o *outbox) queue(appendPayload func(b []byte) []byte) (write bool) {
 	return write
 }
 
-// position returns how many bytes were queued so far, which is where the next frame will start.
+// position returns how many bytes were queued so far. The next frame starts at that position.
 func (o *outbox) position() uint64 { return o.taken + uint64(len(o.buf)) }
 
-// full returns nil if the queue has room, and otherwise the channel that
-// method wait returns. The caller must hold mu.
+// full returns nil if the queue has room. Otherwise it returns the
+// channel from the method wait. The caller must hold mu.
 func (o *outbox) full() <-chan struct{} {
 	if len(o.buf) < maxQueued || o.stopped {
 		return nil
@@ -148,7 +148,7 @@ func (o *outbox) flush(yield bool) {
 }
 
 // startDrain starts a goroutine that writes the rest of b. The writer does not
-// wait for that goroutine, because the writer's call must not outlast its ctx.
+// wait for that goroutine, because the writer's own call must end with its ctx.
 func (o *outbox) startDrain(b []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -90,8 +90,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// blocking returns a backend in which waits, withdrawals and acquires of "slow"
-// block until their ctx ends or free is closed.
+// blocking returns a backend in which every Wait and Withdraw, and a TryAcquire
+// of "slow", block until their ctx ends or the channel free is closed.
 func blocking(free <-chan struct{}, slow *atomic.Int64) *far {
 	hold := func(ctx context.Context) error {
 		slow.Add(1)
@@ -114,9 +114,9 @@ func blocking(free <-chan struct{}, slow *atomic.Int64) *far {
 	}
 }
 
-// As many slow acquires and waits as the limits allow must not delay calls
-// of other kinds, such as a renewal or a release. One more acquire waits for
-// room, and is not sent if its ctx ends before there is room.
+// Even if as many slow acquires and waits are under way as the limits allow,
+// calls of other kinds, such as a renewal or a release, are not delayed. One more
+// acquire waits for room, and is not sent if its ctx ends before there is room.
 func TestSlowRequestsHoldUpNoOther(t *testing.T) {
 	var slow atomic.Int64
 	free := make(chan struct{})
@@ -168,8 +168,8 @@ func TestSlowRequestsHoldUpNoOther(t *testing.T) {
 func TestFaultTellsWhatWasSent(t *testing.T) {
 	var slow atomic.Int64
 	p := open(t, blocking(nil, &slow))
-	// Requests that the plugin does not read fill the socket: the plugin stops reading when
-	// its replies are not read. The test takes the reader's role, and reads no replies.
+	// The test takes the reader's role, and reads no replies. So the
+	// plugin stops reading requests, and unread requests fill the socket.
 	p.out.mu.Lock()
 	p.role.taken = true
 	p.out.mu.Unlock()
@@ -282,7 +282,7 @@ func TestOnlyTheOtherProcessMayTalk(t *testing.T) {
 	}
 }
 
-// starter finishes an acquire when the test calls a function, and other operations at once.
+// starter finishes an acquire when the test calls the function done. It finishes others at once.
 type starter struct {
 	far
 	started chan func(driver.Result)

@@ -21,8 +21,8 @@ func Peer(conn *net.UnixConn) int {
 	return pid
 }
 
-// checkPeer returns an error unless a process of this user with one of these
-// pids is at the other end of conn. If the system does not tell the process,
+// checkPeer returns an error unless the process at the other end of conn runs
+// as this user and has one of these pids. If the system does not tell its id,
 // only the permissions of the socket's directory keep other users out.
 func checkPeer(conn *net.UnixConn, pids ...int) error {
 	pid, uid, known, err := peerOf(conn)

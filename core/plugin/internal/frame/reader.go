@@ -9,17 +9,17 @@ import (
 )
 
 // role says which goroutine reads the replies. While only one call is under way, the
-// goroutine that made it reads the reply, so that the reply wakes one goroutine and not
+// goroutine that made it reads the reply. So the reply wakes only one goroutine and not
 // two, perhaps on two processors. As soon as there are more calls, a goroutine of the
-// link, the background reader, reads until no call is under way. Then no goroutine reads.
+// link reads instead: the background reader. It stops reading when no call is under way.
 type role struct {
 	taken       bool
 	call        uint64 // id of the call whose caller reads; 0 if the background reader reads
 	interrupted bool   // the ctx of that call has ended, and a read deadline is set
 }
 
-// assign finds a reader for the reply to c, if no goroutine reads yet. It returns
-// true if the caller, which made the call c, must read. The caller must hold out.mu.
+// assign finds a reader for the reply to the call c, if no goroutine reads
+// yet. It returns true if its caller must read. The caller must hold out.mu.
 func (l *Link) assign(c *call) bool {
 	if l.role.taken {
 		return false
@@ -33,8 +33,8 @@ func (l *Link) assign(c *call) bool {
 	return false
 }
 
-// readFor reads until c is answered or ctx ends. If other calls are then
-// under way, the background reader goes on reading.
+// readFor reads until the call c is answered or ctx ends. If other
+// calls are then under way, the background reader goes on reading.
 func (l *Link) readFor(ctx context.Context, c *call) {
 	id := c.id
 	stop := afterFunc(ctx, func() { l.interrupt(id) })
@@ -53,7 +53,7 @@ func (l *Link) readFor(ctx context.Context, c *call) {
 	}
 	under := l.under.all
 	if l.slots[id&slotMask] == c && !c.kind.waits() {
-		under-- // not counting c, which call will soon give up
+		under-- // c does not count, because it will soon be given up
 	}
 	l.role = role{taken: under > 0}
 	if under > 0 {
@@ -61,9 +61,9 @@ func (l *Link) readFor(ctx context.Context, c *call) {
 	}
 }
 
-// afterFunc is context.AfterFunc for the reader, which must not block because other goroutines
-// wait for it. context.AfterFunc first calls ctx.Value. In a call from core, that method asks the
-// caller's context, which may be a type of the application and block.
+// afterFunc is context.AfterFunc for the reader. The reader must not block, because other
+// goroutines wait for it. But context.AfterFunc calls ctx.Value, which asks the context of the
+// application in a call from core. That context may be a type of the application, and may block.
 func afterFunc(ctx context.Context, f func()) (stop func() bool) {
 	if own, ok := ctx.(interface {
 		AfterFunc(f func()) (stop func() bool)
@@ -110,13 +110,13 @@ func (l *Link) rest() bool {
 	return true
 }
 
-// reply is a call and its answer, whose bytes are still in the inbox.
+// reply is a call and its encoded answer. The bytes of the answer are still in the inbox.
 type reply struct {
 	call *call
 	body []byte
 }
 
-// read waits for replies and passes each to its call. answered is true if c got a reply.
+// read waits for replies and passes each to its call. If the call c got a reply, answered is true.
 func (l *Link) read(c *call) (answered bool, err error) {
 	if err := l.in.fill(); err != nil {
 		return false, err

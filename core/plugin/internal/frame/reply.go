@@ -10,7 +10,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// answer is the outcome of a request. Which fields are set depends on the kind of the request.
+// answer is the outcome of a request. The kind of the request decides which fields are set.
 type answer struct {
 	err     error
 	token   uint64
@@ -20,7 +20,7 @@ type answer struct {
 	results []driver.Result // for kindBatch
 }
 
-// appendAnswer appends the payload of the reply to request id to b. redact may be nil.
+// appendAnswer appends the payload of the reply to the request with that id. redact may be nil.
 func appendAnswer(b []byte, id uint64, k kind, a *answer, redact *wire.Redactor) []byte {
 	b = binary.AppendUvarint(b, id)
 	c := coder{b: b, redact: redact, texts: maxShown, values: maxValue}
@@ -32,8 +32,8 @@ func appendAnswer(b []byte, id uint64, k kind, a *answer, redact *wire.Redactor)
 	return c.b
 }
 
-// readAnswer sets a from p, a reply without the request's id. k is the kind of the request, and ops
-// the number of operations if it was a batch. Nothing in a points into p.
+// readAnswer decodes the bytes p, a reply without the request's id, into the answer a. The
+// request had the kind k and, if it was a batch, ops operations. Nothing in *a points into p.
 func readAnswer(p []byte, k kind, ops int, a *answer) error {
 	c := coder{b: p, reads: true, texts: maxShown, values: maxValue}
 	c.answer(k, ops, a)
@@ -70,7 +70,7 @@ const (
 	faultWithHolder
 )
 
-// fault writes or reads an error. The error's codes, as in protocol version 1, are a set of bits.
+// fault writes or reads an error. Its codes, those of protocol version 1, are a set of bits.
 func (c *coder) fault(err *error) {
 	e := wire.EncodeError(*err, c.redact) // nil when reading
 	how := noFault

@@ -53,15 +53,15 @@ type message struct {
 	ops     []driver.Op   // for kindBatch
 }
 
-// append appends the payload of a request to b.
+// append appends the payload of a request to the bytes b.
 func (m *message) append(b []byte, id uint64) []byte {
 	c := coder{b: b}
 	c.message(&id, m)
 	return c.b
 }
 
-// readRequest sets m from the payload p and returns the request's id. Nothing in m points
-// into p. All requests of a host are read with one coder, which keeps the last label.
+// readRequest decodes the payload p into *m and returns the request's id. Nothing in *m
+// points into p. All requests of a host are read with one coder, which keeps the last label.
 func (c *coder) readRequest(p []byte, m *message) (id uint64, err error) {
 	c.b, c.reads, c.bad = p, true, false
 	c.message(&id, m)

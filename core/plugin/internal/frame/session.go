@@ -44,8 +44,8 @@ type capabilities struct {
 	batcher driver.Batcher
 }
 
-// request is one request under way. It is a context.Context, which ends when the
-// host cancels the request, when its deadline passes, or with the connection.
+// request is one request under way. It is a context.Context. The context ends when the
+// host cancels the request, when its deadline passes, or when the connection ends.
 //
 // Note: context.WithDeadline would need a timer for each request, and most of these timers
 // would never fire. Instead the session has one timer for all requests; see deadlines.
@@ -63,8 +63,8 @@ func (r *request) Deadline() (time.Time, bool) { return r.deadline, !r.deadline.
 // Value implements context.Context.
 func (*request) Value(any) any { return nil }
 
-// errBusy is the answer to a request beyond maxUnderWay. A request that the
-// host has given up counts as long as the backend works on it.
+// errBusy is the answer to a request beyond maxUnderWay. A request that
+// the host gave up still counts while the backend works on it.
 var errBusy = fmt.Errorf("%w (%w): too many requests at once", driver.ErrUnavailable, driver.ErrNotSent)
 
 // newSession makes a session. The session owns the connections, unless newSession returns an error.
@@ -82,8 +82,8 @@ func newSession(requests, replies *net.UnixConn, b driver.Backend, redact *wire.
 	return s, s.out.init(replies, func(error) { requests.Close() })
 }
 
-// serve answers requests until the connection ends. After the last request has ended,
-// it returns the reason for the connection's end, or nil if the host closed it.
+// serve answers requests until the connection ends. It returns after the last request has
+// ended. The error is the reason for the connection's end, or nil if the host closed it.
 func (s *session) serve() error {
 	s.flusher.Go(s.flush)
 	err := s.read()
@@ -206,8 +206,8 @@ func (s *session) admit(batch []*request) error {
 	return nil
 }
 
-// enter records r as under way, or returns false if too many requests of its
-// kind are under way. The callers of enter, leave and reply must hold out.mu.
+// enter records the request r as under way, or returns false if too many of its kind
+// are under way. The callers of the methods enter, leave and reply must hold out.mu.
 func (s *session) enter(r *request) bool {
 	if s.under.of[r.kind] >= maxUnderWay {
 		return false
@@ -223,7 +223,7 @@ func (s *session) leave(r *request) {
 	s.under.add(r.kind, -1)
 }
 
-// reply queues the reply to r. If it returns true, the caller must call out.flush.
+// reply queues the reply to the request r. If it returns true, the caller must call out.flush.
 func (s *session) reply(r *request, a *answer) (write bool) {
 	return s.out.queue(func(b []byte) []byte { return appendAnswer(b, r.id, r.kind, a, s.redact) })
 }

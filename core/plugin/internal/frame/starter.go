@@ -7,14 +7,14 @@ var opKinds = [kinds]driver.OpKind{
 	kindAcquire: driver.OpAcquire, kindRenew: driver.OpRenew, kindRelease: driver.OpRelease, kindWithdraw: driver.OpWithdraw,
 }
 
-// startOp passes r to the backend, which will call finish.
+// startOp passes the request r to the backend, which will call r.finish.
 func (s *session) startOp(r *request) {
 	s.started.Add(1)
 	s.starter.Start(r, driver.Op{Kind: opKinds[r.kind], Request: r.request}, r.finish)
 }
 
-// finish queues the reply to r. It does not write the reply, because the backend may
-// finish more requests at once. A separate goroutine then writes all queued replies.
+// finish queues the reply to the request r. It leaves the writing to a separate goroutine, because
+// the backend may finish more requests at once. That goroutine writes all queued replies together.
 func (r *request) finish(result driver.Result) {
 	s := r.session
 	a := answer{token: result.Token, err: result.Err}

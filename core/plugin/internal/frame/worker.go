@@ -6,8 +6,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// maxIdle is how many idle workers are kept, because their stacks have
-// already grown. Further workers end after their request.
+// At most maxIdle idle workers are kept. It is worth keeping them, because
+// their stacks have already grown. Further workers end after their request.
 const maxIdle = 256
 
 // worker is a goroutine that executes one request after another.
@@ -62,8 +62,8 @@ func (s *session) work(w *worker, r *request) {
 	}
 }
 
-// rest adds w to the idle workers, or returns false if w is not needed any
-// more. The caller must hold out.mu.
+// rest adds the worker w to the idle workers, or returns false if w is
+// not needed any more. The caller must hold out.mu.
 func (s *session) rest(w *worker) bool {
 	if s.over || len(s.idle) >= maxIdle {
 		return false

@@ -10,7 +10,7 @@ import (
 type unpolled struct{ *os.File }
 
 // newWriteEnd returns the write end of conn, and closes conn. Go's poller does not
-// watch the write end, because it would then be woken each time the peer reads.
+// watch the write end, because the poller would be woken each time the peer reads.
 func newWriteEnd(conn *net.UnixConn) (writeEnd, error) {
 	defer conn.Close()
 	raw, err := conn.SyscallConn()

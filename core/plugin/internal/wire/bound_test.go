@@ -10,8 +10,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// No error text from a plugin is longer than 2 KiB, even if the host or the
-// plugin is another program.
+// An error text from a plugin has at most 2 KiB, even if the host or the plugin is another program.
 func TestErrorTextsAreBounded(t *testing.T) {
 	const size = 16 << 20
 	long := "lock jobs: " + strings.Repeat("é", size/2) + ": out of memory"

@@ -20,11 +20,11 @@ const EnvClientCert = "PLUGIN_CLIENT_CERT"
 // serverName is the host name in the certificates of host and plugin.
 const serverName = "localhost"
 
-// Certificate is the identity of one end of a connection, with a key pair that
+// Certificate is the identity of one end of a connection. Its key pair
 // was made for that end alone. The other end trusts no other certificate.
 //
-// Note: go-plugin's AutoMTLS makes such key pairs too, but on the curve P-521, for which Go has
-// no assembly. Making P-521 keys would take more than half of the time of a plugin's start.
+// Note: go-plugin's AutoMTLS makes such key pairs too, but on the curve P-521. Go has no assembly
+// for that curve, so making the keys would take more than half of the time of a plugin's start.
 type Certificate struct{ pair tls.Certificate }
 
 // NewCertificate makes a key pair on P-256.

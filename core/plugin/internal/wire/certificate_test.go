@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// shake connects two ends by TLS. The client has the key pair client and trusts the
-// certificate server. The server has the key pair server and trusts the certificate trusted.
+// shake connects a client and a server by TLS. The client has the certificate client and trusts
+// only server. The server has the certificate server and trusts only the parameter trusted.
 func shake(t *testing.T, client, server, trusted *Certificate) error {
 	t.Helper()
 	accepts, err := server.Server(trusted.PEM())

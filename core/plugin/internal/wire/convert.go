@@ -35,7 +35,7 @@ func isZero(h driver.Holder) bool {
 	return !h.Held() && h.Name == "" && h.Label == "" && h.Value == nil && h.Waiters == 0
 }
 
-// FromHolder returns h as a message, or nil for the zero Holder.
+// FromHolder returns the holder h as a message, or nil for the zero Holder.
 func FromHolder(h driver.Holder) *lockpb.Holder {
 	if isZero(h) {
 		return nil
@@ -117,7 +117,8 @@ func fromNotice(n driver.Notice, redact *Redactor) *lockpb.Notice {
 	}
 }
 
-// toNotice returns the notice in a message, without its field Plugin, which only the host knows.
+// toNotice returns the notice in a message. It leaves the field Plugin
+// unset; only the host knows it.
 func toNotice(n *lockpb.Notice) driver.Notice {
 	return driver.Notice{
 		Kind: driver.NoticeKind(n.GetKind()),
@@ -125,7 +126,7 @@ func toNotice(n *lockpb.Notice) driver.Notice {
 	}
 }
 
-// fromOp returns op as a message. OpKind must have the same numbers in both packages.
+// fromOp returns the operation op as a message. OpKind must have the same numbers in both packages.
 func fromOp(op driver.Op) *lockpb.Op {
 	return &lockpb.Op{Kind: lockpb.Op_Kind(op.Kind), Request: fromRequest(op.Request)}
 }

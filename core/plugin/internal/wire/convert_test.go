@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// filled returns a struct in which every field has a value. A new field
-// that the protocol omits then makes these tests fail.
+// filled returns a struct in which every field has a value. So these
+// tests fail if the protocol omits a new field.
 func filled[V any](t *testing.T) V {
 	t.Helper()
 	var v V
@@ -48,7 +48,7 @@ func fill(t *testing.T, v reflect.Value) {
 	}
 }
 
-// sent encodes m, decodes it into empty, and returns empty.
+// sent encodes the message m, decodes it into the message empty, and returns the result.
 func sent[M proto.Message](t *testing.T, m, empty M) M {
 	t.Helper()
 	b, err := proto.Marshal(m)

@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// table has the pairs of a sentinel error and its code on the wire.
+// table has each sentinel error with its code on the wire.
 var table = []struct {
 	sentinel error
 	code     lockpb.Error_Code
@@ -39,7 +39,7 @@ const MaxText = 2 << 10
 // bytes. The beginning usually names the failure, and the end its cause.
 func Bound(text string) string { return BoundTo(text, MaxText) }
 
-// BoundTo is like Bound, with the limit most instead of MaxText. most must be at least 100.
+// BoundTo is like Bound, but its limit is most bytes. The parameter most must be at least 100.
 func BoundTo(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -48,8 +48,8 @@ func BoundTo(text string, most int) string {
 	return strings.ToValidUTF8(text[:half], "") + fmt.Sprintf(" ... [%d bytes] ... ", len(text)-2*half) + strings.ToValidUTF8(text[len(text)-half:], "")
 }
 
-// EncodeError returns the message for err, or nil for nil. It removes from the text the secrets
-// that redact knows. For every sentinel that err wraps, the message has a code.
+// EncodeError returns the message for err, or nil for nil. The Redactor redact removes
+// secrets from the text. For every sentinel that err wraps, the message has a code.
 func EncodeError(err error, redact *Redactor) *lockpb.Error {
 	if err == nil {
 		return nil
@@ -99,8 +99,8 @@ func cause(sentinel error, h *lockpb.Holder) error {
 	return sentinel
 }
 
-// remoteError has the text that the plugin sent, and wraps the sentinels for the codes, so that
-// errors.Is finds them.
+// remoteError has the text that the plugin sent. It wraps a sentinel
+// for each code that was sent, so that errors.Is finds them.
 type remoteError struct {
 	text   string
 	causes []error

@@ -42,7 +42,7 @@ const (
 	maxBatchOps = 1024
 )
 
-// Handshake returns the values by which a plugin knows that a host started it. They are not secret.
+// Handshake returns the values that tell a plugin that a host started it. They are not secret.
 func Handshake() goplugin.HandshakeConfig {
 	return goplugin.HandshakeConfig{
 		MagicCookieKey:   "LOCKBENCH_PLUGIN",

@@ -108,8 +108,7 @@ func sendable(t *testing.T, m proto.Message) {
 	}
 }
 
-// FuzzServer checks that, for any message of a host, the plugin returns an
-// answer that can be encoded.
+// FuzzServer sends any message as a host. It checks that the plugin's answer can be encoded.
 func FuzzServer(f *testing.F) {
 	r := fromRequest(driver.Request{Name: "held", Owner: "o", Label: "l", Value: []byte{}, Token: 1, TTL: 2})
 	for i, m := range []proto.Message{
@@ -181,7 +180,7 @@ func serveStream[Q proto.Message, A any](t *testing.T, method func(Q, grpc.Serve
 	}
 }
 
-// canned is a connection on which every reply, and every message of a stream, has the same bytes.
+// canned is a connection. Every reply and every message of a stream on it has the same bytes.
 type canned struct {
 	grpc.ClientStream
 	reply []byte
@@ -206,8 +205,8 @@ func (c *canned) RecvMsg(m any) error {
 	return proto.Unmarshal(c.reply, m.(proto.Message))
 }
 
-// FuzzUnary checks that, for any message of a plugin, the host's call returns,
-// and that the outcome of an acquire whose answer cannot be read is unknown.
+// FuzzUnary sends any message as a plugin. It checks that the host's call returns.
+// If the answer to an acquire cannot be read, the acquire's outcome must be unknown.
 func FuzzUnary(f *testing.F) {
 	h := FromHolder(driver.Holder{Name: "n\xff", Owner: "o", TTL: -1})
 	lost := fromNotice(driver.Notice{Kind: driver.NoticeLost, Name: "n", Err: driver.ErrNotHeld}, nil)
@@ -260,8 +259,8 @@ func FuzzUnary(f *testing.F) {
 	})
 }
 
-// ended fails the test if err is nil: a stream that only the caller may end must not end without an
-// error.
+// ended fails the test if err is nil. Only the caller may end the
+// stream, so any other end is an error.
 func ended(t *testing.T, err error) {
 	t.Helper()
 	if err == nil {

@@ -30,7 +30,7 @@ type Link interface {
 	Check(ctx context.Context) (driver.Properties, error)
 }
 
-// ErrNoAnswer is wrapped by failures of the transport, and not by errors that the plugin returned.
+// ErrNoAnswer is wrapped by errors of the transport, but not by errors that the plugin returned.
 var ErrNoAnswer = errors.New("no answer from the plugin")
 
 // Setup holds the settings that a host sends to its plugin once.
@@ -48,7 +48,7 @@ type Unary struct {
 
 var _ Link = (*Unary)(nil)
 
-// NewUnary returns the data path over conn. The caller goes on owning conn and must close it.
+// NewUnary returns the data path over conn. The caller still owns conn and must close it.
 func NewUnary(conn grpc.ClientConnInterface) *Unary {
 	return &Unary{rpc: lockpb.NewPluginClient(conn)}
 }
@@ -155,8 +155,8 @@ func (u *Unary) Break(ctx context.Context, name string, token uint64) error {
 // withError is a reply that can carry an error of the plugin.
 type withError interface{ GetError() *lockpb.Error }
 
-// ask makes one call. name is the lock's name in the request, which must be
-// valid UTF-8. It is "" if the message names no lock.
+// ask makes one call. The parameter name is the lock's name in the
+// request, in valid UTF-8. It is "" if the message names no lock.
 func ask[Q any, A withError](
 	ctx context.Context, do func(context.Context, Q, ...grpc.CallOption) (A, error), name string, request Q,
 ) (reply A, err error) {
@@ -167,8 +167,8 @@ func ask[Q any, A withError](
 	return reply, outcome(ctx, reply.GetError(), err)
 }
 
-// unsent returns an error if ctx has ended or name cannot be put into a
-// message. It must be called before anything is sent.
+// unsent returns an error if ctx has ended or a message cannot contain
+// this name. It must be called before anything is sent.
 func unsent(ctx context.Context, name string) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w (%w): %w", driver.ErrUnavailable, driver.ErrNotSent, err)
@@ -179,8 +179,8 @@ func unsent(ctx context.Context, name string) error {
 	return nil
 }
 
-// outcome returns the error of a call: the error in the plugin's answer, or a failure of transport.
-// That failure never wraps ErrNotSent, because gRPC does not prove that a call was not sent.
+// outcome returns the error of a call. It is the one in the plugin's answer, or an error of
+// transport. The latter never wraps ErrNotSent, because gRPC cannot prove that a call was not sent.
 func outcome(ctx context.Context, answer *lockpb.Error, transport error) error {
 	if transport == nil {
 		err := DecodeError(answer)
@@ -202,19 +202,19 @@ func outcome(ctx context.Context, answer *lockpb.Error, transport error) error {
 	return fmt.Errorf("%w: %w: %s", driver.ErrUnavailable, ErrNoAnswer, Bound(s.Message()))
 }
 
-// deadlineSkew bounds how much earlier than the host's timer the timers of gRPC
-// and of the plugin fire, although all of them are set for the same deadline.
+// deadlineSkew bounds the error of timers. For the same deadline, the timers of gRPC and
+// of the plugin may fire earlier than the host's timer, but by no more than deadlineSkew.
 const deadlineSkew = 100 * time.Millisecond
 
-// AwaitDeadline waits until ctx has ended, if its deadline is near. Call it when the plugin says
-// that the deadline has passed, so that ctx has ended too when the call returns.
+// AwaitDeadline waits until ctx has ended, if its deadline is near. It is called when the
+// plugin says that the deadline has passed. So ctx has ended too when the operation returns.
 func AwaitDeadline(ctx context.Context) {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < deadlineSkew {
 		<-ctx.Done()
 	}
 }
 
-// Ended returns ctx.Err() if err wraps it, and otherwise err. Some methods must return ctx.Err().
+// Ended returns ctx.Err() if err wraps that, and otherwise err. Some methods must return ctx.Err().
 func Ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return ctx.Err()

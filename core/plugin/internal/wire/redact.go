@@ -10,8 +10,8 @@ import (
 // Redacted is the text that replaces a secret.
 const Redacted = "[secret]"
 
-// minSecret is the length of the shortest value that is removed. A shorter
-// value is no secret, and would also be removed from many words.
+// A value with fewer than minSecret bytes is not removed. It is no
+// secret, and would also be removed from many words.
 const minSecret = 4
 
 // Redactor removes secret values from texts that people read. Any number of
@@ -20,8 +20,8 @@ type Redactor struct {
 	replacer atomic.Pointer[strings.Replacer]
 }
 
-// SetConfig makes the Redactor remove the secret values of cfg. The Redactor forgets
-// the values of earlier calls. The function secret reports whether a key is secret.
+// SetConfig makes the Redactor remove the secret values of cfg, and no more the values
+// of earlier calls. The function secret reports whether the value of a key is secret.
 func (r *Redactor) SetConfig(cfg map[string]string, secret func(key, value string) bool) {
 	var values []string
 	for key, v := range cfg {
@@ -41,7 +41,7 @@ func (r *Redactor) SetConfig(cfg map[string]string, secret func(key, value strin
 	r.replacer.Store(strings.NewReplacer(pairs...))
 }
 
-// Text returns s without the secrets.
+// Text returns the text s without the secrets.
 func (r *Redactor) Text(s string) string {
 	if r == nil {
 		return s
@@ -53,7 +53,7 @@ func (r *Redactor) Text(s string) string {
 	return replacer.Replace(s)
 }
 
-// jsonText returns v as it appears inside a JSON string.
+// jsonText returns the text v as it appears inside a JSON string.
 func jsonText(v string) string {
 	b, err := json.Marshal(v)
 	if err != nil {
