@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestHostsHaveNoStoreClient checks that a program in another module that uses core
-// and core/plugin contains no client of any store. Only the plugins contain them.
+// TestHostsHaveNoStoreClient checks that the examples, which use core and core/plugin from another
+// module, contain no client of any store. Only the plugins contain clients.
 func TestHostsHaveNoStoreClient(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "./scheduler", "./leadertask", "./coupons", "./fencedfile").CombinedOutput()
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// long reports whether the tests run as long as those that gave the figures in the READMEs.
+// long reports whether the tests take as long as when they measured the figures in the READMEs.
 var long = os.Getenv("LOCKBENCH_LONG") == "1"
 
 // timeout bounds the waits of a test.
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(programs)
 		build := exec.Command("go", "build", "-o", programs, "./scheduler", "./leadertask", "./coupons", "./fencedfile")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build
+		build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build does
 		if out, err := build.CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
 			return 1
@@ -116,7 +116,7 @@ func (w system) run(t *testing.T, program string, args ...string) *process {
 	return run(t, program, slices.Concat(args, w.args)...)
 }
 
-// run starts a program. The end of the test kills it if it still runs.
+// run starts a program. If it still runs at the end of the test, it is killed.
 func run(t *testing.T, program string, args ...string) *process {
 	t.Helper()
 	p := &process{exited: make(chan struct{}), changed: make(chan struct{})}
@@ -160,8 +160,8 @@ func (p *process) output() []string {
 	return slices.Clone(p.lines)
 }
 
-// await waits for a line that contains text. It skips the first lines with text, as
-// many as from says. It returns the line, and its number among the lines with text.
+// await skips as many output lines as the parameter from says. It then waits for a line that
+// contains text, and returns the line and the number of lines up to it.
 func (p *process) await(t *testing.T, from int, text string) (string, int) {
 	t.Helper()
 	end := time.After(timeout)

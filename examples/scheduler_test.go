@@ -21,7 +21,7 @@ func init() {
 	}
 }
 
-// starts counts, by tick, how often the job was started.
+// starts returns, for each tick, how often the job was started.
 func starts(lines []string) map[string]int {
 	count := map[string]int{}
 	for _, line := range lines {

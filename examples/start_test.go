@@ -72,8 +72,8 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// download fetches the modules that a program needs if it requires this module. The build
-// of this module does not need all of them: the tests of its dependencies need some more.
+// download fetches the modules that a program needs if it requires this module. They are more than
+// the build of this module needs, because the tests of its dependencies need some too.
 func download(t *testing.T) {
 	t.Helper()
 	tidy := exec.CommandContext(t.Context(), "go", "-C", "..", "mod", "tidy", "-e", "-diff")
@@ -102,8 +102,8 @@ func shell(t *testing.T, dir, commands string, told *strings.Builder) string {
 	return strings.TrimSpace(read(t, at))
 }
 
-// docker reports whether a docker daemon runs. If the daemon lacks the image called builder,
-// docker makes that image from this machine's Go and shell, and removes it after the test.
+// docker reports whether a docker daemon runs. If the daemon lacks the image named by builder,
+// docker makes it from this machine's Go and shell, and removes it after the test.
 func docker(t *testing.T) bool {
 	t.Helper()
 	ask := func(args ...string) error { return exec.CommandContext(t.Context(), "docker", args...).Run() }

@@ -1,6 +1,6 @@
 // Package nats is a backend that keeps locks in a bucket of NATS JetStream KV, with package cas.
-// From the store it needs compare-and-set, a clock, keys that expire, and messages about changes,
-// but no scripts or transactions. The code shows what an author has to write for such a store.
+// The store needs compare-and-set, a clock, keys that expire, and messages about changes, but no
+// scripts or transactions. The code shows what an author has to write for such a store.
 //
 // Times come from the clock of the server that leads the bucket's stream. A stream with one replica
 // loses its writes of the last two minutes when its machine crashes, unless the server has
@@ -60,7 +60,7 @@ const (
 	retryFor = 100 * time.Millisecond
 	// markerFor is how long the marker of a deleted key stays.
 	markerFor = time.Second
-	// clockOff is by how much the clock of a host that creates a bucket may be wrong.
+	// clockOff is the largest error allowed for the clock of a host that creates a bucket.
 	clockOff = 10 * time.Second
 )
 
@@ -214,7 +214,7 @@ func (s *store) create(ctx context.Context) (jetstream.Stream, error) {
 	return stream, err
 }
 
-// suits returns why locks cannot be kept in the stream, or nil.
+// suits returns nil if locks can be kept in the stream, and otherwise an error that says why not.
 func suits(i *jetstream.StreamInfo) error {
 	c := i.Config
 	switch {
@@ -244,7 +244,7 @@ func (s *store) explain(err error) error {
 	return err
 }
 
-// away returns the error for requests while there is no connection; err is the reason, or nil.
+// away returns the error for requests without a connection. Its parameter is the reason, or nil.
 func away(err error) error {
 	switch {
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked):
@@ -277,7 +277,7 @@ func (s *store) Read(ctx context.Context, key string) (cas.Entry, error) {
 	return entry(m, info.TimeStamp), nil
 }
 
-// entry returns the Entry in m, whose Data is empty if m marks a deleted key.
+// entry returns the Entry in the message m. Its Value is empty if m marks a deleted key.
 func entry(m *jetstream.RawStreamMsg, now time.Time) cas.Entry {
 	return cas.Entry{Value: m.Data, Revision: m.Sequence, Written: m.Time, Now: now}
 }
@@ -292,7 +292,7 @@ func (s *store) Delete(ctx context.Context, key string, revision uint64) error {
 	return err
 }
 
-// publish stores m if its subject's last message has this revision. It rounds ttl up to seconds.
+// publish stores m if the last message of m's subject has revision. It rounds ttl up to seconds.
 func (s *store) publish(ctx context.Context, m *nats.Msg, revision uint64, ttl time.Duration) (cas.Entry, error) {
 	if _, err := s.open(ctx); err != nil {
 		return cas.Entry{}, err
@@ -349,8 +349,8 @@ func (s *store) Check(ctx context.Context) (cas.About, error) {
 	}, nil
 }
 
-// Watch subscribes to the messages that the stream republishes after it has stored
-// them. The connection keeps the order, so the server gets a later Read after the subscription.
+// Watch subscribes to the messages that the stream republishes after it has stored them. The
+// connection keeps their order, so the server gets the subscription before a later Read.
 func (s *store) Watch(key string, changed func()) (func(), error) {
 	s.mu.Lock()
 	conn := s.conn

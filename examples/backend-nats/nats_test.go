@@ -54,7 +54,7 @@ func serve(t *testing.T) (*plugintest.Server, string) {
 	return server, address
 }
 
-// TestConformance tests the plugin's binary and, if LOCKBENCH_LONG is 1, the library without it.
+// TestConformance tests the backend as a plugin and, if LOCKBENCH_LONG is 1, also as a library.
 func TestConformance(t *testing.T) {
 	server, address := serve(t)
 	binary := plugintest.Build(t, "./lockplugin-nats")

@@ -50,7 +50,7 @@ func serveStock(ctx context.Context, address string, coupons int64, checked bool
 	return serve(ctx, address, mux)
 }
 
-// guarded refuses requests without a token, or with a token lower than one seen, if s has a guard.
+// guarded refuses requests without a token, or with a stale token, if the stock has a guard.
 func (s *stock) guarded(h http.HandlerFunc) http.Handler {
 	if s.guard == nil {
 		return h

@@ -89,7 +89,7 @@ func (a *application) start(t *testing.T) *exec.Cmd {
 		_ = cmd.Process.Kill() // the process may have ended already
 		_ = cmd.Wait()
 	})
-	a.await(t, from, "ready") // earlier, SIGTERM would just end it
+	a.await(t, from, "ready") // before that, SIGTERM would just kill the worker
 	return cmd
 }
 
@@ -153,8 +153,8 @@ func (a *application) lines(t *testing.T) (all []line) {
 	return all
 }
 
-// await skips the first lines of the journal, as many as from says.
-// It then waits for a line whose event is what, and returns the line.
+// await skips as many lines of the journal as the parameter from says. It then waits for a line
+// with the event in the parameter what, and returns the line.
 func (a *application) await(t *testing.T, from int, what string) line {
 	t.Helper()
 	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {

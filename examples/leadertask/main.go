@@ -1,6 +1,6 @@
-// Command leadertask elects one leader among its instances. The leader does a piece of
-// work at every tick. If only the leader's process is killed, its plugin resigns, and
-// another leads at once. If the whole machine is gone, another leads after the TTL.
+// Command leadertask elects one leader among its instances. The leader does a piece of work at
+// every tick. If only the leader's process is killed, its plugin resigns, and another instance
+// leads at once. If the whole machine is gone, another instance leads after the TTL.
 package main
 
 import (
@@ -53,8 +53,8 @@ func run(ctx context.Context, i app.Instance, election string, tick, ttl time.Du
 	})
 }
 
-// fit returns the shortest supported TTL that is not below ttl. It waits until the
-// store has answered once, because only then the backend's limits are known.
+// fit returns the shortest supported TTL that is not below the parameter ttl. First it waits for an
+// answer of the store, because only then the backend's limits are known.
 func fit(ctx context.Context, i app.Instance, ttl time.Duration) (time.Duration, error) {
 	for i.Client.Check(ctx) != nil {
 		select {

@@ -1,6 +1,6 @@
-// Command scheduler runs a job once at every tick. One of the running instances
-// runs it, whichever version that instance has. A blue-green deployment needs
-// this while both versions run. Package core/tick does the work.
+// Command scheduler runs a job once at every tick, on one of the running instances, whatever
+// version the instance has. A blue-green deployment needs this while both versions run. Package
+// core/tick does the work.
 package main
 
 import (
@@ -53,7 +53,7 @@ func (s *scheduler) work(ctx context.Context, t tick.Tick) error {
 	return nil
 }
 
-// told prints a report of core/tick if a tick was missed or may have been, or its job failed.
+// told prints an event of core/tick if a tick was or may have been missed, or if the job failed.
 func (s *scheduler) told(ev tick.Event) {
 	if ev.Err == nil || ev.Kind == tick.Elsewhere {
 		return

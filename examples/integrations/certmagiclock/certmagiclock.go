@@ -1,5 +1,5 @@
-// Package certmagiclock gives a certmagic cluster distributed locks, so
-// that its machines take turns. The certificates stay in any storage.
+// Package certmagiclock gives a certmagic cluster distributed locks, so that its machines take
+// turns. The certificates stay in a storage of any kind.
 package certmagiclock
 
 import (
@@ -71,8 +71,8 @@ func (s *Storage) lock(ctx context.Context, name string, take func(*core.Lock, c
 }
 
 // Unlock implements certmagic.Locker. A caller names only the lock, not its lease. So if this
-// process lost a lease and was then granted the lock again, the first Unlock is taken for the
-// lost lease, and releases nothing. Otherwise a caller could release another caller's lease.
+// process lost a lease and was then granted the lock again, the first Unlock counts for the lost
+// lease, and releases nothing. Otherwise a caller could release another caller's lease.
 func (s *Storage) Unlock(ctx context.Context, name string) error {
 	lease := s.pop(name)
 	if lease == nil {

@@ -20,10 +20,10 @@ type Job func(ctx context.Context, t tick.Tick) error
 // nothing excludes other machines. So Run only panics; cron.Recover logs the panic.
 func (Job) Run() { panic("cronlock: this job must run in a chain with cronlock.Once") }
 
-// Once is a [cron.JobWrapper] that skips a tick if another machine runs it. job must have the same
-// schedule as the wrapped job. Use tick.Every instead of cron's @every, which tick.New refuses
-// because each machine would count from its start. ctx is the parent of the jobs' contexts. If a
-// tick fails and no other machine runs it, the function failed gets the error. failed may be nil.
+// Once returns a [cron.JobWrapper] that skips a tick if another machine runs it. job must have the
+// schedule of the wrapped job. Use tick.Every instead of cron's @every, which tick.New refuses
+// because each machine would count from its start. ctx is the parent of the jobs' contexts. The
+// function failed may be nil. It gets each error, except if another machine runs the tick.
 //
 // The wrapped job should be a [Job]. Any other cron.Job does not learn that its lock was lost.
 func Once(ctx context.Context, job *tick.Job, failed func(error)) cron.JobWrapper {

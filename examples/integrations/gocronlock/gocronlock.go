@@ -19,8 +19,8 @@ import (
 	"github.com/lockbench/lockbench/core/tick"
 )
 
-// Locker is a [gocron.Locker]. Among all schedulers that use the same backend
-// and prefix, one runs a job at each tick.
+// Locker is a [gocron.Locker]. At each tick of a job, only one of the schedulers with the same
+// backend and prefix runs the job.
 type Locker struct {
 	client   *core.Client
 	prefix   string
@@ -33,17 +33,17 @@ type Locker struct {
 
 var _ gocron.Locker = (*Locker)(nil)
 
-// NewLocker returns a Locker whose locks are named prefix plus the job's name. Name jobs
-// with gocron.WithName, because the default is the name of a function, which two jobs may
-// share. gocron does not say which tick it runs, so the Locker must know the schedule of
-// its jobs: tick.Every for a DurationJob, or a Schedule of robfig/cron for a CronJob.
-// Give jobs with another schedule a separate Locker by gocron.WithDistributedJobLocker.
+// NewLocker returns a Locker whose locks are named prefix plus the job's name. Name jobs with
+// gocron.WithName, because two jobs may share the default name, which is that of a function. gocron
+// does not say which tick it runs, so the Locker must know the schedule of its jobs: tick.Every for
+// a DurationJob, or a Schedule of robfig/cron for a CronJob. Give jobs with another schedule a
+// separate Locker by gocron.WithDistributedJobLocker.
 func NewLocker(client *core.Client, prefix string, schedule tick.Schedule, opts *tick.Options) *Locker {
 	return &Locker{client: client, prefix: prefix, schedule: schedule, opts: opts, held: map[string]*core.Lease{}}
 }
 
-// Lock implements gocron.Locker. If the job's previous run has not ended, Lock
-// waits for that end, but at most for [tick.Options].Late after the tick.
+// Lock implements gocron.Locker. If the job's previous run has not ended, Lock waits for its end,
+// but only until the tick is [tick.Options].Late old.
 func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	due, err := tick.New(l.client, l.prefix+job, l.schedule, l.opts)
 	if err != nil {
@@ -93,9 +93,9 @@ func (h *held) Unlock(ctx context.Context) error {
 
 // Elector is a [gocron.Elector]: only the scheduler that leads runs jobs.
 //
-// gocron asks the Elector when a job is due. If the leadership is lost
-// while a job runs, the job goes on while the next leader runs jobs, unless
-// it uses the ctx of Under. A [Locker] for each job avoids this overlap.
+// gocron asks the Elector when a job is due. If the leadership is lost while a job runs, the job
+// goes on beside the jobs of the next leader, unless it uses the ctx of Under. A [Locker] for each
+// job avoids this overlap.
 type Elector struct {
 	term  atomic.Pointer[core.Term]
 	ended chan struct{}
@@ -106,8 +106,8 @@ var _ gocron.Elector = (*Elector)(nil)
 
 var errFollower = errors.New("another scheduler leads")
 
-// NewElector campaigns until ctx ends, and then resigns. To end, first call the scheduler's
-// Shutdown, which waits for the jobs. Then end ctx, and call Wait to wait for the resignation.
+// NewElector returns an Elector that campaigns until ctx ends, and then resigns. To end it, first
+// call the scheduler's Shutdown, which waits for jobs. Then end ctx, and call Wait.
 func NewElector(ctx context.Context, election *core.Elector) *Elector {
 	e := &Elector{ended: make(chan struct{})}
 	go func() {

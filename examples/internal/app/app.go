@@ -55,9 +55,9 @@ type Instance struct {
 // the store is too busy to answer a check. Follow returns when ctx ends.
 func (i Instance) Follow(ctx context.Context, e *core.Elector) { i.status.Follow(ctx, i.Client, e) }
 
-// Main calls the function run for each instance, and waits until all calls
-// return. SIGINT or SIGTERM ends the ctx of the calls. After any other error,
-// for example from a call or from opening a client, the process ends with status 1.
+// Main calls the function run for each instance, and waits until all calls return. SIGINT or
+// SIGTERM ends the ctx of the calls. After any error but context.Canceled, for example if a client
+// cannot be opened, the process ends with status 1.
 func (f *Flags) Main(run func(ctx context.Context, i Instance) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := f.Run(ctx, run)
@@ -68,9 +68,9 @@ func (f *Flags) Main(run func(ctx context.Context, i Instance) error) {
 	}
 }
 
-// Run opens a client for each instance, runs all instances at the same time,
-// and closes the clients, which releases their locks. The first error other
-// than that of ctx ends the other instances.
+// Run opens a client for each instance, runs all instances at the same time, and closes the
+// clients, which releases their locks. If an instance fails, the others end, and Run returns the
+// first error.
 func (f *Flags) Run(ctx context.Context, run func(ctx context.Context, i Instance) error) error {
 	if f.instances < 1 {
 		return fmt.Errorf("--instances %d is not at least 1", f.instances)
