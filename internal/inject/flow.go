@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// impairment is one harm to the data that pass. Impairments at the same time add up.
+// impairment is one harm to the data that pass the proxy. Several impairments add up.
 type impairment struct {
 	in []Direction
 
@@ -50,7 +50,7 @@ type flow struct {
 	begun     bool // a piece has arrived
 	swallowed bool
 	closed    bool // the sender sends no more data
-	over      bool // the flow ends when no piece waits and no harm hides the end
+	over      bool // the flow is to end once no piece waits and no harm hides the end
 	waiting   []waiting
 	free      time.Time // when the next piece may pass
 }
@@ -102,8 +102,8 @@ func (f *flow) read() {
 	}
 }
 
-// now returns the harms that apply to the flow, a channel that is closed when the
-// harms change, and whether a harm has ended the flow's connection in this direction.
+// The method now returns the harms that apply to the flow, a channel that is closed when
+// the harms change, and whether a harm has ended the connection in the flow's direction.
 func (f *flow) now() (harms []*impairment, changed chan struct{}, ended bool) {
 	f.p.mu.Lock()
 	defer f.p.mu.Unlock()
@@ -134,7 +134,7 @@ func (f *flow) await(changed chan struct{}, held bool) {
 	}
 }
 
-// next returns the time at which the first waiting piece may pass.
+// The method next returns the time at which the first waiting piece may pass.
 func (f *flow) next() time.Time {
 	if due := f.waiting[0].due; due.After(f.free) {
 		return due
