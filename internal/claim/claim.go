@@ -38,7 +38,7 @@ const (
 	Orphaned Rule = "orphaned"
 	// Deadline says that no call goes on for longer than the bound after its ctx ends.
 	Deadline Rule = "deadline"
-	// Leaked says that a host leaves no process, file or key for longer than the bound after its end.
+	// Leaked says that no process, file or key of a host stays beyond the bound after its end.
 	Leaked Rule = "leaked"
 	// GaveUp says that a client does not give up early. Once the store has served it, the client
 	// keeps waiting until its ctx ends, or keeps trying to release until its ctx or the lease ends.

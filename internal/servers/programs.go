@@ -92,7 +92,7 @@ type NotInstalledError struct {
 	Debian   string // name of the Debian and Ubuntu package
 	Homebrew string // name of the Homebrew formula
 
-	how string // what How returns instead of the commands, unless it is ""
+	how string // if it is not "", How returns it
 }
 
 func (e *NotInstalledError) Error() string {

@@ -25,7 +25,7 @@ type Options struct {
 	Binary string
 	// CertFile and KeyFile are PEM files. With them, the client port speaks TLS.
 	CertFile, KeyFile string
-	// ClientCAFile is the PEM file of a CA. With it, clients need a certificate that the CA has signed.
+	// ClientCAFile is a CA's PEM file. With it, clients need a certificate that the CA has signed.
 	ClientCAFile string
 	// Peers relay the messages between members. Without Peers, members connect directly.
 	Peers *Peers
