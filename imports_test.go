@@ -14,8 +14,8 @@ import (
 
 const module = "github.com/lockbench/lockbench/"
 
-// A rule forbids imports to the packages in dirs and below them: the import paths in forbid and
-// all below these, but not those in or below allow. A path with "!" in allow is forbidden again.
+// A rule says what the packages in dirs, and all below them, must not import: the paths in forbid
+// and all below these, except those in or below allow. With "!" in allow, a path stays forbidden.
 type rule struct {
 	dirs     []string // the packages and all packages below them; "!" in front excludes
 	forbid   []string // import prefixes

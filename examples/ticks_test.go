@@ -156,7 +156,7 @@ func (w *ticking) harm(t *testing.T, place int, p *process, end time.Time) *proc
 }
 
 // TestTicks stops and kills three processes and makes their store unreachable. No tick may be run
-// twice, or be missed if a process could run it. Unless killed, a process must report each miss.
+// twice, or be missed if a process could run it. A process that lives must report each miss.
 func TestTicks(t *testing.T) {
 	backends, length := []string{"redis"}, 12*time.Second
 	if long {
@@ -288,7 +288,7 @@ func (w *ticking) blocked(t *testing.T) (all []away) {
 }
 
 // killed reports whether the process that took a tick was killed before it could run the job. If no
-// process took the tick, killed reports whether all were killed before one could report the miss.
+// process took it, killed reports whether all processes were killed before they could report that.
 func (w *ticking) killed(at time.Time) bool {
 	if label := w.taken[at.UTC().Format(tickForm)]; label != "" {
 		return slices.ContainsFunc(slices.Concat(w.aways...), func(a away) bool {

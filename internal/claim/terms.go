@@ -5,7 +5,7 @@ type backend struct {
 	terms Terms
 }
 
-// backends lists the backends whose terms are known, in the order in which pages list them.
+// backends lists the backends whose terms are known, in the order of the documents.
 var backends = []backend{{"redis", redis}, {"redlock", redlock}, {"mysql", mysql}, {"postgres", postgres}, {"etcd", etcd}, {"memory", memory}}
 
 // TermsOf returns the terms that given points to. If given is nil, it returns

@@ -55,7 +55,7 @@ type flow struct {
 	free      time.Time // when the next piece may pass
 }
 
-// waiting is a piece of data that waits in the proxy until the time due.
+// waiting is a piece of data that waits in the proxy until the time in its field due.
 type waiting struct {
 	data []byte
 	due  time.Time
@@ -116,7 +116,7 @@ func (f *flow) now() (harms []*impairment, changed chan struct{}, ended bool) {
 }
 
 // await waits until data arrive, the first waiting piece may pass, or the harms
-// change. It takes the data that arrive. If held is set, no piece may pass.
+// change. It passes arriving data to the method take. If held is set, no piece may pass.
 func (f *flow) await(changed chan struct{}, held bool) {
 	var next <-chan struct{}
 	if len(f.waiting) > 0 && !held {

@@ -59,7 +59,7 @@ func (c Clock) Now() int64 { return c.at + int64(time.Since(c.base)) }
 // Zero is the time at which the clock showed 0.
 func (c Clock) Zero() time.Time { return c.base.Add(-time.Duration(c.at)) }
 
-// Of returns the clock's value at t, which must be a time that this process has read.
+// Of returns the clock's value at the time t, which this process must have read from its clock.
 func (c Clock) Of(t time.Time) int64 { return c.at + int64(t.Sub(c.base)) }
 
 // Sleep waits for d. It returns false if ctx ends first. If d is not positive, Sleep does not wait.

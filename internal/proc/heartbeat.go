@@ -160,7 +160,7 @@ func (w *Waits) Look(pids ...int) {
 }
 
 // Longest returns the longest wait that one thread had between
-// two calls of Look. It considers only calls after the time from.
+// two calls of Look. It considers only calls after the time in from.
 func (w *Waits) Longest(from time.Time) (longest time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

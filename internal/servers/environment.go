@@ -27,8 +27,8 @@ const healthTimeout = 2 * time.Second
 // Environment is the servers of one backend, the paths (proxies) to them, and the ways to harm
 // both. Fields that do not apply are nil. Only one goroutine at a time may use an Environment.
 type Environment struct {
-	// Servers are the servers that hosts use, in the order of their addresses. It
-	// is empty if the backend has no server, or if its servers are in containers.
+	// Servers are the servers that hosts use, in the order of their addresses. There
+	// are none if the backend has no server, or if its servers are in containers.
 	Servers Nodes
 	// Replica replicates the first server asynchronously. Link, if not nil, is the proxy between.
 	Replica *Server

@@ -16,7 +16,7 @@ import (
 // its servers. If a field is zero, the store lacks that feature.
 type Kind struct {
 	Name string // name of its backend
-	// Lacks gives, for each capability that the store's environment lacks, the reason.
+	// Lacks has a reason for each capability that the store's environment lacks.
 	Lacks map[Capability]string
 	// Settings are the ways to set up the store's servers. There is at least one.
 	Settings []Setting

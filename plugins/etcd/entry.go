@@ -116,7 +116,7 @@ func (t *table) hold(e *entry, deadline time.Time) {
 	t.losses.add(e)
 }
 
-// confirm notes that e is the lock, on the etcd lease l, until the duration ttl after began.
+// confirm notes that e is the lock, on the etcd lease l, for the duration ttl from the time began.
 func (t *table) confirm(e *entry, l *lease, began time.Time, ttl time.Duration, rev int64) {
 	t.moved(e, l)
 	t.mu.Lock()

@@ -26,8 +26,8 @@ func asked(do func(context.Context, *clientv3.Client) error) servers.Step {
 	})
 }
 
-// alarm returns a step that raises or ends, on the first member, the alarm of a full
-// database. During this alarm the cluster refuses all requests that need space.
+// alarm returns a step that raises or ends the alarm of a full database on the first
+// member. During this alarm the cluster refuses all requests that need space.
 func alarm(what pb.AlarmRequest_AlarmAction) servers.Step {
 	return asked(func(ctx context.Context, c *clientv3.Client) error {
 		list, err := c.MemberList(ctx)

@@ -266,8 +266,8 @@ func deleteLock(ctx context.Context, s *store, n int) error {
 	return s.do(ctx, n, "DEL", keys[rand.IntN(len(keys))])
 }
 
-// The step fill writes a number of keys, in total fillers, each of fillerSize bytes. They need
-// more memory than the servers have left, which is spareMemory. So the servers evict other keys.
+// The step fill writes as many keys as the constant fillers says, each of fillerSize bytes. They
+// need more memory than spareMemory, which the servers have left. So the servers evict other keys.
 const (
 	spareMemory = 4 << 20
 	fillerSize  = 64 << 10

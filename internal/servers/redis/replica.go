@@ -51,7 +51,7 @@ func follow(ctx context.Context, addr, master string) error {
 
 // followClosely does what follow does, and then waits until writes of the master
 // reach the replica. The master first sends a copy of its data. It sends no writes until
-// the replica has acknowledged the copy, which may take a second. In one test, a replica
+// the replica has acknowledged the copy, which may take up to a second. Once, a replica
 // that was promoted before that lacked all leases of the last 830 ms.
 func followClosely(ctx context.Context, addr, master string) error {
 	if err := follow(ctx, addr, master); err != nil {
