@@ -14,8 +14,8 @@ import (
 
 const module = "github.com/lockbench/lockbench/"
 
-// rule forbids imports by the packages in dirs and below them. The test fails for every import in
-// or below forbid, except those in or below allow. A "!" in allow makes an exception to allow.
+// A rule says what the packages in dirs, and all below them, must not import: the paths in forbid
+// and all below these, except those in or below allow. With "!" in allow, a path stays forbidden.
 type rule struct {
 	dirs     []string // the packages and all packages below them; "!" in front excludes
 	forbid   []string // import prefixes

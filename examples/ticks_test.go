@@ -28,21 +28,21 @@ import (
 const (
 	tickForm = "2006-01-02T15:04:05.000Z"
 	tickLate = time.Second // for ticks that are a second apart
-	// enough is how long a process must have been able to run, while a tick could begin,
-	// to be blamed for missing the tick. It is long because the machine may be busy.
+	// enough is a length of time. A process must not miss a tick if it can run for that
+	// long while the tick may begin. The time is long because the machine may be busy.
 	enough = 600 * time.Millisecond
-	// stall is the pause between two requests of this test above which the machine has stalled.
+	// The machine has stalled if the pause between two requests of this test is above stall.
 	stall = 100 * time.Millisecond
-	// storeAway is how long the store is away.
+	// storeAway is how long the store is unreachable.
 	storeAway = 5 * time.Second
-	// back is the longest pause before a process tries again to reach a store that was away.
+	// back is the longest pause of a process between two attempts to reach the store.
 	back = 600 * time.Millisecond
 	// jobTTL is the TTL of the job's lock. A stopped or killed process may keep
 	// the lock from others for that long.
 	jobTTL = 2 * time.Second
 )
 
-// away is a period in which a process could not run a tick: the process was stopped
+// An away is a period in which a process could not run a tick: the process was stopped
 // or dead, the store was unreachable, or another process kept the job's lock.
 type away struct {
 	label    string
@@ -56,25 +56,25 @@ func (a away) covers(tick time.Time) bool {
 	return a.from.Before(tick.Add(tickLate)) && a.to.After(tick)
 }
 
-// ticking has three schedulers, which the test stops and
-// kills. It also makes their store unreachable.
+// ticking has three schedulers and a proxy to their store. The test
+// stops and kills the schedulers, and makes the store unreachable.
 type ticking struct {
 	system
 	proxy *inject.Proxy
 
 	server  driver.Config // the server behind the proxy
-	expires time.Duration // how late the store ends a lease
+	expires time.Duration // how long after its TTL the store may end a lease
 
 	mu    sync.Mutex
 	all   []*process
 	aways [][]away // by the scheduler's number
 	// What the store answered. Only one goroutine uses these fields:
 	holds  []away            // periods in which the job's lock was held
-	taken  map[string]string // the host that took each tick, by its time
-	stalls []away            // periods in which this busy machine asked too rarely
+	taken  map[string]string // the host that took each tick, by the tick's time
+	stalls []away            // periods in which this machine was too busy to ask in time
 }
 
-// behind starts the server of a backend, and a proxy through which the schedulers connect.
+// The function behind starts a backend's server, and a proxy through which schedulers connect.
 func behind(t *testing.T, backend string) *ticking {
 	t.Helper()
 	var at, config string
@@ -126,8 +126,8 @@ func (w *ticking) note(place int, a away) {
 	w.aways[place] = append(w.aways[place], a)
 }
 
-// harm stops or kills one of the three schedulers several times until the time end. place
-// is the scheduler's number. A killed process p is replaced; harm returns the last process.
+// harm stops or kills one scheduler several times until the time in parameter end. The parameter
+// place is the scheduler's number. harm replaces a killed process, and returns the last process.
 func (w *ticking) harm(t *testing.T, place int, p *process, end time.Time) *process {
 	draw := rand.New(rand.NewPCG(1, uint64(place)))
 	span := func(least, most time.Duration) time.Duration {
@@ -156,7 +156,7 @@ func (w *ticking) harm(t *testing.T, place int, p *process, end time.Time) *proc
 }
 
 // TestTicks stops and kills three processes and makes their store unreachable. No tick may be run
-// twice, or be missed if a process could run it. Unless killed, a process must report each miss.
+// twice, or be missed if a process could run it. A process that lives must report each miss.
 func TestTicks(t *testing.T) {
 	backends, length := []string{"redis"}, 12*time.Second
 	if long {
@@ -207,7 +207,7 @@ func (w *ticking) loseStore(t *testing.T) {
 }
 
 // watch asks the store, not through the proxy, who holds the job's lock
-// and the lock of each tick. It notes the answers until end is called.
+// and the lock of each tick. It notes the answers until the returned function end is called.
 func (w *ticking) watch(t *testing.T) (end func()) {
 	t.Helper()
 	b, err := plugin.Open(t.Context(), w.backend, &plugin.Options{Path: filepath.Join(plugins, "lockplugin-"+w.backend), Config: w.server})
@@ -245,8 +245,8 @@ func (w *ticking) watch(t *testing.T) (end func()) {
 	}
 }
 
-// ask notes which host took each tick, from next to just before last. It stops if the
-// store does not answer. It returns the tick with which the next call should begin.
+// ask notes which host took each tick. It begins with the tick at the time next, and ends before
+// the time last or if the store fails. It returns the tick with which the next call should begin.
 func (w *ticking) ask(ctx context.Context, c *core.Client, next, last time.Time) time.Time {
 	for ; next.Before(last); next = next.Add(time.Second) {
 		holder, err := c.Inspect(ctx, "refresh@"+next.UTC().Format(time.RFC3339Nano))
@@ -288,7 +288,7 @@ func (w *ticking) blocked(t *testing.T) (all []away) {
 }
 
 // killed reports whether the process that took a tick was killed before it could run the job. If no
-// process took the tick, killed reports whether all were killed before one could report the miss.
+// process took it, killed reports whether all processes were killed before they could report that.
 func (w *ticking) killed(at time.Time) bool {
 	if label := w.taken[at.UTC().Format(tickForm)]; label != "" {
 		return slices.ContainsFunc(slices.Concat(w.aways...), func(a away) bool {
@@ -351,8 +351,8 @@ func (w *ticking) judge(t *testing.T, from, end time.Time) {
 	}
 }
 
-// able reports whether some process had enough time to run the tick.
-// The periods in besides do not count as such time for any process.
+// able reports whether some process had enough time to run the tick. In the
+// periods of the slice besides, no process counts as able to run it.
 func (w *ticking) able(at time.Time, besides []away) bool {
 	return slices.ContainsFunc(w.aways, func(aways []away) bool {
 		there := at

@@ -30,12 +30,12 @@ const (
 	// waits for a new connection, and the time to release the leases and to close the backend.
 	ProcessGone = 5*time.Second + 2*time.Second + 2*Slack
 
-	// askAgain is the time after which a queue's first waiter asks even if not woken (core: maxAsk).
+	// If nothing wakes the first waiter of a queue, it asks again after askAgain (core: maxAsk).
 	askAgain = time.Second
 	// retry is the longest pause before a failed request is sent again (core: retryTo, maxRetry).
 	retry = 500 * time.Millisecond
-	// swallowed is the longest wait if a request, and then a new connection, get no reply.
-	// It is the sum of core's bound of a call, the CleanupBudget, and the dial_timeout.
+	// swallowed is the longest wait if a request gets no reply, and then a new connection gets
+	// none either. It is the sum of core's limit of a call, CleanupBudget and dial_timeout.
 	swallowed = 3*time.Second + CleanupBudget + 3*time.Second
 )
 
@@ -47,8 +47,8 @@ type Terms struct {
 	// Turn is how long the store keeps a lock for a waiter that does not take it. 0 means
 	// [Setting.FirstSpan] if the store grants locks to waiters in its queue, and otherwise 2 s.
 	Turn time.Duration
-	// ExpiresLate plus [Slack] is how long a lease may outlive its TTL, counted from the
-	// end of the last interruption.
+	// ExpiresLate plus [Slack] is how long a lease may outlive its TTL. The time counts
+	// from the end of the last interruption.
 	ExpiresLate time.Duration
 	// Reconnects is the longest pause before the backend tries again to connect to a server.
 	Reconnects time.Duration
@@ -57,8 +57,8 @@ type Terms struct {
 }
 
 // PluginBack returns the longest time that the host waits before it starts a
-// failed plugin again. failures counts the failures in a row; a plugin that ran
-// for 20 s ends the row. The time that the plugin needs to start comes on top.
+// failed plugin again. failures is the number of failures without a run of 20 s
+// between them. The time that the plugin needs to start comes on top.
 func PluginBack(failures int) time.Duration {
 	switch {
 	case failures <= 1:
@@ -96,8 +96,8 @@ func (s Setting) turns() time.Duration {
 	return time.Duration(s.Absent) * cmp.Or(s.Turn, s.FirstSpan, 2*time.Second)
 }
 
-// lateExpiry is by how much a lease may outlive its TTL, counted from the end
-// of the last interruption.
+// lateExpiry is how long a lease may outlive its TTL. The time counts from the
+// end of the last interruption.
 func (s Setting) lateExpiry() time.Duration { return Slack + s.ExpiresLate }
 
 // served is the longest time until every host that wants a lock has got it. The time

@@ -22,9 +22,9 @@ const (
 	// one order. In this order each operation takes effect between its call and its return,
 	// only the holder renews, and no client acquires a lock that another client holds.
 	Linear Rule = "linearizability"
-	// Renewal says that the store confirms no renewal of an old lease, that is, no renewal
-	// that was sent after a later grant of the same lock had returned. The rule holds even
-	// for a store that may grant a lock while an earlier lease is valid, because the
+	// Renewal says that the store confirms no renewal of an old lease. A lease is old if a
+	// later grant of the same lock had returned before the renewal was sent. The rule holds
+	// even for a store that may grant a lock while an earlier lease is valid, because the
 	// earlier holder must then lose its lease with its next renewal.
 	Renewal Rule = "stale renewal"
 	// Effect says that a resource that checks tokens accepts no write after it has
@@ -33,12 +33,12 @@ const (
 	// Signal says that a holder that loses its lease learns of the loss before the
 	// next grant returns. The rule applies only to holders whose process could run.
 	Signal Rule = "lost signal"
-	// Orphaned says that a lock is free within the bound after its holder has ended: it has
-	// released the lock, closed its client or died.
+	// Orphaned says that a lock is free within the bound after its holder has
+	// released it, closed its client or died.
 	Orphaned Rule = "orphaned"
 	// Deadline says that no call goes on for longer than the bound after its ctx ends.
 	Deadline Rule = "deadline"
-	// Leaked says that within the bound after a host's end no process, file or key of it is left.
+	// Leaked says that no process, file or key of a host stays beyond the bound after its end.
 	Leaked Rule = "leaked"
 	// GaveUp says that a client does not give up early. Once the store has served it, the client
 	// keeps waiting until its ctx ends, or keeps trying to release until its ctx or the lease ends.
@@ -126,7 +126,7 @@ var Conditions = []Condition{
 // Exception lists rules that a backend's documentation does not promise under some conditions.
 type Exception struct {
 	Rules []Rule `json:"rules"`
-	// All lists conditions that must all be met, or the exception does not apply.
+	// The exception applies only if all conditions in All are met.
 	// If Any is not empty, at least one condition in Any must be met, too.
 	All []Condition `json:"all"`
 	Any []Condition `json:"any,omitempty"`
@@ -135,8 +135,8 @@ type Exception struct {
 	Why string `json:"why,omitempty"`
 }
 
-// Exempt returns the exception that excuses t from rule under the conditions in made. If several
-// apply, it chooses the one with the most conditions. If none applies, ok is false.
+// Exempt returns the exception that excuses the backend from the rule under the conditions in made.
+// If several exceptions apply, it returns that with the most conditions. If none does, ok is false.
 //
 // Tokens may protect a resource even if Overlap is exempt: a resource
 // that checks tokens is safe unless the rule Token is exempt, too.

@@ -13,5 +13,5 @@
 //   - bound.go: by when something must have happened
 //   - terms.go: the backends; each has a file: etcd.go, memory.go, mysql.go, postgres.go, redis.go,
 //     redlock.go
-//   - file.go: the terms of any other backend, as its author writes them
+//   - file.go: reads the terms of any other backend from a file of its author
 package claim

@@ -16,8 +16,8 @@ var sets = []struct {
 	rules []Rule
 }{{"double grant", Twice()}, {"late grant", Late()}}
 
-// file is the JSON form of [Terms]. It lists what the author
-// of a backend does not promise; everything else is promised.
+// file is the JSON form of [Terms]. It lists what the author of
+// a backend does not promise. The author promises all the rest.
 type file struct {
 	Exceptions  []Exception `json:"exceptions,omitempty"`
 	Forgets     bool        `json:"forgets_data,omitempty"`
@@ -81,7 +81,7 @@ func (t *Terms) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// known returns an error that names the first element of words that all lacks.
+// known returns an error that names the first element of the slice words that the slice all lacks.
 func known[W ~string](what string, words, all []W) error {
 	for _, w := range words {
 		if !slices.Contains(all, w) {

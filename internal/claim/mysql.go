@@ -1,6 +1,6 @@
 package claim
 
-// mysql has the exceptions to the promises of MariaDB and MySQL.
+// mysql has the exceptions of MariaDB and MySQL.
 var mysql = Terms{
 	Exceptions: []Exception{
 		{

@@ -57,7 +57,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// all returns the backends, and an entry called "all" with the exceptions that apply to all.
+// The function all returns the backends, and an entry "all" with the exceptions of every backend.
 func all() []backend {
 	return append(slices.Clone(backends), backend{"all", Terms{Exceptions: everywhere}})
 }
@@ -94,7 +94,7 @@ func exceptionRows(of []backend) (rows string) {
 	return rows
 }
 
-// gone returns the names of the rules in some. A complete group, such as Late, has one name.
+// gone joins the names of the rules in the slice some. It writes one name for a complete group.
 func gone(some []Rule) string {
 	var out []string
 	for _, set := range sets {

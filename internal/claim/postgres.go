@@ -1,6 +1,6 @@
 package claim
 
-// postgres has the exceptions to the promises of PostgreSQL.
+// postgres has the exceptions of PostgreSQL.
 var postgres = Terms{
 	Exceptions: []Exception{
 		{

@@ -1,6 +1,6 @@
 package claim
 
-// redis has the exceptions to the promises of Redis: a server, with a replica, Cluster, Sentinel.
+// redis has the exceptions of Redis: of one server, a server with a replica, Cluster and Sentinel.
 var redis = Terms{
 	Exceptions: []Exception{
 		{

@@ -2,7 +2,7 @@ package claim
 
 import "time"
 
-// redlock has the exceptions to the promises, and the times, of several independent Redis servers.
+// redlock has the exceptions and the times of several independent Redis servers.
 var redlock = Terms{
 	Turn:       250 * time.Millisecond,
 	Reconnects: time.Second,

@@ -5,11 +5,11 @@ type backend struct {
 	terms Terms
 }
 
-// backends lists the backends whose terms are known, in the order in which pages list them.
+// backends lists the backends whose terms are known, in the order of the documents.
 var backends = []backend{{"redis", redis}, {"redlock", redlock}, {"mysql", mysql}, {"postgres", postgres}, {"etcd", etcd}, {"memory", memory}}
 
-// TermsOf returns the terms in given. If given is nil, it returns the
-// known terms of the backend, or the zero value for an unknown backend.
+// TermsOf returns the terms that given points to. If given is nil, it returns
+// the known terms of the backend, or the zero value for an unknown backend.
 func TermsOf(backend string, given *Terms) Terms {
 	if given != nil {
 		return *given

@@ -37,8 +37,8 @@ func NewAuthority(t testing.TB) *Authority {
 	return &Authority{PEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), cert: cert, key: key}
 }
 
-// Issue writes two files: dir/name.pem is a certificate for name.test, localhost and 127.0.0.1
-// that is valid until the time until, and dir/name.key is its key. It returns both paths.
+// Issue writes a certificate to dir/name.pem and its key to dir/name.key, and returns both paths.
+// The certificate is for name.test, localhost and 127.0.0.1, and ends at the time in until.
 func (a *Authority) Issue(t testing.TB, dir, name string, until time.Time) (cert, key string) {
 	t.Helper()
 	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -22,15 +22,15 @@ var Haystacks = []string{
 	"h:1\n" + Needle, "[" + Needle + "]:1", "1s password=" + Needle,
 }
 
-// Pasted are PEM keys, some damaged, that contain Needle, given where a file's name belongs.
+// Pasted are texts given by mistake in place of a file's name: PEM keys, some damaged, with Needle.
 var Pasted = []string{
 	"-----BEGIN PRIVATE KEY-----\n" + Needle + "\n-----END PRIVATE KEY-----\n", "-----BEGIN EC PRIVATE KEY-----\r\n" + Needle + "\r\n-----END EC PRIVATE KEY-----",
 	`-----BEGIN PRIVATE KEY-----\n` + Needle + `\n-----END PRIVATE KEY-----`, "-----BEGIN PRIVATE KEY----- " + Needle + " -----END PRIVATE KEY-----",
 	"/-----BEGIN PRIVATE KEY-----" + Needle, strings.Repeat("MIIE/ab+", 200) + Needle, Needle + "\n-----END PRIVATE KEY-----",
 }
 
-// FuzzNeedle inserts one character into a text with a password and makes it the value of each key
-// of spec in turn. The text is from Pasted if the key names a file, and otherwise from Haystacks.
+// FuzzNeedle inserts a character into a text with a password. It makes this text the value of each
+// key of spec in turn. The text is from Pasted if the key names a file, otherwise from Haystacks.
 // It passes each configuration to the function check, whose error must not show the password.
 func FuzzNeedle(f *testing.F, spec driver.Spec, check func(driver.Config) error) {
 	for i := range Haystacks {

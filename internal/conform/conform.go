@@ -31,13 +31,13 @@ type Options struct {
 	// by a different prefix. Otherwise all cases use the same locks.
 	Namespaces bool
 	// Servers are the throwaway servers that Config leads to. Servers is nil if
-	// Config leads to servers of the caller. Those are never stopped or emptied,
-	// so Run omits the cases for which a server must stop or lose its data.
+	// Config leads to servers of the caller. Run never stops or empties those,
+	// so it omits the cases for which a server must stop or lose its data.
 	Servers *servers.Environment
 }
 
-// Run runs the suite and calls report with one result for each rule, in the
-// order of the rules. It returns an error if the suite could not run at all.
+// Run runs the suite and calls the function report with one result for each rule, in
+// the order of the rules. It returns an error if the suite could not run at all.
 func Run(ctx context.Context, o Options, report func(drivertest.RuleResult)) error {
 	return drivertest.Conform(ctx, o.harness, report)
 }
@@ -98,7 +98,7 @@ const (
 )
 
 // Store returns a drivertest.Store that stops, freezes and starts all servers of a backend at
-// the same time. After a start it calls admit, if not nil, so that the servers vote at once.
+// the same time. After a start it calls the function admit, if not nil, so that they vote at once.
 func Store(admit func(context.Context) error, servers ...*servers.Server) drivertest.Store {
 	return throwaway{servers, admit}
 }

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// alarm sends on its channel rings at a set time. It uses a timer of the kernel,
-// because a timer of Go may fire a millisecond late in an otherwise idle process.
+// alarm sends on the channel in its field rings at a set time. It uses a timer of the
+// kernel, because a timer of Go may fire a millisecond late in an otherwise idle process.
 type alarm struct {
 	fd    int
 	timer *os.File
@@ -35,7 +35,7 @@ func newAlarm() (*alarm, error) {
 	return a, nil
 }
 
-// in sets the alarm to ring after d. The channel may still deliver the ring of an earlier call.
+// The method in sets the alarm to ring after d. A ring of an earlier call may still come first.
 func (a *alarm) in(d time.Duration) <-chan struct{} {
 	once := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(max(d, 1)))}
 	_ = unix.TimerfdSettime(a.fd, 0, &once, nil) // cannot fail: timer and time are valid

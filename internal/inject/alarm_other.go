@@ -4,7 +4,7 @@ package inject
 
 import "time"
 
-// alarm sends on its channel rings at a set time.
+// alarm sends on the channel in its field rings at a set time.
 type alarm struct {
 	timer *time.Timer
 	rings chan struct{}
@@ -12,7 +12,7 @@ type alarm struct {
 
 func newAlarm() (*alarm, error) { return &alarm{rings: make(chan struct{}, 1)}, nil }
 
-// in sets the alarm to ring after d. The channel may still deliver the ring of an earlier call.
+// The method in sets the alarm to ring after d. A ring of an earlier call may still come first.
 func (a *alarm) in(d time.Duration) <-chan struct{} {
 	a.close()
 	a.timer = time.AfterFunc(d, func() {

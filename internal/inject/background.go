@@ -11,14 +11,14 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// Background lists the background work of harms, such as repeated restarts, until the harms
-// are healed. The owner of a work is any comparable value. Any goroutine may call the methods.
+// Background lists the work that harms do in the background, such as repeated restarts, until it is
+// ended. The owner of such work is any comparable value. Any goroutine may call the methods.
 type Background struct {
 	mu   sync.Mutex
 	ends map[any][]func() error
 }
 
-// Begin notes that the owner by has begun some work, which the function end ends.
+// Begin notes that an owner, the value by, has begun some work. The function end ends this work.
 func (b *Background) Begin(by any, end func() error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -28,7 +28,7 @@ func (b *Background) Begin(by any, end func() error) {
 	b.ends[by] = append(b.ends[by], end)
 }
 
-// End ends all work of the owner by, and returns when the work has ended.
+// End ends all work of one owner, the value by, and returns when the work has ended.
 func (b *Background) End(by any) error {
 	b.mu.Lock()
 	ends := b.ends[by]
@@ -61,7 +61,7 @@ func (b *Background) WhileRunning(by any, turn func(ctx context.Context) bool, l
 	})
 }
 
-// Later calls the function do once, after the time d or when End(by) is called, if that is earlier.
+// Later calls the function do once: after the time d, or earlier if End(by) is called before.
 func (b *Background) Later(by any, d time.Duration, do func() error) {
 	once := sync.OnceValue(do)
 	b.WhileRunning(by, func(ctx context.Context) bool {

@@ -18,8 +18,8 @@ var shim []byte
 // ClockLibrary compiles a library into dir, with the C compiler cc, and returns its path.
 // A process that preloads the library gets the time of its [Clock] from the C library.
 //
-// Note: libfaketime cannot replace this library, because one of Debian's servers dies at its
-// start with libfaketime. No such library affects a Go program, which does not ask the C library.
+// Note: libfaketime cannot replace this library, because with it one of Debian's servers dies at
+// its start. No such library affects a Go program, because Go does not ask the C library.
 func ClockLibrary(ctx context.Context, dir string) (string, error) {
 	source, library := filepath.Join(dir, "clock.c"), filepath.Join(dir, "clock.so")
 	if err := os.WriteFile(source, shim, 0o600); err != nil {
@@ -35,8 +35,8 @@ func ClockLibrary(ctx context.Context, dir string) (string, error) {
 // Clock is the wall clock of a process that was started through [Clock.Wrap].
 type Clock struct{ library, file string }
 
-// NewClock makes a clock that shows the true time, and whose offset is in
-// the file dir/name. library is the path that [ClockLibrary] returned.
+// NewClock makes a clock that at first shows the true time. Its offset is in the file
+// dir/name. The parameter library is the path that [ClockLibrary] returned.
 func NewClock(library, dir, name string) (*Clock, error) {
 	c := &Clock{library: library, file: filepath.Join(dir, name)}
 	return c, os.WriteFile(c.file, make([]byte, 8), 0o600)

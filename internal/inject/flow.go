@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// impairment is one harm to the data that pass. Impairments at the same time add up.
+// impairment is one harm to the data that pass the proxy. Several impairments add up.
 type impairment struct {
 	in []Direction
 
@@ -50,12 +50,12 @@ type flow struct {
 	begun     bool // a piece has arrived
 	swallowed bool
 	closed    bool // the sender sends no more data
-	over      bool // the flow ends when no piece waits and no harm hides the end
+	over      bool // the flow is to end once no piece waits and no harm hides the end
 	waiting   []waiting
 	free      time.Time // when the next piece may pass
 }
 
-// waiting is a piece of data that waits in the proxy until the time due.
+// waiting is a piece of data that waits in the proxy until the time in its field due.
 type waiting struct {
 	data []byte
 	due  time.Time
@@ -102,8 +102,8 @@ func (f *flow) read() {
 	}
 }
 
-// now returns the harms that apply to the flow, a channel that is closed when the
-// harms change, and whether a harm has ended the flow's connection in this direction.
+// The method now returns the harms that apply to the flow, a channel that is closed when
+// the harms change, and whether a harm has ended the connection in the flow's direction.
 func (f *flow) now() (harms []*impairment, changed chan struct{}, ended bool) {
 	f.p.mu.Lock()
 	defer f.p.mu.Unlock()
@@ -116,7 +116,7 @@ func (f *flow) now() (harms []*impairment, changed chan struct{}, ended bool) {
 }
 
 // await waits until data arrive, the first waiting piece may pass, or the harms
-// change. It takes the data that arrive. If held is set, no piece may pass.
+// change. It passes arriving data to the method take. If held is set, no piece may pass.
 func (f *flow) await(changed chan struct{}, held bool) {
 	var next <-chan struct{}
 	if len(f.waiting) > 0 && !held {
@@ -134,7 +134,7 @@ func (f *flow) await(changed chan struct{}, held bool) {
 	}
 }
 
-// next returns the time at which the first waiting piece may pass.
+// The method next returns the time at which the first waiting piece may pass.
 func (f *flow) next() time.Time {
 	if due := f.waiting[0].due; due.After(f.free) {
 		return due

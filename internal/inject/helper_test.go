@@ -103,7 +103,7 @@ func paired(t *testing.T) (p *Proxy, pair func() (client, server net.Conn)) {
 	}
 }
 
-// silent reports whether c delivers neither data nor the end of the connection within wait.
+// silent reports whether c delivers neither data nor the connection's end within the time wait.
 func silent(t *testing.T, c net.Conn, wait time.Duration) bool {
 	t.Helper()
 	must(t, c.SetReadDeadline(time.Now().Add(wait)))
@@ -122,7 +122,7 @@ func dial(t testing.TB, p *Proxy) net.Conn {
 	return c
 }
 
-// say sends text and returns what the echo server sends back within wait.
+// say sends the text and returns what the echo server sends back within the time wait.
 func say(c net.Conn, text string, wait time.Duration) (string, error) {
 	if err := c.SetDeadline(time.Now().Add(wait)); err != nil {
 		return "", err

@@ -26,8 +26,8 @@ func (p *Proxy) Delay(d, jitter time.Duration) error {
 	return p.harm(impairment{delay: d, jitter: jitter}, Replies)
 }
 
-// DelayPushes delays by d the messages that the server sends without a request, which are
-// those that contain [Proxy.Push]. Data after such a message on the same connection wait, too.
+// DelayPushes delays by d the messages that contain [Proxy.Push], which the server sends
+// without a request. Data after such a message on the same connection wait, too.
 // If d is 0, DelayPushes drops these messages instead. Other replies and all requests pass.
 func (p *Proxy) DelayPushes(d time.Duration) error {
 	return p.harm(impairment{only: []byte(p.Push), loses: d == 0, delay: d}, Replies)
@@ -61,8 +61,8 @@ func (p *Proxy) Reset(share float64) error {
 	return p.harm(impairment{resets: share}, Requests, Replies)
 }
 
-// ForgetClients ends the clients' side of every connection. Until the proxy is healed,
-// the server does not learn of these ends, nor that clients close connections later.
+// ForgetClients ends the clients' side of every connection. Until the proxy is healed, it
+// hides from the server that these connections have ended, and that clients close others.
 // The same happens if a firewall between them has lost its table of connections.
 func (p *Proxy) ForgetClients() error { return p.forget(Requests, Replies) }
 
@@ -70,7 +70,7 @@ func (p *Proxy) ForgetClients() error { return p.forget(Requests, Replies) }
 // Data that a client then sends on such a connection are lost. New connections work.
 func (p *Proxy) ForgetServer() error { return p.forget(Replies, Requests) }
 
-// HoldConnections keeps back the data that clients send on the connections open now. After
+// HoldConnections keeps back the data that clients send on connections that are open now. After
 // healing the data reach the server, even if the client closed the connection long before.
 // New connections work. The same happens if only one of several network paths is stuck.
 func (p *Proxy) HoldConnections() error {
@@ -80,9 +80,9 @@ func (p *Proxy) HoldConnections() error {
 	return nil
 }
 
-// Silence drops all data on the connections open now, except on the
-// newest. It also hides when a side closes such a connection, as a
-// firewall does that has forgotten idle connections. New connections work.
+// Silence drops all data on the connections that are open now, except on the newest.
+// It also hides when a side closes such a connection. New connections work.
+// The same happens if a firewall has forgotten idle connections.
 func (p *Proxy) Silence() error {
 	if n := p.count() - 1; n > 0 {
 		return p.harm(impairment{swallows: true, hidesEnds: true, upTo: n}, Requests, Replies)
@@ -90,8 +90,8 @@ func (p *Proxy) Silence() error {
 	return nil
 }
 
-// forget ends all connections in the direction ended. In the direction
-// hidden, it hides from the receiver that the sender has ended a connection.
+// forget ends all connections in the direction that ended names. In the direction that
+// hidden names, it hides from the receiver that the sender has ended a connection.
 func (p *Proxy) forget(hidden, ended Direction) error {
 	err := p.harm(impairment{hidesEnds: true}, hidden)
 	p.mu.Lock()

@@ -1,5 +1,5 @@
 // Package inject breaks connections and sets the clocks of servers wrong, as
-// networks and operators do, and heals them. It does not depend on the kind
+// networks and operators do, and undoes both. It does not depend on the kind
 // of server. Package proc has the functions that freeze and kill processes.
 package inject
 

@@ -58,8 +58,8 @@ func TestHealWhileAProcessStarts(t *testing.T) {
 	}
 }
 
-// TestObserve checks that Observe sees the pieces of both directions, also after other harms
-// were healed, and that a harm that the function seen begins applies to the piece seen.
+// TestObserve checks that Observe sees the pieces of both directions, even after other harms
+// were healed. If the function seen begins a harm, the harm must apply to the same piece.
 func TestObserve(t *testing.T) {
 	p, e := proxied(t)
 	var requests, replies atomic.Int32

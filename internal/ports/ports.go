@@ -1,10 +1,10 @@
 // Package ports reserves ports of the loopback interface for servers that are about to be started.
 //
-// A port that is free when it is chosen may be in use when the server binds it: another process may
+// A port that is free when it is chosen may be in use when the server binds it. Another process may
 // have chosen it, too, or the kernel may have given it to an outgoing connection. So this package
-// chooses ports that the kernel does not give to outgoing connections. It also binds the UDP port
-// of the same number, as a lock against other processes with this package, until the caller gives
-// the port back. This lock hinders no server, and the kernel frees it when its process ends.
+// chooses ports that the kernel does not give to outgoing connections. Until the caller gives the
+// port back, it also binds the UDP port of the same number, to lock out other processes that use
+// this package. This lock hinders no server, and the kernel frees it when its process ends.
 package ports
 
 import (
@@ -51,9 +51,9 @@ func (t *Taken) take(port int) error {
 	return nil
 }
 
-// unused returns nil if no process listens on addr. It tries to connect to addr. It must not listen
-// there to find out, because a child that this process starts at that moment would inherit the
-// listening socket until the child executes its program, and the server could not bind the port.
+// unused returns nil if no process listens on addr. To find out, it connects to addr. It must not
+// listen there. A child that this process starts at that moment would inherit the listening
+// socket until the child executes its program, and the server could not bind the port.
 func unused(addr string) error {
 	c, err := net.DialTimeout("tcp4", addr, answers)
 	switch {

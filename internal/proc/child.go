@@ -78,8 +78,8 @@ func Start[Line any](ctx context.Context, c *Child, spec any, take func(Line)) e
 	return err
 }
 
-// begin passes a child's lines to the function take until the child is ready. It returns
-// ErrEnded if the child ends before, or the error with which the child could not start.
+// begin passes a child's lines to the function take until the child is ready. If the child
+// ends earlier, begin returns ErrEnded. If the child reports an error, begin returns it.
 func begin[Line any](in *json.Decoder, take func(Line)) error {
 	for {
 		var text json.RawMessage

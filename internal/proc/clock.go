@@ -18,9 +18,9 @@ func Now() int64 {
 	return t.Nano()
 }
 
-// Clock converts a time.Time of this process to nanoseconds of another
-// clock. That is the machine's clock, which [Now] reads, or a clock that
-// starts at a given time. Setting the wall clock does not change the result.
+// Clock converts a time.Time of this process to nanoseconds of another clock. The
+// other clock is the machine's clock, which [Now] reads, or one that starts at a
+// given time. Setting the wall clock does not change the result.
 type Clock struct {
 	base time.Time
 	at   int64 // the clock's value at base
@@ -29,8 +29,8 @@ type Clock struct {
 // NewClock returns a clock that shows 0 now.
 func NewClock() Clock { return ClockFrom(time.Now()) }
 
-// ClockFrom returns a clock that shows 0 at the time zero. This process
-// must have read zero with time.Now, or computed it from such a time.
+// ClockFrom returns a clock that showed 0 at the time in parameter zero. This
+// process must have got that time from time.Now, or computed it from such a time.
 func ClockFrom(zero time.Time) Clock { return Clock{base: zero} }
 
 // readings is how often MachineClock reads the machine's clock and Go's clock, one right after the
@@ -59,7 +59,7 @@ func (c Clock) Now() int64 { return c.at + int64(time.Since(c.base)) }
 // Zero is the time at which the clock showed 0.
 func (c Clock) Zero() time.Time { return c.base.Add(-time.Duration(c.at)) }
 
-// Of returns the clock's value at t, which must be a time that this process has read.
+// Of returns the clock's value at the time t, which this process must have read from its clock.
 func (c Clock) Of(t time.Time) int64 { return c.at + int64(t.Sub(c.base)) }
 
 // Sleep waits for d. It returns false if ctx ends first. If d is not positive, Sleep does not wait.

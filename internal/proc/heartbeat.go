@@ -10,7 +10,7 @@ import (
 const (
 	// beatEvery is the time between two beats of a heartbeat.
 	beatEvery = 5 * time.Millisecond
-	// stallAfter is the time between two beats above which this process is taken to have stalled.
+	// This process has stalled if the time between two beats is longer than stallAfter.
 	stallAfter = 15 * time.Millisecond
 )
 
@@ -28,8 +28,8 @@ type Heartbeat struct {
 	stalls []Stall
 }
 
-// StartHeartbeat starts a heartbeat. At every beat it calls the function each, if not nil. It
-// passes the stall that this beat ends, or nil if the process has not stalled since the last beat.
+// StartHeartbeat starts a heartbeat. At every beat it calls the function each, if not nil, with the
+// stall that this beat ends, or with nil if the process has not stalled since the last beat.
 func StartHeartbeat(each func(*Stall)) *Heartbeat {
 	h := &Heartbeat{stop: make(chan struct{}), last: time.Now()}
 	h.ended.Go(func() {
@@ -106,7 +106,7 @@ func Ran(do func()) time.Duration {
 // at once, while busy threads wait for each other. Any goroutine may call the methods of Waits.
 type Waits struct {
 	mu     sync.Mutex
-	before map[int]time.Duration // total wait of each thread at the last look
+	before map[int]time.Duration // total wait of each thread at the last call of Look
 	found  []wait
 }
 
@@ -160,7 +160,7 @@ func (w *Waits) Look(pids ...int) {
 }
 
 // Longest returns the longest wait that one thread had between
-// two calls of Look. It considers only calls after the time from.
+// two calls of Look. It considers only calls after the time in from.
 func (w *Waits) Longest(from time.Time) (longest time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 )
 
 // AdoptOrphans makes this process the new parent of each descendant whose parent
-// ends. The first process of a container is that parent without a call (prctl(2)).
+// ends. The first process of a container needs no such call to be that parent (prctl(2)).
 func AdoptOrphans() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
 // Rename gives this process a name of at most 15 bytes, which killall and

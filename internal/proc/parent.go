@@ -18,17 +18,17 @@ type Parent struct {
 
 // Agent runs in a child process and carries out the orders of the parent process.
 type Agent[Order any] interface {
-	// Do carries out one order of the parent. The next order waits until Do returns. Do may start
-	// work that goes on when Do has returned, but must end when ctx ends. Close is called after that.
+	// Do carries out one order of the parent. The next order waits until Do returns. Work that Do
+	// starts may go on after Do returns, but must end when ctx ends. Close is called after that.
 	Do(ctx context.Context, order Order)
 	// Close waits for the work that Do has started, and ends the agent.
 	Close() error
 }
 
-// Become runs this process as a child and then exits, if the environment variable called
-// role is set. Otherwise it does nothing. Call it first in main or TestMain. Become passes
-// the parent's first line to the function open. It reports to the parent that the child is
-// ready, or open's error. Other errors go to standard error, after the text in called.
+// Become does nothing if the environment variable that the parameter role names is not set.
+// Otherwise it runs this process as a child and exits. Call it first in main or TestMain.
+// Become passes the parent's first line to the function open. It reports to the parent that the
+// child is ready, or the error of open. Other errors go to standard error, with called in front.
 func Become[Spec, Order any](role, called string, open func(*Parent, Spec) (Agent[Order], error)) {
 	if os.Getenv(role) == "" {
 		return

@@ -24,7 +24,7 @@ type Stat struct {
 	Start string
 }
 
-// These are the positions of fields in /proc/PID/stat. The field after the command's name is 0.
+// These are the positions of fields in /proc/PID/stat, counted from 0 after the command's name.
 const (
 	fieldState   = 0
 	fieldParent  = 1

@@ -113,7 +113,7 @@ func composeFile() (string, error) {
 
 // Up starts the services of a backend. When all are healthy, it returns their
 // addresses, each a host:port. compose.yaml reads a service's port from
-// LOCKBENCH_<SERVICE>_PORT. If durable is set, services that can choose keep
+// LOCKBENCH_<SERVICE>_PORT. If durable is set, services with an option for it keep
 // their data over a crash. Up must be called only once for each service.
 func (c *Compose) Up(ctx context.Context, backend string, services []string, durable bool) ([]string, error) {
 	if len(services) == 0 {

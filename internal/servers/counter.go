@@ -2,8 +2,8 @@ package servers
 
 import "context"
 
-// Served counts the work that a server has done, from an unknown
-// start. Figures that the server does not report are NaN.
+// Served is the work that a server has done since some unknown
+// time. Figures that the server does not report are NaN.
 type Served struct {
 	// Run counts all commands. Sent counts only the commands that clients sent, and
 	// not those that scripts ran. For Redis, Sent is right only if clients send
@@ -13,7 +13,7 @@ type Served struct {
 	Busy float64
 }
 
-// Since returns the work that was done after before was read.
+// Since returns the work that was done after the earlier reading in parameter before.
 func (s Served) Since(before Served) Served {
 	return Served{s.Run - before.Run, s.Sent - before.Sent, s.Busy - before.Busy}
 }
@@ -28,13 +28,13 @@ func (s Served) Since(before Served) Served {
 // seconds late. In runs with a simulated distance, the relay in front of PostgreSQL
 // counts instead, and counts a pipeline of statements as one.
 type Counter struct {
-	Own   float64 // commands that one reading adds to each node
+	Own   float64 // commands that one reading adds to the count of each node
 	Reads float64 // number of readings, including the reading in progress
 	Nodes []func(ctx context.Context) (Served, error)
 	End   func() error // closes the counter's connections
 }
 
-// Read returns the mean work of one server, without the commands that the counter itself has sent.
+// Read returns the work per server, on average, without the commands that the counter has sent.
 func (c *Counter) Read(ctx context.Context) (Served, error) {
 	c.Reads++
 	var sum Served

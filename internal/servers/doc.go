@@ -12,7 +12,7 @@
 //
 //   - kind.go: what is known of a product; operation.go: what its operator does
 //   - stranger.go: servers of a store that lockbench does not know, started by a command
-//   - environment.go: the servers of a backend and the paths to them, to be broken
+//   - environment.go: the servers of a backend, and the proxies by which hosts reach them
 //   - server.go: a local server; process.go: its process; programs.go: finds the server's program
 //   - compose.go: servers in containers
 //   - counter.go: what servers have done

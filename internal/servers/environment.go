@@ -25,10 +25,10 @@ const Timeout = 15 * time.Second
 const healthTimeout = 2 * time.Second
 
 // Environment is the servers of one backend, the paths (proxies) to them, and the ways to harm
-// both. Fields for which there is nothing are nil. Only one goroutine at a time may use it.
+// both. Fields that do not apply are nil. Only one goroutine at a time may use an Environment.
 type Environment struct {
-	// Servers are the servers that hosts use, in the order of their addresses. It
-	// is empty if the backend has no server, or if its servers are in containers.
+	// Servers are the servers that hosts use, in the order of their addresses. There
+	// are none if the backend has no server, or if its servers are in containers.
 	Servers Nodes
 	// Replica replicates the first server asynchronously. Link, if not nil, is the proxy between.
 	Replica *Server
@@ -47,10 +47,10 @@ type Environment struct {
 	Login   string // replaces the login in the address, unless it is ""
 	// PasswordFile is where hosts read their password, or "" if they use no file.
 	PasswordFile string
-	// Ready, if not nil, gives the servers the roles back that they had at first.
+	// Ready, if not nil, gives the servers back the roles that they had at first.
 	// It returns when the next run can begin.
 	Ready func(ctx context.Context) error
-	// Balanced reports whether a host has one proxy, whose connections go to all servers in turn.
+	// Balanced reports whether each host has one proxy, which leads connections to servers in turn.
 	Balanced bool
 
 	inject.Background
@@ -126,8 +126,8 @@ func (k *Kind) Up(ctx context.Context, c *Compose, plugin string, durable bool) 
 	return &Environment{kind: k, plugin: plugin, Config: k.config(at)}, nil
 }
 
-// Admit lets servers vote at once that would not vote for a while after
-// their start. It does nothing for backends whose servers do not vote.
+// Admit lets servers vote at once, which otherwise would not vote for a while
+// after their start. It does nothing for backends whose servers do not vote.
 func (e *Environment) Admit(ctx context.Context) error {
 	if !e.Has(CapVotes) {
 		return nil
@@ -178,8 +178,8 @@ func (e *Environment) AddPaths() ([]*inject.Proxy, error) {
 	return paths, nil
 }
 
-// Lead leads path n of each host to the servers at the addresses
-// in to. It calls the function by, which is a method of the proxy.
+// Lead leads path n of each host to other servers. The slice to has their
+// addresses. Lead calls by, a method of the proxy, on each path.
 func (e *Environment) Lead(n int, by inject.Leading, to ...string) error {
 	return inject.Each(e.Paths, func(paths []*inject.Proxy) error { return by(paths[n], to...) })
 }
@@ -202,7 +202,7 @@ func (e *Environment) ConfigOf(paths []*inject.Proxy) driver.Config {
 	return cfg
 }
 
-// LoginTo returns the address with the part before its "@" replaced by login.
+// LoginTo returns the address with login in place of the part before its "@".
 func LoginTo(address, login string) string { return login + address[strings.IndexByte(address, '@'):] }
 
 // Again brings the servers back to their first state, so that another run can begin.

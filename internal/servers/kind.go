@@ -16,7 +16,7 @@ import (
 // its servers. If a field is zero, the store lacks that feature.
 type Kind struct {
 	Name string // name of its backend
-	// Lacks gives, for each capability that the store's environment lacks, the reason.
+	// Lacks has a reason for each capability that the store's environment lacks.
 	Lacks map[Capability]string
 	// Settings are the ways to set up the store's servers. There is at least one.
 	Settings []Setting
@@ -33,16 +33,16 @@ type Kind struct {
 	// Push is a text that occurs only in messages that the store's servers send to
 	// waiters without a request; see [inject.Proxy]. It is "" if there is no such text.
 	Push string
-	// Floor is the cheapest call to the store's servers, to compare locks with.
+	// Floor is the cheapest call to the store's servers. Measured locks are compared with it.
 	Floor *Floor
 	// LeftKeys lists the keys of locks on the server at addr whose names begin with
 	// prefix. It omits the few keys that exist once for each prefix and not for each lock.
 	LeftKeys func(ctx context.Context, addr, prefix string) ([]string, error)
 
-	// Foreign returns an instruction for operators: how to remove the lock
-	// called name if another program than our backend has created its key.
+	// Foreign returns an instruction for operators. It says how to remove the lock of
+	// the given name if another program than our backend has created its key.
 	Foreign func(prefix, name string) string
-	// Operations are what an operator may do to the servers, in the settings that each one names.
+	// Operations are what an operator may do to the servers. Each names the settings it is for.
 	Operations []Operation
 	// Staged are further operations. The random search for failures
 	// omits them, because their effect lasts until the servers restart.
@@ -62,7 +62,7 @@ type Kind struct {
 	Services []string
 	// Remove deletes all data of the backend whose names begin with prefix; see [Kind.Sweep].
 	Remove func(ctx context.Context, cfg driver.Config, prefix string) error
-	// Address makes the hosts' address of the servers' addresses. If it is nil, commas join them.
+	// Address turns the servers' addresses into one for hosts. If it is nil, commas join them.
 	Address func(at []string) string
 	// HostIn matches an address of this store. Its first group is the host:port in the address.
 	HostIn *regexp.Regexp
@@ -107,8 +107,8 @@ const (
 	WithReplica = "replica" // a replica follows the server, and can replace it
 )
 
-// SurvivesCrash reports whether a grant survives a crash of the server's machine.
-// durability is what the plugin reports. ours says that lockbench started the server.
+// SurvivesCrash reports whether a grant survives a crash of the server's machine. The parameter
+// durability is what the plugin reports. If ours is true, lockbench has started the server.
 func (k *Kind) SurvivesCrash(durability string, ours bool) bool {
 	for word := range strings.SplitSeq(durability, ", ") {
 		if !slices.Contains(k.Synced, word) {
@@ -127,7 +127,7 @@ func (k *Kind) InHost() bool { return k.Known() && !k.Has(CapShared) }
 // Has reports whether an environment of this kind has the capability p.
 func (k *Kind) Has(p Capability) bool { return k.Known() && k.Lacks[p] == "" }
 
-// Setting returns the setting of that name, or an empty setting if there is none.
+// Setting returns the setting with the given name, or an empty setting if there is none.
 func (k *Kind) Setting(name string) Setting {
 	for _, one := range k.Settings {
 		if one.Name == name {
@@ -177,7 +177,7 @@ const (
 	CapEvict    Capability = "evict"    // the servers can be made to delete keys when their memory is full
 )
 
-// Lacking returns a copy of others that also has each of the capabilities, with the reason in why.
+// Lacking returns a copy of the map others. It adds each of the capabilities, with why as reason.
 func Lacking(others map[Capability]string, why string, capabilities ...Capability) map[Capability]string {
 	out := maps.Clone(others)
 	if out == nil {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// requireVar is the environment variable that lists, separated by commas, the
-// servers that tests must not skip; "all" means every server. CI sets it.
+// requireVar is an environment variable, which CI sets. It lists, separated by commas,
+// the servers without which tests fail and are not skipped; "all" means every server.
 const requireVar = "LOCKBENCH_REQUIRE"
 
 // test is the part of testing.TB that Missing and Keep need.
@@ -21,8 +21,8 @@ type test interface {
 	Fatalf(format string, args ...any)
 }
 
-// Missing ends a test whose server could not be started. cause is the error of the start. If
-// cause is [ErrNotInstalled], Missing skips the test, unless the variable LOCKBENCH_REQUIRE
+// Missing ends a test whose server could not be started. cause is the error of that start. If
+// it wraps [ErrNotInstalled], Missing skips the test, unless the variable LOCKBENCH_REQUIRE
 // names the server or is "all". In all other cases Missing fails the test.
 func Missing(t test, server string, cause error) {
 	t.Helper()

@@ -20,9 +20,9 @@ type Operation struct {
 	Server bool
 	// Lasts is the shortest and the longest time before Undo is called. It is zero without Undo.
 	Lasts [2]time.Duration
-	// Stops reports whether the store may serve no host while the operation lasts, but only for
-	// StopsFor if that is not zero. StopsGrants reports whether the store may grant nothing, but
-	// still renews leases. Recovers is how long either may go on after the end of the operation.
+	// Stops reports whether the store may serve no host during the operation or, if StopsFor is
+	// not zero, for that time. StopsGrants reports whether the store may grant nothing but still
+	// renews leases. Recovers is how long either effect may last after the operation's end.
 	Stops, StopsGrants bool
 	StopsFor, Recovers time.Duration
 	// Makes are the conditions that the operation causes; they excuse the store from rules.
@@ -62,8 +62,8 @@ func (e *Environment) ShiftClock(n int, d time.Duration) error {
 	return e.Clocks[n].Shift(d)
 }
 
-// FreezeMember freezes one server of a cluster: the leader if after is 0, the next
-// server if after is 1, and so on. After the last server it begins again with the first.
+// FreezeMember freezes one server of a cluster. The parameter after counts from the leader, which
+// is 0. The next server is 1, and so on. The first server comes next after the last.
 func (e *Environment) FreezeMember(ctx context.Context, after int) error {
 	leader, err := e.Product.(interface {
 		Leader(ctx context.Context) (int, error)

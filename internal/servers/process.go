@@ -66,7 +66,7 @@ func start(dir string, argv []string) (*process, error) {
 // quitWithin is how long a server may take to end after quit has sent the signal.
 const quitWithin = 3 * time.Second
 
-// quit sends the signal how to the process, and waits until it ends, at most for quitWithin.
+// quit sends a signal to the process, and waits until the process ends, at most for quitWithin.
 func (p *process) quit(how syscall.Signal) {
 	if !p.alive() {
 		return
@@ -151,8 +151,8 @@ type watcher struct {
 	lifeline io.Closer
 }
 
-// startWatcher starts a child that runs script with the argument
-// what, the directory or project that the script removes.
+// startWatcher starts a child that runs the given script. The script's argument
+// is what: the directory or the project that the script removes.
 func startWatcher(script, what string) (*watcher, error) {
 	cmd := exec.Command("/bin/sh", "-c", script, "lockbench-env-watcher", what)
 	cmd.Dir = "/"

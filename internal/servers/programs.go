@@ -74,8 +74,8 @@ func (p *Program) AskVersion(ctx context.Context) {
 	}
 }
 
-// errNoComposeV2 says how to install compose v2. The package has different names
-// in Ubuntu and Debian, and in Debian 12 the package of that name has version 1.
+// errNoComposeV2 says how to install compose v2. The package has different names in
+// Ubuntu and Debian. In Debian 12, the package docker-compose has version 1.
 var errNoComposeV2 = &NotInstalledError{
 	Program: dockerCompose,
 	how: "Ubuntu: apt-get install docker.io docker-compose-v2; Debian 13: apt-get install docker.io docker-compose; " +
@@ -92,7 +92,7 @@ type NotInstalledError struct {
 	Debian   string // name of the Debian and Ubuntu package
 	Homebrew string // name of the Homebrew formula
 
-	how string // what How returns instead of the commands, unless it is ""
+	how string // if it is not "", How returns it
 }
 
 func (e *NotInstalledError) Error() string {

@@ -107,8 +107,8 @@ func (s *Server) await(ctx context.Context, p *process) error {
 	}
 }
 
-// Answers returns a function for [Recipe].Ready. The function sends the text ask to the server.
-// The server is ready if it replies within a second and the function right accepts the reply.
+// Answers returns a function for [Recipe].Ready. It sends the text in ask to the server. The server
+// is ready if it replies within a second and the function right returns true for the reply.
 func Answers(ask string, right func(reply string) bool) func(ctx context.Context, addr string) error {
 	return func(ctx context.Context, addr string) error {
 		deadline := time.Now().Add(time.Second)
@@ -260,8 +260,8 @@ func (n Nodes) Addrs() []string {
 	return addrs
 }
 
-// StartNodes starts count servers. It calls the function start for each number
-// from 0 at the same time. If one call fails, it closes the other servers.
+// StartNodes starts count servers. It calls the function start with the numbers from 0 to
+// count-1, all at the same time. If one call fails, it closes the other servers.
 func StartNodes(count int, start func(i int) (*Server, error)) (Nodes, error) {
 	nodes := make(Nodes, count)
 	err := inject.AtOnce(count, func(i int) (err error) {

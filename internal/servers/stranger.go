@@ -125,7 +125,7 @@ func (a *asked) Check(ctx context.Context) error { return a.check(ctx) }
 // Left implements [Product]. It lists nothing, because only the plugin can read the store.
 func (a *asked) Left(context.Context, string) ([]string, error) { return nil, nil }
 
-// config returns the keys whose values contain the text in place, replaced by the text in what.
+// config returns the keys whose values contain a placeholder, and replaces it by the text in what.
 func (c Stranger) config(place, what string) driver.Config {
 	cfg := driver.Config{}
 	for key, value := range c.Keys {

@@ -22,8 +22,8 @@ import (
 
 const secret = "open-sesame-4711"
 
-// withUsers makes the server demand passwords. It makes the users root and locks, and
-// locks may access only keys that begin with prefix. It returns a client that is root.
+// withUsers makes the server demand passwords, and adds the users root and locks. The user locks
+// may access only keys that begin with prefix. It returns a client that is logged in as root.
 func withUsers(t *testing.T, s *servers.Server, prefix string) *clientv3.Client {
 	t.Helper()
 	c, ctx := plain(t, s), t.Context()
@@ -45,7 +45,7 @@ func withUsers(t *testing.T, s *servers.Server, prefix string) *clientv3.Client 
 	return root
 }
 
-// use checks, acquires, renews, observes, waits, inspects, releases and withdraws once each.
+// use does each operation once: check, acquire, renew, observe, wait, inspect, release, withdraw.
 func use(t *testing.T, b *Backend, name string) {
 	t.Helper()
 	must(t, b.Check(t.Context()))

@@ -14,8 +14,8 @@
 //     revoke leases that the next leader has renewed (etcd-io/etcd#12528 and #15247). The
 //     lock is then granted again while the holder's lease is valid. The holder learns of
 //     the loss by its watch, usually before the next holder acts, and the resource can
-//     refuse the old token. A stall of 2 s is enough to end the entries of waiters in this
-//     way, and a lock that was granted to a waiter and that its owner has not renewed yet.
+//     refuse the old token. A stall of 2 s is enough to end waiters' entries in this way.
+//     The same holds for a lock that was granted to a waiter and was not renewed yet.
 //   - A member that runs with --unsafe-no-fsync may forget what it has acknowledged. No client
 //     can detect this.
 //   - Addresses that lead to two clusters. A host that sees both clusters grants nothing
@@ -73,11 +73,11 @@
 //   - Tokens are create revisions. They rise, because each entry that becomes the lock
 //     was put after every entry that was the lock before.
 //   - A waiter watches the entry before its own. If that entry was the lock, its end is the
-//     grant to the waiter. The waiter knows this if the entry was the first when the waiter
-//     came, or by a mark: the holder put its entry again. Otherwise it asks the store.
-//   - The waiters of a process share an etcd lease. A waiter's grant lasts for this lease's TTL,
-//     counted from when the last confirmed keepalive was sent, even if the waiter learns of
-//     the grant late. If half of that time is over by then, the waiter asks the store.
+//     grant to the waiter. The waiter knows this if that entry was the first when the waiter
+//     came, or if its holder has put it again, as a mark. Otherwise the waiter asks the store.
+//   - The waiters of a process share an etcd lease. A waiter's grant lasts for this lease's TTL.
+//     The time counts from when the last confirmed keepalive was sent, even if the waiter learns
+//     of the grant late. If half of the time is over by then, the waiter asks the store.
 //   - The first renewal moves the entry from the waiters' lease to another lease. If no renewal
 //     comes, this process deletes the entry. So a frozen or lost host costs 2 s.
 //   - A request without an answer may reach the store late. After a withdrawal, the tombstone
@@ -113,8 +113,8 @@
 //
 // # Errors
 //
-// All requests go to one member, until it fails or leaves a request unanswered that another
-// member answers. The backend then sends those requests again that may be executed twice.
+// All requests go to one member, until it fails or does not answer although another member
+// does. The backend then sends those requests again that may be executed twice.
 // The outcome of the other requests is unknown, because etcd may still execute them. So the
 // caller withdraws the owner, and a tombstone makes etcd refuse the owner for a minute.
 //

@@ -38,7 +38,7 @@ func (e *entry) who() entryKey { return entryKey{e.name, e.owner} }
 // token returns the token of the grant to e's owner. It rises with the entry's create revision.
 func (e *entry) token() uint64 { return e.generation.Token(e.rev) }
 
-// is reports whether kv is e's key. gen is the generation of the store's data that kv is from.
+// The method is reports whether kv, read in the generation gen of the store's data, is e's key.
 func (e *entry) is(kv *mvccpb.KeyValue, gen *txn.Generation) bool {
 	return kv != nil && e.rev != 0 && kv.CreateRevision == e.rev && string(kv.Key) == e.key && gen.Same(e.generation)
 }
@@ -57,7 +57,7 @@ func (t *table) pin(e *entry, now time.Time) *entry {
 	return e
 }
 
-// extend sets e's deadline to now plus entryFor, unless e is the lock, whose renewals set it.
+// extend sets e's deadline to now plus entryFor, unless e is the lock. Renewals extend the lock.
 func (e *entry) extend(now time.Time) {
 	if !e.held {
 		e.deadline = now.Add(entryFor)
@@ -75,9 +75,9 @@ func (t *table) unpin(e *entry, before *predecessor) {
 	t.due(e.deadline)
 }
 
-// queued returns and pins the entry of an owner that waits, or that holds the lock by a grant in
-// the queue which it has not renewed yet. Without such an entry it returns nil. It also returns the
-// entry in front, as the owner's last Wait knew it, or nil if the owner must read the queue again.
+// queued pins and returns the owner's entry if the owner waits, or if it was granted the lock in
+// the queue and has not renewed it yet. Otherwise it returns nil. It also returns the entry in
+// front, as the owner's last Wait knew it, or nil if the owner must read the queue again.
 func (t *table) queued(r driver.Request, now time.Time) (*entry, *predecessor) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -116,7 +116,7 @@ func (t *table) hold(e *entry, deadline time.Time) {
 	t.losses.add(e)
 }
 
-// confirm notes that e is the lock, on the etcd lease l, until the time began plus ttl.
+// confirm notes that e is the lock, on the etcd lease l, for the duration ttl from the time began.
 func (t *table) confirm(e *entry, l *lease, began time.Time, ttl time.Duration, rev int64) {
 	t.moved(e, l)
 	t.mu.Lock()
@@ -126,9 +126,9 @@ func (t *table) confirm(e *entry, l *lease, began time.Time, ttl time.Duration, 
 }
 
 // granted notes that e is the lock, because it is the first in the queue, and returns the grant.
-// The grant lasts for the TTL of the waiters' lease, but at most for r.TTL, counted from the
-// lease's last confirmed keepalive. granted returns the zero Grant if more than half of that time
-// is over, if e may be on another lease, or if r's value is too long to be in the key.
+// The grant lasts for the TTL of the waiters' lease, but at most for r.TTL. This time counts from
+// the lease's last confirmed keepalive. The result is the zero Grant if more than half of the time
+// is over, if e may be on another lease, or if the value in r is too long for the key.
 func (t *table) granted(e *entry, r driver.Request) driver.Grant {
 	now := time.Now()
 	t.mu.Lock()
@@ -141,8 +141,8 @@ func (t *table) granted(e *entry, r driver.Request) driver.Grant {
 	return driver.Grant{Token: e.token(), Sent: sent, For: span}
 }
 
-// moved notes that e's key is now on the lease l. An earlier request to move the key, which
-// may still arrive, does nothing, because it demands that the key is on an earlier lease.
+// moved notes that e's key is now on the lease l. If an earlier request to move the key still
+// arrives, it does nothing, because it demands that the key is on an earlier lease.
 func (t *table) moved(e *entry, l *lease) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -152,7 +152,7 @@ func (t *table) moved(e *entry, l *lease) {
 	e.lease, e.unsure = l, false
 }
 
-// notMoved notes that a move of e's key to l was not confirmed. If unsure, the key may be on l.
+// notMoved notes that no answer confirmed a move of e's key to l. If unsure, the key may be on l.
 func (t *table) notMoved(e *entry, l *lease, unsure bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -199,14 +199,14 @@ func (t *table) shorten(e *entry, deadline time.Time) {
 	t.due(deadline)
 }
 
-// end notes that e is being deleted, so that it is not renewed.
+// The method end notes that e is being deleted, so that e is not renewed.
 func (t *table) end(e *entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e.ending = true
 }
 
-// ended notes the result of a delete of e. gone says that e is deleted and cannot come back.
+// ended notes the result of a delete of e. If gone is true, e is deleted and cannot come back.
 // Otherwise the table deletes the key again at e's deadline, and repeatedly after that.
 func (t *table) ended(e *entry, gone bool) {
 	t.mu.Lock()

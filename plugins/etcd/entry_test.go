@@ -197,8 +197,8 @@ func TestWithdrawBehindMany(t *testing.T) {
 	}
 }
 
-// TestOldDeleteIsNoLoss checks that the delete of an earlier entry with the same key
-// ends no lease. A member that is behind may report such a delete to a new watch.
+// TestOldDeleteIsNoLoss checks that no lock is lost by the delete of an earlier entry with the
+// same key. A member that is behind may report such a delete to a new watch.
 func TestOldDeleteIsNoLoss(t *testing.T) {
 	b := connect(t, on(start(t, nil)))
 	r := acquire(t, b, lock("jobs", "a"))

@@ -39,7 +39,7 @@ func waitsFor(t *testing.T, b *Backend, r driver.Request) driver.Request {
 	return r
 }
 
-// TestGrantOfTheQueue checks a grant in the queue, by the end of the holder's entry. The grant must
+// TestGrantOfTheQueue checks the grant that a waiter gets when the holder's entry ends. It must
 // have the waiter's value and label. It must not outlast the lease of the waiter's entry. The first
 // renewal must move the lock to a lease with its TTL, and keep the token.
 func TestGrantOfTheQueue(t *testing.T) {
@@ -79,9 +79,9 @@ func TestGrantOfTheQueue(t *testing.T) {
 	isNotHeld(t, b.Release(t.Context(), next)) // releases it a second time
 }
 
-// TestNoQuestion checks that a waiter need not ask the store whether it holds the lock, if the
-// entry before its own was marked as the lock before it ended. If the entry before it ends
-// without a mark, because that waiter has given up, the waiter must ask the store and wait on.
+// TestNoQuestion checks when a waiter asks the store whether it holds the lock. It need not ask
+// if the entry in front was marked as the lock before that entry ended. If the entry in front
+// ends without a mark, because its waiter has given up, the waiter must ask and wait on.
 func TestNoQuestion(t *testing.T) {
 	s := start(t, nil)
 	var reads atomic.Int64

@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Inspect reads the lock by consensus, and how long its lease lives if another process holds it.
+// Inspect reads the lock by consensus. If another process holds it, it also reads the TTL left.
 func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, error) {
 	v, err := b.readLock(ctx, name)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 const (
 	One   = "one"
 	Three = "three"
-	// Balanced is three members behind one address, whose connections go to each member in turn.
+	// Balanced is three members behind one address. Connections to it go to each member in turn.
 	Balanced = "balanced"
 	// FewOperations is one member that allows 64 operations in a transaction. The default is 128.
 	FewOperations = "few-operations"

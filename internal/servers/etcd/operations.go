@@ -26,8 +26,8 @@ func asked(do func(context.Context, *clientv3.Client) error) servers.Step {
 	})
 }
 
-// alarm returns a step that raises or ends, on the first member, the alarm of a full
-// database. During this alarm the cluster refuses all requests that need space.
+// alarm returns a step that raises or ends the alarm of a full database on the first
+// member. During this alarm the cluster refuses all requests that need space.
 func alarm(what pb.AlarmRequest_AlarmAction) servers.Step {
 	return asked(func(ctx context.Context, c *clientv3.Client) error {
 		list, err := c.MemberList(ctx)
@@ -41,7 +41,7 @@ func alarm(what pb.AlarmRequest_AlarmAction) servers.Step {
 	})
 }
 
-// cutOff returns a step that separates member n from the other members, or reconnects it.
+// cutOff returns a step that cuts member n off from the others, or reconnects the member.
 func cutOff(is bool) servers.Step {
 	return servers.On(func(_ context.Context, s *store, n int) error {
 		s.peers.CutOff(n, is)
@@ -61,7 +61,7 @@ func deleted(key string, opts ...clientv3.OpOption) servers.Step {
 // includes the second after which a client leaves a member that has no leader.
 const election = 3 * time.Second
 
-// longer is longer than any TTL that the search for failures uses.
+// The constant longer is a time above any TTL that the search for failures uses.
 const longer = 12 * time.Second
 
 var operations = []servers.Operation{
@@ -79,7 +79,7 @@ var operations = []servers.Operation{
 		Name: "no-space", Does: "the database is full, and refuses what needs space", Lasts: servers.WhileWatched, StopsGrants: true, Recovers: time.Second,
 		Do: alarm(pb.AlarmRequest_ACTIVATE), Undo: alarm(pb.AlarmRequest_DEACTIVATE),
 	},
-	// Service stops while the leader changes, and while clients change to another member.
+	// The store serves no host while the leader changes and while clients change the member.
 	{Name: "move-leader", Does: "%s is made the leader", Settings: []string{Three, Balanced}, Server: true, Stops: true, Recovers: time.Second, Do: servers.On(moveLeader)},
 	{
 		Name: "remove", Does: "%s is removed from the cluster, and added again without its data", Settings: []string{Three, Balanced}, Server: true, Lasts: servers.WhileWatched, Stops: true, Recovers: election,

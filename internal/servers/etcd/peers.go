@@ -83,8 +83,8 @@ func (r *peerRelay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// CutOff separates the member at index i from all others if on is true, and otherwise reconnects
-// it. CutOff also aborts messages in progress between other members, which send them again.
+// CutOff cuts the member at index i off from all others if the parameter on is true. Otherwise it
+// reconnects that member. It also aborts messages between other members, which send them again.
 func (p *Peers) CutOff(i int, on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

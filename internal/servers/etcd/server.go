@@ -25,11 +25,11 @@ type Options struct {
 	Binary string
 	// CertFile and KeyFile are PEM files. With them, the client port speaks TLS.
 	CertFile, KeyFile string
-	// ClientCAFile is an authority's PEM file. With it, clients need a certificate it has signed.
+	// ClientCAFile is a CA's PEM file. With it, clients need a certificate that the CA has signed.
 	ClientCAFile string
 	// Peers relay the messages between members. Without Peers, members connect directly.
 	Peers *Peers
-	// Args are added after the arguments of this package. They replace equal arguments.
+	// Args are added after the arguments of this package. They override arguments of the same name.
 	Args []string
 }
 
@@ -131,7 +131,7 @@ func loopback(scheme string, port int) string {
 	return scheme + "://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
 
-// ready returns nil if the member is healthy. Its health includes a read that needs a leader.
+// ready returns nil if the member is healthy, and so has served a read that needs a leader.
 func (m *member) ready(ctx context.Context, _ string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

@@ -1,5 +1,5 @@
 // Package kinds lists the stores whose servers lockbench can start, and answers questions
-// about them. Code that is not for one product uses it instead of the products' packages.
+// about them. Code for all products uses this package instead of the products' packages.
 package kinds
 
 import (
@@ -39,8 +39,8 @@ func Names() []string {
 
 var added sync.Map
 
-// Add makes [Of] return k for the backend that k names. It replaces
-// an earlier k of the same name. It must be called before [Of] is asked for the backend.
+// Add makes [Of] return the kind k for the backend of that name. It replaces an earlier
+// kind of the same name. It must be called before [Of] is called for the backend.
 func Add(k *servers.Kind) { added.Store(k.Name, k) }
 
 // Of returns the kind of a backend's store. For an unknown
@@ -82,8 +82,8 @@ func Programs(ctx context.Context) []servers.Program {
 // ErrNoRoute is the error for a configuration with which hosts cannot connect through a proxy.
 var ErrNoRoute = errors.New("its connections cannot be led through a proxy")
 
-// Route returns a copy of cfg, the configuration of a backend. In the copy, the
-// address of a proxy, which the function via returns, replaces each server's address.
+// Route returns a copy of cfg, the configuration of a backend. In the copy, each server's
+// address is replaced by a proxy's address, which the function via returns.
 // Route fails with [ErrNoRoute] if cfg has TLS, because certificates name the server,
 // or if an address is neither a host:port nor in the form of a known store.
 func Route(backend string, cfg driver.Config, via func(address string) (string, error)) (driver.Config, error) {
@@ -117,8 +117,8 @@ func Route(backend string, cfg driver.Config, via func(address string) (string, 
 	return out, nil
 }
 
-// hostIn returns where address has its host and port, and the kind of store that writes
-// addresses in this form. If no kind does, hostIn takes the whole address as host:port.
+// hostIn returns the position of host and port in the address, and the kind of store whose
+// addresses have this form. If there is no such kind, the whole address counts as host:port.
 func hostIn(address string) (at []int, k *servers.Kind) {
 	for _, k := range All() {
 		if k.HostIn == nil {

@@ -41,8 +41,8 @@ func TestKindsAreWellFormed(t *testing.T) {
 	}
 }
 
-// TestSurvivesCrash checks which durability that a plugin
-// reports means that a grant is on disk before the reply.
+// TestSurvivesCrash checks that a grant counts as being on disk before
+// the reply if, and only if, the plugin reports such a durability.
 func TestSurvivesCrash(t *testing.T) {
 	for _, c := range []struct {
 		kind, durability string

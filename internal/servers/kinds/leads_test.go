@@ -45,7 +45,7 @@ func openSetting(t *testing.T, backend, setting string) (*servers.Environment, [
 	return e, paths
 }
 
-// during does the operation called name, calls the function look, and then undoes the operation.
+// The function during does an operation, calls the function look, and then undoes the operation.
 func during(t *testing.T, e *servers.Environment, backend, name string, look func()) {
 	t.Helper()
 	all := kinds.Of(backend).Operations

@@ -54,7 +54,7 @@ var operations = append(sqlSettingOperations(), []servers.Operation{
 	},
 	{
 		Name: "user-connections", Does: "hosts may have one connection together", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
-		// This is a limit of the hosts' account: the server's max_connections is at least 10.
+		// The limit is for the hosts' account, because the server's max_connections is at least 10.
 		Do: servers.InTurn(connectionLimit(1), endSessions), Undo: connectionLimit(0),
 	},
 	{Name: "kill", Does: "the server ends all connections of hosts", Do: endSessions},

@@ -16,7 +16,7 @@ import (
 )
 
 // ahead is how far the clock of the promoted replica is ahead.
-// It is longer than most leases still last.
+// It is longer than the remaining time of most leases.
 const ahead = 3 * time.Second
 
 // failovers make the replica the master without losing writes.
@@ -67,12 +67,12 @@ func (s *store) startReplica(ctx context.Context, w servers.Requirements) error 
 	return s.follow(ctx, 1, "slave_pos")
 }
 
-// both returns the databases of the first server and its replica. addrs returns their addresses.
+// both returns the connections to the first server and its replica. addrs returns their addresses.
 func (s *store) both() [2]*sql.DB { return [2]*sql.DB{s.admin, s.second} }
 
 func (s *store) addrs() [2]string { return [2]string{s.Servers[0].Addr(), s.Replica.Addr()} }
 
-// follow makes server n (0 or 1) the replica of the other server. from names the GTID to begin at.
+// follow makes server n (0 or 1) a replica of the other server. It begins at the GTID in from.
 func (s *store) follow(ctx context.Context, n int, from string) error {
 	host, port, err := net.SplitHostPort(s.addrs()[1-n])
 	if err != nil {

@@ -27,7 +27,7 @@ type Options struct {
 	// Relaxed makes the server write its log to disk only about once a second
 	// (innodb_flush_log_at_trx_commit=0). The default writes it at every commit.
 	Relaxed bool
-	// Args are added after the arguments of this package. They replace equal arguments.
+	// Args are added after the arguments of this package. They override arguments of the same name.
 	Args []string
 	// SQL are further statements to run at each start, one in each string.
 	SQL []string
@@ -201,7 +201,7 @@ func (p *mysqlProgram) args(dir string) []string {
 	return []string{"--innodb-log-file-size=16M"}
 }
 
-// asRoot returns the argument without which a server refuses to run as root, if this process does.
+// asRoot returns the argument that a server needs to run as root, if this process runs as root.
 func asRoot() []string {
 	if os.Geteuid() == 0 {
 		return []string{"--user=root"}

@@ -15,8 +15,8 @@ const (
 	saved = "lockbench_saved_locks"
 )
 
-// setting returns a step that changes a setting of the server, and undone a
-// step that sets it back. The change also affects sessions that are open.
+// setting returns a step that changes a setting of the server. The function undone
+// returns a step that sets it back. Both steps also affect sessions that are open.
 func setting(name, value string) servers.Step {
 	return statements("ALTER SYSTEM SET "+name+" = "+value, "SELECT pg_reload_conf()")
 }

@@ -62,8 +62,8 @@ func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 	return nil
 }
 
-// letIn makes the account the owner of the files that wrap names. wrap is a command such as "env"
-// with variables. letIn also lets the account enter dir and dir's parents, below os.TempDir only.
+// letIn makes the account the owner of the files named in wrap, a command such as "env" with
+// variables. It also lets the account enter dir and its parents, but only below os.TempDir.
 func letIn(a *account, dir string, wrap []string) error {
 	var files []string
 	for _, word := range wrap {

@@ -28,11 +28,11 @@ const (
 // Options describe a PostgreSQL server. The zero value commits durably, and listens
 // without TLS.
 type Options struct {
-	// Args are added after the arguments of this package. They replace equal arguments.
+	// Args are added after the arguments of this package. They override arguments of the same name.
 	Args []string
 	// Certificates is a directory with server.pem, server.key and ca.pem. If
 	// it is set, accounts must connect by TLS with a certificate that ca.pem
-	// has signed. Only the server's first account need not. Default none.
+	// has signed. Only the first account may connect without TLS. Default none.
 	Certificates string
 	// SQL are statements that run at each start of the server, with fresh or with kept data.
 	SQL []string
@@ -125,7 +125,7 @@ func Program() servers.Program {
 // account is the user that the server runs as. nil means the user of this process.
 type account struct{ uid, gid int }
 
-// accountOf returns an account only if this process is root, as which PostgreSQL refuses to run.
+// accountOf returns nil unless this process is root, because PostgreSQL refuses to run as root.
 func accountOf() (*account, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -139,7 +139,7 @@ func accountOf() (*account, error) {
 	return &account{uid, gid}, nil
 }
 
-// as returns the words to put in front of a command, so that the command runs as the account.
+// The method as returns the words to put in front of a command to run it as the account.
 func (a *account) as() []string {
 	if a == nil {
 		return nil
@@ -190,8 +190,8 @@ func (a *account) install(ctx context.Context, bin, dir, data string) error {
 // byTLS is the pg_hba.conf of a server with certificates: who may log in, and how.
 const byTLS = "hostnossl all " + superuser + " all scram-sha-256\nhostssl all all all scram-sha-256 clientcert=verify-ca\n"
 
-// certify copies the files for TLS from the directory from into the server's
-// data directory. The server accepts only a key that its user owns.
+// certify copies the files for TLS from another directory, named by from, into the
+// server's data directory. The server accepts only a key that its user owns.
 func (a *account) certify(data, from string) error {
 	files := map[string][]byte{"pg_hba.conf": []byte(byTLS)}
 	for _, name := range []string{"server.pem", "server.key", "ca.pem"} {
@@ -210,7 +210,7 @@ func (a *account) certify(data, from string) error {
 	return nil
 }
 
-// Certify makes the server s, which has certificates, use those in the directory from instead.
+// Certify makes the server s use the certificates in another directory, named by from.
 func Certify(ctx context.Context, s *servers.Server, from string) error {
 	account, err := accountOf()
 	if err != nil {

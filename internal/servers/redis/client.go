@@ -75,8 +75,8 @@ func DialNodes(cfg driver.Config) (Clients, error) {
 // Close closes all clients.
 func (n Clients) Close() error { return inject.Each(n, goredis.UniversalClient.Close) }
 
-// ping makes a client, and returns the function call, which sends a PING through it.
-// No other call to a Redis server is cheaper. The function end closes the client.
+// ping makes a client and returns two functions. The function call sends a PING, which is
+// the cheapest request to a Redis server. The function end closes the client.
 func ping(cfg driver.Config) (call func(context.Context) error, end func() error, err error) {
 	c, err := Dial(cfg)
 	if err != nil {
@@ -114,8 +114,8 @@ func Count(cfg driver.Config) (*servers.Counter, error) {
 var neverScripted = []string{"evalsha", "eval", "script|load", "subscribe", "unsubscribe", "ssubscribe", "sunsubscribe", "wait", "ping"}
 
 // fromClients returns how often clients have sent the commands in neverScripted, and how
-// long the server worked on them. The time includes the commands that scripts ran. commands
-// is the section commandstats of INFO, which omits commands that were never called.
+// long the server worked on them. The time includes the commands that scripts ran. The map
+// commands is the section commandstats of INFO. It omits commands that were never called.
 func fromClients(commands map[string]string) (calls, microseconds float64) {
 	for _, name := range neverScripted {
 		var n, took float64

@@ -95,8 +95,8 @@ type slotMove struct {
 	from, to clusterNode
 }
 
-// beginMoves begins to move each slot that has keys to the next node, as redis-cli
-// does. It moves a random half of the slot's keys, and does not finish the move.
+// beginMoves begins to move slots to the next node, as redis-cli does: all slots that have
+// keys. It moves a random half of each slot's keys, and does not finish the move.
 func beginMoves(ctx context.Context, s *store, _ int) error {
 	s.moving = nil
 	var nodes []clusterNode
@@ -186,8 +186,8 @@ func (m slotMove) keys(ctx context.Context) ([]string, error) {
 	return m.from.ClusterGetKeysInSlot(ctx, int(m.slot), 1000).Result()
 }
 
-// migrate moves keys to the new node. If an earlier try got its reply too late, a key is on both
-// nodes. Clients may have changed the key on the old node since, so REPLACE overwrites the copy.
+// migrate moves keys to the new node. If the reply to an earlier try came too late, a key is on
+// both nodes. Clients may since have changed it on the old node, so REPLACE overwrites the copy.
 func (m slotMove) migrate(ctx context.Context, keys []string) error {
 	host, port, err := net.SplitHostPort(m.to.Options().Addr)
 	for _, key := range keys {

@@ -23,12 +23,12 @@ func command(args ...any) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, n int) error { return s.do(ctx, n, args...) })
 }
 
-// setting returns a step that changes a setting. began returns a step that undoes the change.
+// setting returns a step that changes a setting. The function began returns one that undoes it.
 func setting(name string, value any) servers.Step { return command("CONFIG", "SET", name, value) }
 
 func began(name string) servers.Step { return setting(name, beganAs[name]) }
 
-// disconnect ends all connections of hosts. unsubscribe ends only those with subscriptions.
+// disconnect ends all connections of hosts. The step unsubscribe ends those that subscribe.
 var (
 	disconnect  = servers.InTurn(disconnectAll("NORMAL"), unsubscribe)
 	unsubscribe = disconnectAll("PUBSUB")
@@ -159,8 +159,8 @@ var staged = []servers.Operation{
 	demotion("demotion-uncut", "the same, and no connection is cut when hosts are led to the new master", (*inject.Proxy).Lead),
 }
 
-// learnsLater is how much later than the other hosts one host learns of a new master.
-// In production, clients learn of it at times that differ by a second or more.
+// learnsLater is the time from when most hosts learn of a new master until the last host does.
+// In production, the clients learn of it at times that differ by a second or more.
 const learnsLater = 500 * time.Millisecond
 
 // demotion makes the replica the master and the master its replica.
@@ -194,7 +194,7 @@ var Rotation = servers.Operation{
 	Do: rotate(servers.HostPassword, servers.OtherPassword), Undo: rotate(servers.OtherPassword, servers.HostPassword),
 }
 
-// Operations returns a copy of [onServers], in which the function as has adapted each operation.
+// Operations returns a copy of [onServers]. The function in parameter as adapts each operation.
 func Operations(as func(*servers.Operation)) []servers.Operation {
 	all := slices.Clone(onServers)
 	for i := range all {
@@ -266,16 +266,16 @@ func deleteLock(ctx context.Context, s *store, n int) error {
 	return s.do(ctx, n, "DEL", keys[rand.IntN(len(keys))])
 }
 
-// fill writes as many keys as fillers says, of fillerSize bytes each. They need more
-// memory than spareMemory, which the servers have left, so the servers evict other keys.
+// The step fill writes as many keys as the constant fillers says, each of fillerSize bytes. They
+// need more memory than spareMemory, which the servers have left. So the servers evict other keys.
 const (
 	spareMemory = 4 << 20
 	fillerSize  = 64 << 10
 	fillers     = 1000
 )
 
-// evicting allows servers to evict keys, and limits their memory to little more
-// than they use. keeping undoes both changes and deletes the keys that fill wrote.
+// The step evicting allows servers to evict keys, and limits their memory to little more than
+// they use. The step keeping undoes both changes, and deletes the keys of the step fill.
 var (
 	evicting = servers.OnEach(servers.On(func(ctx context.Context, s *store, n int) error {
 		info, err := s.admins[n].InfoMap(ctx, "memory").Result()
@@ -289,7 +289,7 @@ var (
 	keeping = servers.OnEach(servers.InTurn(began("maxmemory-policy"), began("maxmemory"), command(append([]any{"UNLINK"}, fillerKeys...)...)))
 )
 
-// fill writes so much at once that servers evict keys before hosts read the policy again.
+// The step fill writes so much at once that servers evict keys before hosts read the policy again.
 var fill = servers.OnEach(servers.On(func(ctx context.Context, s *store, n int) error {
 	value := strings.Repeat(" ", fillerSize)
 	_, err := s.admins[n].Pipelined(ctx, func(all goredis.Pipeliner) error {

@@ -50,9 +50,9 @@ func follow(ctx context.Context, addr, master string) error {
 }
 
 // followClosely does what follow does, and then waits until writes of the master
-// reach the replica. The master first sends a copy of its data. Until the replica
-// has acknowledged the copy, for up to a second, it sends no writes. A replica
-// that was once promoted in that time lacked all leases of the last 830 ms.
+// reach the replica. The master first sends a copy of its data. It sends no writes until
+// the replica has acknowledged the copy, which may take up to a second. Once, a replica
+// that was promoted before that lacked all leases of the last 830 ms.
 func followClosely(ctx context.Context, addr, master string) error {
 	if err := follow(ctx, addr, master); err != nil {
 		return err
@@ -98,9 +98,9 @@ func rejoin(ctx context.Context, e *servers.Environment) error {
 		followClosely(ctx, e.Replica.Addr(), e.Link.Addr()))
 }
 
-// failOver makes the replica with the address in to the master, in place of the server with
-// the address in from. No write is lost: the master stops writes until the replica has all
-// of them. The function by (Retarget or Lead) then leads the hosts to the new master.
+// failOver replaces the master by its replica. Their addresses are in the parameters from and
+// to. No write is lost, because the master stops writes until the replica has all of them. The
+// function by (Retarget or Lead) then leads the hosts to the new master.
 func failOver(ctx context.Context, e *servers.Environment, from, to string, by inject.Leading) error {
 	host, port, err := net.SplitHostPort(to)
 	if err != nil {

@@ -19,7 +19,7 @@ type Options struct {
 	config.Connect
 	Source *config.Source
 	Logger *slog.Logger
-	// Prefix begins the keys that the user may read and write.
+	// Prefix is the beginning of the keys that the user may read and write.
 	Prefix string
 	// Probe is a key that is read to find out whether the store answers.
 	Probe string

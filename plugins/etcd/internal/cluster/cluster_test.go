@@ -21,7 +21,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// member is a server. It answers Txn and Range with err, once the channel answered is closed.
+// member is a server. It answers Txn and Range with err as soon as the channel answered is closed.
 type member struct {
 	pb.UnimplementedKVServer
 	err      error
@@ -50,7 +50,7 @@ func (m *member) Range(ctx context.Context, _ *pb.RangeRequest) (*pb.RangeRespon
 	return &pb.RangeResponse{Header: &pb.ResponseHeader{}}, m.wait(ctx)
 }
 
-// of returns a Cluster of two members, called ill and well, that first uses ill.
+// The function of returns a Cluster of the members ill and well. It first uses the member ill.
 func of(t *testing.T, ill, well *member) *cluster.Cluster {
 	t.Helper()
 	var addrs []string
@@ -64,7 +64,7 @@ func of(t *testing.T, ill, well *member) *cluster.Cluster {
 	return c
 }
 
-// TestDeclined checks that a request goes to another member if its member cannot begin it,
+// TestDeclined checks that a request goes to another member if the member in use cannot begin it,
 // even if the request must not be done twice. Later requests must go to the other member too.
 func TestDeclined(t *testing.T) {
 	ill, well := &member{err: rpctypes.ErrGRPCNoLeader}, &member{}

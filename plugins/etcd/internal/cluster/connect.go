@@ -21,8 +21,8 @@ import (
 
 // conn is a connection to one member, with one login.
 //
-// Note: requests use the generated clients on the connection of clientv3, and not its KV, Lease
-// and Watch. KV, Lease and Watch wait for a member to come back instead of failing fast (K8),
+// Note: requests use the generated clients on the connection of clientv3, and not the types KV,
+// Lease and Watch of clientv3. These wait for a member to come back instead of failing fast (K8),
 // repeat reads a hundred times, open a stream for each keepalive, and run a goroutine for each
 // watch. This package uses clientv3 only for endpoints and TLS.
 //
@@ -71,7 +71,7 @@ func (c *Cluster) session(ctx context.Context) (*member, *conn, error) {
 	return m, conn, err
 }
 
-// join returns the connection to m. It asks the member only if there is a user to log in.
+// join returns the connection to m. It sends a request to m only if there is a user to log in.
 func (c *Cluster) join(ctx context.Context, m *member) (*conn, error) {
 	if c.background.Err() != nil {
 		return nil, driver.ErrClosed
@@ -140,8 +140,8 @@ func (c *Cluster) connect(m *member, token string) (*conn, error) {
 		// grpc pings the member, so as to notice that packets are dropped even while
 		// no request is made. grpc allows no shorter interval than 10 s; see redial.
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
-		// The client must not try again, because after a server has reported a cancelled
-		// context, it would repeat a write that may have been done. If a write is
+		// The client must not try again. If a server has reported a cancelled context,
+		// the client would repeat a write that may have been done. If a write is
 		// repeated anyway, the repetition finds the owner's key and does nothing.
 		MaxUnaryRetries: 1,
 		DialOptions:     options,
@@ -162,8 +162,8 @@ func (c *Cluster) connect(m *member, token string) (*conn, error) {
 }
 
 // attempts says how grpc connects to a member that is away. grpc's default pauses between
-// attempts grow to two minutes. grpc ends an attempt only after 20 s, because the error
-// of an attempt that it cuts short says less. Long before, method redial begins another.
+// attempts grow to two minutes. An attempt may take 20 s, because the error of an attempt
+// that is cut short says less. Long before that, the method redial begins another attempt.
 //
 // Note: grpc's ResetConnectBackoff would end a pause. But in grpc 1.85 it reads a
 // map, and the process crashes if another goroutine writes to that map meanwhile.
@@ -172,7 +172,7 @@ var attempts = grpc.ConnectParams{
 	MinConnectTimeout: 20 * time.Second,
 }
 
-// hostOf returns the host name in endpoint, which may stand in the member's certificate, or nil.
+// hostOf returns the host name in endpoint, or nil. The member's certificate may have that name.
 func hostOf(endpoint string) []string {
 	if u, err := url.Parse(endpoint); err == nil && u.Scheme != "unix" {
 		return []string{u.Hostname()}

@@ -66,15 +66,15 @@ func isOneOf(err error, targets []error) bool {
 	return slices.ContainsFunc(targets, func(t error) bool { return Is(native, t) })
 }
 
-// Is reports whether err is target. Unlike errors.Is, it also recognizes an error of
-// the server in the form that the client library gives to it, a struct. err may be an
-// error of this package that wraps such a struct.
+// Is reports whether err is target. Unlike errors.Is, it also recognizes a server's
+// error that the client library has turned into a struct. err may be an error of
+// this package that wraps such a struct.
 func Is(err, target error) bool {
 	return err != nil && (errors.Is(err, target) || errors.Is(rpctypes.Error(err), target))
 }
 
-// Wrap adds to an error of the client library the sentinel that the contract requires. To an
-// error that it does not know, it adds driver.ErrUnavailable, because the outcome is unknown.
+// Wrap adds the sentinel that the contract requires to an error of the client library. If it does
+// not know the error, it adds driver.ErrUnavailable, because the outcome is unknown.
 func (c *Cluster) Wrap(err error) error {
 	if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrDenied) || errors.Is(err, driver.ErrClosed) {
 		return err

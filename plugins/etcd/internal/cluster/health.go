@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// quiet is how long no answer may come from the store before health sends it a read.
+	// If no answer comes from the store for the time quiet, health sends a read to it.
 	quiet = time.Second
 	// timeout is how long the store may take to answer that read before it counts as down.
 	timeout = time.Second
@@ -18,8 +18,8 @@ const (
 	downPause = 200 * time.Millisecond
 )
 
-// health keeps whether the store is up. A failed request does not yet mean that the store is
-// down. But health then sends a read through the consensus at once, and its outcome decides.
+// health records whether the store is up. A failed request does not prove that the store is
+// down. So health then sends a read through the consensus at once, and its outcome decides.
 type health struct {
 	wake chan struct{}
 	late atomic.Int32 // counts requests whose answer is overdue
@@ -93,7 +93,7 @@ func (c *Cluster) OnSilence(f func()) {
 	h.silent = f
 }
 
-// watchHealth asks the store after an error, while it is down, and for followers and late requests.
+// watchHealth asks the store after an error, and while it is down, followed or late with an answer.
 func (c *Cluster) watchHealth() {
 	for {
 		select {
@@ -147,8 +147,8 @@ func (c *Cluster) ask() {
 	silent()
 }
 
-// overdue is called when a request begins. Unless stop is called within slowAfter,
-// health asks the members again and again until stop is called.
+// overdue is called when a request begins. If the returned function stop is not called
+// within slowAfter, health asks the members again and again until stop is called.
 func (c *Cluster) overdue() (stop func()) {
 	if !c.several() {
 		return func() {}

@@ -17,8 +17,8 @@ import (
 const (
 	lookEvery = 30 * time.Second // how long the result of asking all members counts
 	lookAgain = 2 * time.Second  // the same after a second cluster was seen
-	// settles is how long no second cluster must have answered before locks are granted again. A
-	// load balancer may lead us to the clusters in turn, so one look at the members is too few.
+	// Locks are granted again after no second cluster has answered for the time settles. A load
+	// balancer may lead us to the clusters in turn, so one look at the members is too few.
 	settles = 10 * time.Second
 )
 
@@ -114,9 +114,9 @@ func (i *identity) stray() error {
 
 // Certain returns an error if the addresses lead to members of two clusters. It asks all members
 // over new connections, because a load balancer or a DNS name may lead new connections elsewhere.
-// After the first call it asks again while two clusters are seen, at most every 2 s, or if anew is
-// true, at most every 30 s. It does not find a cluster that is down or that only other processes
-// reach.
+// Later calls ask again at most every 2 s while two clusters are seen. Otherwise they ask only if
+// anew is true, at most every 30 s. Certain does not find a cluster that is down or that only
+// other processes reach.
 func (c *Cluster) Certain(ctx context.Context, anew bool) error {
 	if !c.Looked() || anew {
 		select {

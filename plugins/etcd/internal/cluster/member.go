@@ -15,9 +15,9 @@ const (
 	// slowAfter is how long a request may go unanswered before its member is
 	// compared with the others.
 	slowAfter = 250 * time.Millisecond
-	// askNext is how long a comparison of members waits for one member's answer before
-	// it also asks the next member. sickAfter is how long, from the comparison's
-	// start, the member in use may take when another member has answered.
+	// askNext is how long a comparison of members waits for one member's answer before it
+	// also asks the next member. sickAfter is how long after the comparison's start the
+	// member in use must have answered, if another member has answered.
 	askNext   = 150 * time.Millisecond
 	sickAfter = 500 * time.Millisecond
 	// electedGrace is how long requests sent before a change of leader may still
@@ -80,7 +80,7 @@ func (c *Cluster) order() []*member {
 	return order
 }
 
-// leave makes the member next the one in use, in place of old, and ends all requests to old.
+// leave puts the member next into use in place of the member old, and ends all requests to old.
 func (c *Cluster) leave(old, next *member, why error) {
 	c.mu.Lock()
 	old.failed = time.Now()
