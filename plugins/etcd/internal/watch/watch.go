@@ -12,9 +12,9 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Event is what a watch reports. An Event is only a reason to ask the store, because a member
-// that is behind the others opens a watch at an older revision, and then reports changes that are
-// known already. Only a delete proves something: the key's earlier owner has lost the key.
+// Event is what a watch reports. It is only a reason to ask the store, because it may be old: a
+// member that is behind the others opens a watch at an older revision, and then reports old
+// changes again. Only a delete proves something: the key's earlier owner has lost the key.
 //
 // The zero Event says that the stream is broken. Changes are missed until an Event sets Opened.
 type Event struct {
@@ -76,8 +76,8 @@ func New(c *cluster.Cluster) *Mux {
 	return m
 }
 
-// Changes watches the keys from key to below end. notify runs in one goroutine and must not
-// block.
+// Changes watches the keys from key to below end. The function notify must not block, because
+// one goroutine makes all calls.
 func (m *Mux) Changes(key string, end []byte, notify func(Event)) *Watch {
 	w := &Watch{key: key, end: end, notify: notify}
 	m.mu.Lock()
@@ -86,8 +86,8 @@ func (m *Mux) Changes(key string, end []byte, notify func(Event)) *Watch {
 	return w
 }
 
-// Deletes starts to watch for deletes of key after revision; see [Mux.Changes]. If a dropped watch
-// of the key has been open since revision, it is used again, and no Event sets Opened.
+// Deletes watches for deletes of key that come after revision; see [Mux.Changes]. If a dropped
+// watch of the key has been open since revision, it is used again, and no Event sets Opened.
 func (m *Mux) Deletes(key string, revision int64, notify func(Event)) *Watch {
 	w := &Watch{key: key, deletes: true, notify: notify}
 	m.mu.Lock()
@@ -129,10 +129,10 @@ func (m *Mux) Drop(w *Watch) {
 	}
 }
 
-// Covers reports whether w, which may be nil, has reported every delete after revision that
-// the stream has brought. The events on one stream come in the order of revisions. So a
+// Covers reports whether the watch w, which may be nil, has reported every delete after revision
+// that the stream has brought. The events on one stream come in the order of revisions. So a
 // delete that another watch reports is earlier than the deletes that w has yet to report.
-// This is not so if the server could not send for so long that it holds back 128 reports.
+// That order is lost if the server, unable to send for a while, holds back 128 reports.
 func (m *Mux) Covers(w *Watch, revision int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
