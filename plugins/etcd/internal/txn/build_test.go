@@ -26,7 +26,7 @@ func (d *dice) below(n int) int {
 	return int(b) % n
 }
 
-// shaped is one of two equal sets of keys. A Step is done alone on one set, in a batch on the other.
+// shaped is one of two equal sets of keys. A Step is done alone on one, in a batch on the other.
 type shaped struct {
 	w    *Writer
 	name string           // prefix of the keys
