@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Group is a context that lasts until a backend is closed, together with the goroutines
-// that end when the context ends. Its methods may be called from any number of goroutines.
+// Group is a context that lasts until a backend is closed, and the goroutines that must
+// end with the context. Its methods may be called from any number of goroutines.
 type Group struct {
 	context.Context
 	end  context.CancelFunc
