@@ -65,9 +65,9 @@ type quiet struct{ log *slog.Logger }
 func (q quiet) Print(v ...any) { q.log.Debug("mysql driver", "says", fmt.Sprint(v...)) }
 
 const (
-	// The bounds of the pauses between dials when a connection leads to another server.
+	// These bound the pauses between dials if a connection leads to another server.
 	redialFrom, redialTo = 10 * time.Millisecond, 100 * time.Millisecond
-	// redialShares divides dial_timeout, to bound how long link.dial dials again.
+	// The method link.dial dials again for at most dial_timeout divided by redialShares.
 	redialShares = 2
 )
 
@@ -128,5 +128,5 @@ func (k *link) serves() bool {
 	return k.pool.Serves() || k.waits.Serves()
 }
 
-// stale reports whether s leads to a server that is no longer in use.
+// stale reports whether the session s leads to a server that is no longer in use.
 func (k *link) stale(s *conn.Session) bool { return s.Server.ID != k.node.Current() }
