@@ -56,7 +56,7 @@ func (s space) nameOf(key string) string {
 	return name
 }
 
-// record is the value of an entry, which is the key of a holder or a waiter: a
+// record is the value of an entry, the key of a holder or a waiter. It consists of a
 // version byte, owner and label, each after its length, and the published value.
 // Each grant's record is unique because each grant has a different owner.
 type record struct {

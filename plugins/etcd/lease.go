@@ -121,7 +121,7 @@ func (ls *leases) atHand(p purpose) *lease {
 	return l
 }
 
-// usable reports whether l may take another key. It may not if it is retired (no
+// usable reports whether lease l may take another key. It may not if it is retired (no
 // longer renewed), if it is full, or if it could end before the next keepalive.
 func (l *lease) usable(now time.Time) bool {
 	switch {
@@ -174,8 +174,8 @@ func (ls *leases) shortest() time.Duration {
 	return ls.least
 }
 
-// keepalive starts a keepalive of l. It returns nil if a keepalive that was
-// sent at or after the instant since has already been acknowledged.
+// keepalive starts a keepalive of the lease l. It returns nil if a keepalive that
+// was sent at or after the instant since has already been acknowledged.
 func (ls *leases) keepalive(l *lease, since time.Time) *keepalive.Keepalive {
 	ls.mu.Lock()
 	fresh := !l.acked.Before(since)
@@ -219,15 +219,15 @@ func (ls *leases) await(ctx context.Context, l *lease, k *keepalive.Keepalive) e
 	return nil
 }
 
-// sign returns when the last confirmed keepalive of l, or the request that made l,
-// was sent. From that instant, l lives for at least its TTL.
+// sign returns when the last confirmed keepalive of the lease l was sent or, if there
+// is none, the request that made l. From that instant, l lives for at least its TTL.
 func (ls *leases) sign(l *lease) time.Time {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	return l.acked
 }
 
-// retire stops the renewal of l.
+// retire stops the renewal of the lease l.
 func (ls *leases) retire(l *lease) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -247,21 +247,21 @@ func (ls *leases) retireAll() {
 	clear(ls.current)
 }
 
-// renewable reports whether l is a lease for locks of the TTL ttl that is still renewed.
+// renewable reports whether the lease l is for locks with this TTL, and still renewed.
 func (ls *leases) renewable(l *lease, ttl time.Duration) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	return !l.retired && l.purpose == purpose{ttl: ttl}
 }
 
-// alive reports whether l is still renewed, as far as known.
+// alive reports whether the lease l is still renewed, as far as known.
 func (ls *leases) alive(l *lease) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	return !l.retired
 }
 
-// unload notes that a key is no longer on l.
+// unload notes that a key has left the lease l.
 func (ls *leases) unload(l *lease) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

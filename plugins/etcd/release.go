@@ -133,7 +133,7 @@ func (t *table) undo(ctx context.Context, name, owner string, first ...*pb.Reque
 }
 
 // rest returns an operation that deletes the owner's entries that the operation s has read. If put
-// is true, s has already deleted the entry known. rest returns nil if nothing is left to delete.
+// is true, s has already deleted the entry known. If nothing is left to delete, rest returns nil.
 func (t *table) rest(owner string, s *txn.Step, known *entry, put bool) *txn.Step {
 	if s.Err != nil {
 		return nil
@@ -175,8 +175,8 @@ func (b *Backend) keep(ctx context.Context, r driver.Request) error {
 	return nil
 }
 
-// known returns this process's entry for the lock that r names. If an earlier
-// process acquired the lock, known reads it from the store.
+// known returns this process's entry for the lock of the request r. If an earlier
+// process acquired the lock, the method known reads it from the store.
 func (b *Backend) known(ctx context.Context, r driver.Request) (*entry, error) {
 	if e := b.table.find(r.Name, r.Owner, r.Token); e != nil {
 		return e, nil

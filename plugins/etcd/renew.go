@@ -18,9 +18,9 @@ import (
 )
 
 // Renew sends a keepalive and, at the same time, a read of the key, because a
-// keepalive alone would succeed for a key that Break has deleted. In three cases,
-// one Txn moves the lock to a lease with its TTL instead: the lock was granted in
-// the queue, an earlier process acquired it, or it gets another TTL.
+// keepalive alone would succeed for a key that Break has deleted. If the lock was
+// granted in the queue, was acquired by an earlier process, or gets another TTL,
+// Renew instead sends one Txn, which moves the lock to a lease with its TTL.
 func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
 	return b.one(ctx, driver.OpRenew, r).Err
 }

@@ -81,8 +81,8 @@ func (t *table) find(name, owner string, token uint64) *entry {
 	return e
 }
 
-// adopt records e, a lock that was read from the store, unless the table knows
-// it already. It returns the table's entry.
+// adopt records the entry e of a lock that was read from the store, unless the
+// table knows the lock already. It returns the table's entry.
 func (t *table) adopt(e *entry) *entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -346,7 +346,7 @@ func nextTo(own string, op *pb.ResponseOp, rev int64) *predecessor {
 	return before
 }
 
-// ahead reads which entry is now before e in the queue.
+// ahead reads which entry is now before the entry e in the queue.
 func (t *table) ahead(ctx context.Context, e *entry) (*predecessor, error) {
 	resp, gen, err := t.txns.Read(ctx, ahead(t.space, e.name, e.rev, 2), txn.Exists(e.key))
 	if err != nil {

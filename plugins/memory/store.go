@@ -36,7 +36,7 @@ type grant struct {
 	unconfirmed bool      // since then, the owner has neither renewed it nor asked for it
 }
 
-// extend lets g live for ttl from now.
+// extend lets the grant g live for ttl from now.
 func (g *grant) extend(ttl time.Duration, now time.Time) {
 	g.expires, g.unconfirmed = now.Add(ttl), false
 }

@@ -149,9 +149,9 @@ func noAnswer(ctx context.Context, what, name string) error {
 	return fmt.Errorf("mysql: %s %q: %w: %w", what, name, driver.ErrUnavailable, context.Cause(ctx))
 }
 
-// do runs f in a goroutine and returns its result, or returns as soon as ctx
-// ends. f may go on after do has returned, so it must return its results and
-// not store them in variables of the caller.
+// do runs the function f in a goroutine and returns its result. If ctx ends
+// first, do returns at once, and f may go on. So f must return its results, and
+// must not store them in variables of the caller.
 func do[T any](ctx context.Context, k *link, what, name string, f func(ctx context.Context) (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -185,8 +185,8 @@ func do[T any](ctx context.Context, k *link, what, name string, f func(ctx conte
 // use is a function that runs statements on a connection.
 type use func(ctx context.Context, s *conn.Session) error
 
-// on runs f on a connection. It runs f again if the server rolled back f's statement because of
-// other statements. If the server currently serves no client, it runs f again on a new connection.
+// on runs the function f on a connection. It runs f again if other statements made the server roll
+// f's statement back, and again on a new connection if the server currently serves no client.
 // So f may run several times. The error is the server's, or says that there was no connection.
 func (k *link) on(ctx context.Context, get func(context.Context) (*conn.Session, error), f use) error {
 	created := false

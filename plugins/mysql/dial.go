@@ -71,8 +71,8 @@ const (
 	redialShares = 2
 )
 
-// dial returns a function that connects to the server to which the other connections lead. If the
-// address leads to several servers, it dials again for a while until it reaches that server.
+// dial returns a function that connects to the same server as the other connections. If the
+// address leads to several servers, the function dials again for a while to reach that server.
 func (k *link) dial(connector sqldriver.Connector, setup string) func() (*conn.Session, error) {
 	return func() (*conn.Session, error) {
 		ctx, cancel := context.WithTimeout(k.background, k.opts.DialTimeout)

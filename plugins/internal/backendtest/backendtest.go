@@ -82,7 +82,7 @@ func NotHeld(t drivertest.T, err error) driver.Holder {
 	return e.Holder
 }
 
-// CloseAfter closes b when the test ends, and returns it.
+// CloseAfter closes the backend b when the test ends, and returns b.
 func CloseAfter[B driver.Backend](t drivertest.T, b B) B {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), Timeout)

@@ -130,7 +130,7 @@ func stormCycle(life context.Context, b driver.Backend, j *judge, r driver.Reque
 	_ = b.Release(life, r)
 }
 
-// closeNow closes b, although its owners have neither released nor withdrawn.
+// closeNow closes the backend b, although its owners have neither released nor withdrawn.
 func closeNow(t *testing.T, b driver.Backend) {
 	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 	defer cancel()

@@ -133,7 +133,7 @@ func (b *Batcher[T]) Close() {
 	b.work.Wait()
 }
 
-// Limits say what a batch may hold. A nil field does not limit it.
+// Limits say what a batch may hold. A nil field means no limit.
 type Limits[T any] struct {
 	// Count returns how many operations may share a batch, at least 1. It is
 	// called for each batch.
@@ -234,7 +234,7 @@ func (q *Queue[T]) Take() (batch []T) {
 }
 
 // Ticket is shared by an operation's caller, who may give it up, and its
-// sender, who claims it. Whichever of the two acts first decides whether the
+// sender, who claims it. The first of the two to act decides whether the
 // operation is sent. The operation embeds its Ticket, which must not be copied.
 type Ticket struct {
 	state atomic.Int32

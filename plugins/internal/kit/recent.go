@@ -31,7 +31,7 @@ func (m *Recent[K, V]) Put(k K, v V) {
 	m.recent[k] = v
 }
 
-// Get returns the last value put for k, if it is remembered.
+// Get returns the last value put for the key k, if it is remembered.
 func (m *Recent[K, V]) Get(k K) (v V, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -42,7 +42,7 @@ func (m *Recent[K, V]) Get(k K) (v V, ok bool) {
 	return v, ok
 }
 
-// Has reports whether a value is remembered for k.
+// Has reports whether a value is remembered for the key k.
 func (m *Recent[K, V]) Has(k K) bool {
 	_, ok := m.Get(k)
 	return ok

@@ -40,7 +40,7 @@ func encode(o driver.Op) (op, error) {
 
 func lastIndex(id string) string { return strconv.Itoa(len(id) - 1) }
 
-// Do does all operations in one round trip. Reply i is for operation i.
+// Do does all operations in one round trip. The replies are in the order of ops.
 // Operations that name the same lock are done in their order. When ctx ends, Do
 // returns at once, and operations already sent may still be done.
 func (n *Node) Do(ctx context.Context, ops ...driver.Op) []driver.Result {

@@ -191,8 +191,8 @@ func (n *Node) exec(ctx context.Context, calls []*invocation, renewed bool) erro
 	}
 }
 
-// astray reports whether to send c again because its reply says that the server does
-// not serve. It also gives up the connections to that server or to a silent server.
+// astray reports whether to send the call c again, because its reply says that the server
+// does not serve. It also gives up the connections to that server or to a silent server.
 func (n *Node) astray(c *invocation, sent time.Time) bool {
 	if n.opts.Links == nil {
 		return false

@@ -37,7 +37,7 @@ var (
 // Rights is a Lua function that tries every command that the scripts need; redlock uses it too.
 var Rights = lua("rights")
 
-// Script is the text of a script and the digest by which the server knows it.
+// Script is the text of a script and its digest, which names it in the server.
 type Script struct{ Text, SHA string }
 
 // newScript makes a script from Lua files. They can use the queue and lease functions.

@@ -157,7 +157,7 @@ func FieldsOf(reply any) Fields {
 	return fields
 }
 
-// Number returns field i, or -1 when there is no such field or it is not a number.
+// Number returns the field with index i, or -1 if it does not exist or is not a number.
 func (f Fields) Number(i int) int64 {
 	if i < len(f) {
 		if n, ok := f[i].(int64); ok {
@@ -167,7 +167,7 @@ func (f Fields) Number(i int) int64 {
 	return -1
 }
 
-// Text returns field i, or "" when there is no such field or it is not text.
+// Text returns the field with index i, or "" if it does not exist or is not text.
 func (f Fields) Text(i int) (s string) {
 	if i < len(f) {
 		s, _ = f[i].(string)

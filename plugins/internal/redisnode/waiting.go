@@ -15,8 +15,8 @@ const (
 	// request. The scripts keep a waiter's place for longer than that.
 	refreshEvery = time.Second
 
-	// lostAfter is the least time for which an instance remembers a waiter after its owner's
-	// last wait or request, if the owner is neither granted the lock nor withdrawn.
+	// An instance remembers a waiter for at least lostAfter after its owner's last wait or
+	// request, if the owner is neither granted the lock nor withdrawn.
 	lostAfter = 10 * time.Second
 
 	// maxEntryValue is the longest published value, in bytes, that the queue stores.
@@ -122,9 +122,9 @@ func entry(process string, r driver.Request) string {
 
 var entryText = strings.NewReplacer("%", "%0", "\n", "%1")
 
-// take returns the grant that was pushed to r.Owner, once. In these cases it returns the zero
-// Grant, and the owner asks the store: there is no grant, its time is over, replicas must
-// confirm it, r's value was too long to queue, or acquires are refused now.
+// take returns the grant that was pushed to r.Owner, once. It returns the zero Grant if there
+// is no grant, its time is over, or replicas must confirm it, if r's value was too long to
+// queue, or if acquires are refused now. The owner then asks the store.
 func (n *Node) take(r driver.Request) driver.Grant {
 	n.Wakeups.mu.Lock()
 	defer n.Wakeups.mu.Unlock()
@@ -226,9 +226,9 @@ func (w *Wakeups) forgetLost() {
 	}
 }
 
-// push delivers the store's message to one waiter. "OWNER" says that the owner should
-// ask for the lock, "OWNER MS" that it should do so after MS milliseconds, and "OWNER
-// TOKEN SIGN MS" that it was granted the lock. push is called with mu held.
+// push delivers the store's message to one waiter. "OWNER" means that the owner should
+// ask for the lock now, and "OWNER MS" that it should ask after MS milliseconds. "OWNER
+// TOKEN SIGN MS" means that it was granted the lock. push is called with mu held.
 func (w *Wakeups) push(text string) {
 	f := strings.Fields(text)
 	if len(f) == 0 || w.waiters[f[0]] == nil {

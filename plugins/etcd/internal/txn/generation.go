@@ -99,8 +99,8 @@ func (gs *generations) fetch(ctx context.Context, least uint64) (*Generation, er
 // holds returns a compare that fails once the store has lost the data of generation g.
 func (gs *generations) holds(g *Generation) *pb.Compare { return HasValue(gs.key, g.value()) }
 
-// goesOn reports whether g was still the present generation when the store gave
-// the answers ops. The last of ops must answer a read of the generation's key.
+// goesOn reports whether g was still the present generation when the store gave the
+// answers in ops. The last of these must answer a read of the generation's key.
 func goesOn(g *Generation, ops []*pb.ResponseOp) bool {
 	kvs := ops[len(ops)-1].GetResponseRange().GetKvs()
 	return len(kvs) > 0 && bytes.Equal(kvs[0].Value, g.value())

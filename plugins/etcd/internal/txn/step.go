@@ -149,7 +149,7 @@ func puts(ops []*pb.RequestOp) bool {
 	})
 }
 
-// When returns an operation that does op if the compare c holds. c affects no other operation.
+// When returns an operation that does op if the compare c holds. Only op depends on c.
 func When(c *pb.Compare, op *pb.RequestOp) *pb.RequestOp {
 	return nest(&pb.TxnRequest{Compare: []*pb.Compare{c}, Success: []*pb.RequestOp{op}})
 }

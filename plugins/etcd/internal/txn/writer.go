@@ -247,8 +247,8 @@ func (w *Writer) again(batch []*Step, err error) (rest []*Step) {
 
 // current ends the steps whose revisions are of another generation than g, and
 // returns the other steps. In generation g, another client may have created the
-// same key at the same revision. The compare that every Txn has would not
-// notice that, because it compares with g, not with the generation of the step.
+// same key at the same revision. The compare in every Txn would not notice that,
+// because it checks that g is present, not that the step belongs to g.
 func (w *Writer) current(batch []*Step, g *Generation) []*Step {
 	rest := make([]*Step, 0, len(batch))
 	for _, s := range batch {
@@ -326,8 +326,8 @@ func (w *Writer) deliver(batch []*Step) {
 	})
 }
 
-// apart calls f in a goroutine. If the cluster is closed, it calls f directly,
-// because then f has nothing to wait for.
+// apart calls the function f in a goroutine. If the cluster is closed, it calls f
+// directly, because f then has nothing to wait for.
 func (w *Writer) apart(f func()) {
 	if !w.cluster.Go(f) {
 		f()

@@ -12,9 +12,9 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Event is what a watch reports. It is only a reason to ask the store, because it may be old: a
-// member that is behind the others opens a watch at an older revision, and then reports old
-// changes again. Only a delete proves something: the key's earlier owner has lost the key.
+// Event is what a watch reports. It is only a reason to ask the store, because it may be old. If a
+// member is behind the others, it opens a watch at an older revision, and then reports old changes
+// again. Only a delete proves something: the key's earlier owner has lost the key.
 //
 // The zero Event says that the stream is broken. Changes are missed until an Event sets Opened.
 type Event struct {
@@ -67,8 +67,8 @@ type stream struct {
 	out   []*pb.WatchRequest
 }
 
-// New returns a Mux, which reports changes until c is closed. The Mux gives up
-// its stream when the store is silent.
+// New returns a Mux, which reports changes until the cluster c is closed. The Mux
+// gives up its stream when the store is silent.
 func New(c *cluster.Cluster) *Mux {
 	m := &Mux{cluster: c, wake: make(chan struct{}, 1), watches: map[*Watch]struct{}{}}
 	c.OnSilence(m.Reset)
@@ -110,7 +110,7 @@ func (m *Mux) add(w *Watch) {
 	}
 }
 
-// Drop ends a watch, which may be nil. A call of notify may still be under way.
+// Drop ends the watch w, which may be nil. A call of w's notify may still be under way.
 func (m *Mux) Drop(w *Watch) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -139,7 +139,7 @@ func (m *Mux) Covers(w *Watch, revision int64) bool {
 	return w != nil && m.stream != nil && m.stream.byID[w.id] == w && w.opened != 0 && w.opened <= revision
 }
 
-// expire ends w on its stream, unless a new watch has reused it.
+// expire ends the dropped watch w on its stream, unless a new watch has reused it.
 func (m *Mux) expire(on *stream, w *Watch) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -175,8 +175,8 @@ func (s *stream) cancel(w *Watch) {
 	s.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: w.id}}})
 }
 
-// reuse puts w in the place of a dropped watch that has been open since revision and
-// has seen no delete after revision. It returns false if there is no such watch.
+// reuse puts the watch w in the place of a dropped watch that has been open since revision
+// and has seen no delete after revision. It returns false if there is no such watch.
 func (s *stream) reuse(w *Watch, revision int64) bool {
 	old := s.spare[w.key]
 	if old == nil || old.opened > revision || old.changed > revision {

@@ -110,9 +110,9 @@ func Unserved(err error) bool {
 	return outages[n].closes && (outages[n].unbegun || n == ErNotReady)
 }
 
-// RolledBack reports whether err says that the server has rolled a statement back, because
-// other statements were in its way, or because it was killed so that the rest of its batch
-// could go on. The statement may be sent again, because an acquire is identified by its nonce.
+// RolledBack reports whether err says that the server has rolled a statement back. Other
+// statements were in its way, or it was killed so that the rest of its batch could go on. The
+// statement may be sent again, because an acquire is identified by its nonce.
 func RolledBack(err error) bool {
 	switch Number(err) {
 	case ErLockDeadlock, ErLockWaitTimeout, ErCheckRead, ErQueryInterrupted, ErRolledBackByPlugin:

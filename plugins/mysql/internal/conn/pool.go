@@ -13,10 +13,10 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Pool keeps connections between two statements. This package does not use
-// database/sql, which lacks three things: certainty that a statement was never
-// sent, the id of a connection, which is needed to kill its statement, and
-// connections reserved for statements that free others.
+// Pool keeps connections between two statements. This package cannot use
+// database/sql, for three reasons. A caller must know for certain that a statement
+// was never sent. It must know a connection's id to kill its statement. And some
+// connections are reserved for statements that free others.
 type Pool struct {
 	// Dial makes a connection. It runs to its end, in a goroutine that the
 	// function spawn starts. The reason is that a server counts each aborted

@@ -264,7 +264,7 @@ func (s *Session) Close() { _ = s.Conn.Close() }
 
 // The driver's text protocol returns a number either as a number or as text.
 
-// Uint returns the number in v.
+// Uint returns the number in the value v.
 func Uint(v sqldriver.Value) uint64 {
 	switch n := v.(type) {
 	case int64:
@@ -281,10 +281,10 @@ func Uint(v sqldriver.Value) uint64 {
 	return 0
 }
 
-// Int returns v as a number that may be negative.
+// Int returns the value v as a number that may be negative.
 func Int(v sqldriver.Value) int64 { return int64(Uint(v)) }
 
-// String returns v as text.
+// String returns the value v as text.
 func String(v sqldriver.Value) string {
 	switch s := v.(type) {
 	case []byte:

@@ -186,7 +186,7 @@ func (t *text) add(parts ...string) *text {
 	return t
 }
 
-// bytes adds b as a binary string in hexadecimal.
+// bytes adds the text b as a binary string in hexadecimal.
 func (t *text) bytes(b string) *text {
 	t.WriteString("x'")
 	t.Grow(2*len(b) + 1)
@@ -196,7 +196,7 @@ func (t *text) bytes(b string) *text {
 	return t
 }
 
-// blob adds b as a binary string, or NULL if b is nil.
+// blob adds the value b as a binary string, or NULL if b is nil.
 func (t *text) blob(b []byte) *text {
 	if b == nil {
 		return t.add("NULL")
