@@ -87,7 +87,7 @@
 // off, because a server counts aborted handshakes and in the end blocks the machine
 // (max_connect_errors). An unneeded connection is kept for the next request. Every other setting
 // that the statements rely on is set for each connection. So the server's settings and its
-// init_connect do not matter. These are sql_mode, completion_type, isolation and access mode,
+// init_connect do not matter. That covers sql_mode, completion_type, isolation and access mode,
 // autocommit, character set, time zone and timestamp, lock waits of one second, no limits on the
 // rows, time and safety of a statement, and no secondary engine. A transaction of init_connect is
 // ended, and so are its table locks. The binary log must not have the format STATEMENT.
