@@ -40,9 +40,9 @@ func newSpace(prefix string) space {
 	return space{names: own + "n", tombstones: own + "b", generation: own + "e"}
 }
 
-// free returns the key of an entry (a holder's or waiter's key) that is put when the name has
-// none. waiting returns the key of an entry put behind others. entries returns the prefix of all
-// entries of a name.
+// An entry is the key of a holder or a waiter. The method free returns the key of an entry that is
+// put when the name has no other, and the method waiting the key of an entry put behind others.
+// The method entries returns the prefix of all entries of a name.
 func (s space) free(name string) string        { return s.entries(name) + kindFree }
 func (s space) waiting(name, id string) string { return s.entries(name) + kindWaiting + id }
 func (s space) entries(name string) string     { return s.names + name + separator }
@@ -56,7 +56,7 @@ func (s space) nameOf(key string) string {
 	return name
 }
 
-// record is the value of an entry, which is the key of a holder or a waiter: a
+// record is the value of an entry, the key of a holder or a waiter. It consists of a
 // version byte, owner and label, each after its length, and the published value.
 // Each grant's record is unique because each grant has a different owner.
 type record struct {

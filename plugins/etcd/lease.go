@@ -41,9 +41,9 @@ const (
 const maxLoad = 1024
 
 const (
-	// tombstoneFor is the least time for which a withdrawn owner is refused,
-	// because of a key, its tombstone. One lease, which is never renewed, takes
-	// the tombstones that are put within tombstoneUse, at most maxTombstones.
+	// A withdrawn owner is refused while the store has a key, its tombstone. This
+	// lasts for at least tombstoneFor. One lease takes the tombstones put within
+	// tombstoneUse, at most maxTombstones, and is never renewed.
 	tombstoneFor  = time.Minute
 	tombstoneUse  = 10 * time.Second
 	maxTombstones = 256
@@ -64,9 +64,9 @@ var forTombstones = purpose{ttl: tombstoneFor + tombstoneUse, use: tombstones}
 //   - A new process does not know the deadlines, so it never renews a lease of an earlier
 //     process. It moves each lock that it is asked to renew to a lease that it has made.
 //
-// Waiters have a separate lease with the shortest TTL that the server grants, because its TTL
-// bounds how long a waiter whose machine is lost delays the next waiters. When a waiter's
-// entry has become the lock, an acquire or a renewal moves it to a lease with the lock's TTL.
+// Waiters have a separate lease with the shortest TTL that the server grants. If a waiter's
+// machine is lost, the next waiters must wait for the end of that TTL. When a waiter's entry
+// has become the lock, an acquire or a renewal moves it to a lease with the lock's TTL.
 type leases struct {
 	cluster    *cluster.Cluster
 	keepalives *keepalive.Sender
@@ -121,8 +121,8 @@ func (ls *leases) atHand(p purpose) *lease {
 	return l
 }
 
-// usable reports whether l may take another key. A lease may not if it is renewed
-// no more (retired) or full, or if it could end before the next keepalive arrives.
+// usable reports whether lease l may take another key. It may not if it is retired (no
+// longer renewed), if it is full, or if it could end before the next keepalive.
 func (l *lease) usable(now time.Time) bool {
 	switch {
 	case l.retired:
@@ -174,8 +174,8 @@ func (ls *leases) shortest() time.Duration {
 	return ls.least
 }
 
-// keepalive starts a keepalive of l. It returns nil if a keepalive that was
-// sent at or after the instant since has already been acknowledged.
+// keepalive starts a keepalive of the lease l. It returns nil if a keepalive that
+// was sent at or after the instant since has already been acknowledged.
 func (ls *leases) keepalive(l *lease, since time.Time) *keepalive.Keepalive {
 	ls.mu.Lock()
 	fresh := !l.acked.Before(since)
@@ -192,7 +192,7 @@ func (ls *leases) keepalive(l *lease, since time.Time) *keepalive.Keepalive {
 	return ls.keepalives.Send(l.id)
 }
 
-// await waits for the answer to k, which may be nil, and records it.
+// await waits for the answer to the keepalive k, which may be nil, and records it.
 func (ls *leases) await(ctx context.Context, l *lease, k *keepalive.Keepalive) error {
 	if k == nil {
 		return nil
@@ -219,15 +219,15 @@ func (ls *leases) await(ctx context.Context, l *lease, k *keepalive.Keepalive) e
 	return nil
 }
 
-// sign returns when the last confirmed keepalive of l, or the request that made l,
-// was sent. From that instant, l lives for at least its TTL.
+// sign returns when the last confirmed keepalive of the lease l was sent or, if there
+// is none, the request that made l. From that instant, l lives for at least its TTL.
 func (ls *leases) sign(l *lease) time.Time {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	return l.acked
 }
 
-// retire stops the renewal of l.
+// retire stops the renewal of the lease l.
 func (ls *leases) retire(l *lease) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -247,21 +247,21 @@ func (ls *leases) retireAll() {
 	clear(ls.current)
 }
 
-// renewable reports whether l is a lease for locks of the TTL ttl that is still renewed.
+// renewable reports whether the lease l is for locks with this TTL, and still renewed.
 func (ls *leases) renewable(l *lease, ttl time.Duration) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	return !l.retired && l.purpose == purpose{ttl: ttl}
 }
 
-// alive reports whether l is still renewed, as far as known.
+// alive reports whether the lease l is still renewed, as far as known.
 func (ls *leases) alive(l *lease) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	return !l.retired
 }
 
-// unload notes that a key is no longer on l.
+// unload notes that a key has left the lease l.
 func (ls *leases) unload(l *lease) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -291,8 +291,8 @@ func newTTLs(c *cluster.Cluster) *ttls {
 	return &ttls{cluster: c, known: kit.Recent[int64, expiry]{Age: rememberTTL, Limit: maxTTLs}}
 }
 
-// left returns how long the lease id still lives, up to one second too little, because etcd rounds
-// down. It is negative for id 0, of a key that another program has put without a lease.
+// left returns how long the lease id still lives. This may be one second too short, because etcd
+// rounds down. For id 0 it is negative: another program has put the key without a lease.
 func (t *ttls) left(ctx context.Context, id int64) (time.Duration, error) {
 	if id == 0 {
 		return -1, nil
@@ -304,7 +304,7 @@ func (t *ttls) left(ctx context.Context, id int64) (time.Duration, error) {
 	return max(time.Millisecond, kit.UpToMillis(time.Until(e.at))), nil
 }
 
-// of returns the remembered answer about the etcd lease called id, or asks a server.
+// of returns the remembered answer about the lease with the given id, or asks a server.
 func (t *ttls) of(ctx context.Context, id int64) (expiry, error) {
 	if e, known := t.known.Get(id); known {
 		return e, nil

@@ -13,8 +13,8 @@ import (
 // errDeleted is the cause in the notice that another client has ended a lease.
 var errDeleted = errors.New("etcd: key was deleted or its lease revoked from outside")
 
-// young is how long a lock that was granted without a wait is held before its
-// key is watched, because a watch costs two messages and most locks are released
+// The key of a lock that was granted without a wait is watched only once the lock was
+// held for the time young. A watch costs two messages, and most locks are released
 // sooner. If the lock is lost before, the opening of the watch shows it.
 const young = 20 * time.Millisecond
 
@@ -28,8 +28,8 @@ type losses struct {
 	looking bool
 }
 
-// add has the lock e watched once e is older than young, unless e is being deleted by then. It
-// ignores an entry that is not known to be the lock, because another owner may hold the lock.
+// add makes sure that the lock e is watched once it is older than young, unless it is then being
+// deleted. It ignores an entry that may not be the lock, because another owner may hold the lock.
 func (l *losses) add(e *entry) {
 	if !l.feeds.Watched() || !e.held || l.table.watches.Covers(e.watch, e.seenAt) {
 		return
@@ -84,12 +84,12 @@ func (l *losses) work() {
 	}
 }
 
-// watch begins to watch e's key. The caller holds mu.
+// watch begins to watch the key of the entry e. The caller holds mu.
 func (l *losses) watch(e *entry) {
 	e.watch = l.table.watches.Deletes(e.key, e.seenAt, func(ev watch.Event) { l.heard(e, ev) })
 }
 
-// heard handles an event of the watch of e's key.
+// heard handles an event of the watch of the entry e.
 func (l *losses) heard(e *entry, ev watch.Event) {
 	switch {
 	case ev.Changed > e.rev:

@@ -20,8 +20,8 @@ import (
 
 func TestMain(m *testing.M) { plugintest.Main(m) }
 
-// versions runs a test on the etcd built from tools/etcd, and on the etcd on
-// the PATH if that is another version.
+// versions runs a test on the etcd built from tools/etcd, and then on the etcd
+// on the PATH, if there is one.
 func versions(t *testing.T, run func(t *testing.T, binary string)) {
 	t.Run("default", func(t *testing.T) { run(t, "") })
 	path, err := exec.LookPath("etcd")
@@ -49,7 +49,7 @@ func connect(t testing.TB, o Options) *Backend {
 
 func on(s *servers.Server) Options { return Options{Address: []string{s.Addr()}} }
 
-// plain returns an etcd client that is not part of the backend, such as operators use.
+// plain returns an etcd client that is not part of the backend, like the client of an operator.
 func plain(t testing.TB, s *servers.Server) *clientv3.Client {
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr()}, Logger: zap.NewNop()})
 	if err != nil {
@@ -69,7 +69,7 @@ var (
 
 const testTimeout = backendtest.Timeout
 
-// acquire acquires the lock of r, and returns r with its token.
+// acquire acquires the lock of the request r, and returns the request with its token.
 func acquire(t testing.TB, b *Backend, r driver.Request) driver.Request {
 	t.Helper()
 	if r = backendtest.Acquire(t, b, r); r.Token == 0 {
@@ -78,7 +78,7 @@ func acquire(t testing.TB, b *Backend, r driver.Request) driver.Request {
 	return r
 }
 
-// hosts opens n hosts on s, which are closed when the test ends.
+// hosts opens n hosts on the server s. They are closed when the test ends.
 func hosts(t *testing.T, s *servers.Server, n int) []*core.Client {
 	clients := make([]*core.Client, n)
 	for i := range clients {

@@ -41,7 +41,7 @@ func leader(t *testing.T, members []*servers.Server) int {
 	return found
 }
 
-// sits makes b use the member at addr. There must be such a member.
+// sits makes the backend b use the member at addr, which must exist.
 func sits(t *testing.T, b *Backend, addr string) {
 	t.Helper()
 	if !b.cluster.Prefer("http://" + addr) {
@@ -134,7 +134,7 @@ func TestMemberWithoutLeader(t *testing.T) {
 	})
 }
 
-// rotated returns the addresses of members, beginning with the member that has the index first.
+// rotated returns the addresses of members in a circle. It begins at index first.
 func rotated(members servers.Nodes, first int) []string {
 	addrs := members.Addrs()
 	return append(addrs[first:len(addrs):len(addrs)], addrs[:first]...)
@@ -196,7 +196,7 @@ func TestBalancerWithLearner(t *testing.T) {
 	must(t, c.Close(t.Context()))
 }
 
-// learner starts a learner in the cluster of s.
+// learner starts a learner (a member without a vote) in the cluster of the server s.
 func learner(t *testing.T, s *servers.Server) *servers.Server {
 	t.Helper()
 	port, err := ports.Take(1)

@@ -94,7 +94,7 @@ func (o *Options) completeAddress() (bool, error) {
 	return secure > 0, nil
 }
 
-// endpoint returns e with its scheme. Its errors show no part of the address e,
+// endpoint returns the address e with its scheme. Its errors show no part of e,
 // because any part of an unreadable address may be a password.
 func endpoint(e string, secure bool) (full string, tls bool, err error) {
 	if strings.HasPrefix(e, "unix:///") {

@@ -177,9 +177,9 @@ func TestCompaction(t *testing.T) {
 	eventually(t, "the new holder is observed", func() bool { return (<-seen).Token == next.Token })
 }
 
-// TestTokensOfTwoGenerations checks that a process that goes on after its store
-// has lost all data never takes an old lock for a new one, although the first
-// operations on a new server get the same revisions as on the old server.
+// TestTokensOfTwoGenerations checks a process that goes on after its store has lost all data.
+// It must not mistake an old lock for a new lock, although the first operations on the new
+// server get the same revisions as on the old server.
 func TestTokensOfTwoGenerations(t *testing.T) {
 	s := start(t, nil)
 	old := connect(t, on(s))

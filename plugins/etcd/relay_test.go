@@ -14,9 +14,9 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// relayTo starts a relay to the server at addr, which runs until the test ends. When the first
-// answer to a request has come, the relay calls the function answered, on many goroutines. If
-// answered returns an error, the client gets the error in place of the answer.
+// relayTo starts a relay to the server at addr. The relay runs until the test ends. At the first
+// answer to each request, it calls the function answered, from many goroutines. If that function
+// returns an error, the client gets the error in place of the answer.
 func relayTo(t testing.TB, addr string, answered func(method string, request []byte) error) (relay string) {
 	t.Helper()
 	server, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw{})))

@@ -14,8 +14,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 )
 
-// Release sends one Txn. If an earlier process acquired the lock, it first reads
-// the lock. If r.Keep is set, the lock ends only after that time; see method keep.
+// Release sends one Txn. If an earlier process acquired the lock, Release first reads
+// the lock. If r.Keep is set, the lock ends only after that time; see the method keep.
 func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	if r.Keep > 0 {
 		return b.keep(ctx, r)
@@ -48,8 +48,8 @@ func (b *Backend) finish(ctx context.Context, s *txn.Step) error {
 	return b.outcome(ctx, s)
 }
 
-// outcome returns the error for the caller of the operation s, which compares
-// an owner's key and, if the compare fails, reads the lock's entries.
+// outcome returns the error for the caller of the operation s. This operation
+// compares an owner's key and, if the compare fails, reads the lock's entries.
 func (b *Backend) outcome(ctx context.Context, s *txn.Step) error {
 	switch {
 	case errors.Is(s.Err, cluster.ErrDataLost):
@@ -62,16 +62,15 @@ func (b *Backend) outcome(ctx context.Context, s *txn.Step) error {
 	return &driver.NotHeldError{Holder: b.holder(ctx, lockStateIn(s.Generation, s.Ops))}
 }
 
-// Withdraw sends one Txn, and one more Txn to delete other entries of owner that the first Txn
-// has found. Sometimes it must first make an etcd lease for the keys that bar withdrawn owners.
+// Withdraw sends one Txn. If that finds other entries of owner, a second Txn deletes them.
+// Sometimes Withdraw must first make an etcd lease for the keys that bar withdrawn owners.
 func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
 	return b.table.withdraw(ctx, name, owner, false)
 }
 
-// withdraw puts a tombstone, a key that bars the owner, because its acquire may still be on its
-// way. It also deletes the owner's entries. A store without space accepts the deletes, but no
-// tombstone. Then the lock is free, but the error means that a late acquire of the owner may still
-// take it.
+// withdraw deletes the owner's entries. It also puts a tombstone, a key that bars the owner,
+// because an acquire by the owner may still be on its way. A store without space accepts only the
+// deletes. The lock is then free, and the error means that a late acquire may still take it.
 func (t *table) withdraw(ctx context.Context, name, owner string, again bool) error {
 	l, err := t.leases.get(ctx, forTombstones)
 	if err == nil {
@@ -94,8 +93,8 @@ const (
 	maxRecord = 64 << 10
 )
 
-// undo does the given operations, and deletes the owner's entry that this process knows, in one
-// Txn. Then it deletes other entries of the owner. Its error is the client library's.
+// undo does the operations first and, in the same Txn, deletes the owner's entry that this process
+// knows. Then it deletes the owner's other entries. Its error is the client library's.
 func (t *table) undo(ctx context.Context, name, owner string, first ...*pb.RequestOp) error {
 	s := &txn.Step{Name: name, Size: 2 * maxRecord, Repeatable: true, Req: &pb.TxnRequest{
 		Success: append([]*pb.RequestOp{entries(t.space, name, maxFound)}, first...),
@@ -134,7 +133,7 @@ func (t *table) undo(ctx context.Context, name, owner string, first ...*pb.Reque
 }
 
 // rest returns an operation that deletes the owner's entries that the operation s has read. If put
-// is true, s has already deleted the entry known. rest returns nil if nothing is left to delete.
+// is true, s has already deleted the entry known. If nothing is left to delete, rest returns nil.
 func (t *table) rest(owner string, s *txn.Step, known *entry, put bool) *txn.Step {
 	if s.Err != nil {
 		return nil
@@ -151,8 +150,8 @@ func (t *table) rest(owner string, s *txn.Step, known *entry, put bool) *txn.Ste
 	return d
 }
 
-// keep lets the lock end after the time r.Keep, by a delete from this process. In case this
-// process ends first, keep renews the lock for r.Keep, rounded up to whole seconds and at least
+// keep lets the lock end after the time r.Keep, by a delete from this process. This process may end
+// first, so keep also renews the lock for r.Keep, rounded up to whole seconds, and for at least
 // leases.shortest(). If the lock ends by then anyway, keep only checks that its entry exists.
 func (b *Backend) keep(ctx context.Context, r driver.Request) error {
 	now := time.Now()
@@ -176,8 +175,8 @@ func (b *Backend) keep(ctx context.Context, r driver.Request) error {
 	return nil
 }
 
-// known returns this process's entry for the lock that r names. If an earlier
-// process acquired the lock, known reads it from the store.
+// known returns this process's entry for the lock of the request r. If an earlier
+// process acquired the lock, the method known reads it from the store.
 func (b *Backend) known(ctx context.Context, r driver.Request) (*entry, error) {
 	if e := b.table.find(r.Name, r.Owner, r.Token); e != nil {
 		return e, nil

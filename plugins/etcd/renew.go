@@ -18,9 +18,9 @@ import (
 )
 
 // Renew sends a keepalive and, at the same time, a read of the key, because a
-// keepalive alone would succeed for a key that Break has deleted. Instead, one
-// Txn moves the lock to a lease with its TTL if the lock was granted in the
-// queue, was acquired by an earlier process, or gets another TTL.
+// keepalive alone would succeed for a key that Break has deleted. If the lock was
+// granted in the queue, was acquired by an earlier process, or gets another TTL,
+// Renew instead sends one Txn, which moves the lock to a lease with its TTL.
 func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
 	return b.one(ctx, driver.OpRenew, r).Err
 }
@@ -87,10 +87,10 @@ func (b *Backend) stay(ctx context.Context, all []*renewal, now time.Time) {
 	}
 }
 
-// move renews locks by moving their keys to this process's lease for that TTL. It returns
-// the renewals that a store without space refused to move and whose present lease has a
-// sufficient TTL. The caller renews these by a keepalive, which is no write. That keepalive
-// also keeps alive the other keys that an earlier process has put on those leases.
+// move renews locks by moving their keys to this process's lease for that TTL. A store without
+// space refuses this. move then returns the locks whose present lease has a sufficient TTL, and
+// the caller renews them by a keepalive, which is no write. That keepalive also keeps alive the
+// other keys that an earlier process has put on those leases.
 func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) (staying []*renewal) {
 	var steps []*txn.Step
 	var refused error // the refusal by a store without space
@@ -127,8 +127,8 @@ func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) (stay
 	return staying
 }
 
-// moving returns the operation that moves e, which is the lock, to the lease l. It moves e only
-// from the lease that this process's table has for e. So a move that comes too late fails.
+// moving returns the operation that moves the lock e to the lease l. The operation fails unless e
+// is on the lease that this process's table has for e. So a move that comes too late fails.
 func (b *Backend) moving(e *entry, l *lease) *txn.Step {
 	from, _ := b.table.where(e)
 	s := &txn.Step{Name: e.name, In: e.generation, Repeatable: true, Req: &pb.TxnRequest{
@@ -152,7 +152,7 @@ func (b *Backend) moving(e *entry, l *lease) *txn.Step {
 }
 
 // errElsewhere means that a lock was not moved because its key was on another
-// lease than this process believed. The next try knows the right lease.
+// lease than in this process's table. The next try knows the right lease.
 var errElsewhere = fmt.Errorf("etcd: %w: the lock was moved to another lease meanwhile", driver.ErrUnavailable)
 
 func (b *Backend) awaitMove(ctx context.Context, re *renewal) error {
@@ -199,9 +199,9 @@ func (b *Backend) adoptAll(ctx context.Context, all []*renewal) {
 // maxAdoptions is how many locks may be read at a time after a restart.
 const maxAdoptions = 16
 
-// adopt takes over a lock that this process does not know, because an earlier process
-// of this host acquired it, or its owner learned of the grant in another way. The
-// lock's lease counts as retired from the start, because other keys may be on it.
+// adopt takes over a lock that this process does not know. An earlier process of this host
+// acquired it, or its owner learned of the grant in another way. The lock's lease counts
+// as retired from the start, because other keys may be on it.
 func (b *Backend) adopt(ctx context.Context, r driver.Request) (*entry, error) {
 	v, err := b.readLock(ctx, r.Name)
 	if err != nil {

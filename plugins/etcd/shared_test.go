@@ -19,7 +19,7 @@ import (
 )
 
 // expiryStep is how late the server may end a lease. The server looks for
-// expired leases twice a second, and ends one by a commit.
+// expired leases twice a second, and needs a commit to end a lease.
 const expiryStep = 1500 * time.Millisecond
 
 func short(name, owner string) driver.Request {
@@ -28,7 +28,7 @@ func short(name, owner string) driver.Request {
 	return r
 }
 
-// heldUntil polls until the lock called name is free, and returns when that was.
+// heldUntil polls until the lock with the given name is free, and returns when that was.
 func heldUntil(t *testing.T, b *Backend, name string) time.Time {
 	t.Helper()
 	var at time.Time
@@ -63,7 +63,7 @@ func TestLateOnSharedLease(t *testing.T) {
 	})
 }
 
-// keepRenewing renews the lock of r until the test ends or stop is called.
+// keepRenewing renews the lock of the request r until the test ends or stop is called.
 func keepRenewing(t *testing.T, b *Backend, r driver.Request) (stop func() error) {
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error, 1)
@@ -149,8 +149,8 @@ func TestUnconfirmedDies(t *testing.T) {
 	})
 }
 
-// TestRestartOfProcess checks that a new process renews the locks that it is asked to
-// renew, with the same tokens, and no other key that the earlier process has left.
+// TestRestartOfProcess checks that a new process renews the locks that it is asked to renew,
+// with the same tokens. It must not renew other keys that the earlier process has left.
 func TestRestartOfProcess(t *testing.T) {
 	s := start(t, nil)
 	before, other := connect(t, on(s)), connect(t, on(s))
@@ -195,8 +195,8 @@ func TestEntryGivenUpAtTheEnd(t *testing.T) {
 	}
 }
 
-// TestEntryEndsWithLock checks that the queue entry that became a lock is gone when the lock
-// ends, in every way that it can end. Otherwise the queue would stall behind the entry.
+// TestEntryEndsWithLock checks that the queue entry that became a lock is gone once the lock has
+// ended, however it ended. Otherwise the queue would stall behind the entry.
 func TestEntryEndsWithLock(t *testing.T) {
 	ends := map[string]func(t *testing.T, b *Backend, s *servers.Server, r driver.Request){
 		"release": func(t *testing.T, b *Backend, _ *servers.Server, r driver.Request) {

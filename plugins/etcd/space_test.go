@@ -27,15 +27,15 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// filling is a server whose database becomes full by a transaction that puts keys. It
+// filling is a server whose database becomes full by the next put while armed is true. It
 // answers that transaction as etcd does: it raises its alarm and returns ErrNoSpace.
 type filling struct {
 	*servers.Server
 	operator *clientv3.Client
 	relay    string
 	armed    atomic.Bool  // the next transaction fills the database
-	blind    atomic.Bool  // reads after that are not answered
-	full     atomic.Int64 // transactions done and answered with ErrNoSpace
+	blind    atomic.Bool  // requests without a put are not answered
+	full     atomic.Int64 // number of transactions that were done but answered with ErrNoSpace
 }
 
 func startFilling(t *testing.T) *filling {
@@ -79,7 +79,7 @@ func (f *filling) alarm(action pb.AlarmRequest_AlarmAction) error {
 	return err
 }
 
-// connect returns a backend on f that already has a lease for locks and one for queue entries.
+// connect returns a backend on f that already has one lease for locks and one for queue entries.
 func (f *filling) connect(t *testing.T) *Backend {
 	t.Helper()
 	b := connect(t, Options{Address: []string{f.relay}})
@@ -91,7 +91,7 @@ func (f *filling) connect(t *testing.T) *Backend {
 	return b
 }
 
-// keys returns the keys that begin with key, each with its owner and, as Token, its lease's id.
+// keys returns the keys that begin with key. The field Token of each is the id of its etcd lease.
 func (f *filling) keys(t *testing.T, key string) []driver.Holder {
 	t.Helper()
 	resp, err := f.operator.Get(t.Context(), key, clientv3.WithPrefix())
@@ -232,7 +232,7 @@ func TestUnknownWithoutSpace(t *testing.T) {
 	must(t, b.Renew(t.Context(), kept))
 }
 
-// onItsLease fails the test unless r's key is on the lease that b would renew for it.
+// onItsLease fails the test unless r's key is on the lease that b would renew for r.
 func (f *filling) onItsLease(t *testing.T, b *Backend, r driver.Request) {
 	t.Helper()
 	l, all := b.table.find(r.Name, r.Owner, r.Token).lease, f.keys(t, b.space.entries(r.Name))
@@ -241,8 +241,8 @@ func (f *filling) onItsLease(t *testing.T, b *Backend, r driver.Request) {
 	}
 }
 
-// TestMovedWithoutSpace checks a lock whose move to another lease got ErrNoSpace as answer. It
-// must be renewed on the lease that it is on. While b does not know which, no renewal may succeed.
+// TestMovedWithoutSpace checks a lock whose move to another lease got ErrNoSpace as answer. The
+// lock must be renewed on its present lease. While b does not know it, no renewal may succeed.
 func TestMovedWithoutSpace(t *testing.T) {
 	f := startFilling(t)
 	before, b := f.connect(t), f.connect(t)
@@ -269,9 +269,9 @@ func TestMovedWithoutSpace(t *testing.T) {
 	}
 }
 
-// TestLateMove loses the answer to a request that moves a lock to another lease. If the
-// request arrives late, when the lock is on a third lease, it must not move the lock. If
-// it arrived in time, this process and the next must find which lease the lock is on.
+// TestLateMove loses the answer to a request that moves a lock to another lease. If the request
+// arrives late, when the lock is on a third lease, the request must not move the lock. If the
+// request arrived in time, this process and the next must find which lease the lock is on.
 func TestLateMove(t *testing.T) {
 	f := startFilling(t)
 	b, next := f.connect(t), f.connect(t)
@@ -317,8 +317,8 @@ func TestLateMove(t *testing.T) {
 	f.onItsLease(t, next, r)
 }
 
-// TestProclaimedWithoutSpace checks that a value whose put got ErrNoSpace as
-// answer, but was done, is published, and that a refused value is not.
+// TestProclaimedWithoutSpace checks that Proclaim succeeds if the value was put
+// although the answer is ErrNoSpace. A refused value must not be published.
 func TestProclaimedWithoutSpace(t *testing.T) {
 	f := startFilling(t)
 	b := f.connect(t)
@@ -334,7 +334,7 @@ func TestProclaimedWithoutSpace(t *testing.T) {
 }
 
 // TestUnderAlarm checks requests that the store refuses because of its space alarm. Their
-// errors must say that nothing was done, and they must cost no other owner a lease.
+// errors must say that nothing was done, and no lease of other owners may be lost.
 func TestUnderAlarm(t *testing.T) {
 	f := startFilling(t)
 	b := f.connect(t)
@@ -410,8 +410,8 @@ func TestSpaceRunsOut(t *testing.T) {
 	}
 }
 
-// TestOrderWithoutSpace checks that owners that wait for a free lock while the
-// store has no space are granted the lock in the order in which they came.
+// TestOrderWithoutSpace has owners wait for a lock that becomes free while the
+// store has no space. They must be granted the lock in the order in which they came.
 func TestOrderWithoutSpace(t *testing.T) {
 	t.Parallel() // most of its time is waiting
 	f := startFilling(t)

@@ -30,15 +30,15 @@ type table struct {
 	wake    chan struct{}
 	mu      sync.Mutex
 	entries map[entryKey]*entry
-	keys    map[string]*entry // the entry that has a queue key, until the key is certainly gone
-	first   time.Time         // no deadline is earlier; zero when there is none
+	keys    map[string]*entry // by queue key; kept until the key is certainly gone
+	first   time.Time         // no deadline is earlier; zero when there is no deadline
 	losses  losses
 }
 
 // entryKey says which lock and which owner an entry of the table is for.
 type entryKey struct{ name, owner string }
 
-// newTable returns a table, whose goroutine runs until c is closed.
+// newTable returns a table, whose goroutine runs until the cluster c is closed.
 func newTable(s space, c *cluster.Cluster, txns *txn.Writer, leases *leases, watches *watch.Mux) *table {
 	t := &table{
 		space: s, cluster: c, txns: txns, leases: leases, watches: watches,
@@ -50,8 +50,8 @@ func newTable(s space, c *cluster.Cluster, txns *txn.Writer, leases *leases, wat
 	return t
 }
 
-// add records e before its key is put, so that e ends in time even if no answer
-// comes. An owner that acquires again keeps its entry.
+// add records the entry e before its key is put, so that e ends in time even if
+// no answer comes. An owner that acquires again keeps its entry.
 func (t *table) add(e *entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -62,7 +62,7 @@ func (t *table) add(e *entry) {
 	}
 }
 
-// due makes run wake at the deadline d. The caller holds mu.
+// due makes the method run wake at the deadline d. The caller holds mu.
 func (t *table) due(d time.Time) {
 	if t.first.IsZero() || d.Before(t.first) {
 		t.first = d
@@ -81,8 +81,8 @@ func (t *table) find(name, owner string, token uint64) *entry {
 	return e
 }
 
-// adopt records e, a lock that was read from the store, unless the table knows
-// it already. It returns the table's entry.
+// adopt records the entry e of a lock that was read from the store, unless the
+// table knows the lock already. It returns the table's entry.
 func (t *table) adopt(e *entry) *entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,15 +96,15 @@ func (t *table) adopt(e *entry) *entry {
 	return known
 }
 
-// drop forgets e, which is no longer in the store. It returns false if the
-// table did not have e.
+// drop forgets the entry e, which is no longer in the store. It returns false
+// if the table did not have e.
 func (t *table) drop(e *entry) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.remove(e)
 }
 
-// remove forgets e, which may be nil, and reports whether the table had e. The caller holds mu.
+// remove is like drop, but e may be nil, and the caller holds mu.
 func (t *table) remove(e *entry) bool {
 	if e == nil {
 		return false
@@ -165,7 +165,7 @@ func (t *table) overdue(now time.Time) (over []*entry) {
 	t.first = time.Time{}
 	for _, e := range t.entries {
 		switch {
-		case e.ending, e.busy > 0: // the end of these calls due
+		case e.ending, e.busy > 0: // the code that ends these calls the method due
 		case now.Before(e.deadline):
 			t.due(e.deadline)
 		default:
@@ -179,14 +179,14 @@ func (t *table) overdue(now time.Time) (over []*entry) {
 // eraseAgain is the shortest pause after a delete that failed or got no answer.
 const eraseAgain = 500 * time.Millisecond
 
-// erase deletes the key of e, whose time is over, repeatedly until the store
-// says that it is gone. So the renewal of other locks on its lease cannot keep e
-// alive. If e's put had no answer, the put may still arrive, so erase withdraws
-// the owner. If the user has no right to delete, the lease is renewed no more.
+// erase deletes the key of the entry e, whose time is over. It tries until the
+// store says that the key is gone, because the renewal of other locks on the
+// lease would keep it alive. If e's put had no answer, it may still arrive, so
+// erase withdraws the owner. Without the right to delete, it retires the lease.
 func (t *table) erase(e *entry) {
 	t.mu.Lock()
 	own := []*pb.Compare{txn.At(e.key, e.rev)}
-	if e.short() && !e.unsure { // but not if its owner is confirming it right now
+	if e.short() && !e.unsure { // delete no entry that its owner is confirming right now
 		own = append(own, txn.OnLease(e.key, e.lease.id))
 	}
 	rev := e.rev

@@ -17,8 +17,8 @@ import (
 
 const (
 	// entryFor is how long a waiting entry lives on after its owner's last Wait or TryAcquire. It
-	// is also the TTL of the waiters' lease, if the server grants so short a TTL. A lock that was
-	// granted in the queue, and that its owner has not used, lasts no longer than that TTL.
+	// is also the TTL of the waiters' lease, if the server grants so short a TTL. If an owner does
+	// not use a lock that was granted in the queue, the lock lasts no longer than that TTL.
 	entryFor = 2 * time.Second
 	// entryRenewal is how often the waiters' lease is renewed.
 	entryRenewal = entryFor / 4
@@ -32,15 +32,15 @@ func (ls *leases) forWaiting() purpose {
 }
 
 // Wait watches the entry before the waiter's entry, so a release wakes only one waiter.
-// If the watched entry was the lock, its end grants the lock, and the store is not
-// asked. If an operator had deleted the waiter's entry, the watch of that entry, on the
-// same stream, would have reported that first. A Wait that times out notes the watched
-// entry for its owner's next Wait, and the watch stays open for a second.
+// If the watched entry was the lock, its end grants the lock, and Wait does not ask the
+// store. The waiter's own entry is watched on the same stream, so a delete of it by an
+// operator would have been reported first. A Wait that times out notes the watched entry
+// for its owner's next Wait, and the watch stays open for a second.
 //
 // A waiting entry is on a lease that is renewed while this process has waiters.
-// When it becomes the lock, it lives for the rest of that lease. This process
-// knows that rest, because it counts from when the last confirmed keepalive was
-// sent. The first renewal or acquire moves the entry to a lease with the lock's TTL.
+// When the entry becomes the lock, it lives for the rest of that lease. This process
+// counts that time from when the last confirmed keepalive was sent. The first renewal
+// or acquire moves the entry to a lease with the lock's TTL.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration) (driver.Grant, error) {
 	limited, cancel := context.WithTimeout(ctx, max)
 	defer cancel()
@@ -69,8 +69,8 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration)
 	return g, nil
 }
 
-// turn waits until no entry is before e in the queue. p is the entry before e
-// at the start. If turn fails, it returns the entry that is before e then.
+// turn waits until no entry is before e in the queue. At the start, the entry p
+// is before e. If turn fails, it returns the entry that is then before e.
 func (t *table) turn(ctx context.Context, e *entry, p *predecessor) (*predecessor, error) {
 	for p != nil {
 		events, w := t.follow(p)
@@ -87,8 +87,8 @@ func (t *table) turn(ctx context.Context, e *entry, p *predecessor) (*predecesso
 	return nil, nil
 }
 
-// next waits until p is no longer before e in the queue. It returns the entry that is then before
-// e, or nil.
+// next waits until the entry p is no longer before the entry e in the queue. It returns the entry
+// that is then before e, or nil.
 func (t *table) next(ctx context.Context, e *entry, p *predecessor, events <-chan watch.Event) (next *predecessor, err error) {
 	renewal := time.NewTicker(entryRenewal)
 	defer renewal.Stop()
@@ -109,7 +109,7 @@ func (t *table) next(ctx context.Context, e *entry, p *predecessor, events <-cha
 	return next, err
 }
 
-// guard watches e's key until e is gone. Call it before you watch the entry in front of e.
+// guard watches the key of e until e is gone. Call guard before you watch the entry in front of e.
 func (t *table) guard(e *entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -118,9 +118,9 @@ func (t *table) guard(e *entry) {
 	}
 }
 
-// mark puts the key of e once more, unchanged, after e has become the lock. Then the event of e's
-// end shows, by the key's version, that e was the lock. Waiters that came before that grant would
-// otherwise have to ask the store. With only two hosts, the waiter knows it without a mark.
+// mark puts the key of e once more, unchanged, after e has become the lock. When e ends, the key's
+// version in the event then shows that e was the lock. Without mark, a waiter that came before that
+// grant would have to ask the store. With only two hosts, the waiter knows it without a mark.
 func (t *table) mark(e *entry) {
 	t.txns.Submit(&txn.Step{Name: e.name, In: e.generation, Req: &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.At(e.key, e.rev)}, Success: []*pb.RequestOp{txn.Touch(e.key)},
@@ -131,8 +131,8 @@ func (t *table) mark(e *entry) {
 // of a new entry is still in use.
 var errNoEntry = errors.New("etcd: queue entry is gone")
 
-// keep renews the lease of the waiting entry e, unless it was renewed less
-// than the time age ago. It returns false if the lease is renewed no more.
+// keep renews the lease of the waiting entry e, unless the last renewal was less
+// than the duration age ago. It returns false if the lease is no longer renewed.
 func (t *table) keep(e *entry, age time.Duration) bool {
 	l, _ := t.where(e)
 	if !t.leases.alive(l) {
@@ -165,16 +165,16 @@ func (t *table) follow(p *predecessor) (<-chan watch.Event, *watch.Watch) {
 	})
 }
 
-// guarded reports whether the watch of e would already have reported it if e had ended.
+// guarded reports whether the watch of e would already have reported an end of e.
 func (t *table) guarded(e *entry) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.watches.Covers(e.watch, e.seenAt)
 }
 
-// passed returns the entry before e after an event of p's watch: still p, or nil when it
-// is e's turn. Only the lock's key is put twice (see mark), so an entry's end shows by
-// the key's version whether it was the lock, unless it was released at once. If the event
+// passed handles an event of the watch of p, the entry before e. It returns the entry that is now
+// before e, or nil when it is e's turn. Only the lock's key is put twice (see mark), so the version
+// of a deleted key shows that its entry was the lock, unless it was released at once. If the event
 // does not show that, or the watch may have missed something, passed asks the store.
 func (t *table) passed(ctx context.Context, e *entry, p *predecessor, event watch.Event) (*predecessor, error) {
 	switch {
@@ -222,9 +222,9 @@ func (t *table) queue(ctx context.Context, r driver.Request) (*entry, *predecess
 
 // newWaiting makes the entry of an owner that enters the queue. Its key ends in the parameter
 // number, or in a higher number if this process already uses that key. A key contains a text that
-// only this process has, so that no two processes use the same key. Keys are used again, because
-// each new key would stay in the server's index until it compacts. An entry whose put got no answer
-// is put once more. newWaiting returns nil for an owner that has already tried to acquire.
+// only this process has, so no two processes use the same key. Keys are used again, because each
+// new key would stay in the server's index until the next compaction. An entry whose put got no
+// answer is put once more. newWaiting returns nil for an owner that has already tried to acquire.
 func (t *table) newWaiting(r driver.Request, l *lease, number int, now time.Time) *entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -321,7 +321,7 @@ func (t *table) enter(ctx context.Context, r driver.Request, number int, now tim
 	return e, before, err
 }
 
-// ahead returns a read of name's newest entries, only of those created before rev unless rev is 0.
+// ahead returns a read of name's newest entries. If rev is not 0, they are older than revision rev.
 func ahead(s space, name string, rev int64, limit int64) *pb.RequestOp {
 	all := s.entries(name)
 	return txn.Range(&pb.RangeRequest{
@@ -330,8 +330,8 @@ func ahead(s space, name string, rev int64, limit int64) *pb.RequestOp {
 	})
 }
 
-// nextTo picks the entry to watch from op, the reply to function ahead's read at revision rev: the
-// newest entry whose key is not own. The picked entry is the lock if no entry is before it.
+// nextTo picks the entry to watch from op, the answer at revision rev to the read of function
+// ahead. It picks the newest entry whose key is not own. That is the lock if no entry is before it.
 func nextTo(own string, op *pb.ResponseOp, rev int64) *predecessor {
 	var before *predecessor
 	for _, kv := range op.GetResponseRange().GetKvs() {
@@ -346,7 +346,7 @@ func nextTo(own string, op *pb.ResponseOp, rev int64) *predecessor {
 	return before
 }
 
-// ahead reads which entry is now before e in the queue.
+// ahead reads which entry is now before the entry e in the queue.
 func (t *table) ahead(ctx context.Context, e *entry) (*predecessor, error) {
 	resp, gen, err := t.txns.Read(ctx, ahead(t.space, e.name, e.rev, 2), txn.Exists(e.key))
 	if err != nil {

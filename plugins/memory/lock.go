@@ -41,7 +41,7 @@ func (b *backend) Check(ctx context.Context) error {
 	return nil
 }
 
-// locked calls the function do while the store is locked, with the entry of the lock called name.
+// locked locks the store, and calls the function do with the entry of the lock called name.
 func (b *backend) locked(ctx context.Context, name string, do func(s *Store, e *entry, now time.Time) error) error {
 	if err := b.Check(ctx); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (b *backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, err
 	return r.Token, nil
 }
 
-// refusal returns the error that refuses r, or nil to grant it.
+// refusal returns the error if the request r must be refused, or nil if it can be granted.
 func (s *Store) refusal(e *entry, r driver.Request, now time.Time) error {
 	if s.withdrawn.Has(claim{r.Name, r.Owner}) {
 		return driver.ErrWithdrawn

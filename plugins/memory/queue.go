@@ -44,9 +44,9 @@ func (e *entry) leave(owner string) {
 	}
 }
 
-// grantNext grants a free lock to its first waiter; expire has already dropped dead
-// waiters. If a waiter's Wait is asleep, the waiter lives. A waiter between two
-// calls may be gone, and then the other waiters lose the time firstSpan.
+// grantNext grants a free lock to its first waiter. The method expire has already dropped
+// dead waiters. A waiter whose call of Wait is asleep lives. A waiter between two calls may
+// be gone, and then the next waiter gets the lock later by firstSpan.
 func (s *Store) grantNext(e *entry, now time.Time) {
 	if e.grant != nil || len(e.queue) == 0 {
 		return

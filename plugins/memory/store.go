@@ -32,11 +32,11 @@ type entry struct {
 type grant struct {
 	driver.Request
 	expires     time.Time
-	made        time.Time // when the store itself granted it to a waiter
-	unconfirmed bool      // the owner has neither renewed it nor asked since
+	made        time.Time // when the store granted it to a waiter by itself
+	unconfirmed bool      // since then, the owner has neither renewed it nor asked for it
 }
 
-// extend lets g live for ttl from now.
+// extend lets the grant g live for ttl from now.
 func (g *grant) extend(ttl time.Duration, now time.Time) {
 	g.expires, g.unconfirmed = now.Add(ttl), false
 }
@@ -121,8 +121,8 @@ func (s *Store) set(e *entry, g *grant) {
 	s.changed.Up()
 }
 
-// nextToken returns the next token. One counter for all names makes the tokens of each name
-// rise. Starting at the clock in microseconds makes them rise across a restart too.
+// nextToken returns the next token. Tokens rise because all names share one counter. They rise
+// across a restart too, because a token is never below the clock's time in microseconds.
 func (s *Store) nextToken(now time.Time) uint64 {
 	s.token = max(s.token+1, uint64(max(0, now.UnixMicro())))
 	return s.token

@@ -10,7 +10,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// A lease that is never released uses memory until it has expired, but no longer.
+// A lease that is never released must use memory only until it has expired.
 func TestExpiredNamesAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewStore()

@@ -61,9 +61,9 @@ func (b *Backend) runAcquires(ctx context.Context, s *conn.Session, ops []statem
 	return results, nil, nil
 }
 
-// askInFull repeats, with the long text of the statement, acquires that the short text refused
-// although the lock is free, or its lease ends later than its TTL allows. If the long text also
-// refuses a free lock, askInFull first grants it to its first waiter, perhaps one of ops.
+// askInFull repeats some refused acquires with the long text of the statement: those whose lock
+// is free, or has a lease that ends later than its TTL allows. If the long text refuses a free
+// lock too, askInFull grants the lock to its first waiter, perhaps one of ops, and tries again.
 func (b *Backend) askInFull(ctx context.Context, s *conn.Session, ops []statement.Operation, rows []statement.Row, long bool) error {
 	const most = 3 // each time another host may be quicker
 	for range most {
@@ -95,7 +95,7 @@ func (b *Backend) askInFull(ctx context.Context, s *conn.Session, ops []statemen
 	return nil
 }
 
-// attempt sends ops, with new nonces, in one statement, and returns their rows' new state.
+// attempt sends ops in one statement, each with a new nonce. It returns the rows' new state.
 func (b *Backend) attempt(ctx context.Context, s *conn.Session, ops []statement.Operation, long bool) ([]statement.Row, error) {
 	base := newNonce() >> statement.NonceBits
 	at := make(map[string]int, len(ops))

@@ -21,8 +21,8 @@ import (
 const (
 	// idleFor is how long an unused connection is kept.
 	idleFor = time.Minute
-	// rowsKept is how many rows are remembered as existing. contendedFor is how
-	// long a lock counts as contended after the last sign of a waiter.
+	// rowsKept is for how many rows it is remembered that they exist. contendedFor
+	// is how long a lock counts as contended after the last sign of a waiter.
 	rowsKept     = 4096
 	contendedFor = 10 * time.Second
 )
@@ -149,9 +149,9 @@ func noAnswer(ctx context.Context, what, name string) error {
 	return fmt.Errorf("mysql: %s %q: %w: %w", what, name, driver.ErrUnavailable, context.Cause(ctx))
 }
 
-// do runs f in a goroutine and returns its result, or returns as soon as ctx
-// ends. f may go on after do has returned, so it must return its results and
-// not store them in variables of the caller.
+// do runs the function f in a goroutine and returns its result. If ctx ends
+// first, do returns at once, and f may go on. So f must return its results, and
+// must not store them in variables of the caller.
 func do[T any](ctx context.Context, k *link, what, name string, f func(ctx context.Context) (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -185,9 +185,9 @@ func do[T any](ctx context.Context, k *link, what, name string, f func(ctx conte
 // use is a function that runs statements on a connection.
 type use func(ctx context.Context, s *conn.Session) error
 
-// on runs f on a connection. It runs f again if the server rolled back f's statement because of
-// other statements, and on a new connection if the server currently serves no client. So f must
-// be fit to run several times. The error is the server's, or says that there was no connection.
+// on runs the function f on a connection. It runs f again if other statements made the server roll
+// f's statement back, and again on a new connection if the server currently serves no client.
+// So f may run several times. The error is the server's, or says that there was no connection.
 func (k *link) on(ctx context.Context, get func(context.Context) (*conn.Session, error), f use) error {
 	created := false
 	var unserved error // set once
@@ -215,9 +215,9 @@ func (k *link) on(ctx context.Context, get func(context.Context) (*conn.Session,
 	}
 }
 
-// Check asks whether the server would serve requests: the server must not be a replica,
-// the table must exist, the user must have its rights on the table, everything that
-// statements need must be allowed, and the address must lead to one server.
+// Check asks whether the server would serve requests. It must not be a replica, and the
+// address must lead to one server. The table must exist. The user must have its rights on
+// the table, and must be allowed everything that statements need.
 func (b *Backend) Check(ctx context.Context) error {
 	_, err := do(ctx, b.link, "check", b.opts.Prefix, func(ctx context.Context) (none struct{}, err error) {
 		return none, b.on(ctx, b.pool.Get, b.examine)

@@ -39,12 +39,12 @@ type batcher struct {
 	what    string      // the operation's name in errors
 	width   int
 	senders int  // zero means the constant senders
-	patient bool // for renewals, which have time; a statement has one TTL
+	patient bool // true for renewals, which can wait, and of which a statement takes one TTL
 	repeats bool // a statement may contain a name several times
-	values  bool // values are sent
-	// get takes a connection. The size of slots limits how many statements may wait for
-	// a row in the server; see slow. The size of probes limits how many statements test
-	// whether an insert has to wait. probes is nil if the batcher inserts no rows.
+	values  bool // a statement contains the published values
+	// get takes a connection. The size of slots limits how many statements may wait for a
+	// row in the server; see the method slow. The size of probes limits how many statements
+	// test whether an insert has to wait. It is nil if the batcher inserts no rows.
 	get           func(ctx context.Context) (*conn.Session, error)
 	slots, probes chan struct{}
 	// run sends ops, sorted by name, in one statement. After an error, the
@@ -150,8 +150,8 @@ func (p *pending) forget(err error) {
 	}
 }
 
-// size returns at most how many bytes p adds to a statement. Text from outside
-// is written in hexadecimal, and a statement contains each name twice.
+// size returns an upper bound of the bytes that p adds to a statement. Text from
+// outside is written in hexadecimal, and a statement contains each name twice.
 func (l *batcher) size(p *pending) int {
 	n := 256 + 2*(2*len(p.Name)+len(p.Label)+2*len(p.Owner))
 	if l.values {
@@ -250,7 +250,7 @@ func (l *batcher) deliver(t *inFlight, batch []*pending) (left []*pending, err e
 	return nil, nil
 }
 
-// claim marks the operations of batch whose callers still wait as sent, and returns them.
+// claim returns the operations of batch whose callers still wait, and marks them as sent.
 func claim(batch []*pending) (sent []*pending, ops []statement.Operation) {
 	for _, p := range batch {
 		switch {

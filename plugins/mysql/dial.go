@@ -65,14 +65,14 @@ type quiet struct{ log *slog.Logger }
 func (q quiet) Print(v ...any) { q.log.Debug("mysql driver", "says", fmt.Sprint(v...)) }
 
 const (
-	// The bounds of the pauses between dials when a connection leads to another server.
+	// These bound the pauses between dials if a connection leads to another server.
 	redialFrom, redialTo = 10 * time.Millisecond, 100 * time.Millisecond
-	// redialShares divides dial_timeout, to bound how long link.dial dials again.
+	// The method link.dial dials again for at most dial_timeout divided by redialShares.
 	redialShares = 2
 )
 
-// dial returns a function that connects to the server to which the other connections lead. If the
-// address leads to several servers, it dials again for a while until it reaches that server.
+// dial returns a function that connects to the same server as the other connections. If the
+// address leads to several servers, the function dials again for a while to reach that server.
 func (k *link) dial(connector sqldriver.Connector, setup string) func() (*conn.Session, error) {
 	return func() (*conn.Session, error) {
 		ctx, cancel := context.WithTimeout(k.background, k.opts.DialTimeout)
@@ -128,5 +128,5 @@ func (k *link) serves() bool {
 	return k.pool.Serves() || k.waits.Serves()
 }
 
-// stale reports whether s leads to a server that is no longer in use.
+// stale reports whether the session s leads to a server that is no longer in use.
 func (k *link) stale(s *conn.Session) bool { return s.Server.ID != k.node.Current() }

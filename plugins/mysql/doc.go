@@ -4,10 +4,10 @@
 //
 // # Guarantee
 //
-// A lock is one row, whose primary key is the lock's name. The row alone
-// decides. The lock is taken, renewed and released by single statements that
-// compare owner and token under its row lock, and all times are the server's
-// (UTC_TIMESTAMP), so the clocks, names and time zones of hosts do not matter.
+// A lock is one row, whose primary key is the lock's name. The row alone decides.
+// Single statements take, renew and release the lock. They compare owner and token
+// under the row lock. All times are the server's (UTC_TIMESTAMP), so the clocks,
+// names and time zones of hosts do not matter.
 // The token is the last token plus one or the server's clock in microseconds,
 // whichever is higher. The granting statement writes the token.
 //
@@ -49,10 +49,10 @@
 //	inspect              1             0
 //
 // A row that has waiters or withdrawn owners needs a longer statement. The first statement that
-// meets such a row costs one more round trip. An acquire that is alone in its statement costs that
-// too if this process held the lock before, and another owner does now. Operations that come while
+// meets such a row costs one more round trip. So does an acquire that is alone in its statement, if
+// this process held the lock before and another owner holds it now. Operations that come while
 // others are under way share the next statement and its commit, up to 64 operations or 500
-// renewals. So a busy host commits far less often than it locks. A withdrawal is free when all
+// renewals. So a busy host commits far less often than it locks. A withdrawal costs nothing if all
 // requests of the owner were refused.
 //
 // A statement is no longer than the server's max_allowed_packet and the
@@ -71,26 +71,26 @@
 // second (up to 2 s for a distant waiter). Then it wakes the waiter by a KILL QUERY, which finds
 // the session by a randomly named user lock (GET_LOCK), so it hits no other session. The waiter
 // learns how long its grant lasts, and core renews it. A waiter that does not come costs the other
-// waiters the half second of its grant, unless its process has given no sign of life for the last
-// 0.6 s. The release passes over such a waiter. A waiting process gives five signs a second, by a
-// statement that changes no row. If GET_LOCK is refused, all waiters ask, every 15 to 45 ms at
-// first and later every 120 to 360 ms, without order. Check then fails unless WaitConnections wants
-// no blocked waiters.
+// waiters the half second of its grant. But the release passes over a waiter whose process has
+// given no sign of life for the last 0.6 s. A waiting process gives five signs a second, with a
+// statement that changes no row. If GET_LOCK is refused, all waiters poll, every 15 to 45 ms at
+// first and later every 120 to 360 ms, without order. Check then fails unless WaitConnections
+// allows no blocked waiters.
 //
-// The row of a free lock is kept for its token until its last lease's end, its tombstones and its
-// token are a day old. Then it is purged. A token granted while the clock was ahead delays this.
+// The row of a free lock keeps the last token. The row is purged when its last lease's end, its
+// tombstones and its token are a day old. A token granted while the clock was ahead delays this.
 //
 // # Settings that matter
 //
 // max_connections must allow Connections + WaitConnections + 5 for every host. The 5 are two for
-// withdrawals, two for statements that kill others, and one for signs of life. Every dial runs to
-// its end, because a server counts aborted handshakes and then blocks the machine
+// withdrawals, two for statements that kill others, and one for signs of life. No dial is broken
+// off, because a server counts aborted handshakes and in the end blocks the machine
 // (max_connect_errors). An unneeded connection is kept for the next request. Every other setting
-// that the statements rely on is set for each connection, so that the server's settings and its
-// init_connect do not matter: sql_mode, completion_type, isolation and access mode, autocommit,
-// character set, time zone and timestamp, lock waits of one second, no limits on the rows, time and
-// safety of a statement, and no secondary engine. A transaction or table locks that init_connect
-// has begun are ended. The binary log must not have the format STATEMENT.
+// that the statements rely on is set for each connection. So the server's settings and its
+// init_connect do not matter. That covers sql_mode, completion_type, isolation and access mode,
+// autocommit, character set, time zone and timestamp, lock waits of one second, no limits on the
+// rows, time and safety of a statement, and no secondary engine. A transaction of init_connect is
+// ended, and so are its table locks. The binary log must not have the format STATEMENT.
 //
 // # Rights
 //

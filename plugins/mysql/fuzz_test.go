@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/internal/configtest"
 )
 
-// FuzzConfig checks that every configuration either is refused with an error
-// that shows no password or lets the driver connect.
+// FuzzConfig checks that every configuration either lets the driver connect or
+// is refused, with an error that shows no password.
 func FuzzConfig(f *testing.F) {
 	f.Add("root:hush-hush@tcp(db:3306)/app?loc=Local", "", "prefix=a_\nconnections=0")
 	f.Add("u:p@unix(/run/s)/a`b?sql_mode=''", "hush-hush", "tls_enabled=true\nwait_connections=-5")
@@ -40,7 +40,7 @@ func FuzzConfig(f *testing.F) {
 }
 
 // FuzzNeedle checks that no error about a configuration shows a password, even
-// one in the wrong place of the configuration.
+// if the password is in the wrong place of the configuration.
 func FuzzNeedle(f *testing.F) {
 	configtest.FuzzNeedle(f, Spec, func(cfg driver.Config) error {
 		_, _, err := configured(cfg)

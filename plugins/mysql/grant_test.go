@@ -21,7 +21,7 @@ import (
 // firstSpan is how long a grant to a waiter lasts unless it is renewed.
 var firstSpan = mysql.Spec.Properties.FirstSpan
 
-// place enters an owner into the queue of a held lock without waiting.
+// place puts r's owner into the queue of a held lock without waiting.
 func place(t *testing.T, b *mysql.Backend, r driver.Request) driver.Request {
 	t.Helper()
 	must(t, backendtest.Err(b.Wait(t.Context(), r, time.Millisecond)))
@@ -40,8 +40,8 @@ func given(t *testing.T, b *mysql.Backend, r driver.Request) driver.Request {
 	return r
 }
 
-// TestReleaseGrants checks that the waiter gets the lock with its label and value, for the
-// time firstSpan, and relies on the lock no longer than the grant lasts in the store.
+// TestReleaseGrants checks that a waiter gets the lock with its label and value, for at most
+// firstSpan. The waiter must rely on the grant no longer than the grant lasts in the store.
 func TestReleaseGrants(t *testing.T) {
 	w := newFixture(t)
 	waiter := w.host(t)
@@ -230,7 +230,7 @@ func TestKeptLeaseIsNotGranted(t *testing.T) {
 	}
 }
 
-// through opens a host that reaches the server through a proxy with the round trip time far.
+// through opens a host that reaches the server through a proxy. The round trip time is far.
 func (w *fixture) through(t *testing.T, far time.Duration) (*inject.Proxy, *mysql.Backend) {
 	t.Helper()
 	at := strings.Index(w.address, "tcp(") + len("tcp(")
@@ -279,9 +279,9 @@ func TestFarWaiters(t *testing.T) {
 	})
 }
 
-// TestCutOffWaiterIsPassedOver checks that a process whose connections are cut, and
-// that gives no more signs of life, is passed over, even while the server takes its
-// connections to be alive. A waiter that misses its wake-up asks and gets the grant.
+// TestCutOffWaiterIsPassedOver checks a process whose connections are cut, so that it gives
+// no more signs of life. Its waiter must be passed over, although the server believes that the
+// connections live. A waiter that only misses its wake-up must get the grant when it asks.
 func TestCutOffWaiterIsPassedOver(t *testing.T) {
 	w := newFixture(t)
 	p, cut := w.through(t, 0)

@@ -14,9 +14,9 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
-// TestHandoffs passes a lock between two hosts, each of which may release at any moment
-// while the other is about to sleep. A lost wake-up shows as a Wait that lasts for its
-// whole time, and any other mistake shows in the number of statements.
+// TestHandoffs passes a lock to and fro between two hosts. A release may come at any moment
+// while the other host is about to sleep. If a wake-up is lost, a Wait lasts for its whole
+// time. Any other mistake shows in the number of statements.
 func TestHandoffs(t *testing.T) {
 	w := newFixture(t)
 	hosts := [2]*mysql.Backend{w.b, w.host(t)}
@@ -114,7 +114,7 @@ func TestReleaseOfLockedRow(t *testing.T) {
 	woken := make(chan error, 1)
 	go func() { woken <- backendtest.Err(host.Wait(t.Context(), next, time.Minute)) }()
 	eventually(t, "it waits", func() bool { return blocked(t, w.db, asleep) > 0 })
-	held(t, second(w.b.TryAcquire(t.Context(), want("jobs", time.Minute)))) // by which b learns of waiters
+	held(t, second(w.b.TryAcquire(t.Context(), want("jobs", time.Minute)))) // shows b that the lock has waiters
 	unlock := w.lockRow(t, "jobs")
 	released := make(chan error, 1)
 	go func() { released <- w.b.Release(t.Context(), mine) }()

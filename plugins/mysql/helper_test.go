@@ -15,7 +15,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
-// want returns a request for name by a new owner.
+// want returns a request by a new owner for the lock called name.
 func want(name string, ttl time.Duration) driver.Request {
 	return driver.Request{Name: name, Owner: rand.Text(), Label: "host-1:77", TTL: ttl}
 }
@@ -37,7 +37,7 @@ var (
 
 const timeout = backendtest.Timeout
 
-// throughout polls ok for the time d, and fails the test if ok returns false.
+// throughout polls the function ok for the time d. It fails the test if ok returns false.
 func throughout(t testing.TB, d time.Duration, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); pause(t, 5*time.Millisecond) {
@@ -58,8 +58,8 @@ func pause(t testing.TB, d time.Duration) {
 // asleep is a text that only the statement of a sleeping waiter contains.
 const asleep = " AS slept"
 
-// blocked returns how many statements that the server is executing for other
-// connections contain text.
+// blocked returns how many statements contain text. It counts the statements that
+// the server is executing for other connections.
 func blocked(t testing.TB, db *sql.DB, text string) (n int) {
 	t.Helper()
 	err := db.QueryRow("SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE ID<>CONNECTION_ID() AND INFO LIKE CONCAT('%',?,'%')", text).Scan(&n)
@@ -117,7 +117,7 @@ func (w *fixture) lockRow(t *testing.T, name string) (unlock func()) {
 	}
 }
 
-// kill ends all connections whose statement contains text.
+// kill ends all connections whose running statement contains text, and returns their number.
 func (w *fixture) kill(t *testing.T, text string) (killed int) {
 	t.Helper()
 	rows, err := w.db.Query("SELECT ID FROM information_schema.PROCESSLIST WHERE ID<>CONNECTION_ID() AND INFO LIKE CONCAT('%',?,'%')", text)

@@ -46,12 +46,12 @@ func Eventually(t drivertest.T, what string, ok func() bool) {
 	}
 }
 
-// Request returns a request of owner for the lock name, with a TTL of 10 s.
+// Request returns a request by owner for the lock with the given name and a TTL of 10 s.
 func Request(name, owner string) driver.Request {
 	return driver.Request{Name: name, Owner: owner, Label: "host-1:77", TTL: 10 * time.Second}
 }
 
-// Acquire acquires a lock that must be free, and returns r with its token.
+// Acquire acquires the lock of the request r, which must be free. It returns r with the token.
 func Acquire(t drivertest.T, b driver.Lock, r driver.Request) driver.Request {
 	t.Helper()
 	token, err := b.TryAcquire(t.Context(), r)
@@ -62,7 +62,7 @@ func Acquire(t drivertest.T, b driver.Lock, r driver.Request) driver.Request {
 	return r
 }
 
-// Held returns the holder that err names. It fails the test if err is not a HeldError.
+// Held returns the holder named in err. It fails the test if err is not a HeldError.
 func Held(t drivertest.T, err error) driver.Holder {
 	t.Helper()
 	var e *driver.HeldError
@@ -72,8 +72,7 @@ func Held(t drivertest.T, err error) driver.Holder {
 	return e.Holder
 }
 
-// NotHeld returns the holder that err names. It fails the test if err is not a
-// NotHeldError.
+// NotHeld returns the holder named in err. It fails the test if err is not a NotHeldError.
 func NotHeld(t drivertest.T, err error) driver.Holder {
 	t.Helper()
 	var e *driver.NotHeldError
@@ -83,7 +82,7 @@ func NotHeld(t drivertest.T, err error) driver.Holder {
 	return e.Holder
 }
 
-// CloseAfter closes b when the test ends, and returns it.
+// CloseAfter closes the backend b when the test ends, and returns b.
 func CloseAfter[B driver.Backend](t drivertest.T, b B) B {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), Timeout)

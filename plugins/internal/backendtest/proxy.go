@@ -5,8 +5,8 @@ import (
 	"github.com/lockbench/lockbench/internal/inject"
 )
 
-// NewProxy returns a proxy that forwards each connection to one of the addresses
-// in to, taking them in turn. It stops when the test ends.
+// NewProxy returns a proxy, which stops when the test ends. It forwards each
+// connection to the next of the addresses in the parameter to.
 func NewProxy(t drivertest.T, to ...string) *inject.Proxy {
 	t.Helper()
 	p, err := inject.NewProxy(to[0])

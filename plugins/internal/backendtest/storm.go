@@ -23,8 +23,8 @@ type judge struct {
 	pushed int
 }
 
-// begin notes that r's owner holds the lock until the given time. It fails the test if another
-// owner still believes that it holds the lock, or if r's token is not above every earlier token.
+// begin notes that the owner of the request r holds the lock until the given time. The test fails
+// if another owner still believes that it holds the lock, or if an earlier token was not lower.
 func (j *judge) begin(r driver.Request, until time.Time, pushed bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -54,10 +54,10 @@ func (j *judge) set(r driver.Request, until time.Time) {
 	}
 }
 
-// Storm lets 32 simulated processes, each with a backend that open returns, compete for one lock
-// for a while. At random moments they stop asking, or end without a release. No two may hold the
-// lock at a time, and tokens must rise. If a holder's process ends, its lease counts until its
-// deadline, because a host that is cut off from the store would rely on it until then.
+// Storm lets 32 simulated processes compete for one lock. Each uses a backend from the function
+// open. At random moments they stop asking, or end without a release. No two may hold the lock at
+// a time, and tokens must rise. A lease counts until its deadline even if its holder's process
+// has ended, because a host that is cut off from the store would rely on it until then.
 func Storm(t *testing.T, open func() (driver.Backend, error), lasting time.Duration, ttl func() time.Duration) {
 	j := &judge{t: t}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -73,7 +73,7 @@ func Storm(t *testing.T, open func() (driver.Backend, error), lasting time.Durat
 					t.Error(err)
 					return
 				}
-				_, _ = b.Inspect(ctx, "a") // else processes that connect slowly do nothing but connect
+				_, _ = b.Inspect(ctx, "a") // connects first, before the short life of the process begins
 				life, die := context.WithTimeout(ctx, 50*time.Millisecond+rand.N(8*b.Properties().FirstSpan))
 				for life.Err() == nil {
 					r := Request("a", fmt.Sprint("o", number.Add(1)))
@@ -100,7 +100,7 @@ func Storm(t *testing.T, open func() (driver.Backend, error), lasting time.Durat
 	})
 }
 
-// stormCycle acquires, renews, works and releases, unless the context life ends meanwhile.
+// stormCycle acquires the lock, renews it, waits and releases it, unless the context life ends.
 func stormCycle(life context.Context, b driver.Backend, j *judge, r driver.Request) {
 	var until time.Time
 	pushed := false
@@ -130,7 +130,7 @@ func stormCycle(life context.Context, b driver.Backend, j *judge, r driver.Reque
 	_ = b.Release(life, r)
 }
 
-// closeNow closes b, although its owners have neither released nor withdrawn.
+// closeNow closes the backend b, although its owners have neither released nor withdrawn.
 func closeNow(t *testing.T, b driver.Backend) {
 	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 	defer cancel()

@@ -23,8 +23,8 @@ type BatcherOptions[T any] struct {
 //
 // It has a few senders. An idle sender sends an operation at once, and alone. Operations that
 // come while all senders are busy are sent together by the first sender that becomes free. So
-// batches grow with the load, and no operation waits for others to come. A [Queue] selects what
-// goes into the next batch, and a [Ticket] lets a caller give up its operation until it is sent.
+// batches grow with the load, and no operation waits for others to come. A [Queue] selects the
+// operations of the next batch. With a [Ticket], a caller can give up an operation not yet sent.
 type Batcher[T any] struct {
 	opts BatcherOptions[T]
 
@@ -36,13 +36,13 @@ type Batcher[T any] struct {
 	work    sync.WaitGroup // counts the senders' goroutines
 }
 
-// NewBatcher returns a Batcher, whose goroutines are started as they are needed.
+// NewBatcher returns a Batcher. Its goroutines start when they are needed.
 func NewBatcher[T any](o BatcherOptions[T]) *Batcher[T] {
 	return &Batcher[T]{opts: o, queue: NewQueue(o.Limits)}
 }
 
 // Add queues ops in this order and returns at once. After Close it does nothing and returns
-// false. Every queued operation is either sent or dropped because [Limits].Claim returned false.
+// false. Every queued operation is sent, unless [Limits].Claim returns false for it.
 func (b *Batcher[T]) Add(ops ...T) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -103,8 +103,8 @@ func (b *Batcher[T]) send() {
 	}
 }
 
-// take returns the next batch. If there is no batch, it returns nil, and the sender must wait for
-// wake. over reports that the sender was replaced or, after Close, has nothing left to send.
+// take returns the next batch, or nil if the sender must wait for a signal from wake. If over is
+// true, the sender must end: it was replaced, or nothing is left to send after Close.
 func (b *Batcher[T]) take(wake chan struct{}, replaced *bool) (batch []T, over bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -133,23 +133,23 @@ func (b *Batcher[T]) Close() {
 	b.work.Wait()
 }
 
-// Limits say what a batch may hold. A nil field does not limit it.
+// Limits say what a batch may hold. A nil field means no limit.
 type Limits[T any] struct {
 	// Count returns how many operations may share a batch, at least 1. It is
 	// called for each batch.
 	Count func() int
-	// Size returns how much room op takes in a batch. Room is called for each batch, and
-	// returns how much room it has. A larger operation gets a batch of its own.
+	// Size returns how much room op takes in a batch. Room returns how much room the next
+	// batch has. An operation larger than that gets a batch of its own.
 	Size func(op T) int
 	Room func() int
-	// Name returns the name of op's lock. No batch contains a name twice.
-	// Operations may overtake an operation that does not fit, but never one
-	// with the same lock. Without Name no operation overtakes another.
+	// Name returns the name of op's lock. No batch contains a name twice. An
+	// operation that does not fit may be overtaken, but not by operations on
+	// the same lock. Without Name no operation overtakes another.
 	Name func(op T) string
 	// Joins reports whether op may be in a batch that begins with first.
 	Joins func(first, op T) bool
-	// Claim is called after the other functions. It reports whether op is to be sent. Even
-	// an operation that is not sent leaves the queue. Claim must not call the Batcher.
+	// Claim is called after the other functions. It reports whether op is to be sent. If
+	// not, op leaves the queue all the same. Claim must not call the Batcher.
 	Claim func(op T) bool
 }
 
@@ -193,7 +193,7 @@ func (q *Queue[T]) Drain() []T {
 	return all
 }
 
-// batches returns the least number of batches that the queue fills, judged by Count alone.
+// batches returns how many batches the queue would make if Count were the only limit.
 func (q *Queue[T]) batches() int {
 	count := q.limits.Count()
 	return (len(q.waiting) + count - 1) / count
@@ -234,7 +234,7 @@ func (q *Queue[T]) Take() (batch []T) {
 }
 
 // Ticket is shared by an operation's caller, who may give it up, and its
-// sender, who claims it. Whichever of the two acts first decides whether the
+// sender, who claims it. The first of the two to act decides whether the
 // operation is sent. The operation embeds its Ticket, which must not be copied.
 type Ticket struct {
 	state atomic.Int32
@@ -254,7 +254,7 @@ func (t *Ticket) Open() { t.done = make(chan struct{}) }
 // operation. A claimed operation counts as sent.
 func (t *Ticket) Claim() bool { return t.state.CompareAndSwap(queued, sent) }
 
-// Unclaim undoes Claim, when the operation has turned out not to be sent, or not done.
+// Unclaim undoes Claim, if the operation was not sent after all, or was certainly not done.
 func (t *Ticket) Unclaim() { t.state.Store(queued) }
 
 // GiveUp gives up an unclaimed operation, and reports whether it did. Claim then fails.
@@ -266,7 +266,7 @@ func (t *Ticket) GivenUp() bool { return t.state.Load() == givenUp }
 // End says that the operation is answered, which ends Wait. It must be called once.
 func (t *Ticket) End() { close(t.done) }
 
-// Outcome is what had become of an operation when Wait returned.
+// Outcome says what had happened to an operation when Wait returned.
 type Outcome int
 
 const (

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// store is a store that answers a batch after the duration takes, and records its batches.
+// store simulates a store. It records each batch, and answers it after the duration takes.
 type store struct {
 	mu      sync.Mutex
 	takes   time.Duration
@@ -83,8 +83,8 @@ func TestBatcherWidth(t *testing.T) {
 	})
 }
 
-// TestBatcherHandOn checks that the sender of a long batch is replaced by
-// another sender, once, and that no more than Senders send the next batches.
+// TestBatcherHandOn checks that the sender of a long batch is replaced by just one
+// other sender, so that the next batches do not have more senders than allowed.
 func TestBatcherHandOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{takes: time.Second}

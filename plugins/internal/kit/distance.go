@@ -10,9 +10,9 @@ const (
 	// not used the grant. LongestSpan is that time for the most distant waiter.
 	FirstSpan, LongestSpan = 500 * time.Millisecond, 2 * time.Second
 
-	// A grant's time counts from the waiter's last sign of life. When the grant arrives, that
-	// sign is a round trip old, plus the time between two signs (200 ms or a round trip), plus
-	// its wait behind other requests. Core's first renewal needs two more round trips.
+	// A grant's time counts from the waiter's last sign of life. When the grant arrives, a round
+	// trip has passed since then, the pause between two signs (200 ms or a round trip), and a
+	// wait behind other requests. Core's first renewal needs two more round trips.
 	spanTrips, spanBeside, spanStep = 5, 200 * time.Millisecond, 100 * time.Millisecond
 )
 
@@ -20,8 +20,8 @@ const (
 // be called from any number of goroutines.
 type Distance struct{ trip atomic.Int64 }
 
-// Took notes how long a round trip has taken. If it took longer than before, only an
-// eighth of the difference counts, because the trip may have been delayed by chance.
+// Took notes how long a round trip has taken. If it took longer than the last trip, only
+// an eighth of the difference counts, because the delay may be due to chance.
 func (d *Distance) Took(trip time.Duration) {
 	if last := d.Trip(); last != 0 && trip > last {
 		trip = last + (trip-last)/8
@@ -32,8 +32,8 @@ func (d *Distance) Took(trip time.Duration) {
 // Trip returns how long a round trip takes, or zero when that is not known.
 func (d *Distance) Trip() time.Duration { return time.Duration(d.trip.Load()) }
 
-// FirstSpan returns how long a grant that the store makes to a waiter of this process
-// lasts if it is not renewed: 500 ms for a round trip of up to 60 ms, 2 s above 340 ms.
+// FirstSpan returns how long a grant to a waiter of this process lasts if it is not
+// renewed. This is 500 ms for a round trip of up to 60 ms, and 2 s above 340 ms.
 func (d *Distance) FirstSpan() time.Duration {
 	span := spanBeside + spanTrips*d.Trip()
 	return min(max((span+spanStep-1).Truncate(spanStep), FirstSpan), LongestSpan)

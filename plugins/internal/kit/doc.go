@@ -2,7 +2,7 @@
 //
 // # Where is what
 //
-//   - identity.go: keeping a backend on one server when its address leads to several
+//   - identity.go: keeping a backend on one server if its address leads to several servers
 //   - batcher.go: which operations share a round trip
 //   - group.go: goroutines that end with the backend
 //   - observe.go: following a lock's holder, for a backend that polls or

@@ -6,10 +6,10 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Feeds pass a backend's notices to its present watchers. The zero value has no watchers.
-// Its methods may be called from any number of goroutines, also by a caller that holds a
-// lock. Note: without queues, Announce would have to call each watcher's function. Then a
-// host that does not read from its plugin would block every caller of Announce.
+// Feeds passes a backend's notices to its present watchers. The zero value has no watchers.
+// Its methods may be called from any number of goroutines, even while the caller has locked
+// a mutex. Note: without queues, Announce would have to call each watcher's function. Then
+// a host that does not read from its plugin would block every caller of Announce.
 type Feeds struct {
 	mu   sync.Mutex
 	open map[*Feed]struct{}
@@ -41,7 +41,7 @@ func (fs *Feeds) Watched() bool {
 	return len(fs.open) > 0
 }
 
-// Announce queues n for every watcher.
+// Announce queues the notice n for every watcher.
 func (fs *Feeds) Announce(n driver.Notice) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -51,8 +51,8 @@ func (fs *Feeds) Announce(n driver.Notice) {
 	}
 }
 
-// More returns a channel that receives when there are notices to take. Other
-// goroutines may send to it too, to make the watcher look.
+// More returns a channel that gets a signal when there are notices to take.
+// Other goroutines may send to it too, to make the watcher look.
 func (f *Feed) More() chan struct{} { return f.more }
 
 // Take removes and returns the notices announced so far.

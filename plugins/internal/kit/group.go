@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Group is a context that lasts until a backend is closed, together with the goroutines
-// that end when the context ends. Its methods may be called from any number of goroutines.
+// Group is a context that lasts until a backend is closed, and the goroutines that must
+// end with the context. Its methods may be called from any number of goroutines.
 type Group struct {
 	context.Context
 	end  context.CancelFunc
@@ -44,8 +44,8 @@ func (l *Group) End() bool {
 // Wait waits until all goroutines have returned. Call it after End.
 func (l *Group) Wait() { l.work.Wait() }
 
-// Close ends l, waits for its goroutines, and calls the function last. If ctx
-// ends first, Close returns ctx.Err() at once.
+// Close ends the group, waits for its goroutines, and calls the function last. If
+// ctx ends first, Close returns ctx.Err() at once.
 func (l *Group) Close(ctx context.Context, last func()) error {
 	l.End()
 	done := make(chan struct{})

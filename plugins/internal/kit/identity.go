@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Identity tracks which server an address leads to. Several servers may stand behind one name: by
-// a load balancer, two DNS records, or a failover that cut no connection. If two servers served
+// Identity tracks which server an address leads to. One name may lead to several servers, because
+// of a load balancer, two DNS records, or a failover that cut no connection. If two servers served
 // at the same time, a lock could be granted twice. So all connections of one backend lead to one
 // server, and other servers are refused while that server serves.
 //
@@ -31,12 +31,12 @@ type Identity struct {
 	at     time.Time
 }
 
-// Admit decides about a new connection to the server with the unique name server, which changes
-// with a restart. It admits a server whose name is unknown (""), and makes the first named server
-// the current one. For another server it calls serves, which asks over an existing connection
-// whether the current server still serves. If so, the new connection must be closed, and the
-// error wraps driver.ErrUnavailable and driver.ErrNotSent. Otherwise the new server becomes
-// current. A connection to a server that is not [Identity.Current] must not be used again.
+// Admit decides about a new connection. The parameter server is the server's unique name, which
+// changes with a restart. Admit admits a server whose name is unknown (""), and makes the first
+// named server the current server. For another server it calls the function serves, which asks
+// over an existing connection whether the current server still serves. If so, the caller must close
+// the new connection; the error wraps driver.ErrUnavailable and driver.ErrNotSent. If not, the new
+// server becomes current. A connection to a server that is not current must not be used again.
 func (i *Identity) Admit(server string, serves func() bool) error {
 	if server == "" || server == i.Current() {
 		return nil
@@ -65,15 +65,15 @@ func (i *Identity) Admit(server string, serves func() bool) error {
 	return i.refuse
 }
 
-// Current returns the server whose connections may be used, or "" before the first server.
+// Current returns the server whose connections may be used, or "" if no server was admitted yet.
 func (i *Identity) Current() string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.server
 }
 
-// Err returns the last refusal by Admit if it came after the instant since and
-// the server in use has not changed, else nil.
+// Err returns the error of the last refusal by Admit. It returns nil if that was
+// not after the instant since, or if the server in use has changed since then.
 func (i *Identity) Err(since time.Time) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -83,5 +83,5 @@ func (i *Identity) Err(since time.Time) error {
 	return nil
 }
 
-// Recent returns a refusal by Admit in the last minute, for a backend's Check, or nil.
+// Recent is for a backend's Check. It is like Err for the last minute.
 func (i *Identity) Recent() error { return i.Err(time.Now().Add(-time.Minute)) }

@@ -9,10 +9,10 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Follow calls emit with the lock's holder, as look returns it, and again after each change;
-// see driver.Observer. It calls the function look again when the channel that look returned
-// is filled or closed, when the time every has passed, and when the holder's TTL runs out.
-// If every is 0, it waits only for the channel. It returns when ctx ends or look fails.
+// Follow calls emit with the lock's holder, and again after each change; see driver.Observer.
+// It gets the holder by calling look. It calls look again when the channel from look is filled
+// or closed, when the duration every has passed, and when the holder's TTL runs out. If every
+// is 0, Follow waits only for the channel. Follow returns when ctx ends or look fails.
 func Follow(ctx context.Context, every time.Duration, look func() (driver.Holder, <-chan struct{}, error), emit func(driver.Holder)) error {
 	var last driver.Holder
 	var highest uint64
@@ -51,8 +51,8 @@ func after(every time.Duration, h driver.Holder) <-chan time.Time {
 	return time.After(every)
 }
 
-// Poller follows locks for a backend that is not told of changes. It asks about all locks
-// in one call of Look, at the interval Every, so that many locks cost little more than one.
+// Poller follows locks for a backend that is not told of changes. At the interval Every, it asks
+// about all locks in one call of Look, so that many locks cost little more than one lock.
 type Poller struct {
 	Every time.Duration
 	// Look returns the holders of the locks with these names. A lock without an entry is not held.
@@ -61,11 +61,11 @@ type Poller struct {
 	Go func(f func()) bool
 
 	mu   sync.Mutex
-	next *round    // the round to come; nil when no follower waits for one
+	next *round    // the next round; nil when no follower waits for a round
 	last time.Time // when the last round began
 }
 
-// Seen is the holder of a lock, or the error because of which the holder is unknown.
+// Seen is the holder of a lock, or the error if the holder is unknown.
 type Seen struct {
 	Holder driver.Holder
 	Err    error
@@ -78,8 +78,8 @@ type round struct {
 	seen  map[string]Seen
 }
 
-// Follow calls emit with the holder of name, and after each change; see
-// driver.Observer. It returns when ctx ends or Look fails.
+// Follow calls emit with the holder of the lock name, and again after each
+// change; see driver.Observer. It returns when ctx ends or Look fails.
 func (p *Poller) Follow(ctx context.Context, name string, emit func(driver.Holder)) error {
 	again := make(chan struct{})
 	close(again) // ask itself pauses between rounds
@@ -95,7 +95,7 @@ func (p *Poller) Follow(ctx context.Context, name string, emit func(driver.Holde
 	}, emit)
 }
 
-// join adds the lock called name to the next call of Look, which it begins if necessary.
+// join adds the lock with the given name to the next call of Look, and starts that if necessary.
 func (p *Poller) join(name string) *round {
 	p.mu.Lock()
 	defer p.mu.Unlock()

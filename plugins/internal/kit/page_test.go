@@ -48,7 +48,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// table returns the page's table: first configuration keys of several backends, then others.
+// table returns the page's table. The keys that several backends have come first.
 func table() string {
 	type row struct{ backends, defaults []string }
 	rows := map[string]*row{}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// asked is an operation of these tests, written as name/size/kind.
+// asked is an operation of these tests. The tests write it as name/size/kind.
 type asked struct {
 	name string
 	size int

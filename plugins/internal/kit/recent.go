@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Recent is a map that remembers the latest entries and forgets older ones. It
-// remembers an entry that was put within Age and is among the last Limit entries.
-// It also keeps some older entries, up to twice as old, or twice as many. The zero
-// value forgets nothing. Its methods may be called from any number of goroutines.
+// Recent is a map that remembers the latest entries and forgets older entries. It
+// remembers each entry that is not older than Age and is among the last Limit
+// entries. Some entries stay up to twice as long, or until there are twice as many.
+// The zero value forgets nothing. Any number of goroutines may call the methods.
 //
 // It rotates two maps, so that it never has to search for expired entries.
 type Recent[K comparable, V any] struct {
@@ -20,7 +20,7 @@ type Recent[K comparable, V any] struct {
 	turned        time.Time // when recent was last empty
 }
 
-// Put remembers v for k, in place of an earlier value.
+// Put remembers the value v for the key k, in place of an earlier value.
 func (m *Recent[K, V]) Put(k K, v V) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -31,7 +31,7 @@ func (m *Recent[K, V]) Put(k K, v V) {
 	m.recent[k] = v
 }
 
-// Get returns the last value put for k, if it is remembered.
+// Get returns the last value put for the key k, if it is remembered.
 func (m *Recent[K, V]) Get(k K) (v V, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -42,18 +42,18 @@ func (m *Recent[K, V]) Get(k K) (v V, ok bool) {
 	return v, ok
 }
 
-// Has reports whether a value is remembered for k.
+// Has reports whether a value is remembered for the key k.
 func (m *Recent[K, V]) Has(k K) bool {
 	_, ok := m.Get(k)
 	return ok
 }
 
-// Take forgets k, and reports whether a value for it was remembered.
+// Take forgets the key k, and reports whether a value for it was remembered.
 func (m *Recent[K, V]) Take(k K) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.recent)+len(m.older) == 0 {
-		return false // the usual case where only failures are put
+		return false // this is usual for a map that holds only failures
 	}
 	m.turn()
 	_, newer := m.recent[k]
@@ -71,7 +71,7 @@ func (m *Recent[K, V]) Len() int {
 	return len(m.recent) + len(m.older)
 }
 
-// turn replaces the map older by recent when recent has reached Age or Limit. The caller holds mu.
+// turn makes recent the map older once recent has reached Age or Limit. The caller holds mu.
 func (m *Recent[K, V]) turn() {
 	var age time.Duration
 	if m.Age > 0 {

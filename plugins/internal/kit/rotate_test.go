@@ -34,8 +34,8 @@ import (
 
 const (
 	rounds = 2
-	// held is how many leases the test holds. shelfLife is how much later a
-	// client's certificate expires than the previous certificate.
+	// held is how many leases the test holds. Each certificate of a client
+	// expires by shelfLife later than the client's previous certificate.
 	held      = 20
 	leaseTTL  = 6 * time.Second
 	shelfLife = 7 * time.Second
@@ -65,8 +65,8 @@ func newFiles(t *testing.T) *files {
 
 func (f *files) path(name string) string { return filepath.Join(f.dir, name) }
 
-// write writes the files that are valid from the given round of the test on:
-// another authority, certificates issued by it, and another password.
+// write writes the files for the given round of the test: another authority,
+// certificates issued by that authority, and another password.
 func (f *files) write(round int) {
 	a := f.authorities[round]
 	f.password = fmt.Sprint("secret-", round, "-of-the-test")
@@ -97,7 +97,7 @@ type store struct {
 	rotate func() // makes the servers read the files again
 }
 
-// stores has a function for each kind of server, which starts one.
+// stores has, for each kind of server, the function that starts the server.
 var stores = map[string]func(*testing.T, *files) store{
 	"redis": func(t *testing.T, f *files) store {
 		p, rotate := secureRedis(t, f)
@@ -227,7 +227,7 @@ func secureEtcd(t *testing.T, f *files, clients string) (*path, func(user, passw
 	}
 }
 
-// path is a proxy before a server.
+// path is a proxy in front of a server.
 type path struct {
 	*inject.Proxy
 	server string
@@ -298,7 +298,7 @@ func hold(t *testing.T, s store) []*core.Lease {
 	return leases
 }
 
-// renewed waits until every lease has been renewed and its deadline is after the given deadline.
+// renewed waits until the deadline of every lease has reached the given deadline.
 func (f *files) renewed(leases []*core.Lease, deadline time.Time) {
 	f.t.Helper()
 	for i, l := range leases {

@@ -28,9 +28,9 @@ var others = map[string]func(net.Conn){
 	"answers in TLS": func(c net.Conn) { _, _ = c.Read(make([]byte, 64)); _, _ = c.Write([]byte{0x15, 3, 1, 0, 2, 2, 10}) },
 }
 
-// TestNoStoreAnswers checks what Check reports if some other server, or none,
-// listens at the store's address. Within the time for a connection, Check must say
-// that the store does not answer, what to check, and that nothing was executed.
+// TestNoStoreAnswers checks the errors if some other server listens at the store's
+// address. TryAcquire must report that nothing was executed. Check must say that the
+// store does not answer, and that the user should check the address.
 func TestNoStoreAnswers(t *testing.T) {
 	servers := map[string]string{"redis": "Redis server", "redlock": "Redis server", "mysql": "MySQL server", "postgres": "PostgreSQL server", "etcd": "etcd member"}
 	f := newFiles(t)
@@ -108,7 +108,7 @@ func TestRefusedCertificates(t *testing.T) {
 	}
 }
 
-// address returns the value of backend's key "address" for a server at addr; redlock gets three.
+// address returns the value of a backend's key "address", for a server at addr.
 func address(backend, addr string) string {
 	switch backend {
 	case "mysql":
@@ -122,7 +122,7 @@ func address(backend, addr string) string {
 	return addr
 }
 
-// listener returns the address of a listener that calls serve for each connection.
+// listener returns the address of a listener, which calls the function serve for each connection.
 func listener(t *testing.T, serve func(net.Conn)) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)

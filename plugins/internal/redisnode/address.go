@@ -18,15 +18,15 @@ type Address struct {
 	Network string // "tcp" or "unix"
 	Addr    string // host:port, or the path of a socket
 	TLS     bool
-	// Username, Password and DB are as in the URL; DB is -1 when it has none.
+	// Username, Password and DB are as in the URL. DB is -1 if the URL has no database.
 	Username, Password string
 	DB                 int
 }
 
 // ParseAddress reads "host", "host:port", "redis://user:password@host:port/db",
 // the same with "rediss" for TLS, or "unix:///path?db=1". Its errors wrap
-// driver.ErrConfig and show no part of the address but a known scheme, because
-// any other part of an unreadable address may be a password.
+// driver.ErrConfig. They show at most a known scheme of the address, because any
+// other part of an unreadable address may be a password.
 func ParseAddress(text string, defaultPort int) (Address, error) {
 	if !strings.Contains(text, "://") {
 		if strings.Contains(text, "@") {

@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// opsPerScript is the most operations of a script, because a script keeps other clients waiting.
+// opsPerScript limits the operations of a script, because other clients wait while a script runs.
 const opsPerScript = 32
 
 // op is one operation in the form that the script takes. It is encoded early,
@@ -18,7 +18,7 @@ type op struct {
 	kind           string
 	name, id, tail string
 	ms             int64
-	queued         bool // a refused acquire kept its owner's place in the queue alive
+	queued         bool // the acquire was refused, but renewed its owner's place in the queue
 }
 
 func encode(o driver.Op) (op, error) {
@@ -40,7 +40,7 @@ func encode(o driver.Op) (op, error) {
 
 func lastIndex(id string) string { return strconv.Itoa(len(id) - 1) }
 
-// Do does all operations in one round trip. Reply i is for operation i.
+// Do does all operations in one round trip. The replies are in the order of ops.
 // Operations that name the same lock are done in their order. When ctx ends, Do
 // returns at once, and operations already sent may still be done.
 func (n *Node) Do(ctx context.Context, ops ...driver.Op) []driver.Result {
@@ -89,16 +89,16 @@ func failed(count int, err error) []driver.Result {
 	return replies
 }
 
-// part is one call of the script that does operations, and notes whose request each reply is for.
+// part is one call of the script that does operations. It notes the request that each reply is for.
 type part struct {
 	*invocation
 	items   []*item
 	indexes []int
 	locks   []string
-	renewed bool // has an operation that replicas have to confirm
+	renewed bool // one of the operations must be confirmed by replicas
 }
 
-// parts packs the operations of items, which are callers' requests, into calls of the script.
+// parts packs the operations of the requests in items into calls of the script.
 func (n *Node) parts(items []*item) []*part {
 	var parts []*part
 	var open *part
@@ -147,14 +147,14 @@ func (p *part) add(it *item, i int, lock string) {
 	p.renewed = p.renewed || confirmed(kind)
 }
 
-// confirmed reports whether an operation of this kind counts only when replicas
-// have it. A release does, because a failover that loses it leaves the lock
-// taken. A withdrawal does not, because the acquire that it undoes often never
-// reached the replicas.
+// confirmed reports whether replicas must confirm an operation of this kind. They
+// must confirm a release, because a failover that loses the release leaves the lock
+// taken. They need not confirm a withdrawal, because the acquire that it undoes
+// often never reached them.
 func confirmed(kind string) bool { return kind != "w" }
 
-// deliver writes each reply to the request (item) that it answers. The error unsafe, if not
-// nil, replaces the replies that must not be believed until replicas have confirmed them.
+// deliver writes each reply into the request (item) that it answers. If the error unsafe is
+// not nil, it replaces the replies that count only when replicas have confirmed them.
 func (p *part) deliver(unsafe error) {
 	all, err := p.cmd.Slice()
 	switch {
@@ -177,8 +177,8 @@ func (p *part) deliver(unsafe error) {
 		if o.kind != "a" {
 			reply.Token = 0
 		}
-		// "No such lease" is not believed either: an earlier try may have
-		// released the lease, and a failover may have undone that release.
+		// The answer "no such lease" does not count either. An earlier try may
+		// have released the lease, and a failover may have undone that release.
 		if unsafe != nil && confirmed(o.kind) && (reply.Err == nil || o.kind == "d") {
 			*reply = driver.Result{Err: unsafe}
 		}

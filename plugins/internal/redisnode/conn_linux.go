@@ -7,10 +7,10 @@ import (
 	"github.com/lockbench/lockbench/internal/rawio"
 )
 
-// pollConn is a connection without TLS whose reads and writes skip the Go
-// runtime's bookkeeping of calls that might block. Go's sockets never block,
-// but after an idle moment the runtime would wake its monitor thread for each
-// call. At a time, at most one goroutine may read and one may write.
+// pollConn is a connection without TLS. Its reads and writes skip the Go runtime's
+// bookkeeping of calls that might block. Go's sockets never block, but after an
+// idle moment the runtime would wake its monitor thread for each call. At most one
+// goroutine may read at a time, and at most one may write.
 type pollConn struct {
 	net.Conn
 	raw      syscall.RawConn
@@ -78,11 +78,11 @@ func (c *pollConn) fail(op string, err error) error {
 	return &net.OpError{Op: op, Net: c.LocalAddr().Network(), Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
 }
 
-// SyscallConn implements syscall.Conn. By it the client finds out whether the
-// server has closed an idle connection, or has sent something unasked.
+// SyscallConn implements syscall.Conn. The client uses it to find out whether the
+// server has closed an idle connection, or has sent data without a request.
 func (c *pollConn) SyscallConn() (syscall.RawConn, error) { return quiet{c.raw}, nil }
 
-// quiet skips the system call by which the client looks for data, if there is nothing to read.
+// quiet skips the client's system call that looks for data, if there is nothing to read.
 type quiet struct{ syscall.RawConn }
 
 // Read implements syscall.RawConn.
@@ -90,7 +90,7 @@ func (q quiet) Read(look func(fd uintptr) bool) error {
 	return q.RawConn.Read(func(fd uintptr) bool { return rawio.Silent(fd) || look(fd) })
 }
 
-// hungUp reports whether the other end of conn has closed it.
+// hungUp reports whether the server has closed conn.
 func hungUp(conn net.Conn) (yes bool) {
 	c, ok := conn.(*pollConn)
 	if !ok {

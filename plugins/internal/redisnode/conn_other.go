@@ -4,9 +4,9 @@ package redisnode
 
 import "net"
 
-// polled returns conn unchanged, because the gain of polling was measured on Linux only.
+// polled returns conn unchanged, because only on Linux a gain was measured.
 func polled(conn net.Conn) net.Conn { return conn }
 
-// hungUp always returns false, because on these systems the client itself finds
-// out whether the other end has closed conn.
+// hungUp always returns false. On these systems the client itself finds out
+// whether the server has closed conn.
 func hungUp(net.Conn) bool { return false }

@@ -24,8 +24,8 @@ import (
 // MaxPool is the most connections that a client may be allowed.
 const MaxPool = 1000
 
-// Take adds to c the user name and the password that the address a gives.
-// It returns an error if a contradicts c.
+// Take adds the user name and the password in the address a to the settings c.
+// It returns an error if the address contradicts the settings.
 func Take(c *config.Connect, a Address) error {
 	switch {
 	case a.Network == "unix" && c.Secure():
@@ -42,14 +42,14 @@ func Take(c *config.Connect, a Address) error {
 	return nil
 }
 
-// ClientOptions returns the options of every client. pool is how many connections carry
-// requests, and secure says that the address asks for TLS. Each new connection is passed to
-// connected before its first request. If connected fails, the connection is closed and the
-// request fails, unsent, with the same error. Two clients must not share links.
+// ClientOptions returns the options of every client. The parameter pool is how many connections
+// carry requests, and secure says that the address asks for TLS. Each new connection is passed to
+// the function connected before its first request. If that function fails, the connection is closed
+// and the request fails, unsent, with the same error. Two clients must not share links.
 //
-// The client never sends a request a second time, because the first sending may have
-// been executed. It uses RESP2, because RESP3 would make it look for push frames. Its
-// log would go to standard error and is dropped, because callers get the same errors.
+// The client never sends a request a second time, because the first one may have been executed. It
+// uses RESP2, because RESP3 would make it look for push frames. Its log, which would go to standard
+// error, is dropped, because callers get the same errors.
 func ClientOptions(c config.Connect, pool int, secure bool, log *slog.Logger, links *Links,
 	connected func(context.Context, *goredis.Conn) error,
 ) (*goredis.UniversalOptions, error) {
@@ -79,12 +79,12 @@ func ClientOptions(c config.Connect, pool int, secure bool, log *slog.Logger, li
 	}, nil
 }
 
-// closeWithContext marks a context whose end closes the connections that were
-// opened with it. The client itself ignores a context while it reads.
+// closeWithContext is a key that marks a context. When a marked context ends, the connections
+// opened with it are closed. The client itself ignores a context while it reads.
 type closeWithContext struct{}
 
-// dialer returns a function that connects. Its errors distinguish a failed dial from a broken
-// connection.
+// dialer returns a function that connects. The errors show whether a dial failed or a connection
+// broke.
 func dialer(timeout time.Duration, source *config.Source, links *Links) func(context.Context, string, string) (net.Conn, error) {
 	d := &net.Dialer{KeepAlive: 15 * time.Second}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -107,9 +107,9 @@ func dialer(timeout time.Duration, source *config.Source, links *Links) func(con
 	}
 }
 
-// serverConn is a connection to what should be a Redis server. The first bytes received
-// show whether it is. Until they come, a TLS 1.3 server may still refuse the client's
-// certificate. They answer the client's HELLO, so no request was sent before.
+// serverConn is a connection to what should be a Redis server. The first bytes received show
+// whether it is one. They answer the client's HELLO, so no request was sent before them. Until
+// they come, a TLS 1.3 server may still refuse the client's certificate.
 type serverConn struct {
 	net.Conn
 	addr    string
@@ -128,7 +128,7 @@ func (c *serverConn) SetReadDeadline(t time.Time) error {
 }
 
 const (
-	// server is how errors name what should listen at an address.
+	// server is what should listen at an address, as errors say it.
 	server = "Redis server"
 	// replyKinds are the first bytes of replies: a status, an error, a number, a
 	// string or an array, and a map in RESP3.
@@ -138,8 +138,8 @@ const (
 // lateGrace is how long the second read after a missed deadline may take.
 const lateGrace = 2 * time.Millisecond
 
-// Read implements net.Conn. It reads once more when the deadline has passed, because on a busy
-// machine this process may run too late while the reply is already there.
+// Read implements net.Conn. It reads once more after the deadline has passed. On a busy machine
+// this process may run too late, although the reply came in time.
 func (c *serverConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && c.Conn.SetReadDeadline(time.Now().Add(lateGrace)) == nil {
@@ -189,38 +189,38 @@ func (silent) Printf(context.Context, string, ...any) {}
 
 // Links are the connections of one client. The client keeps no list of them, and closes a
 // connection only when the connection breaks or the server answers READONLY outside of a script.
-// But what one reply says about a server is true of every connection to that server. The address
-// may already lead new connections to another server while the old connections live on.
+// But if one reply shows that a server does not serve, all connections to that server are useless.
+// The address may already lead new connections to another server while the old ones live on.
 //
-// Leaving a connection marks it as not to be used again. The client closes it
-// when it next looks for an idle connection. The connection for wake-ups is
+// To leave a connection, Links marks it as not to be used again. The client closes
+// it when it next looks for an idle connection. The connection for wake-ups is
 // never idle, so Links closes it at once. Replies under way still arrive.
 type Links struct {
-	// Labels says that each connection reads its server's run id from the first INFO reply.
+	// Labels says whether each connection takes its server's run id from the first INFO reply.
 	Labels bool
 
 	mu     sync.Mutex
 	open   map[*serverConn]struct{}
 	failed time.Time     // when a server was last found not to serve
-	pause  time.Duration // no connection is made for so long after failed
+	pause  time.Duration // how long after failed no connection is made
 }
 
-// When a server is first found not to serve, the next connection is made at once. When that is
-// found again soon, longer and longer pauses come first.
+// If a server is found not to serve, the next connection is made at once. If that happens again
+// soon, the connections after that come after longer and longer pauses.
 const (
 	firstPause = 25 * time.Millisecond
 	mostPause  = 250 * time.Millisecond
 	calmAfter  = 4 * mostPause
 )
 
-// Leave marks all connections made before the given instant as not to be used again, because their
-// server was found not to serve.
+// Leave marks all connections made before the given instant as not to be used again. It is called
+// when their server was found not to serve.
 func (l *Links) Leave(before time.Time) {
 	l.leave(func(c *serverConn) bool { return c.made.Before(before) })
 	l.Refused()
 }
 
-// Keep gives up the connections to servers whose run id is known and differs from the id run.
+// Keep gives up each connection to a server whose run id is known and is not run.
 func (l *Links) Keep(run string) {
 	l.leave(func(c *serverConn) bool { return c.run != "" && c.run != run })
 }
@@ -269,8 +269,8 @@ func (l *Links) rest(ctx context.Context) {
 }
 
 // Lead reports whether a usable connection leads to the server whose run id is run. The client
-// prefers such a connection to a new one, and so learns when that server stops serving. The
-// connection for wake-ups does not count.
+// prefers such a connection to a new connection, so it notices when that server stops serving.
+// The connection for wake-ups does not count.
 func (l *Links) Lead(run string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -314,8 +314,8 @@ type link struct {
 // mostHead bounds the bytes searched for the run id, which some managed servers hide.
 const mostHead = 16 << 10
 
-// label finds the server's run id in the first bytes that the server sends: the
-// replies to the login and to INFO, perhaps in several pieces.
+// label finds the server's run id in the first bytes that the server sends. These are
+// the replies to the login and to INFO, and may come in several pieces.
 func (c *link) label(p []byte) {
 	if !c.links.Labels || c.labeled {
 		return

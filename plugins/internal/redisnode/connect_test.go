@@ -8,8 +8,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver/config"
 )
 
-// A request whose deadline has passed when the connection is made does not wait for
-// the answer of a silent server, because the wait would block a sender, and Close.
+// TestWriteTooLate checks that a write after its deadline does not wait for the reply of
+// a silent server. Such a wait would block a sender, and so Close.
 func TestWriteTooLate(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

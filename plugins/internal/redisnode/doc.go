@@ -3,12 +3,12 @@
 // scripts, the batching of requests, waiting and waking, observing and listing,
 // the checks of a new connection, and the meaning of a server's errors.
 //
-// All state is in Redis. A lock key is a plain string that expires, so that this package and any
-// client that takes the same key with SET NX PX exclude each other. The key's value has the
-// lock's owner, token, label and published value. Beside the lock keys, a prefix has one control
-// string (the last token, for example), one set of withdrawn owners, and one sign of life for
-// each process that waits. In a Cluster it has all of these for every slot in use. A lock has a
-// queue key as long as an owner waits for it.
+// All state is in Redis. A lock key is a plain string that expires. So this package and clients
+// that take the same key with SET NX PX exclude each other. The key's value has the lock's
+// owner, token, label and published value. Beside the lock keys, a prefix has one control string
+// (with the last token, for example), one set of withdrawn owners, and one sign of life for each
+// process that waits. In a Cluster it has all of these for every slot in use. A lock has a queue
+// key as long as an owner waits for it.
 //
 // # Where is what
 //

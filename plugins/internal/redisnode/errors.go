@@ -32,16 +32,16 @@ func (e *DialError) Unwrap() error { return e.Err }
 // verdict is what an error reply of the server means.
 type verdict struct {
 	sentinel error
-	notSent  bool // nothing of it was executed
-	astray   bool // the server does not serve, but the address may lead to another that does
+	notSent  bool // no part of the request was executed
+	astray   bool // this server does not serve, but the address may lead to a server that does
 	advice   string
 }
 
 const needsRights = "the ACL user needs +@read +@write +@scripting +@pubsub +@connection +time +info, on the keys and channels of the prefix"
 
-// verdicts has the meaning of each code that an error reply starts with. A connection
-// whose login is refused has sent no request. A script is refused before it starts or
-// at its first write, so it has done nothing. But a missing right may show later.
+// verdicts has the meaning of each code that an error reply starts with. With these codes, the
+// server refuses a login before any request, or a script before it starts or at its first write.
+// So nothing was done. Only a missing right (NOPERM) may show later.
 var verdicts = map[string]verdict{
 	"NOAUTH":      {sentinel: driver.ErrDenied, notSent: true, advice: "the server wants a password: set username and password"},
 	"WRONGPASS":   {sentinel: driver.ErrDenied, notSent: true, advice: "wrong username or password"},
@@ -67,7 +67,7 @@ const (
 	needsCommand  = "this store lacks a command; Redis from 6.0 on and Valkey have all"
 )
 
-// nevers are texts, in lower case, of error replies without a code. The server
+// nevers are texts in error replies without a code, in lower case. The server
 // repeats such a reply until an operator changes a setting or the store.
 var nevers = []struct{ text, advice string }{
 	{"acl failure in script", needsRights},         // Redis from 7.2 on, Valkey
@@ -85,7 +85,7 @@ var nevers = []struct{ text, advice string }{
 	{"select is not allowed", needsDatabase},
 }
 
-// scriptError finds the code in the text by which Redis 6 reports an error inside a script.
+// scriptError finds the code in the text with which Redis 6 reports an error inside a script.
 var scriptError = regexp.MustCompile(`-([A-Z]+) `)
 
 // allSentinels is the client's error text when no sentinel has named a master.
@@ -166,8 +166,8 @@ func explainReply(reply goredis.Error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, reply)
 }
 
-// Unsent marks err, an error from the set-up of a connection, as
-// driver.ErrNotSent: no request has gone over that connection yet.
+// Unsent wraps driver.ErrNotSent and err, which is an error from the set-up of
+// a connection. No request has gone over that connection yet.
 func Unsent(err error) error {
 	if errors.Is(err, driver.ErrNotSent) {
 		return err

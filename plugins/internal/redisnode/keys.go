@@ -67,7 +67,7 @@ func (k Keys) pattern() string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(k.prefix) + "*"
 }
 
-// changeChannel is the channel on which changes of the lock name are published.
+// changeChannel returns the channel on which changes of the lock called name are published.
 func (k Keys) changeChannel(name string) string { return k.side() + "o:" + k.Lock(name) }
 
 // Nobody returns a key of the prefix that belongs to no lock.
@@ -77,8 +77,8 @@ func (k Keys) side() string                  { return k.prefix + "~" }
 func (k Keys) control(lock string) string    { return k.side() + "s:{" + k.tag(lock) + "}" }
 func (k Keys) tombstones(lock string) string { return k.side() + "b:{" + k.tag(lock) + "}" }
 
-// Head returns the first arguments of every script; see lua/head.lua. In a Cluster,
-// the script's keys are in the slot of the key lock. Else lock has no effect.
+// Head returns the first arguments of every script; see lua/head.lua. In a Cluster, the
+// script's keys are in the slot of the key lock. Otherwise the parameter lock has no effect.
 func (k Keys) Head(lock string) []any {
 	cluster := "0"
 	if k.cluster {
@@ -87,8 +87,8 @@ func (k Keys) Head(lock string) []any {
 	return []any{k.control(lock), k.tombstones(lock), k.side(), cluster}
 }
 
-// tag is the part of a side key (one beside the lock keys) that puts it in the Cluster slot of the
-// key lock. Outside a Cluster it is empty, so all locks of the prefix share their side keys.
+// tag returns the part of a side key that puts the side key in the Cluster slot of the key lock.
+// Without a Cluster this part is empty, so all locks of the prefix share these side keys.
 func (k Keys) tag(lock string) string {
 	if !k.cluster {
 		return ""
@@ -119,8 +119,8 @@ func slot(key string) uint16 {
 // slotTag returns a short string whose hash slot is s.
 func slotTag(s uint16) string { return slotTags()[s] }
 
-// slotTags has a tag (text in braces) for each slot: the first number in base 36 that hashes to
-// it. Finding all takes some ten milliseconds, once in a process, and only with a Cluster.
+// slotTags has a tag (text in braces) for each slot: the first number, in base 36, whose hash is
+// that slot. To find all takes some ten milliseconds, once in a process, and only with a Cluster.
 var slotTags = sync.OnceValue(func() *[slots]string {
 	var tags [slots]string
 	for i, found := int64(0), 0; found < slots; i++ {

@@ -46,7 +46,7 @@ func TestLockKeys(t *testing.T) {
 	}
 }
 
-// hashTag returns the part of a key that a Cluster hashes, by its specification.
+// hashTag returns the part of a key that a Cluster hashes, as its specification says.
 func hashTag(key string) string {
 	_, rest, ok := strings.Cut(key, "{")
 	if !ok {

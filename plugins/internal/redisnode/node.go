@@ -16,34 +16,34 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// TombstoneFor is how long the store refuses a withdrawn owner. The kernel may
-// still send a closed connection's data, but not for that long.
+// TombstoneFor is how long the store refuses a withdrawn owner. The kernel may still
+// send a closed connection's data for a while, but not for as long as this.
 const TombstoneFor = 110 * time.Second
 
 // Options are the settings of a [Node].
 type Options struct {
 	Keys Keys
-	// ID is how the store addresses its messages to this instance's waiters.
+	// ID is the address of the store's messages to this instance's waiters.
 	// It consists of random letters and digits.
 	ID string
-	// Turns is the script by which a waiter enters a queue that grants no locks but tells a waiter
-	// when to try. Nil means the queue of this package, which grants locks to waiters.
+	// Turns is the script with which a waiter enters a queue that only tells it when to try. Nil
+	// means the queue of this package, which grants locks to waiters.
 	Turns *Script
 	// Batches is how many batches of requests may be under way at once.
 	Batches int
 	// WaitReplicas is how many replicas must have a grant, renewal or release
-	// before it counts; WaitTimeout bounds the wait for them.
+	// before it counts. WaitTimeout bounds the wait for these replicas.
 	WaitReplicas int
 	WaitTimeout  time.Duration
-	// Links are the client's connections. A connection is used no longer when
+	// Links are the client's connections. A connection is no longer used once
 	// a reply says that its server does not serve. Links is nil in a Cluster,
-	// where such a server names the server that serves a key.
+	// because a server in a Cluster names the server that serves a key.
 	Links *Links
 	// Silence is how long a server may be silent before it counts as a server
 	// that does not serve.
 	Silence time.Duration
-	// PingEvery is how often a silent connection for wake-ups is pinged; a
-	// value below pingEvery counts as pingEvery.
+	// PingEvery is how often a silent connection for wake-ups is pinged. A
+	// value below the constant pingEvery counts as pingEvery.
 	PingEvery time.Duration
 }
 
@@ -65,7 +65,7 @@ type Node struct {
 	policies policies
 }
 
-// NewNode returns a Node that uses client and closes it at the end.
+// NewNode returns a Node that uses client. Its method Close closes the client.
 func NewNode(client goredis.UniversalClient, opts Options) *Node {
 	n := &Node{opts: opts, client: client, Wakeups: newWakeups(client, opts.Keys, opts.ID)}
 	n.Wakeups.pingEvery = max(pingEvery, opts.PingEvery)
@@ -152,7 +152,7 @@ func (n *Node) Break(ctx context.Context, name string, token uint64) error {
 	return decode(name, reply).Err
 }
 
-// Inspect returns who holds name.
+// Inspect returns the holder of the lock with the given name.
 func (n *Node) Inspect(ctx context.Context, name string) (driver.Holder, error) {
 	return n.inspectOne(ctx, name, "0")
 }

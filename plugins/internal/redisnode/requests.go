@@ -25,7 +25,7 @@ type item struct {
 	reply any
 	err   error
 
-	deadline time.Time // zero: none
+	deadline time.Time // zero if there is no deadline
 
 	// ctx belongs to an item that no caller waits for; see Start.
 	ctx    context.Context
@@ -51,9 +51,9 @@ func (it *item) end() {
 
 // do queues the item and waits until it is answered or ctx ends.
 //
-// Requests do not run on their caller's goroutine, so that simultaneous
-// requests share scripts and round trips. A caller can also return when its ctx
-// is cancelled, which a read from a socket does not do.
+// A request does not run on its caller's goroutine, so that simultaneous requests
+// share scripts and round trips. The caller can then also return when its ctx is
+// cancelled. A read from a socket would not return.
 func (n *Node) do(ctx context.Context, it *item) error {
 	if ctx.Err() != nil {
 		return unsent(ctx)
@@ -76,7 +76,7 @@ func unsent(ctx context.Context) error {
 	return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrNotSent, ctx.Err())
 }
 
-// serve sends requests (items) to the server, except those whose ctx has ended, and answers all.
+// serve sends the requests in items, except those whose ctx has ended. It answers all of them.
 func (n *Node) serve(items []*item, _ func()) {
 	due := items[:0:len(items)]
 	for _, it := range items {
@@ -111,7 +111,7 @@ func (n *Node) updateWaiters(it *item, sent time.Time) {
 	}
 }
 
-// roundTrip sends requests (items) in one round trip and fills in their replies.
+// roundTrip sends the requests in items in one round trip, and fills in their replies.
 func (n *Node) roundTrip(items []*item) {
 	ctx, cancel := tripContext(items)
 	defer cancel()
@@ -157,10 +157,10 @@ func tripContext(items []*item) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(context.Background(), last)
 }
 
-// exec sends calls. It sends a call once more with the whole text if the server
-// does not know its script, and over another connection if the reply says that the
-// server does not serve. In both cases its first sending did nothing. The returned
-// error says only that replicas may lack the changes. Each call has its own error.
+// exec sends calls. If the server does not know a call's script, exec sends the call again with
+// the whole text. If the reply says that the server does not serve, exec sends the call again over
+// another connection. In both cases the first try did nothing. The returned error says only that
+// replicas may lack the changes. Each call has its own error.
 func (n *Node) exec(ctx context.Context, calls []*invocation, renewed bool) error {
 	var before error // the replicas' error for the calls that are not repeated
 	for again := false; ; again = true {
@@ -191,8 +191,8 @@ func (n *Node) exec(ctx context.Context, calls []*invocation, renewed bool) erro
 	}
 }
 
-// astray reports whether to send c again because its reply says that the server does
-// not serve. It also gives up the connections to that server or to a silent server.
+// astray reports whether to send the call c again, because its reply says that the server
+// does not serve. It also gives up the connections to that server or to a silent server.
 func (n *Node) astray(c *invocation, sent time.Time) bool {
 	if n.opts.Links == nil {
 		return false
@@ -209,7 +209,7 @@ func (n *Node) astray(c *invocation, sent time.Time) bool {
 }
 
 // AstrayInside returns the first error in a script's reply for which [Astray]
-// is true. The script continued after that error.
+// returns true, or nil. The script went on after that error.
 func AstrayInside(reply any) error {
 	all := FieldsOf(reply)
 	for _, one := range all {
@@ -250,8 +250,8 @@ func (n *Node) send(ctx context.Context, calls []*invocation, whole, renewed boo
 	return nil
 }
 
-// flush sends a pipeline. If the client gets no connection, it returns that
-// error but does not set it in the calls, so flush sets it.
+// flush sends a pipeline. If the client gets no connection, it only returns an
+// error. So flush sets this error in the calls.
 func flush(ctx context.Context, pipe goredis.Pipeliner, calls []*invocation) {
 	_, err := pipe.Exec(ctx)
 	for _, c := range calls {

@@ -37,10 +37,10 @@ var (
 // Rights is a Lua function that tries every command that the scripts need; redlock uses it too.
 var Rights = lua("rights")
 
-// Script is the text of a script and the digest by which the server knows it.
+// Script is the text of a script and its digest, which names it in the server.
 type Script struct{ Text, SHA string }
 
-// newScript makes a script of the named Lua files, which can use the queue and lease functions.
+// newScript makes a script from Lua files. They can use the queue and lease functions.
 func newScript(files ...string) *Script {
 	text := lua("lease")
 	for _, name := range files {
@@ -49,7 +49,7 @@ func newScript(files ...string) *Script {
 	return QueueScript("", lua("queue"), text)
 }
 
-// QueueScript makes a script of the Lua texts head, queue and body. The text
+// QueueScript makes a script from the Lua texts head, queue and body. The text
 // body can also use the functions of lua/read.lua and lua/state.lua.
 func QueueScript(head, queue, body string) *Script {
 	return wholeScript(lua("head") + head + "local " + known + "\n" + queue + lua("read") + lua("state") + body)
@@ -58,9 +58,9 @@ func QueueScript(head, queue, body string) *Script {
 // known are the variables that lua/read.lua sets.
 const known = "now, last, tombstones_until, queued, observed"
 
-// NewScript makes a script of Lua texts. A usual run executes only head and body, without defining
-// functions. In unusual cases body calls the function library with the variables in known. It
-// returns the result of slowPath or, with queue_only, the functions of queue named in handoff.
+// NewScript makes a script from Lua texts. Usually only the texts head and body run, and define no
+// functions. In unusual cases body calls the Lua function library with the variables in known. That
+// returns the result of slowPath or, with queue_only, those functions of queue that handoff names.
 func NewScript(head, queue, handoff, slowPath, body string) *Script {
 	head = lua("head") + head
 	return wholeScript("local function library(" + known + ", queue_only)\n" + head +
@@ -85,13 +85,13 @@ type invocation struct {
 }
 
 // onceCmd is a command that the client must never repeat by itself, because the
-// server may have executed it already. Redirections of a Cluster are followed,
-// because a redirected command was not executed.
+// server may have executed it. The client still follows the redirections of a
+// Cluster, because a redirected command was not executed.
 type onceCmd struct{ *goredis.Cmd }
 
 func (onceCmd) NoRetry() bool { return true }
 
-// send sends the call, by the script's digest or, if whole, with the script's text.
+// send sends the call with the script's digest or, if whole is true, with the script's text.
 func (v *invocation) send(ctx context.Context, p processor, whole bool) {
 	args := make([]any, 0, 3+len(v.keys)+len(v.args))
 	if whole {

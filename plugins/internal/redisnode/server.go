@@ -20,7 +20,7 @@ import (
 // Server is what a Redis server says about itself.
 type Server struct {
 	Version    string // product and version: "Redis 7.2.4"
-	Durability string // the setting that decides it: "appendfsync everysec"
+	Durability string // the setting that decides about durability: "appendfsync everysec"
 	RunID      string // changes with every start
 	role       string
 	master     string
@@ -43,7 +43,7 @@ const (
 	Cluster                   // each slot has its master
 )
 
-// Conn is a client, or one connection of it.
+// Conn is a client, or one of its connections.
 type Conn interface {
 	processor
 	Pipeline() goredis.Pipeliner
@@ -60,8 +60,8 @@ func (n *Node) Probe(ctx context.Context, c Conn) (Server, error) {
 	return readServer(ctx, c, n.invoke(probeScript, []string{n.opts.Keys.Nobody()}, false, []any{n.opts.ID}), n.opts.WaitReplicas > 0)
 }
 
-// Check is like Probe, over any connection of the client. It tries a new connection if the
-// first leads to a server that does not serve. It may go on for a while after ctx has ended.
+// Check is like Probe, but uses any connection of the client. If that leads to a server that does
+// not serve, Check tries a new connection. It may go on for a while after ctx has ended.
 func (n *Node) Check(ctx context.Context) (Server, error) {
 	sent := time.Now()
 	s, err := n.Probe(ctx, n.client)
@@ -109,10 +109,10 @@ func readServer(ctx context.Context, c Conn, probe *invocation, waits bool) (Ser
 	return s, nil
 }
 
-// Replicates returns an error when the server has fewer replicas than must confirm a
-// grant. spare reports whether it has more replicas than must confirm. Without a spare
-// replica, a failover leaves grants unconfirmed until the old master is back as a
-// replica. With Sentinel, the old master's return takes longer than most leases last.
+// Replicates returns an error if the server has fewer replicas than must confirm a grant. The
+// result spare reports whether it has more replicas than that. Without a spare replica, no
+// grant is confirmed after a failover until the old master is back as a replica. With
+// Sentinel, the old master's return takes longer than most leases last.
 func (s Server) Replicates(addr string, wanted int) (spare bool, err error) {
 	if s.replicas < wanted {
 		err = fmt.Errorf("%w: %w: %s has %d replicas and wait_replicas is %d, so nothing is granted; have %d, or a failover ends every lease",
@@ -159,10 +159,10 @@ func durability(aof, fsync string) string {
 	return "appendfsync " + fsync
 }
 
-// Unsafe returns why locks must not be kept on this server, or nil. In a
-// Cluster, replicas are accepted because the client asks them only where the
-// slots are. If served is true, a master has answered at addr before, so a
-// replica there means a failover under way, not a wrong address.
+// Unsafe returns why locks must not be kept on this server, or nil. In a Cluster,
+// replicas are accepted, because the client asks a replica only where the slots are.
+// If the parameter served is true, a master has answered at addr before. A replica
+// there then means that a failover is under way, not that the address is wrong.
 func (s Server) Unsafe(addr string, how Topology, served bool) error {
 	switch {
 	case s.Sentinel && how == Sentinels:
@@ -184,8 +184,8 @@ func (s Server) Unsafe(addr string, how Topology, served bool) error {
 	return nil
 }
 
-// Evicts returns an error when the server's settings let it delete the key of a
-// held lock, because such a server must not grant locks. Held leases can be
+// Evicts returns an error if the server's settings let it delete the key of a held
+// lock. Such a server must not grant locks. Leases that it has granted can still be
 // renewed until it deletes them.
 func (s Server) Evicts(addr string) error {
 	if s.policy == "" || s.policy == "noeviction" {
@@ -213,17 +213,17 @@ func (s Server) ReadAgain(ctx context.Context, c processor) (Server, error) {
 // PolicyEvery is how often callers call [Server.ReadAgain].
 const PolicyEvery = time.Second
 
-// policies notes which servers must not grant locks, because they may evict their keys.
+// policies notes which servers must not grant locks, because they may evict a lock's key.
 type policies struct {
 	looking  sync.Mutex // keeps an older answer from overwriting a newer one
 	mu       sync.Mutex
 	verdicts map[string]error // by server, as its clients and connections call themselves
 }
 
-// Judge notes why a server, named by a client or connection to it, must not
-// grant locks. The verdict nil means that it may. While any server must not
-// grant locks, all acquires are refused. A verdict that does not wrap
-// driver.ErrDenied says nothing about the server, and changes nothing.
+// Judge notes why a server must not grant locks. The parameter server is a client of
+// that server, or a connection to it. A nil verdict means that the server may grant
+// locks. While any server must not, all acquires are refused. A verdict that does not
+// wrap driver.ErrDenied says nothing about the server, and changes nothing.
 func (n *Node) Judge(server fmt.Stringer, verdict error) {
 	n.policies.mu.Lock()
 	defer n.policies.mu.Unlock()
@@ -253,10 +253,10 @@ func (n *Node) refuseAsJudged() {
 	n.Refuse(n.policies.verdicts[servers[0]]) // each error names the whole store, so one is enough
 }
 
-// LookAgain refuses grants while a master may delete a held lock; its errors
-// name the store by addr. It ends the use of connections to a server that is no
-// longer a master. If a master does not answer, its last answer counts as long
-// as it is a master. So an unreachable master neither hides another master's
+// LookAgain asks all masters, and refuses grants while one of them may delete a held
+// lock. The errors name the store by addr. Connections to a server that is no longer
+// a master are no longer used. If a master does not answer, its last answer counts as
+// long as it is a master. So an unreachable master neither hides another master's
 // answer nor prolongs a refusal that another master caused.
 //
 // Note: the last answer of an unreachable master must count. A master that was

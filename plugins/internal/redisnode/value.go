@@ -37,9 +37,9 @@ func ValueTail(label string, value []byte) string {
 	return b.String()
 }
 
-// parseHolder reads a lock key's value. A value of any other form means that another
-// program has the key. Then the holder's owner is a short, printable form of the value,
-// and its token is 0. ms is a reply of PTTL, where -2 means that the key does not exist.
+// parseHolder reads a lock key's value. If the value has another form, another program has
+// the key. Then the holder's owner is a short, printable form of the value, and its token is
+// 0. The parameter ms is a reply of PTTL, where -2 means that the key does not exist.
 func parseHolder(name, raw string, ms, waiters int64) driver.Holder {
 	if ms == -2 {
 		return driver.Holder{}
@@ -119,7 +119,7 @@ func printable(raw string) string {
 
 // ParseVote reads the value that one redlock node has for the lock called name.
 // The holder's token is 0 until the node has been told the token of the grant.
-// ms is a reply of PTTL.
+// The parameter ms is a reply of PTTL.
 func ParseVote(name, raw string, ms int64) driver.Holder {
 	owner, rest, ok := strings.Cut(raw, " 0 ")
 	if ok && isOwner(owner) {
@@ -157,7 +157,7 @@ func FieldsOf(reply any) Fields {
 	return fields
 }
 
-// Number returns field i, or -1 when there is no such field or it is not a number.
+// Number returns the field with index i, or -1 if it does not exist or is not a number.
 func (f Fields) Number(i int) int64 {
 	if i < len(f) {
 		if n, ok := f[i].(int64); ok {
@@ -167,7 +167,7 @@ func (f Fields) Number(i int) int64 {
 	return -1
 }
 
-// Text returns field i, or "" when there is no such field or it is not text.
+// Text returns the field with index i, or "" if it does not exist or is not text.
 func (f Fields) Text(i int) (s string) {
 	if i < len(f) {
 		s, _ = f[i].(string)

@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	// refreshEvery is how long a waiter counts as queued without asking the
-	// store. The scripts keep a waiter's place for longer than that.
+	// refreshEvery is how long a waiter counts as queued without another
+	// request. The scripts keep a waiter's place for longer than that.
 	refreshEvery = time.Second
 
-	// lostAfter is the least time for which an instance remembers a waiter after its owner's
-	// last wait or request, if the owner is neither granted the lock nor withdrawn.
+	// An instance remembers a waiter for at least lostAfter after its owner's last wait or
+	// request, if the owner is neither granted the lock nor withdrawn.
 	lostAfter = 10 * time.Second
 
 	// maxEntryValue is the longest published value, in bytes, that the queue stores.
@@ -43,9 +43,9 @@ type pushed struct {
 	span  time.Duration
 }
 
-// Wait queues r.Owner. It returns when the store has granted r.Owner the lock, when r.Owner should
-// ask for the lock again, after the time most, or when moved is closed. woken reports whether it
-// is r.Owner's turn, or whether a push, a message from the store, came or may have been lost.
+// Wait puts r.Owner into the queue. It returns when the store has granted r.Owner the lock, when
+// r.Owner should ask again, after the duration most, or when the channel moved is closed. If woken
+// is true, it is r.Owner's turn, or a push (a message from the store) came or may have been lost.
 //
 // The queue is in the store. A push is lost when its connection breaks, so a
 // broken connection wakes every waiter. A push is also lost when the store
@@ -79,9 +79,9 @@ func (n *Node) Wait(ctx context.Context, r driver.Request, most time.Duration, m
 	}
 }
 
-// enqueue enters r.Owner into the queue of r.Name. free reports whether the lock is free and
-// r.Owner is the first in the queue. It is always false if the queue grants locks, because a
-// push then tells the waiter. left is the rest of the holder's lease, or zero if unknown.
+// enqueue enters r.Owner into the queue of r.Name. The result free reports whether the lock is
+// free and r.Owner is the first in the queue. If the queue grants locks, free is always false,
+// because a push tells the waiter. The result left is how long the holder's lease lasts, or 0.
 func (n *Node) enqueue(ctx context.Context, r driver.Request) (free bool, left time.Duration, err error) {
 	epoch, err := n.Wakeups.Ready(ctx)
 	if err != nil {
@@ -122,9 +122,9 @@ func entry(process string, r driver.Request) string {
 
 var entryText = strings.NewReplacer("%", "%0", "\n", "%1")
 
-// take returns the grant that was pushed to r.Owner, once. It returns the zero
-// Grant, which makes the owner ask the store, if there is no grant, its time is over,
-// replicas must confirm it, r's value was too long to queue, or acquires are refused now.
+// take returns the grant that was pushed to r.Owner, once. It returns the zero Grant if there
+// is no grant, its time is over, or replicas must confirm it, if r's value was too long to
+// queue, or if acquires are refused now. The owner then asks the store.
 func (n *Node) take(r driver.Request) driver.Grant {
 	n.Wakeups.mu.Lock()
 	defer n.Wakeups.mu.Unlock()
@@ -178,8 +178,8 @@ func (w *Wakeups) forget(owner string) {
 	delete(w.waiters, owner)
 }
 
-// refused notes that a request of owner found the lock taken. The request was
-// sent at the instant sent; queued says whether owner was in the queue.
+// refused notes that a request of owner found the lock taken. The parameter sent is when
+// the request was sent, and queued says whether owner was in the queue.
 func (w *Wakeups) refused(owner string, sent time.Time, queued bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -196,8 +196,8 @@ func (w *Wakeups) refused(owner string, sent time.Time, queued bool) {
 	}
 }
 
-// entered notes that a request, which left at the instant sent, has put owner into
-// the queue. epoch says which connection will bring owner's pushes.
+// entered notes that a request has put owner into the queue. The parameter sent is when
+// the request was sent, and epoch says which connection will bring owner's pushes.
 func (w *Wakeups) entered(owner string, sent time.Time, epoch int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -215,7 +215,7 @@ func (w *Wakeups) inQueue(wt *waiting) bool {
 	return w.link.Up && wt.epoch == w.link.Epoch && time.Since(wt.queued) < refreshEvery
 }
 
-// forgetLost drops the places of owners that have not waited or asked for the time lostAfter.
+// forgetLost drops the places of owners that have neither waited nor asked for lostAfter.
 func (w *Wakeups) forgetLost() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -226,9 +226,9 @@ func (w *Wakeups) forgetLost() {
 	}
 }
 
-// push delivers the store's message to one waiter. "OWNER" says that the owner should
-// ask for the lock, "OWNER MS" that it should do so after MS milliseconds, and "OWNER
-// TOKEN SIGN MS" that it was granted the lock. push is called with mu held.
+// push delivers the store's message to one waiter. "OWNER" means that the owner should
+// ask for the lock now, and "OWNER MS" that it should ask after MS milliseconds. "OWNER
+// TOKEN SIGN MS" means that it was granted the lock. push is called with mu held.
 func (w *Wakeups) push(text string) {
 	f := strings.Fields(text)
 	if len(f) == 0 || w.waiters[f[0]] == nil {
@@ -272,7 +272,7 @@ var started = time.Now()
 
 // sign returns a sign of life as the arguments of a script: the process, the time
 // of sending in microseconds, and for how many milliseconds the sign is valid.
-// Only this machine reads that time, from a clock that counts suspend too.
+// That time is from a clock of this machine that also runs while the machine sleeps.
 func (n *Node) sign() []any {
 	stands := signFor + n.distance.FirstSpan() - kit.FirstSpan
 	return []any{n.opts.ID, sinceBoot().Microseconds(), stands.Milliseconds()}
@@ -299,8 +299,8 @@ func (n *Node) signs() {
 	}
 }
 
-// waitedFor returns one lock that has a waiter or, in a Cluster, one for each slot, by control
-// key. If there is no waiter, waitedFor notes that no more signs are sent.
+// waitedFor returns one lock that has a waiter, under its control key. In a Cluster, it returns
+// one such lock for each slot. If there is no waiter, it notes that no more signs are sent.
 func (n *Node) waitedFor() map[string]string {
 	w := n.Wakeups
 	w.mu.Lock()

@@ -35,7 +35,7 @@ type Wakeups struct {
 	started bool
 	pubsub  *goredis.PubSub                       // nil while not subscribed
 	waiters map[string]*waiting                   // by owner
-	signing bool                                  // signs runs
+	signing bool                                  // whether the method signs runs
 	changes map[string]map[chan struct{}]struct{} // listeners by channel
 	link    Link
 	moved   kit.Broadcast // signalled at each change of link

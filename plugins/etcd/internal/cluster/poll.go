@@ -11,10 +11,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// poll sends a read through the consensus to the member in use and, if that fails or takes long, to
-// the others. The first member that answers replaces the member in use, unless the member in use
-// answers within sickAfter. If no member answers, poll connects anew to members that are silent or
-// cannot serve, and returns the error of the member in use.
+// poll sends a linearizable read to the member in use. If the read fails or takes long, poll also
+// asks the other members. The first member that answers replaces the member in use, unless the
+// member in use answers within sickAfter. If no member answers, poll connects anew to members that
+// are silent or cannot serve, and returns the error of the member in use.
 func (c *Cluster) poll(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -26,7 +26,7 @@ func (c *Cluster) poll(ctx context.Context) error {
 	p.next(ctx)
 	pause := time.NewTicker(askNext)
 	defer pause.Stop()
-	var failed error // the error of the member in use, or else of the first
+	var failed error // the error of the member in use or, until it fails, of the first that failed
 	for len(p.errs) < len(p.order) {
 		select {
 		case a := <-p.answers:
@@ -49,8 +49,8 @@ func (c *Cluster) poll(ctx context.Context) error {
 	return failed
 }
 
-// redial makes new connections to the asked members that need one. It returns
-// when it has decided which members do.
+// redial makes a new connection to each asked member that needs one. It returns
+// once it has decided which members need one.
 func (p *poll) redial() {
 	var work sync.WaitGroup
 	for _, m := range p.order[:p.asked] {
@@ -65,7 +65,7 @@ type poll struct {
 	c       *Cluster
 	order   []*member // the member in use is the first
 	began   time.Time
-	asked   int // how many of order were asked
+	asked   int // how many members of order were asked
 	answers chan answer
 	errs    map[*member]error // errors of the members that have answered
 }
@@ -84,7 +84,7 @@ func (p *poll) next(ctx context.Context) {
 	p.c.Go(func() { p.answers <- answer{m, p.c.probe(ctx, m)} })
 }
 
-// compare makes winner the member in use, unless the member in use answers before sickAfter.
+// compare replaces the member in use by winner, unless the member in use answers before sickAfter.
 func (p *poll) compare(ctx context.Context, winner *member) {
 	old := p.order[0]
 	late := time.NewTimer(time.Until(p.began.Add(sickAfter)))
@@ -108,7 +108,7 @@ func (p *poll) compare(ctx context.Context, winner *member) {
 	}
 }
 
-// probe sends a read through the consensus to the member m. A refusal counts as an answer.
+// probe sends a linearizable read to the member m. A refusal counts as an answer.
 func (c *Cluster) probe(ctx context.Context, m *member) error {
 	conn, err := c.join(ctx, m)
 	if err == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Txn does req. The parameter repeatable says whether req may be done twice. As with
-// every request here, the error is one of the client library; see [Cluster.Wrap].
+// Txn sends the transaction req. The parameter repeatable says whether req may be done twice.
+// As with every request here, the error is one of the client library; see [Cluster.Wrap].
 func (c *Cluster) Txn(ctx context.Context, repeatable bool, req *pb.TxnRequest) (*pb.TxnResponse, error) {
 	resp, err := call(c, ctx, repeatable, func(ctx context.Context, on *conn) (*pb.TxnResponse, error) { return on.kv.Txn(ctx, req) })
 	if err == nil {
@@ -20,14 +20,14 @@ func (c *Cluster) Txn(ctx context.Context, repeatable bool, req *pb.TxnRequest) 
 	return resp, err
 }
 
-// Grant makes a lease with the TTL ttl, in whole seconds. The server may grant a longer TTL.
+// Grant makes a lease whose TTL is ttl in whole seconds. The server may grant a longer TTL.
 func (c *Cluster) Grant(ctx context.Context, ttl time.Duration) (*pb.LeaseGrantResponse, error) {
 	return call(c, ctx, true, func(ctx context.Context, on *conn) (*pb.LeaseGrantResponse, error) {
 		return on.lease.LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: int64(ttl / time.Second)})
 	})
 }
 
-// Revoke gives back a lease without keys. If that fails, the lease is left to expire.
+// Revoke revokes a lease that has no keys. If that fails, the lease is left to expire.
 func (c *Cluster) Revoke(ctx context.Context, id int64) {
 	_, err := call(c, ctx, true, func(ctx context.Context, on *conn) (*pb.LeaseRevokeResponse, error) {
 		return on.lease.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: id})
@@ -37,7 +37,7 @@ func (c *Cluster) Revoke(ctx context.Context, id int64) {
 	}
 }
 
-// TimeToLive asks how long the etcd lease called id still lives.
+// TimeToLive asks how long the etcd lease with the given id still lives.
 func (c *Cluster) TimeToLive(ctx context.Context, id int64) (*pb.LeaseTimeToLiveResponse, error) {
 	return call(c, ctx, true, func(ctx context.Context, on *conn) (*pb.LeaseTimeToLiveResponse, error) {
 		return on.lease.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: id})
@@ -98,7 +98,7 @@ func try[T header](c *Cluster, ctx context.Context, on *conn, request func(conte
 	return resp, err
 }
 
-// Stream lets the user of a stream to one member report what happens to the stream.
+// Stream stands for a stream to one member. Its methods report what happens to that stream.
 type Stream struct {
 	c  *Cluster
 	on *conn
@@ -106,7 +106,7 @@ type Stream struct {
 	Cancel context.CancelFunc
 }
 
-// KeepAlive opens a stream of keepalives. If a member fails, it tries the next.
+// KeepAlive opens a stream of keepalives. If a member fails, it tries the next member.
 // The stream ends when the cluster gets another leader.
 func (c *Cluster) KeepAlive() (client pb.Lease_LeaseKeepAliveClient, s *Stream, err error) {
 	for range c.all {
@@ -154,8 +154,8 @@ func (s *Stream) Ended(err error) {
 	}
 }
 
-// Admit returns an error if answer is from another cluster than the one in use.
-// Then the answer must not be used, and the stream must be given up.
+// Admit returns an error if the parameter answer comes from another cluster than the one in use.
+// The answer must then not be used, and the stream must be given up.
 func (s *Stream) Admit(answer header) error { return s.c.admit(s.on, answer) }
 
 // LoginExpired must be called when an answer says that the login has expired.
@@ -166,9 +166,9 @@ func (s *Stream) LoginExpired() {
 	}
 }
 
-// Late must be called while an answer is overdue; since is how long it has
-// been awaited. Late starts a comparison of the members, or reports that the
-// stream must be given up. If so, the next stream goes to another member.
+// Late must be called while an answer is overdue. The parameter since is how long the
+// caller has waited for it. Late starts a comparison of the members, or reports that
+// the stream must be given up. If so, the next stream goes to another member.
 func (s *Stream) Late(since time.Duration) (giveUp bool) {
 	switch {
 	case since >= s.c.opts.RequestTimeout:

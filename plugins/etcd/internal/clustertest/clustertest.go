@@ -46,8 +46,8 @@ func Serve(t testing.TB, register func(*grpc.Server)) *cluster.Cluster {
 	return At(t, Member(t, register))
 }
 
-// Member starts a member in this process, with the services that register adds,
-// and returns its address.
+// Member starts a member in this process and returns its address. The function
+// register adds the member's services.
 func Member(t testing.TB, register func(*grpc.Server)) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

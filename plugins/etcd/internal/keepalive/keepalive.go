@@ -17,8 +17,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// ErrGone is the answer to a keepalive of a lease that the server does not
-// know, or knows no longer.
+// ErrGone is the error of a keepalive whose lease the server does not know, or
+// no longer knows.
 var ErrGone = errors.New("etcd: lease has expired or was revoked")
 
 // Keepalive is one keepalive under way. Sent and Err are valid once Done is closed.
@@ -49,15 +49,15 @@ type stream struct {
 	sent []*Keepalive // not answered yet; guarded by Sender.mu
 }
 
-// New returns a Sender that sends keepalives until c is closed.
+// New returns a Sender that sends keepalives until the cluster c is closed.
 func New(c *cluster.Cluster) *Sender {
 	s := &Sender{cluster: c, wake: make(chan struct{}, 1), byID: map[int64]*Keepalive{}}
 	c.Go(s.run)
 	return s
 }
 
-// Send queues a keepalive of the lease id and returns at once. Until it is
-// sent, further calls with the same id share it.
+// Send queues a keepalive of the lease with the given id, and returns at once.
+// Further calls with this id share the keepalive until it is sent.
 func (s *Sender) Send(id int64) *Keepalive {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,7 +197,7 @@ func (s *Sender) fail(on *stream, err error) {
 	}
 }
 
-// drain answers, with the error err, the keepalives that were not sent.
+// drain ends the keepalives that were not sent. Their error is err.
 func (s *Sender) drain(err error) {
 	s.mu.Lock()
 	waiting := s.queue

@@ -14,7 +14,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// leases is a server of keepalives. It calls serve for each stream, with the stream's number.
+// leases is a server for keepalives. For each stream, it calls the function in the field serve,
+// with the stream's number.
 type leases struct {
 	pb.UnimplementedLeaseServer
 	streams chan int
@@ -27,14 +28,14 @@ func (l *leases) LeaseKeepAlive(stream pb.Lease_LeaseKeepAliveServer) error {
 	return l.serve(stream, nth)
 }
 
-// on returns a Cluster whose only server calls serve for each stream.
+// on returns a Cluster whose only server calls the function serve for each stream.
 func on(t *testing.T, serve func(stream pb.Lease_LeaseKeepAliveServer, nth int) error) *cluster.Cluster {
 	l := &leases{streams: make(chan int, 1), serve: serve}
 	l.streams <- 0
 	return clustertest.Serve(t, func(s *grpc.Server) { pb.RegisterLeaseServer(s, l) })
 }
 
-// ended waits for k and returns its error.
+// ended waits until the keepalive k has ended, and returns its error.
 func ended(t *testing.T, k *Keepalive) error {
 	t.Helper()
 	select {
@@ -92,8 +93,7 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// TestBrokenStream checks that keepalives that a broken stream has left
-// unanswered are sent exactly once more.
+// TestBrokenStream checks that a keepalive is sent exactly once more if its stream breaks.
 func TestBrokenStream(t *testing.T) {
 	s := New(on(t, func(stream pb.Lease_LeaseKeepAliveServer, nth int) error {
 		if nth == 0 || nth > 1 {

@@ -26,9 +26,9 @@ func single(r *pb.TxnRequest, holds *pb.Compare) *pb.TxnRequest {
 	}
 }
 
-// lookAfter does, for the operations (steps) of a shared Txn that were refused, the reads
-// that an operation sent alone has in its Failure branch. A shared Txn has no such
-// branches, because refusals are rare under load and the branches would be most of the Txn.
+// lookAfter does the reads in the Failure branches of those steps of a shared Txn that were
+// refused. The shared Txn itself has no such branches, because refusals are rare under load,
+// and the branches would be most of the Txn.
 func (w *Writer) lookAfter(batch []*Step) {
 	var refused []*Step
 	var reads [][]*pb.RequestOp
@@ -53,9 +53,9 @@ type Found struct {
 	Generation *Generation // the generation in which Rev counts
 }
 
-// ReadEach does groups of reads, each group at one revision, and as many groups in one Txn as the
-// server allows. It calls the function found with the answer to each group, in order. It returns
-// the number of answered groups and, if some are not answered, an error of the client library.
+// ReadEach does groups of reads. The reads of a group see one revision, and one Txn has as many
+// groups as the server allows. ReadEach calls the function found with each group's answer, in
+// order. It returns the number of answered groups. If some are not, the error says why.
 func (w *Writer) ReadEach(ctx context.Context, groups [][]*pb.RequestOp, found func(int, Found)) (n int, err error) {
 	for n < len(groups) {
 		var ops []*pb.RequestOp

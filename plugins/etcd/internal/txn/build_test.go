@@ -26,7 +26,7 @@ func (d *dice) below(n int) int {
 	return int(b) % n
 }
 
-// shaped is a copy of a set of keys, on which a Step is done alone or in a Txn with others.
+// shaped is one of two equal sets of keys. A Step is done alone on one, in a batch on the other.
 type shaped struct {
 	w    *Writer
 	name string           // prefix of the keys
@@ -90,8 +90,8 @@ func (s *shaped) step(d *dice) *Step {
 	return st
 }
 
-// outcome describes the answer to st and the keys in the store after it,
-// without the parts of a name by which the two copies differ.
+// outcome describes the answer to the step st, and the keys that the store then has.
+// It leaves out the prefix, in which the keys of the two sets differ.
 func (s *shaped) outcome(t *testing.T, st *Step) string {
 	var out strings.Builder
 	say := func(kvs []*mvccpb.KeyValue) {

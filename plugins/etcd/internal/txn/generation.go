@@ -21,15 +21,15 @@ import (
 // token would then refuse the new holders or, worse, accept an old holder.
 //
 // A generation is identified by its base, which is stored in the value of its
-// key. The revision of that key cannot identify it, because the first key of
-// every new cluster has the same revision.
+// key. The revision of that key cannot identify a generation, because the first
+// key of every new cluster has the same revision.
 type Generation struct {
 	Base uint64 // when the generation began, in microseconds since 1970
 }
 
-// format begins the value of the generation's key. Old releases of this package, in which
-// locks and queue entries were two kinds of key, wrote no such text. They cannot read this
-// value, so they refuse all requests. The keys that they have left expire with their leases.
+// format begins the value of the generation's key. Old releases of this package wrote no such
+// text, and had two kinds of key, for locks and for queue entries. They cannot read this value,
+// so they refuse all requests. The keys that they have left expire with their leases.
 const format = "2:"
 
 func (g *Generation) value() []byte { return strconv.AppendUint([]byte(format), g.Base, 10) }
@@ -37,7 +37,7 @@ func (g *Generation) value() []byte { return strconv.AppendUint([]byte(format), 
 // Token returns the token of a lock whose key was created at rev.
 func (g *Generation) Token(rev int64) uint64 { return g.Base + uint64(rev) }
 
-// Same reports whether g and other are one life of the data, with comparable revisions.
+// Same reports whether g and other are the same generation, so that their revisions compare.
 func (g *Generation) Same(other *Generation) bool { return g.Base == other.Base }
 
 // generations keeps the present [Generation]. Every Txn compares the generation's key with
@@ -99,15 +99,15 @@ func (gs *generations) fetch(ctx context.Context, least uint64) (*Generation, er
 // holds returns a compare that fails once the store has lost the data of generation g.
 func (gs *generations) holds(g *Generation) *pb.Compare { return HasValue(gs.key, g.value()) }
 
-// goesOn reports whether g was still the present generation when the store gave
-// the answers ops. The last of ops must answer a read of the generation's key.
+// goesOn reports whether g was still the present generation when the store gave the
+// answers in ops. The last of these must answer a read of the generation's key.
 func goesOn(g *Generation, ops []*pb.ResponseOp) bool {
 	kvs := ops[len(ops)-1].GetResponseRange().GetKvs()
 	return len(kvs) > 0 && bytes.Equal(kvs[0].Value, g.value())
 }
 
-// over is called when the generation g has turned out to be over. Unless another client did, it
-// begins the next generation, with a base above g's, even if this machine's clock is behind.
+// over is called when the generation g has ended. It begins the next generation, unless another
+// client has. The new base is above the base of g, even if this machine's clock is behind.
 func (gs *generations) over(ctx context.Context, g *Generation) error {
 	if gs.present.CompareAndSwap(g, nil) {
 		gs.ended()
@@ -135,8 +135,8 @@ func (gs *generations) read(ctx context.Context, ops ...*pb.RequestOp) (*pb.TxnR
 	return nil, nil, cluster.ErrDataLost
 }
 
-// send sends one Txn and notes the revision of the answer. repeatable says
-// whether the Txn may be done twice.
+// send sends one Txn and notes the revision of the answer. The parameter
+// repeatable says whether the Txn may be done twice.
 func (gs *generations) send(ctx context.Context, repeatable bool, req *pb.TxnRequest) (*pb.TxnResponse, error) {
 	resp, err := gs.cluster.Txn(ctx, repeatable, req)
 	if err != nil {

@@ -18,18 +18,18 @@ type Step struct {
 	kit.Ticket
 	Name string         // the lock's name: no two steps of one Txn share it
 	Req  *pb.TxnRequest // what to do if the compares hold, and what to read if not
-	In   *Generation    // where Req's revisions count; nil when it has none
+	In   *Generation    // the generation of Req's revisions; nil if Req has none
 	Size int            // bytes of values in request or answer
 
 	// Alongside, unless nil, runs when the step is sent. It may start work that must end before
 	// Then runs. It returns a channel that is closed when that work is done, or nil.
 	Alongside func() <-chan struct{}
-	// Repeatable reports whether a repetition does no harm, even if the first
-	// sending arrives late. Such a step is sent again while no answer comes.
+	// Repeatable reports whether a second try does no harm, even if the first
+	// try arrives later. Such a step is sent again while no answer comes.
 	Repeatable bool
-	// Done is called when the compares fail after a try that may have been done, or when the
-	// answer does not say whether they failed. It reports whether the step was done. It may read
-	// Ops, the answers to Req.Failure, and correct Rev. Without Done, the outcome stays unknown.
+	// Done reports whether the step was done. It is called when the compares fail after an
+	// earlier try that may have been done, or when it is unknown whether they failed. It may read
+	// the answers to Req.Failure in Ops, and correct Rev. Without Done, the outcome stays unknown.
 	Done func() bool
 	// OnAnswer runs before any caller sees the answer, even when no caller waits.
 	OnAnswer func()
@@ -40,7 +40,7 @@ type Step struct {
 
 	Generation *Generation      // the generation in which the step was done
 	OK         bool             // the compares held
-	Rev        int64            // the store's, after the Txn or after the reads of Failure
+	Rev        int64            // the store's revision after the Txn, or after the reads of Failure
 	Ops        []*pb.ResponseOp // answers of the branch taken; of Failure if Done made the step OK
 	Err        error            // an error of the client library
 	Doubt      error            // the error of a try that may have been done
@@ -142,14 +142,14 @@ func Range(r *pb.RangeRequest) *pb.RequestOp {
 	return &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: r}}
 }
 
-// puts reports whether ops put keys. A server without space refuses puts, even behind a compare.
+// puts reports whether any of ops is a put. A server without space refuses even a conditional put.
 func puts(ops []*pb.RequestOp) bool {
 	return slices.ContainsFunc(ops, func(op *pb.RequestOp) bool {
 		return op.GetRequestPut() != nil || puts(op.GetRequestTxn().GetSuccess())
 	})
 }
 
-// When returns an operation that does op if c holds. The rest of the Txn does not depend on c.
+// When returns an operation that does op if the compare c holds. Only op depends on c.
 func When(c *pb.Compare, op *pb.RequestOp) *pb.RequestOp {
 	return nest(&pb.TxnRequest{Compare: []*pb.Compare{c}, Success: []*pb.RequestOp{op}})
 }
@@ -158,7 +158,7 @@ func nest(r *pb.TxnRequest) *pb.RequestOp {
 	return &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: r}}
 }
 
-// Exists reads whether key exists.
+// Exists returns a read that shows whether key exists.
 func Exists(key string) *pb.RequestOp {
 	return Range(&pb.RangeRequest{Key: []byte(key), KeysOnly: true})
 }

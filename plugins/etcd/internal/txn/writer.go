@@ -37,7 +37,7 @@ type Writer struct {
 	limit       atomic.Int32 // most steps, or reads, in a Txn; see tooMany
 }
 
-// New returns a Writer. The value of key keeps the base, from which tokens are counted. The
+// New returns a Writer. In the store, key holds the base from which tokens are counted. The
 // function ended is called when the store has lost its data, before any step is done on new data.
 func New(c *cluster.Cluster, key string, ended func()) *Writer {
 	w := &Writer{cluster: c, generations: generations{cluster: c, key: key, ended: ended}}
@@ -56,8 +56,8 @@ func New(c *cluster.Cluster, key string, ended func()) *Writer {
 func (w *Writer) most() int { return int(w.limit.Load()) }
 
 // tooMany reports whether the server has refused a Txn of n steps, or reads,
-// because n is too many. If so, later Txns have at most n/2, because servers do
-// not report their --max-txn-ops in any other way.
+// because n is too many. If so, later Txns have at most n/2 of them. Servers do
+// not report their limit, --max-txn-ops, in any other way.
 func (w *Writer) tooMany(err error, n int) bool {
 	if !cluster.Is(err, rpctypes.ErrTooManyOps) {
 		return false
@@ -75,19 +75,19 @@ func (w *Writer) Generation(ctx context.Context) (*Generation, error) { return w
 // Known returns the present generation of the data, or nil if it must first be read.
 func (w *Writer) Known() *Generation { return w.generations.present.Load() }
 
-// Read does ops, which must only read, in one Txn. It also returns the generation
-// that the answer's revisions belong to. Its error is an error of the client library.
+// Read does the reads ops in one Txn. It also returns the generation that the answer's
+// revisions belong to. Its error is an error of the client library.
 func (w *Writer) Read(ctx context.Context, ops ...*pb.RequestOp) (*pb.TxnResponse, *Generation, error) {
 	return w.generations.read(ctx, ops...)
 }
 
-// Do submits s and waits for it; see [Writer.Wait].
+// Do submits the step s and waits for its outcome; see [Writer.Wait].
 func (w *Writer) Do(ctx context.Context, s *Step) error {
 	w.Submit(s)
 	return w.Wait(ctx, s)
 }
 
-// Wait waits for the outcome of s. An error means that ctx ended first.
+// Wait waits for the outcome of the step s. An error means that ctx ended first.
 func (w *Writer) Wait(ctx context.Context, s *Step) error {
 	switch s.Ticket.Wait(ctx) {
 	case kit.Answered:
@@ -120,7 +120,7 @@ func (w *Writer) Submit(steps ...*Step) {
 // Close makes Submit refuse steps, and returns when all earlier steps are answered.
 func (w *Writer) Close() { w.steps.Close() }
 
-// serve sends batch, except for the steps whose Until has ended.
+// serve sends the steps of batch, except those whose context Until has ended.
 func (w *Writer) serve(batch []*Step, _ func()) {
 	var due []*Step
 	for _, s := range batch {
@@ -189,8 +189,8 @@ func (w *Writer) do(batch []*Step) {
 	}
 }
 
-// settle finds out which steps of batch, sent in generation g, the server has done,
-// after it has answered that it has no space. Steps that put nothing are sent again,
+// settle is called after the server has answered that it has no space. It finds out which steps
+// of batch, sent in generation g, the server has done. Steps that put nothing are sent again,
 // because they need no space. A read shows what became of the other steps.
 func (w *Writer) settle(batch []*Step, g *Generation, full error) {
 	var free, rest []*Step
@@ -228,8 +228,8 @@ func (w *Writer) settle(batch []*Step, g *Generation, full error) {
 	}
 }
 
-// again repeats the steps of batch that may be done twice and whose time is not over, if
-// err is a reason to ask another member. It returns the other steps.
+// again repeats steps of batch if err is a reason to ask another member. It repeats the steps
+// that may be done twice and whose time is not over. It returns the other steps.
 func (w *Writer) again(batch []*Step, err error) (rest []*Step) {
 	var twice []*Step
 	for _, s := range batch {
@@ -247,8 +247,8 @@ func (w *Writer) again(batch []*Step, err error) (rest []*Step) {
 
 // current ends the steps whose revisions are of another generation than g, and
 // returns the other steps. In generation g, another client may have created the
-// same key at the same revision. The compare that every Txn has would not
-// notice that, because it compares with g, not with the generation of the step.
+// same key at the same revision. The compare in every Txn would not notice that,
+// because it checks that g is present, not that the step belongs to g.
 func (w *Writer) current(batch []*Step, g *Generation) []*Step {
 	rest := make([]*Step, 0, len(batch))
 	for _, s := range batch {
@@ -301,8 +301,8 @@ func (w *Writer) send(batch []*Step, g *Generation) ([]*pb.TxnResponse, int64, e
 	return answers, resp.Header.Revision, err
 }
 
-// deliver runs the Then functions of batch. The function of a granted step may have to wait
-// for the work that Alongside has started, and that of a refused step for further reads.
+// deliver runs the Then functions of batch. Such a function may have to wait: after a granted
+// step for the work that Alongside has started, after a refused step for further reads.
 func (w *Writer) deliver(batch []*Step) {
 	var granted []*Step
 	for _, s := range batch {
@@ -326,8 +326,8 @@ func (w *Writer) deliver(batch []*Step) {
 	})
 }
 
-// apart calls f in a goroutine. If the cluster is closed, it calls f directly,
-// because then f has nothing to wait for.
+// apart calls the function f in a goroutine. If the cluster is closed, it calls f
+// directly, because f then has nothing to wait for.
 func (w *Writer) apart(f func()) {
 	if !w.cluster.Go(f) {
 		f()

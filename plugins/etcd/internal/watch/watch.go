@@ -12,9 +12,9 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Event is what a watch reports. An Event is only a reason to ask the store, because a member
-// that is behind the others opens a watch at an older revision, and then reports changes that are
-// known already. Only a delete proves something: the key's earlier owner has lost the key.
+// Event is what a watch reports. It is only a reason to ask the store, because it may be old. If a
+// member is behind the others, it opens a watch at an older revision, and then reports old changes
+// again. Only a delete proves something: the key's earlier owner has lost the key.
 //
 // The zero Event says that the stream is broken. Changes are missed until an Event sets Opened.
 type Event struct {
@@ -67,8 +67,8 @@ type stream struct {
 	out   []*pb.WatchRequest
 }
 
-// New returns a Mux, which reports changes until c is closed. The Mux gives up
-// its stream when the store is silent.
+// New returns a Mux, which reports changes until the cluster c is closed. The Mux
+// gives up its stream when the store is silent.
 func New(c *cluster.Cluster) *Mux {
 	m := &Mux{cluster: c, wake: make(chan struct{}, 1), watches: map[*Watch]struct{}{}}
 	c.OnSilence(m.Reset)
@@ -76,8 +76,8 @@ func New(c *cluster.Cluster) *Mux {
 	return m
 }
 
-// Changes watches the keys from key to below end. notify runs in one goroutine and must not
-// block.
+// Changes watches the keys from key to below end. The function notify must not block, because
+// one goroutine makes all calls.
 func (m *Mux) Changes(key string, end []byte, notify func(Event)) *Watch {
 	w := &Watch{key: key, end: end, notify: notify}
 	m.mu.Lock()
@@ -86,8 +86,8 @@ func (m *Mux) Changes(key string, end []byte, notify func(Event)) *Watch {
 	return w
 }
 
-// Deletes starts to watch for deletes of key after revision; see [Mux.Changes]. If a dropped watch
-// of the key has been open since revision, it is used again, and no Event sets Opened.
+// Deletes watches for deletes of key that come after revision; see [Mux.Changes]. If a dropped
+// watch of the key has been open since revision, it is used again, and no Event sets Opened.
 func (m *Mux) Deletes(key string, revision int64, notify func(Event)) *Watch {
 	w := &Watch{key: key, deletes: true, notify: notify}
 	m.mu.Lock()
@@ -110,7 +110,7 @@ func (m *Mux) add(w *Watch) {
 	}
 }
 
-// Drop ends a watch, which may be nil. A call of notify may still be under way.
+// Drop ends the watch w, which may be nil. A call of w's notify may still be under way.
 func (m *Mux) Drop(w *Watch) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -129,17 +129,17 @@ func (m *Mux) Drop(w *Watch) {
 	}
 }
 
-// Covers reports whether w, which may be nil, has reported every delete after revision that
-// the stream has brought. The events on one stream come in the order of revisions. So a
+// Covers reports whether the watch w, which may be nil, has reported every delete after revision
+// that the stream has brought. The events on one stream come in the order of revisions. So a
 // delete that another watch reports is earlier than the deletes that w has yet to report.
-// This is not so if the server could not send for so long that it holds back 128 reports.
+// That order is lost if the server, unable to send for a while, holds back 128 reports.
 func (m *Mux) Covers(w *Watch, revision int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return w != nil && m.stream != nil && m.stream.byID[w.id] == w && w.opened != 0 && w.opened <= revision
 }
 
-// expire ends w on its stream, unless a new watch has reused it.
+// expire ends the dropped watch w on its stream, unless a new watch has reused it.
 func (m *Mux) expire(on *stream, w *Watch) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -175,8 +175,8 @@ func (s *stream) cancel(w *Watch) {
 	s.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: w.id}}})
 }
 
-// reuse puts w in the place of a dropped watch that has been open since revision and
-// has seen no delete after revision. It returns false if there is no such watch.
+// reuse puts the watch w in the place of a dropped watch that has been open since revision
+// and has seen no delete after revision. It returns false if there is no such watch.
 func (s *stream) reuse(w *Watch, revision int64) bool {
 	old := s.spare[w.key]
 	if old == nil || old.opened > revision || old.changed > revision {

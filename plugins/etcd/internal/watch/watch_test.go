@@ -81,7 +81,7 @@ func receive[T any](t *testing.T, c <-chan T) (v T) {
 	return v
 }
 
-// expect fails the test unless it receives the events want, in this order.
+// expect fails the test unless it receives the events in want, in this order.
 func expect(t *testing.T, c <-chan Event, want ...Event) {
 	t.Helper()
 	for _, w := range want {
@@ -141,8 +141,8 @@ func TestReopened(t *testing.T) {
 	expect(t, events, Event{}, Event{Opened: 11})
 }
 
-// TestCancelledByServer checks that a watch that the server ends begins again
-// on the same stream, and that a watch that the server refuses ends the stream.
+// TestCancelledByServer checks that a watch begins again on the same stream if the
+// server ends it, and that the stream ends if the server refuses a watch.
 func TestCancelledByServer(t *testing.T) {
 	c, server := serve(t)
 	m := New(c)

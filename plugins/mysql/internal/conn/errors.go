@@ -75,8 +75,8 @@ type outage struct {
 	hint    string
 }
 
-// outages has the error numbers by which a server says that it currently does
-// not serve this client, because of a failover or a limit, for example.
+// outages has the error numbers that mean that the server currently does not
+// serve this client, because of a failover or a limit, for example.
 //
 // Note: 1047 (ErNotReady) is not unbegun, because it may be the error of the
 // second statement in a text whose first statement was carried out.
@@ -110,9 +110,9 @@ func Unserved(err error) bool {
 	return outages[n].closes && (outages[n].unbegun || n == ErNotReady)
 }
 
-// RolledBack reports whether err says that the server has rolled a statement back, because
-// other statements were in its way, or because it was killed so that the rest of its batch
-// could go on. The statement may be sent again, because an acquire is identified by its nonce.
+// RolledBack reports whether err says that the server has rolled a statement back. Other
+// statements were in its way, or it was killed so that the rest of its batch could go on. The
+// statement may be sent again, because an acquire is identified by its nonce.
 func RolledBack(err error) bool {
 	switch Number(err) {
 	case ErLockDeadlock, ErLockWaitTimeout, ErCheckRead, ErQueryInterrupted, ErRolledBackByPlugin:
@@ -171,7 +171,7 @@ func DialError(ctx context.Context, err error) error {
 	return NotSent(withCause(ctx, err))
 }
 
-// withCause returns err together with the reason for which ctx has ended, if it has ended.
+// withCause adds to err the reason why ctx has ended, if ctx has ended.
 func withCause(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		return fmt.Errorf("%w: %w", cause, err)

@@ -22,13 +22,13 @@ func Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	return conn, err
 }
 
-// opening has what is learned about a connection while [Open] makes it.
+// opening keeps facts about a connection while [Open] makes the connection.
 type opening struct {
 	raw  net.Conn // the connection below TLS
 	most int      // most bytes of a statement; 0 means the server's limit
 
 	mu  sync.Mutex
-	err error // the reason that the driver logged, because the error that it returns has none
+	err error // the error that the driver logged; the error that it returns gives no reason
 }
 
 type openingKey struct{}
@@ -45,8 +45,8 @@ func Logger(ctx context.Context) mysqldriver.Logger {
 	return nil
 }
 
-// Limit makes the connection that [Open] makes with ctx refuse statements longer
-// than most bytes, unless most is 0.
+// Limit bounds the length of statements on the connection that [Open] makes with
+// ctx. The bound is most bytes, or the server's own limit if most is 0.
 func Limit(ctx context.Context, most int) {
 	if o, ok := ctx.Value(openingKey{}).(*opening); ok {
 		o.most = most
@@ -65,7 +65,7 @@ func (o *opening) Print(v ...any) {
 }
 
 // explain classifies an error of the driver's Connect. If a server does not greet
-// as MySQL does, the driver says only that the connection is bad or a packet
+// as MySQL does, the driver says only that the connection is bad or a packet is
 // malformed. A server may also refuse a certificate after the client has finished
 // its part of the handshake. The server's alert is lost if the client then writes.
 func (o *opening) explain(ctx context.Context, err error) error {

@@ -13,15 +13,15 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Pool keeps connections between two statements. This package does not use
-// database/sql, which lacks three things. A caller must know for certain that a
-// statement was never sent, must know a connection's id to kill its statement,
-// and needs reserved connections for statements that free others.
+// Pool keeps connections between two statements. This package cannot use
+// database/sql, for three reasons. A caller must know for certain that a statement
+// was never sent. It must know a connection's id to kill its statement. And some
+// connections are reserved for statements that free others.
 type Pool struct {
-	// Dial makes a connection. It runs to its end in a goroutine that the
-	// function spawn starts, because a server counts an aborted handshake as an
-	// error of this machine, and after max_connect_errors of them it blocks all
-	// programs on the machine.
+	// Dial makes a connection. It runs to its end, in a goroutine that the
+	// function spawn starts. The reason is that a server counts each aborted
+	// handshake as an error of this machine. After max_connect_errors of them, it
+	// blocks all programs on the machine.
 	Dial  func() (*Session, error)
 	spawn func(func()) bool
 	// Stale reports whether a connection leads to a server that is no longer used.
@@ -32,7 +32,7 @@ type Pool struct {
 	slots, spare, kills chan struct{}
 
 	mu      sync.Mutex
-	idle    []*Session    // the last used one is at the end
+	idle    []*Session    // the last used session is at the end
 	back    chan struct{} // closed when a connection is put back; nil if no caller waits
 	busy    int           // connections in use
 	changed time.Time     // when a statement that may change something was last answered
@@ -46,13 +46,13 @@ const (
 	spareConnections = 2
 	// killConnections are reserved for statements that kill other statements.
 	killConnections = 2
-	// answersWithin is how long a connection may take to answer whether it
-	// works. changedLately is how long an answer shows that the server serves.
-	// That is longer than a statement waits for a row.
+	// answersWithin is how long a server may take to answer the question whether
+	// it serves. changedLately is for how long an answer to a statement proves
+	// that the server serves. It is longer than a statement waits for a row.
 	answersWithin, changedLately = time.Second, 2 * time.Second
 	// A connection that was silent for longer than restsFor is checked before
-	// use. answersSoon is how long its caller then waits. A firewall or a load
-	// balancer may have dropped the connection silently.
+	// use, because a firewall or a load balancer may have dropped it silently.
+	// The caller waits for this check for at most answersSoon.
 	restsFor, answersSoon = time.Second, 250 * time.Millisecond
 	// redialFrom and redialTo bound the pauses after failed dials.
 	redialFrom, redialTo = 5 * time.Millisecond, 100 * time.Millisecond
@@ -68,14 +68,14 @@ func NewPool(limit int, dial func() (*Session, error), spawn func(func()) bool) 
 	}
 }
 
-// Get returns a connection, after waiting until fewer than the limit are in
-// use. Its error wraps ErrNotSent.
+// Get returns a connection. While as many as the limit are in use, it waits.
+// Its error wraps ErrNotSent.
 func (p *Pool) Get(ctx context.Context) (*Session, error) { return p.within(ctx, p.slots) }
 
-// GetSpare is like Get, with the connections for withdrawals.
+// GetSpare is like Get, but uses the connections for withdrawals.
 func (p *Pool) GetSpare(ctx context.Context) (*Session, error) { return p.within(ctx, p.spare) }
 
-// GetKill is like Get, with the connections for statements that kill other statements.
+// GetKill is like Get, but uses the connections for statements that kill other statements.
 func (p *Pool) GetKill(ctx context.Context) (*Session, error) { return p.within(ctx, p.kills) }
 
 // within returns a connection after waiting for a place in slots.
@@ -131,9 +131,9 @@ func (p *Pool) take(ctx context.Context, slots chan struct{}) (*Session, error) 
 	return s, nil
 }
 
-// answers asks the server over s, which the pool has given out, whether it
-// would serve. It returns false unless the server soon says yes. After false,
-// the pool takes s back, and keeps it if a late answer says yes.
+// answers asks over the session s, which is in use, whether the server would
+// serve. It returns false unless the server soon says yes. After false, the pool
+// takes s back, and keeps it if a late answer says yes.
 func (p *Pool) answers(ctx context.Context, s *Session) bool {
 	answered, gone := make(chan error), make(chan struct{})
 	ends := time.NewTimer(answersSoon)
@@ -261,7 +261,7 @@ func (p *Pool) takeBack(slots chan struct{}) (s *Session, back <-chan struct{}, 
 	return s, nil, nil
 }
 
-// returns returns the channel that is closed when a connection is put back. The caller holds mu.
+// returns gives the channel that is closed when a connection is put back. The caller holds mu.
 func (p *Pool) returns() <-chan struct{} {
 	if p.back == nil {
 		p.back = make(chan struct{})
@@ -269,7 +269,7 @@ func (p *Pool) returns() <-chan struct{} {
 	return p.back
 }
 
-// dial dials, with pauses that grow while dials fail.
+// dial calls Dial. After failed dials it pauses first, longer and longer.
 func (p *Pool) dial() (*Session, error) {
 	p.mu.Lock()
 	failed := p.failed
@@ -367,8 +367,8 @@ func (p *Pool) Question(since time.Time) (kept func() int) {
 	}
 }
 
-// Serves reports whether the server serves. Proof is an answer over an idle connection or, while
-// connections are busy, a recent answer to a statement other than SELECT.
+// Serves reports whether the server serves. The proof is an answer over an idle connection. While
+// connections are busy, a recent answer to a statement other than SELECT is a proof too.
 func (p *Pool) Serves() bool {
 	if p.Question(time.Now())() > 0 {
 		return true
@@ -386,7 +386,7 @@ func (p *Pool) Warm(ctx context.Context) {
 	}
 }
 
-// Trim closes connections that were idle for longer than age, while more than keep are idle.
+// Trim closes connections that were idle for longer than age, but leaves at least keep idle ones.
 func (p *Pool) Trim(age time.Duration, keep int) {
 	p.mu.Lock()
 	n := 0

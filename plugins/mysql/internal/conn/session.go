@@ -42,8 +42,8 @@ func WakeName(id uint64) string { return WakePrefix + strconv.FormatUint(id, 36)
 // Kill returns a statement that interrupts the running statement of the session with wakeID.
 //
 // Note: KILL QUERY with a session number would be wrong. If the address leads to several servers,
-// the KILL may reach a server where a session of the application has that number. But only the
-// wanted session holds the user lock with its random name, while it lives, on its server.
+// the KILL may reach a server where a session of the application has that number. The user lock
+// has a random name, so no session but the wanted session ever holds it, on any server.
 func Kill(wakeID uint64) string { return "KILL QUERY IS_USED_LOCK('" + WakeName(wakeID) + "')" }
 
 // Setup returns a text that prepares a connection and asks the server about
@@ -209,7 +209,7 @@ func (s *Session) Exec(ctx context.Context, text string) (affected int64, id uin
 	return affected, uint64(last), nil
 }
 
-// Query runs the statements in text, and calls the function in each for every row of their replies.
+// Query runs the statements in text. It calls the function each with every row of their replies.
 func (s *Session) Query(ctx context.Context, text string, each func(row []sqldriver.Value) error) error {
 	bare, done, err := s.begin(ctx, text)
 	if err != nil {
@@ -247,7 +247,7 @@ func (s *Session) Query(ctx context.Context, text string, each func(row []sqldri
 	return nil
 }
 
-// failed marks s broken if err makes it unusable, and adds to err why ctx ended, if it did.
+// failed marks s broken if err makes s unusable. If ctx has ended, it adds the reason to err.
 func (s *Session) failed(ctx context.Context, err error) error {
 	if Number(err) == 0 || outages[Number(err)].closes {
 		s.Broken = true
@@ -264,7 +264,7 @@ func (s *Session) Close() { _ = s.Conn.Close() }
 
 // The driver's text protocol returns a number either as a number or as text.
 
-// Uint returns the number in v.
+// Uint returns the number in the value v.
 func Uint(v sqldriver.Value) uint64 {
 	switch n := v.(type) {
 	case int64:
@@ -281,10 +281,10 @@ func Uint(v sqldriver.Value) uint64 {
 	return 0
 }
 
-// Int returns v as a number that may be negative.
+// Int returns the value v as a number that may be negative.
 func Int(v sqldriver.Value) int64 { return int64(Uint(v)) }
 
-// String returns v as text.
+// String returns the value v as text.
 func String(v sqldriver.Value) string {
 	switch s := v.(type) {
 	case []byte:

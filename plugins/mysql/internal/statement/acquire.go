@@ -5,13 +5,13 @@ import "strconv"
 // Acquire tries to take many locks at once. Each lock is a row, which is taken when it has no
 // holder, its new owner is not withdrawn, and no other owner is first in its queue.
 //
-// MySQL runs assignments from left to right, and each sees the earlier results. So the first one
-// decides: it writes the request's random number (nonce) to attempt if the row is taken. The others
-// compare attempt. expires_at and owner come last, because the decision reads their old values.
+// MySQL runs assignments from left to right, and each sees the earlier results. So the first
+// decides: if the row can be taken, it writes the request's random number (nonce) to attempt. The
+// others compare attempt. They end with expires_at and owner, whose old values the first one reads.
 //
-// All nonces of one statement have base as their high bits. The low NonceBits number its requests.
-// A row whose attempt has base as high bits was granted. The statement replies details only for
-// other rows.
+// All nonces of one statement have base as their high bits. The low bits (see NonceBits) are the
+// request's number. A row whose attempt has base as high bits was granted. The statement replies
+// details only for other rows.
 //
 // There are two texts, because the long text would be slow for a single row. The short text takes
 // only rows that have no queue, no withdrawn owners and no running lease. The long text handles

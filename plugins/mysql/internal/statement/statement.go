@@ -76,12 +76,12 @@ type Process struct {
 	Ahead uint64 // for how many more parts than usual its signs are valid
 }
 
-// Signed is a sign of life that was given in part Part, zero for no sign. It is
-// valid for Ahead parts (of 200 ms) longer than usual.
+// Signed is a sign of life. It was given in the part Part, which is zero if there is
+// no sign. It is valid for Ahead parts (of 200 ms) longer than usual.
 type Signed struct{ Part, Ahead uint64 }
 
 // Sign gives a sign of life for process: user locks for the present part and, if ahead is not 0,
-// every third part up to ahead+2 parts later. Then it ends the sign in last. It replies the part.
+// every third part up to ahead+2 parts later. Then it ends the sign last. It replies the part.
 func Sign(process string, ahead uint64, last Signed) string {
 	var t text
 	t.add("SELECT ", part)
@@ -110,8 +110,8 @@ func field(number string) string {
 
 // free adds assignments that grant the lock to the first waiter in its queue. If there is no
 // waiter, or the first waiter's process gives no sign of life, they free the lock. The first waiter
-// leaves the queue in each case. freed_by becomes freedBy. The reply is the granted waiter's wake
-// id, [Look] if the first waiter gave no sign of life, or 0 if there was no waiter.
+// leaves the queue in each case. Column freed_by becomes freedBy. The reply is the granted waiter's
+// wake id, [Look] if the first waiter gave no sign of life, or 0 if there was no waiter.
 func (t *text) free(freedBy string) *text {
 	const granted = "IF(attempt=1,"
 	t.add("attempt=IF(", alive(), ",1,IF(attempt=1,0,attempt)),freed_by=", freedBy)
@@ -151,8 +151,8 @@ func (t *text) granted(r driver.Request) *text {
 	return t.add("name=").bytes(r.Name).add(" AND owner='", r.Owner, "' AND attempt=1 AND expires_at>", Now)
 }
 
-// tombstoneFor is how long a tombstone (which refuses a withdrawn owner) stays at least. After
-// it, the next tombstone moves the older ones to barred_old, whose former content is dropped.
+// tombstoneFor is how long a tombstone (which refuses a withdrawn owner) stays at least. Later, a
+// new tombstone moves the old ones to column barred_old, whose former content is dropped.
 const tombstoneFor = "INTERVAL 1 MINUTE"
 
 // byKey follows the table's name in a statement that locks several rows. Without byKey, the
@@ -186,7 +186,7 @@ func (t *text) add(parts ...string) *text {
 	return t
 }
 
-// bytes adds b as a binary string in hexadecimal.
+// bytes adds the text b as a binary string in hexadecimal.
 func (t *text) bytes(b string) *text {
 	t.WriteString("x'")
 	t.Grow(2*len(b) + 1)
@@ -196,7 +196,7 @@ func (t *text) bytes(b string) *text {
 	return t
 }
 
-// blob adds b as a binary string, or NULL if b is nil.
+// blob adds the value b as a binary string, or NULL if b is nil.
 func (t *text) blob(b []byte) *text {
 	if b == nil {
 		return t.add("NULL")
@@ -301,9 +301,9 @@ func Shorten(table string, r driver.Request) string {
 	return t.add(",expires_at,").later(r.Keep).add(") WHERE ").lease(r).String()
 }
 
-// Withdraw removes owners from their locks and queues. An owner whose request may still
-// arrive gets a tombstone, by which the row refuses it. If the row is missing, Withdraw
-// creates it for the tombstone. It replies [Look] if a lock is then free and has a waiter.
+// Withdraw removes owners from their locks and queues. If an owner's request may still arrive,
+// the owner gets a tombstone in the row, which refuses the request. If the row is missing,
+// Withdraw creates the row. It replies [Look] if a lock is then free and has a waiter.
 //
 // The VALUES row passes the owner in column label. Its attempt is 1 if the owner gets a
 // tombstone.
@@ -336,7 +336,7 @@ func Withdraw(table string, ops []Operation) string {
 	return t.add("freed_by=IF(", Free, ",", replyLook, ",freed_by)").String()
 }
 
-// without returns an expression for the queue with owner's entry replaced by entry.
+// without returns an expression for the queue in which the text entry replaces owner's entry.
 func without(owner, entry string) string {
 	position := "LOCATE('," + owner + ".',queue)"
 	return "CONCAT(LEFT(queue," + position + "-1)," + entry + ",SUBSTRING(queue,LOCATE(',',queue," + position + "+1)))"
@@ -404,7 +404,7 @@ func EnterAndSleep(table, lock string, p Process, r driver.Request, wakeID uint6
 }
 
 // pause adds an expression for how many microseconds r's owner waits before it asks for the lock.
-// It is 0 if the lock is free or the owner not queued, else the lease's remaining time, up to most.
+// It is 0 if the lock is free or the owner not queued, else the rest of the lease, limited by most.
 func (t *text) pause(r driver.Request, most time.Duration) *text {
 	t.add("IF(", Free, " OR LOCATE(',", r.Owner, ".',queue)=0,0,LEAST(").uint(uint64(most.Microseconds()))
 	return t.add(",TIMESTAMPDIFF(MICROSECOND,", Now, ",expires_at)+1000))")
