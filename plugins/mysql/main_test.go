@@ -73,8 +73,8 @@ func own(t *testing.T, o *mysqlserver.Options) *servers.Server {
 
 var prefixes atomic.Int64
 
-// fresh creates a table that is dropped when the test ends. The test must not create it on
-// first use, because on MySQL that takes long enough to disturb cases that measure time.
+// fresh creates a table that is dropped when the test ends. The backend must not create it
+// on first use, because on MySQL that takes long enough to disturb cases that measure time.
 func fresh(t drivertest.T, address string) (prefix string) {
 	t.Helper()
 	prefix = fmt.Sprintf("t%d_%d_", os.Getpid(), prefixes.Add(1))

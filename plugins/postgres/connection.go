@@ -101,10 +101,11 @@ func (b *Backend) admit(ctx context.Context, c *pgconn.PgConn) error {
 }
 
 const (
-	// servesWithin limits how long serves checks the server in use. If no idle connection
-	// shows that it serves and others are busy, serves looks again after lookAgain.
+	// servesWithin limits how long the method serves checks the server in use. The method
+	// looks again after lookAgain if no idle connection has answered and others are busy.
 	servesWithin, lookAgain = 200 * time.Millisecond, 5 * time.Millisecond
-	// While dials lead to the wrong server, the longest pause rises from redialFrom to redialTo.
+	// While dials lead to the wrong server, the longest pause between dials
+	// rises from redialFrom to redialTo.
 	redialFrom, redialTo = 10 * time.Millisecond, 100 * time.Millisecond
 )
 
@@ -169,7 +170,7 @@ func (b *Backend) connection(ctx context.Context) (*pgxpool.Conn, error) {
 	}
 }
 
-// maxTries is how often, at most, a request is sent that the server rolls back.
+// maxTries is how often, at most, a request is sent if the server rolls it back.
 const maxTries = 10
 
 // ask runs f on a connection, for at most RequestTimeout. The end of ctx does

@@ -18,8 +18,9 @@ import (
 // many is how many requests a test sends at once, so that they need several connections.
 const many = 40
 
-// TestOneOfTwoServers checks that if an address leads to two servers in turn, only one of them has
-// locks, and Check reports that there are two. If the one with locks stops, the other is used.
+// TestOneOfTwoServers checks that if an address leads to two servers in
+// turn, only one of them has locks, and Check reports that there are two.
+// If the server with the locks stops, the other is used.
 func TestOneOfTwoServers(t *testing.T) {
 	one, two := own(t, nil), own(t, nil)
 	to := backendtest.NewProxy(t, one.Addr(), two.Addr())
@@ -93,8 +94,8 @@ func TestDemotedWithoutACut(t *testing.T) {
 	eventually(t, "Check passes", func() bool { return b.Check(t.Context()) == nil })
 }
 
-// TestRestartBehindPooler restarts the server behind a pooler, which keeps our connections
-// open. Check must not report two servers, because old and new connections lead to one.
+// TestRestartBehindPooler restarts the server behind a pooler, which keeps our connections open.
+// Check must not report two servers, because old and new connections lead to the same server.
 func TestRestartBehindPooler(t *testing.T) {
 	s := own(t, nil)
 	b := open(t, postgres.Options{Address: pooler(t, s), ListenAddress: "none", Prefix: fresh()})
