@@ -117,7 +117,7 @@ func (b *Backend) watchPolicy() {
 }
 
 // refused wraps the error by which connected refuses a connection. go-redis unwraps
-// the error of a new connection once, so without refused the reason would be lost.
+// the error of a new connection once, so without this type the reason would be lost.
 type refused struct{ error }
 
 func (r refused) Unwrap() []error { return []error{r.error} }
