@@ -142,8 +142,8 @@ func TestThreeOfFiveStopped(t *testing.T) {
 func TestBlackHole(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
-	// Two nodes refuse, two grant, so the first request must wait for the vote
-	// of the frozen node.
+	// Two nodes refuse and two grant, so the first request must wait for the
+	// vote of the frozen node.
 	for _, s := range nodes[:2] {
 		must(t, plain(t, s).Set(ctx, "a", "somebody", 0).Err())
 	}
