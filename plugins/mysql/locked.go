@@ -16,12 +16,11 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
-// Another client, such as a foreign transaction or an operator at a console, may keep a
-// row locked for long. Operations on other rows must not wait for that row. So a
-// statement that waits for a locked row is killed. Of its operations, those on unlocked
-// rows are sent again. Those on locked rows wait in this process, and one query for all
-// of them regularly checks their rows. A few statements for a single row may wait in the
-// server, because the server's queue is fair.
+// Another client, such as a foreign transaction or an operator at a console, may keep a row
+// locked for long. Operations on other rows must not wait for that row. So a statement that waits
+// for a locked row is killed. Of its operations, those on unlocked rows are sent again. Those on
+// locked rows wait in this process, and one query for all of them regularly checks their rows. A
+// few statements for a single row may wait in the server, because the server's queue is fair.
 //
 // A transaction that asks for a missing row locks the gap between the rows around it.
 // An INSERT into the gap waits, and no query can predict that. So after a kill,
@@ -139,8 +138,7 @@ func (t *inFlight) slow() {
 	}
 }
 
-// take gives t a free place in places (slots or probes) if it needs one,
-// and reports if t has one.
+// take gives t a free place in places (slots or probes) if it needs one, and reports if t has one.
 func (t *inFlight) take(places chan struct{}) bool {
 	if t.place != nil {
 		return true

@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// allowed has variables that may change replies, with reasons. The tests do
-// not set them.
+// allowed has variables that may change replies, with reasons. The tests do not set them.
 var allowed = map[string]string{
 	"MAX_SESSION_MEM_USED": "a session without memory is refused by the server",
 	"SQL_LOG_BIN":          "it needs a right of its own, and decides only what replicas get",

@@ -104,8 +104,7 @@ const (
 	// servesWithin limits how long the method serves checks the server in use. The method
 	// looks again after lookAgain if no idle connection has answered and others are busy.
 	servesWithin, lookAgain = 200 * time.Millisecond, 5 * time.Millisecond
-	// While dials reach the wrong server, the longest pause rises from
-	// redialFrom to redialTo.
+	// While dials reach the wrong server, the longest pause rises from redialFrom to redialTo.
 	redialFrom, redialTo = 10 * time.Millisecond, 100 * time.Millisecond
 )
 

@@ -408,8 +408,7 @@ BEGIN
 	FROM lockbench.locks l WHERE l.name = ANY (names) AND l.owner <> '' AND l.ends > clock_timestamp();
 END $$;
 
--- list1 returns a page of names of held locks that have the prefix and sort
--- behind parameter after.
+-- list1 returns a page of names of held locks that have the prefix and sort behind parameter after.
 CREATE OR REPLACE FUNCTION lockbench.list1(prefix bytea, after bytea, most int) RETURNS bytea[] LANGUAGE sql STABLE SET lock_timeout = '1s' AS $$
 	SELECT coalesce(array_agg(p.name ORDER BY p.name), '{}') FROM (SELECT l.name FROM lockbench.locks l
 		WHERE l.name > after AND l.name >= prefix AND substring(l.name FROM 1 FOR octet_length(prefix)) = prefix

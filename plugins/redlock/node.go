@@ -127,8 +127,7 @@ func (n *node) retry() {
 	n.retries, n.retried = nil, time.Now()
 }
 
-// leave does nothing unless the node's state is from. Else it refuses all
-// requests with cause.
+// leave does nothing unless the node's state is from. Else it refuses all requests with cause.
 func (n *node) leave(from state, cause error) {
 	n.mu.Lock()
 	if n.state != from {
