@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
-// newNonce returns a request's random number above 1. Column attempt uses 0 and 1 otherwise.
+// newNonce returns a request's random number above 1. Column attempt has other uses for 0 and 1.
 func newNonce() uint64 { return rand.Uint64()>>1 | 2 }
 
 func newOperation(r driver.Request) statement.Operation {

@@ -105,9 +105,8 @@ func (t *inFlight) end() {
 	}
 }
 
-// slow is called when a statement takes longer than timeout. It lets the
-// batcher send another statement. It kills this one, unless a slot is free,
-// it is no probe, and it has only one operation.
+// slow is called when a statement takes longer than timeout. It lets the batcher send another
+// statement. It kills this one, unless it has one operation, is no probe, and a slot is free.
 //
 // On a server without RETURNING, an acquire is two statements. After a KILL exactly
 // between these two, the server sends no reply (see Wait). Reading then fails at its

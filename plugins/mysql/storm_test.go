@@ -151,7 +151,7 @@ func TestShortContexts(t *testing.T) {
 	}
 }
 
-// slowRoad returns an address that leads, with a delay each way, to the server whose address is to.
+// slowRoad returns the address of a proxy to the server at address to. It delays data each way.
 func slowRoad(t *testing.T, to string, delay time.Duration) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

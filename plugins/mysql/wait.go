@@ -220,8 +220,8 @@ func (q *queue) sleep(ctx context.Context, s *conn.Session, lock string, r drive
 	}
 }
 
-// granted returns the grant that the store made to r's owner, for r's TTL. The sleeping
-// statement was sent at the time sent. The grant ends the duration end after the server
+// granted returns the grant that the store made to r's owner, for r's TTL. The sleeping statement
+// was sent at the time sent. The grant ends after the duration end, counted from when the server
 // began that statement. If the grant seems to be made in the future, the server's clock was
 // turned forward. Then granted returns the zero Grant, and the owner asks for the lock.
 func granted(r driver.Request, sent time.Time, token uint64, end time.Duration) driver.Grant {
@@ -283,8 +283,8 @@ func poll(ctx context.Context, left, found <-chan struct{}, most, after time.Dur
 // it removes dead waiters from the queue and grants the lock to the first living one. It runs
 // before the release returns, because a plugin whose host has died exits after its last release.
 //
-// An acquire that comes before next makes the grant itself (see askInFull). So no owner overtakes
-// the waiters.
+// An acquire that comes earlier makes the grant itself (see askInFull). So no owner overtakes the
+// waiters.
 func (q *queue) next(ctx context.Context, s *conn.Session, name string, reply uint64) {
 	err := q.grant(ctx, s, name, reply)
 	if err != nil && q.background.Err() == nil {

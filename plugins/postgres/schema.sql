@@ -258,7 +258,7 @@ BEGIN
 	RETURN QUERY SELECT * FROM lockbench.answer1(names, done, done);
 END $$;
 
--- shorten1 makes each lease end within its microseconds in keeps. Waiters know only
+-- shorten1 makes each lease end within the microseconds in keeps. Waiters know only
 -- the old end, so the first waiter is told to ask.
 CREATE OR REPLACE FUNCTION lockbench.shorten1(patience text, names bytea[], owners text[], tokens bigint[], keeps bigint[])
 	RETURNS SETOF lockbench.reply1 LANGUAGE plpgsql

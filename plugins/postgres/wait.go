@@ -63,7 +63,7 @@ type sleeper struct {
 }
 
 // Wait puts r's owner into the queue until a notice arrives or the duration most is over. It enters
-// again and again, because the store skips a dead waiter before the owner only during such a call.
+// again and again, because only then the store skips a dead waiter before the owner.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, _ error) {
 	if err := valid(r); err != nil {
 		return none, err

@@ -44,7 +44,7 @@ type node struct {
 	// ahead is the node's clock minus Backend.clock, in microseconds, measured when the last
 	// reply came. It is too small by the reply's travel time, and 0 before the first reply.
 	ahead atomic.Int64
-	// maxAhead is measured when the request was sent, so it is too large by its travel time.
+	// maxAhead is the same, measured when the request was sent. It is too large by its travel time.
 	maxAhead atomic.Int64
 
 	// identity is a hash of the server's run id, so it is the same on every host.
@@ -127,7 +127,7 @@ func (n *node) retry() {
 	n.retries, n.retried = nil, time.Now()
 }
 
-// leave does nothing unless the node's state is from. Else it refuses all requests with cause.
+// leave refuses all requests to the node with the error cause, if its state equals parameter from.
 func (n *node) leave(from state, cause error) {
 	n.mu.Lock()
 	if n.state != from {

@@ -115,8 +115,7 @@ func (b *Backend) lookForOver(name string, votes []vote) {
 	}
 }
 
-// wakeAt returns a function that wakes a node's first waiter for name if
-// its vote v says there is one.
+// wakeAt returns a function that wakes a node's first waiter for the lock if its vote v shows one.
 func (b *Backend) wakeAt(name string) func(node int, v vote) {
 	return func(node int, v vote) {
 		if v.answer == freed {
@@ -132,7 +131,7 @@ func (b *Backend) tell(node int, x *quorumRequest) {
 	b.nodes[node].enqueue(x)
 }
 
-// retryOf returns the request that replaces the request x for a node that x did not reach.
+// retryOf returns the replacement of the request x for a node that x did not reach.
 func (b *Backend) retryOf(x *quorumRequest) *quorumRequest {
 	y := b.later(x)
 	y.open(len(b.nodes))
