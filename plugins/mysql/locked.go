@@ -94,7 +94,7 @@ func (t *inFlight) on(s *conn.Session) {
 	t.mu.Unlock()
 }
 
-// end notes that the statement is over, so that slow no longer kills it.
+// end records that the statement is over, so that the method slow no longer kills it.
 func (t *inFlight) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -70,7 +70,7 @@ func (os *owners) begin(id string) *owner {
 	return o
 }
 
-// leaving returns a channel that is closed when o is withdrawn.
+// leaving returns a channel that is closed when the owner o is withdrawn.
 func (os *owners) leaving(o *owner) <-chan struct{} {
 	os.mu.Lock()
 	defer os.mu.Unlock()

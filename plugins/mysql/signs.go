@@ -77,7 +77,7 @@ func (d *signs) begin(k *link) (lock string, tried <-chan struct{}, err error) {
 	return conn.WakeName(d.s.WakeID), nil, nil
 }
 
-// by returns this process's fields of a queue entry.
+// by returns the fields of a queue entry that describe this process.
 func (d *signs) by() statement.Process {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -90,7 +90,7 @@ func (d *signs) ahead() uint64 {
 	return uint64((d.distance.FirstSpan() - kit.FirstSpan) / statement.SignEvery)
 }
 
-// run gives signs until no waiter has come for signsGoOn.
+// run gives signs until no waiter has come for the time signsGoOn.
 func (d *signs) run(k *link) {
 	tick := time.NewTicker(statement.SignEvery)
 	defer tick.Stop()

@@ -277,9 +277,9 @@ func (m *mutant) ExecContext(ctx context.Context, text string, args []sqldriver.
 	return m.Conn.(sqldriver.ExecerContext).ExecContext(ctx, m.change(text), args)
 }
 
-// TestTextsAgreeFindsBugs puts a bug into one text at a time. The comparison
-// with the other texts must find each bug. No bug is put where the long text of
-// an acquire decides by queues and tombstones, because no other text does that.
+// TestTextsAgreeFindsBugs puts a bug into one text at a time. The comparison with the
+// other texts must find each bug. No bug is put into the parts of the long text of an
+// acquire that look at queues and tombstones, because no other text has such parts.
 func TestTextsAgreeFindsBugs(t *testing.T) {
 	w := newBench(t)
 	if !w.s.Server.MariaDB {

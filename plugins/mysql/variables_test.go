@@ -112,7 +112,7 @@ func describe(t *testing.T, db *sql.DB, query string) (all []variable) {
 	return all
 }
 
-// values returns the values, written in SQL, that the tests set v to.
+// values returns the values that the tests give to the variable v, written in SQL.
 func (v variable) values() (all []string) {
 	quote := func(words ...string) {
 		for _, w := range words {

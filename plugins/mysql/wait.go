@@ -232,7 +232,7 @@ func granted(r driver.Request, sent time.Time, token uint64, end time.Duration) 
 	return driver.Grant{Token: token, Sent: made, For: r.TTL}
 }
 
-// span returns how long a grant that the store makes to the waiter r lasts if r does not use it.
+// span returns how long the store's grant to the waiter r lasts if the waiter does not use it.
 func (q *queue) span(r driver.Request) time.Duration { return min(r.TTL, q.signs.distance.FirstSpan()) }
 
 // enter puts r's owner into the queue without a connection to sleep on. It waits for the reply

@@ -60,7 +60,7 @@ func (b *Backend) through(c *pgxpool.Config) *pgxpool.Config {
 	before := own.BeforeConnect
 	own.BeforeConnect = func(ctx context.Context, fresh *pgx.ConnConfig) error {
 		if b.pooled.Load() {
-			// Note: do not use pgx's mode for poolers, exec. It reads bytea as
+			// Note: do not use exec, pgx's mode for poolers. It reads bytea as
 			// text, and the role's bytea_output changes the form of this text.
 			fresh.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 			for key := range session {
@@ -223,7 +223,7 @@ func (b *Backend) ask(ctx context.Context, what, name string, f func(ctx context
 	return err
 }
 
-// read runs f as ask does, and returns f's value. If ctx ends, it returns at once while f goes on.
+// read is like ask, for a function f with a value. If ctx ends, it returns at once while f goes on.
 func read[T any](ctx context.Context, b *Backend, what, name string, f func(ctx context.Context, c *pgxpool.Conn) (T, error)) (none T, _ error) {
 	type answer struct {
 		value T

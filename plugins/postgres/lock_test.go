@@ -138,7 +138,7 @@ func TestSettingsOfOthers(t *testing.T) {
 	}
 }
 
-// serves checks that acquire, refusal, list, wait and withdrawal of a lock work on b.
+// serves checks that acquire, refusal, list, wait and withdrawal of a lock work on the backend b.
 func serves(t *testing.T, b *postgres.Backend) {
 	for range 20 {
 		owner := rand.Text()
@@ -398,7 +398,7 @@ func TestFarWaiters(t *testing.T) {
 }
 
 // TestWaiterHearsOfAnothersGrant checks that if the lock was granted to a waiter that may be dead,
-// the next waiter is told when this grant ends. So the next waiter asks then, and not later.
+// the next waiter is told when this grant ends. So the next waiter asks at that time.
 func TestWaiterHearsOfAnothersGrant(t *testing.T) {
 	prefix := fresh()
 	b, next, c := host(t, prefix), host(t, prefix), connect(t, server(t))

@@ -30,8 +30,8 @@ const (
 	pollFrom, pollTo = 30 * time.Millisecond, 90 * time.Millisecond
 	// idlePing is how often the listening connection is tested while there is no waiter.
 	idlePing = 5 * time.Second
-	// relisten is the pause before the connection for notices is dialed again after it
-	// broke. deafFor is that pause if the connection worked but no notice came over it.
+	// relisten is the pause between the end of the connection for notices and the next
+	// dial. deafFor is that pause if the connection worked but no notice came over it.
 	relisten, deafFor = 100 * time.Millisecond, 15 * time.Second
 )
 

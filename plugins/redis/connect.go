@@ -85,7 +85,7 @@ func (b *Backend) connected(ctx context.Context, c *goredis.Conn) error {
 	return nil
 }
 
-// unsafe returns an error that says why locks on s would not be safe, or nil.
+// unsafe returns an error that says why locks on the server s would not be safe, or nil.
 func (b *Backend) unsafe(s redisnode.Server) error {
 	return s.Unsafe(b.address(), b.target.topology, b.server.Load() != nil)
 }

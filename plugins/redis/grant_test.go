@@ -24,7 +24,7 @@ func place(t *testing.T, b *Backend, r driver.Request) driver.Request {
 	return r
 }
 
-// given returns r with the token of the grant that the store has made to r.Owner in the queue.
+// given returns r with the token of the store's grant to r.Owner, which was in the queue.
 func given(t *testing.T, b *Backend, r driver.Request) driver.Request {
 	t.Helper()
 	h, err := b.Inspect(t.Context(), r.Name)

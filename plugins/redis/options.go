@@ -124,7 +124,7 @@ func (o Options) check() error {
 	return err
 }
 
-// add adds one address to t. It refuses a URL whose settings contradict configuration keys.
+// add adds an address to the target t. It refuses a URL that contradicts configuration keys.
 func (t *target) add(a redisnode.Address) error {
 	o := &t.opts
 	switch {

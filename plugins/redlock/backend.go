@@ -139,7 +139,7 @@ func (b *Backend) send(requests ...*quorumRequest) error {
 	return nil
 }
 
-// disconnected notes that the connection to n has ended.
+// disconnected records that the connection to the node n has ended.
 func (b *Backend) disconnected(n *node) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// cutOff freezes nodes, and returns when b no longer sends them requests, so
-// that no later request takes effect when they resume.
+// cutOff freezes nodes, and returns when the backend b no longer sends them
+// requests. So no later request takes effect when they resume.
 func cutOff(t testing.TB, b *Backend, nodes servers.Nodes) {
 	t.Helper()
 	for _, s := range nodes {

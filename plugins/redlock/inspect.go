@@ -21,7 +21,7 @@ func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 	return h, err
 }
 
-// inspect makes an operation that stores the holder of name in h. It waits for
+// inspect makes an operation that stores the lock's holder in h. It waits for
 // every node, because the node that knows the waiters may be the last to answer.
 func (b *Backend) inspect(verb, name string, h *driver.Holder) *operation {
 	o := b.operation(verb, driver.Request{Name: name}, kindInspect, "")

@@ -66,7 +66,7 @@ func (v vote) absent() bool {
 	return v.answer == unsent || v.answer == unknown || v.answer == quarantined
 }
 
-// holder returns the lock's holder on the node, or the zero Holder if v names none.
+// holder returns the lock's holder on the node, or the zero Holder if the vote v names none.
 func (v vote) holder(name string) (h driver.Holder) {
 	switch v.answer {
 	case seen, heldBy, notHeld:
