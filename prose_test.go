@@ -37,8 +37,8 @@ func TestProse(t *testing.T) {
 	}
 }
 
-// mostWords has, by path, how many words a document may have. Blocks of code do
-// not count.
+// mostWords limits the words of documents, by path. Blocks of code do not
+// count.
 var mostWords = map[string]int{"README.md": 700, "CONTRIBUTING.md": 900, "docs/authoring.md": 2_000}
 
 // mostWordsOfUsers limits the words of all pages in docs, except those for backend authors.

@@ -95,7 +95,7 @@ func commands(text string) (found []string) {
 	return slices.DeleteFunc(found, func(s string) bool { return s == "" })
 }
 
-// noCgo gives go build the setting of make build, so that it reuses the compiled packages.
+// noCgo is a setting of make build. With it, go build reuses the packages that make build compiled.
 const noCgo = "CGO_ENABLED=0"
 
 func TestDocumentedProgramsCompile(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
-// newNonce returns a request's random number, never 0 or 1, which column attempt also uses.
+// newNonce returns a request's random number above 1. Column attempt has other uses for 0 and 1.
 func newNonce() uint64 { return rand.Uint64()>>1 | 2 }
 
 func newOperation(r driver.Request) statement.Operation {
@@ -41,7 +41,7 @@ func ready(ctx context.Context, r driver.Request) error {
 	return nil
 }
 
-// one sends the operation r in a batch of l and waits for its result.
+// one sends the request r through the batcher l and waits for the result.
 func (l *batcher) one(ctx context.Context, r driver.Request) driver.Result {
 	if err := ready(ctx, r); err != nil {
 		return driver.Result{Err: err}
@@ -55,7 +55,7 @@ func (b *Backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, err
 	return result.Token, result.Err
 }
 
-// acquirer returns the batcher for acquires of name: firsts, unless the row is known to exist.
+// acquirer returns the batcher for acquires of name: b.firsts if the row may not exist yet.
 func (b *Backend) acquirer(name string) *batcher {
 	if b.rows.Has(name) {
 		return &b.acquires
@@ -132,7 +132,7 @@ func (b *Backend) then(ctx context.Context, s *conn.Session, ops []statement.Ope
 
 // endLeases releases the leases of ops. It returns how many existed, and the statement's reply;
 // see [statement.Release]. A failed block of statements (see ReleaseAndWake) may leave its
-// transaction open, so the session is marked broken: closing it rolls the transaction back.
+// transaction open, so the session is marked broken. Closing it rolls the transaction back.
 func (b *Backend) endLeases(ctx context.Context, s *conn.Session, nonce uint64, ops []statement.Operation, alone bool) (n int64, reply uint64, err error) {
 	if !alone || !s.Server.MariaDB {
 		return s.Exec(ctx, statement.Release(b.table, nonce, ops, alone))
@@ -145,7 +145,7 @@ func (b *Backend) endLeases(ctx context.Context, s *conn.Session, nonce uint64, 
 	return n, reply, err
 }
 
-// missing reads the rows of ops. Without a row, or where done is false, it sets a NotHeldError.
+// missing reads the rows of ops. If a row is missing, or done is false, the result is NotHeldError.
 func (b *Backend) missing(ctx context.Context, s *conn.Session, ops []statement.Operation, results []driver.Result, done func(statement.Row, statement.Operation) bool) error {
 	rows := map[string]statement.Row{}
 	if err := b.each(ctx, s, statement.Names(ops), func(r statement.Row) { rows[r.Name] = r }); err != nil {
@@ -159,8 +159,8 @@ func (b *Backend) missing(ctx context.Context, s *conn.Session, ops []statement.
 	return nil
 }
 
-// runSingle returns a function that runs the statement text on the row of its one operation,
-// and then wakes the waiter that the reply names, or grants the lock to the next waiter.
+// runSingle returns a function that runs the statement made by the function text for one
+// operation. It then wakes the waiter that the reply names, or grants the lock to the next waiter.
 func (b *Backend) runSingle(text func(table string, r driver.Request) string) func(context.Context, *conn.Session, []statement.Operation) ([]driver.Result, func(), error) {
 	return func(ctx context.Context, s *conn.Session, ops []statement.Operation) ([]driver.Result, func(), error) {
 		n, reply, err := s.Exec(ctx, text(b.table, ops[0].Request))
@@ -175,15 +175,15 @@ func (b *Backend) runSingle(text func(table string, r driver.Request) string) fu
 	}
 }
 
-// Withdraw waits, for at most settleFor, for the replies to this process's requests
-// of owner. If all were refused, the store needs no change. Otherwise it sends a
-// statement, shared with other withdrawals, over reserved connections, because
-// requests may keep all others busy.
+// Withdraw waits at most settleFor for the replies to the owner's requests that
+// this process sent. If all were refused, the store needs no change. Otherwise it
+// sends a statement, shared with other withdrawals, over reserved connections,
+// because requests may keep all other connections busy.
 //
-// Note: killing the request's connection is not enough. If a plugin is killed, the
-// server goes on with its statements, and the next plugin does not know their
-// connections. A statement may also still lie unread in a socket. A tombstone stops
-// such a statement, because the statement locks the tombstone's row and reads it.
+// Note: killing the request's connection is not enough. If a plugin is killed, the server
+// goes on with its statements, and the next plugin process does not know the connections
+// of these statements. A statement may also still lie unread in a socket. A tombstone
+// stops such a statement, because the statement locks the tombstone's row and reads it.
 func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
 	r := driver.Request{Name: name, Owner: owner}
 	if err := ready(ctx, r); err != nil {
@@ -215,7 +215,7 @@ func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 	return found[0], err
 }
 
-// holders returns the holders that text, a query for stateColumns and value, finds.
+// holders runs the query text, which selects stateColumns and value, and returns the holders found.
 func (b *Backend) holders(ctx context.Context, text string) (found []driver.Holder, err error) {
 	err = b.on(ctx, b.pool.Get, func(ctx context.Context, s *conn.Session) error {
 		found = nil
@@ -230,7 +230,7 @@ func (b *Backend) holders(ctx context.Context, text string) (found []driver.Hold
 	return found, err
 }
 
-// each calls f with the rows of those names that have one.
+// each calls f with the row of each name that has one.
 func (b *Backend) each(ctx context.Context, s *conn.Session, names []string, f func(statement.Row)) error {
 	return s.Query(ctx, statement.Inspect(b.table, names...), func(v []sqldriver.Value) error {
 		f(statement.Read(v))
@@ -273,8 +273,8 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 	return b.proclaims.one(ctx, r).Err
 }
 
-// observeEvery is how often a host reads all observed locks. Hosts must poll, because when
-// a leader leaves, the store wakes only the next waiter, and a changed value wakes none.
+// observeEvery is how often a host reads all observed locks. Hosts must poll: if a leader
+// leaves, the store wakes only the next waiter, and if a value changes, it wakes no host.
 const observeEvery = 25 * time.Millisecond
 
 // Observe reads the lock every 25 ms, by one query for all observers of the host.

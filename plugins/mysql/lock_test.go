@@ -116,7 +116,7 @@ func TestPurgeKeepsTokensAheadOfTheClock(t *testing.T) {
 	}
 }
 
-// age moves the token and all times in a lock's row back by hours (forward if negative).
+// age moves the token and all times in a lock's row back by hours (forward if hours is negative).
 func age(t *testing.T, w *fixture, name string, hours int) {
 	t.Helper()
 	_, err := w.db.Exec("UPDATE "+table(w.prefix)+" SET token=CAST(token AS SIGNED)-?*3600000000,expires_at=expires_at-INTERVAL ? HOUR,barred_since=barred_since-INTERVAL ? HOUR WHERE name=?",
@@ -227,7 +227,7 @@ func TestObserversShareAQuery(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var all sync.WaitGroup
-	var seen [elections]atomic.Uint64 // the token plus one
+	var seen [elections]atomic.Uint64 // the last token seen, plus one
 	for i := range seen {
 		all.Go(func() {
 			err := w.b.Observe(ctx, fmt.Sprint("election/", i), func(h driver.Holder) { seen[i].Store(h.Token + 1) })

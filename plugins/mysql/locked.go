@@ -16,11 +16,11 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
-// Another client, such as a foreign transaction or an operator at a console, may keep a row locked
-// for long. Operations on other rows must not wait for that row. So a statement that waits for it
-// is killed. Those of its operations whose rows are not locked are sent again. Its operations on
-// locked rows wait in this process, and queries for all of them regularly check their rows. A few
-// statements for a single row may wait in the server, because the server's queue is fair.
+// Another client, such as a foreign transaction or an operator at a console, may keep a row
+// locked for long. Operations on other rows must not wait for that row. So a statement that waits
+// for a locked row is killed. Of its operations, those on unlocked rows are sent again. Those on
+// locked rows wait in this process, and one query for all of them regularly checks their rows. A
+// few statements for a single row may wait in the server, because the server's queue is fair.
 //
 // A transaction that asks for a missing row locks the gap between the rows around it.
 // An INSERT into the gap waits, and no query can predict that. So after a kill,
@@ -39,7 +39,7 @@ const (
 	blockedFor = 25 * time.Millisecond
 	// blockedRests is the least pause after a check, in multiples of the check's duration.
 	blockedRests = 3
-	// lookAtOnce is for how many lock names, at most, one query reads the rows.
+	// lookAtOnce is how many rows, at most, one query reads.
 	lookAtOnce = 500
 )
 
@@ -51,7 +51,7 @@ func probesOf(connections int) int { return max(1, connections/4) }
 // errKilled means that the statement was killed because it waited for a row.
 var errKilled = errors.New("statement was killed")
 
-// timeout returns after how long the statement for batch counts as slow.
+// timeout returns how long the statement for batch may take before it counts as slow.
 func (l *batcher) timeout(t *inFlight, batch []*pending) time.Duration {
 	if t.trip == sure {
 		return slowestAfter
@@ -82,19 +82,19 @@ type inFlight struct {
 	mu    sync.Mutex // also keeps the session from being used again during a KILL
 	s     *conn.Session
 	since time.Time     // when the statement began on s
-	yield func()        // lets another sender take its place in the batcher; nil if it has none
-	place chan struct{} // slots or probes, where the statement has a place; nil if it has none
+	yield func()        // lets another sender take this one's place in the batcher; nil if it has none
+	place chan struct{} // where the statement has a place: slots, probes or nil
 	over  bool
 }
 
-// on notes the session s that the statement runs on. A nil s means that the statement has ended.
+// on records that the statement runs on the session s or, if s is nil, that it has ended.
 func (t *inFlight) on(s *conn.Session) {
 	t.mu.Lock()
 	t.s, t.since = s, time.Now()
 	t.mu.Unlock()
 }
 
-// end notes that the statement is over, so that slow no longer kills it.
+// end records that the statement is over, so that the method slow no longer kills it.
 func (t *inFlight) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -108,9 +108,9 @@ func (t *inFlight) end() {
 // slow is called when a statement takes longer than timeout. It lets the batcher send another
 // statement. It kills this one, unless it has one operation, is no probe, and a slot is free.
 //
-// On a server without RETURNING, an acquire is two statements. A KILL that comes exactly
-// between them loses the reply (see Wait). The read then fails at its deadline, and the
-// outcome of the batch is unknown.
+// On a server without RETURNING, an acquire is two statements. After a KILL exactly
+// between these two, the server sends no reply (see Wait). Reading then fails at its
+// deadline, and the outcome of the batch is unknown.
 //
 // Note: a SELECT with FOR UPDATE SKIP LOCKED before each batch would find locked rows without
 // a KILL, but it would cost every batch a second round trip.
@@ -137,7 +137,7 @@ func (t *inFlight) slow() {
 	}
 }
 
-// take gives t a place in places (slots or probes) if one is free, and reports whether t has one.
+// take gives t a free place in places (slots or probes) if it needs one, and reports if t has one.
 func (t *inFlight) take(places chan struct{}) bool {
 	if t.place != nil {
 		return true
@@ -170,7 +170,7 @@ func (k *link) kill(ctx context.Context, target *conn.Session) error {
 }
 
 // resendUnlocked sends the operations of a killed statement again if their rows are not locked. The
-// others join the blocked operations. If t's trip is not first, all of them do.
+// others join the blocked operations. If t.trip is not first, all operations join them.
 func (l *batcher) resendUnlocked(t *inFlight, batch []*pending) {
 	for _, p := range batch {
 		p.kills++
@@ -206,7 +206,7 @@ func (l *batcher) resend(why trip, batch []*pending) {
 	}
 }
 
-// locked returns, for each existing row of ps, whether another client has locked it.
+// locked returns, for each existing row of the operations ps, whether another client has locked it.
 func (k *link) locked(ps []*pending) (map[string]bool, error) {
 	ctx, cancel := k.statement(k.background)
 	defer cancel()
@@ -332,7 +332,7 @@ func (k *blockedOps) look(b *link, todo []*pending) (rest []*pending) {
 	return rest
 }
 
-// tryAlone sends p in a statement without other operations if places has room, else adds p to rest.
+// tryAlone sends the operation p in its own statement if places has room. Else it adds p to rest.
 func (p *pending) tryAlone(t *inFlight, places chan struct{}, rest []*pending) []*pending {
 	if !t.take(places) || !p.batcher.link.background.Go(func() { p.batcher.try(t, []*pending{p}) }) {
 		t.end()

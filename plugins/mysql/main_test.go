@@ -73,8 +73,8 @@ func own(t *testing.T, o *mysqlserver.Options) *servers.Server {
 
 var prefixes atomic.Int64
 
-// fresh creates a table that is dropped when the test ends. The test must not create it on
-// first use, because on MySQL that takes long enough to disturb cases that measure time.
+// fresh creates a table that is dropped when the test ends. The backend must not create it
+// on first use, because on MySQL that takes long enough to disturb cases that measure time.
 func fresh(t drivertest.T, address string) (prefix string) {
 	t.Helper()
 	prefix = fmt.Sprintf("t%d_%d_", os.Getpid(), prefixes.Add(1))
@@ -116,7 +116,7 @@ func connect(t drivertest.T, address string) *sql.DB {
 // denied returns address with the login of a user that the server does not know.
 func denied(address string) string { return servers.LoginTo(address, "nobody:secret") }
 
-// complete adds to h, for the conformance suite, access to the server and its rows.
+// complete gives the conformance suite's harness h access to the server and its rows.
 func complete(h *drivertest.Harness, address, prefix string) *drivertest.Harness {
 	h.Cancels = number("LOCKBENCH_MYSQL_CANCELS", 0)
 	h.Leftovers = func(t drivertest.T) []string { return leftovers(t, address, prefix) }

@@ -62,9 +62,9 @@ func (o Options) check() error {
 	return nil
 }
 
-// forced are parameters of the address with the values that our statements depend
-// on: for example, several statements in one text, and the count of matched rows.
-// An address that sets one of them to another value is refused.
+// forced has, for parameters of the address, the values that our statements need.
+// For example, the server must accept several statements in one text, and count
+// matched rows. An address that sets one of them to another value is refused.
 var forced = map[string]string{
 	"autocommit": "1", "clientFoundRows": "true", "innodb_lock_wait_timeout": "1", "interpolateParams": "true",
 	"loc": "UTC", "multiStatements": "true", "parseTime": "false", "sql_mode": "", "time_zone": "'+00:00'",
@@ -110,7 +110,7 @@ func (o Options) target() (*mysqldriver.Config, error) {
 	return cfg, nil
 }
 
-// contradicts returns an error if a configuration key and the address disagree, and names the key.
+// contradicts returns an error that names the key if a configuration key and the address disagree.
 func (o Options) contradicts(cfg *mysqldriver.Config) error {
 	says := cfg.TLSConfig // the value of the parameter tls
 	switch {
@@ -166,7 +166,7 @@ var Spec = driver.Spec{
 }
 
 // properties are what the backend promises before it has reached the server. Fencing becomes
-// strict if the server turns out to have each commit on disk before it acknowledges the commit.
+// strict if the server acknowledges a commit only when the commit is on disk.
 var properties = driver.Properties{
 	Name:           "mysql",
 	Fencing:        driver.FencingDurable,

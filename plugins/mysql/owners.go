@@ -14,13 +14,13 @@ import (
 // that makes the store refuse the owner). Tombstones are expensive, because every statement on
 // the row reads them for a minute or two. A lock with thousands of them came to a standstill.
 //
-// owners may forget an owner at any time, because a withdrawn owner that is unknown gets a
-// tombstone. After the plugin restarts, core withdraws an owner before it asks for a lock
-// again. So owners never knows only some of an owner's requests.
+// The type may forget an owner at any time, because a withdrawn owner that it does not
+// know gets a tombstone. After the plugin restarts, core withdraws an owner before it asks
+// for a lock again. So the type knows all requests of an owner or none.
 type owners struct {
 	mu    sync.Mutex
 	known kit.Recent[string, *owner]
-	// gone are withdrawn owners, which this process refuses, so most need no tombstone.
+	// gone has withdrawn owners. This process refuses them, so most need no tombstone.
 	gone kit.Recent[string, struct{}]
 }
 
@@ -70,7 +70,7 @@ func (os *owners) begin(id string) *owner {
 	return o
 }
 
-// leaving returns a channel that is closed when o is withdrawn.
+// leaving returns a channel that is closed when the owner o is withdrawn.
 func (os *owners) leaving(o *owner) <-chan struct{} {
 	os.mu.Lock()
 	defer os.mu.Unlock()
@@ -97,9 +97,9 @@ func (os *owners) end(o *owner, stands, lost bool) {
 	}
 }
 
-// withdraw refuses the owner id from now on, if owners knows it. It waits, for at most
-// settleFor, for the ends of the owner's requests. It returns what the caller must do in the
-// store: if undo is true, remove the owner, and if tombstone is true, also put a tombstone.
+// withdraw makes begin refuse the owner id from now on, if os knows it. It waits at most
+// settleFor for the owner's requests to end. If undo is true, the caller must remove the
+// owner from the store. If tombstone is true, the caller must also put a tombstone there.
 func (os *owners) withdraw(ctx context.Context, id string) (undo, tombstone bool) {
 	os.mu.Lock()
 	o, known := os.known.Get(id)

@@ -16,8 +16,8 @@ import (
 )
 
 // TestContenders lets 16 hosts with 4 goroutines each contend for one lock, for
-// as many seconds as LOCKBENCH_MYSQL_CONTEND says. Until then, any error of an
-// acquire fails the test, such as a deadlock or a lock wait timeout.
+// as many seconds as LOCKBENCH_MYSQL_CONTEND says. In this time, any error of
+// an acquire fails the test, such as a deadlock or a lock wait timeout.
 func TestContenders(t *testing.T) {
 	w := newFixture(t)
 	const hosts, each = 16, 4
@@ -70,7 +70,7 @@ func TestContenders(t *testing.T) {
 	for _, n := range grants {
 		total += n
 	}
-	// A host may get nine grants one after another, so few grants say nothing about fairness.
+	// A host may get nine successive grants, so few grants in all say nothing about fairness.
 	if j := jain(grants); j < 0.95 && total > 5*9*hosts {
 		t.Errorf("fairness over hosts %.3f: %v", j, grants)
 	} else {
@@ -201,8 +201,8 @@ func TestLockedRowHoldsUpNobodyElse(t *testing.T) {
 }
 
 // TestLockedRowsHoldUpNoOtherRequest lets another client's transaction lock 40 rows,
-// and sends waits, proclaims, breaks, and releases with Keep for them. Requests for
-// another lock must be answered before that transaction ends.
+// and sends requests for them: waits, proclaims, breaks, and releases with Keep.
+// Requests for another lock must be answered before that transaction ends.
 func TestLockedRowsHoldUpNoOtherRequest(t *testing.T) {
 	w := newFixture(t)
 	b := w.patient(t)

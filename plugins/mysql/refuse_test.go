@@ -98,7 +98,7 @@ func changed(t *testing.T, address string, change func(*mysqldriver.Config)) str
 }
 
 // checking returns a function that opens a backend with the options o and calls Check. It also
-// calls TryAcquire, which must succeed, be denied, or fail in another way, as Check does.
+// calls TryAcquire, whose outcome must be of the same kind: success, denied, or another error.
 func checking(t *testing.T, o mysql.Options) func() error {
 	return func() error {
 		b := open(t, o)
@@ -152,7 +152,7 @@ func TestDenied(t *testing.T) {
 	wakesAnother(t, b, open(t, mysql.Options{Address: writer, Prefix: prefix}))
 }
 
-// wakesAnother checks that a release by one host, holder, wakes a waiter of the other, waiter.
+// wakesAnother checks that a release by the host holder wakes a waiter on the host waiter.
 func wakesAnother(t *testing.T, holder, waiter *mysql.Backend) {
 	t.Helper()
 	r := acquire(t, holder, want("jobs", 10*time.Second))
@@ -215,8 +215,8 @@ func TestDemotion(t *testing.T) {
 	release(t, b, r)
 }
 
-// TestNothingWasSent checks that if a request finds no connection, because each
-// login fails, its error wraps ErrNotSent.
+// TestNothingWasSent checks that a request's error wraps ErrNotSent if the
+// request finds no connection because each login fails.
 func TestNothingWasSent(t *testing.T) {
 	s := own(t, &mysqlserver.Options{Args: []string{"--max-connections=10"}})
 	a := mysqlserver.Address(s)

@@ -67,8 +67,8 @@ func application(t *testing.T, address string, sessions int) (killed *atomic.Int
 // rounds is how many rounds, or how many acquires, each of the following tests makes.
 const rounds = 20
 
-// TestApplicationIsNotKilled uses an address that leads to two servers in turn. An application
-// on one server has sessions with the numbers of the backend's sessions on the other. When
+// TestApplicationIsNotKilled uses an address that leads to two servers in turn. On one server,
+// sessions of an application have the same ids as the backend's sessions on the other. When
 // waiters give up, the backend kills their statements, but must kill none of the application.
 func TestApplicationIsNotKilled(t *testing.T) {
 	one, two := own(t, nil), own(t, nil)
@@ -136,7 +136,7 @@ func TestOneOfTwoServers(t *testing.T) {
 	acquire(t, b, want("job/0", time.Second))
 }
 
-// demotedBy has the options of a server for each statement that makes it refuse requests.
+// demotedBy returns options of servers, by the statement that makes such a server refuse requests.
 func demotedBy(t *testing.T) map[string]*mysqlserver.Options {
 	ways := map[string]*mysqlserver.Options{"SET GLOBAL read_only=1": {}}
 	library := "/usr/lib/galera/libgalera_smm.so"
@@ -191,8 +191,8 @@ func TestDemotedWithoutACut(t *testing.T) {
 	}
 }
 
-// TestDeadIdleConnections drops all data on all connections but the newest, as a firewall does
-// that has forgotten them. No lease with a short TTL may be lost, because new connections work.
+// TestDeadIdleConnections drops all data on all connections but the newest, as a firewall that
+// has forgotten them does. No lease with a short TTL may be lost, because new connections work.
 func TestDeadIdleConnections(t *testing.T) {
 	s := own(t, nil)
 	for _, ttl := range []time.Duration{2 * time.Second, 4 * time.Second} {
@@ -286,7 +286,7 @@ func TestMaxAllowedPacket(t *testing.T) {
 	refused(t, opening(driver.Config{"address": tiny}), driver.ErrConfig, "maxAllowedPacket", "16384")
 }
 
-// TestRolledBackAtCommit checks that the backend sends a statement again that
+// TestRolledBackAtCommit checks that the backend repeats a statement that
 // MySQL's group replication has rolled back.
 func TestRolledBackAtCommit(t *testing.T) {
 	w := newFixture(t)
@@ -374,8 +374,8 @@ func (l *lines) count(what string) int {
 	return strings.Count(l.text.String(), "level=WARN msg=\"mysql: the server refuses "+what)
 }
 
-// TestFIPS checks, in a child process whose Go allows no SHA-1, that a login
-// that needs SHA-1 fails with an error that says what to set.
+// TestFIPS runs a child process in which Go refuses SHA-1. A login that
+// needs SHA-1 must fail there, with an error that says what to set.
 func TestFIPS(t *testing.T) {
 	if fips140.Enforced() && flag.NArg() == 1 {
 		b := open(t, mysql.Options{Address: flag.Arg(0)})

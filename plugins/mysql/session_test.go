@@ -15,7 +15,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
-// preludes are statements other than plain assignments to variables that change a session.
+// preludes are statements that change a session and are not plain assignments to variables.
 var preludes = []string{
 	"START TRANSACTION",
 	"SET autocommit=0;START TRANSACTION",
@@ -27,9 +27,9 @@ var preludes = []string{
 	"LOCK TABLES %s READ",
 }
 
-// TestSessionVariables tries several values for each variable of a session that is
-// not in allowed, before the backend gets the connection. If the server accepts the
-// value, acquiring, renewing, waiting and releasing must work as without it.
+// TestSessionVariables sets each session variable that is not in allowed to several
+// values, before the backend gets the connection. If the server accepts a value,
+// acquiring, renewing, waiting and releasing must work as they do without it.
 func TestSessionVariables(t *testing.T) {
 	w := newFixture(t)
 	todo := append([]string(nil), preludes...)
@@ -55,8 +55,8 @@ func TestSessionVariables(t *testing.T) {
 			refused++
 		} else if got := decisions(t.Context(), b, w.db, w.prefix, fmt.Sprintf("n%d-%d", i, crashed)); got == want {
 		} else if crash := crash(); crash != nil && crashed != i {
-			// MySQL 9.7.4 crashes in about one of sixty runs, while it writes a warning about
-			// our SET of sql_mode. So only a second crash at one assignment fails the test.
+			// MySQL 9.7.4 crashes in about one of sixty runs, while it writes a warning about our
+			// SET of sql_mode. So only a second crash at the same assignment fails the test.
 			t.Logf("after %s: %v", todo[i], crash)
 			must(t, shared.server.Stop())
 			must(t, shared.server.Start(t.Context(), true))
@@ -83,8 +83,8 @@ func crash() error {
 	return nil
 }
 
-// decisions returns the results of a few requests to b, and the rows that db
-// then reads.
+// decisions sends a few requests to b. It returns their results and the
+// lock's row, as read by db.
 func decisions(ctx context.Context, b *mysql.Backend, db *sql.DB, prefix, name string) string {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

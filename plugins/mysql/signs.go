@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// signsGoOn is for how long signs of life are given after a waiter last began to wait.
+	// signsGoOn is how long signs of life go on after the last waiter has begun to wait.
 	signsGoOn = 2 * time.Second
 	// signWithin is how long the server may take to answer the statement that gives a sign.
 	signWithin = kit.LongestSpan
@@ -31,12 +31,12 @@ const (
 // that a process is frozen.
 //
 // The session holds a second user lock, named after its wake id. On MariaDB a waiter sleeps by
-// waiting for this lock, which is never free. MariaDB's SLEEP would not do, because all
-// sessions that run SLEEP share one mutex. A KILL QUERY that finds the mutex taken can
-// deadlock with the SLEEP that it should end. Then each SLEEP and KILL of the server goes on for
-// two seconds. On MariaDB 10.11, that happened in 2 to 5 of 100 rounds of 40 kills, and with
-// GET_LOCK in none of 600 rounds. On MySQL waiters use SLEEP, because MySQL's GET_LOCK waits
-// only whole seconds, and its SLEEP has no such mutex.
+// waiting for this lock, which is never free. MariaDB's SLEEP would not do, because all sessions
+// that run SLEEP share one mutex. A KILL QUERY that finds the mutex taken can deadlock with the
+// SLEEP that it should end. Then each SLEEP and KILL on the server takes two seconds. On MariaDB
+// 10.11, that happened in 2 to 5 of 100 rounds of 40 kills, and with GET_LOCK in none of 600
+// rounds. On MySQL waiters use SLEEP, because MySQL's GET_LOCK waits only whole seconds, and its
+// SLEEP has no such mutex.
 //
 // Dialing the session takes many round trips, but a waiter must enter the queue at once. Until
 // the first sign is given, a waiter's queue entry counts as a sign, and the waiter polls.
@@ -77,20 +77,20 @@ func (d *signs) begin(k *link) (lock string, tried <-chan struct{}, err error) {
 	return conn.WakeName(d.s.WakeID), nil, nil
 }
 
-// by returns this process's fields of a queue entry.
+// by returns the fields of a queue entry that describe this process.
 func (d *signs) by() statement.Process {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return statement.Process{ID: d.process, Signs: d.stands, Ahead: d.ahead()}
 }
 
-// ahead returns for how many more parts (of SignEvery each) a sign is valid if the server
+// ahead returns how much longer, in units of SignEvery, a sign is valid because the server
 // is far away. A grant made to a waiter of this process is longer by the same time.
 func (d *signs) ahead() uint64 {
 	return uint64((d.distance.FirstSpan() - kit.FirstSpan) / statement.SignEvery)
 }
 
-// run gives signs until no waiter has come for signsGoOn.
+// run gives signs until no waiter has come for the time signsGoOn.
 func (d *signs) run(k *link) {
 	tick := time.NewTicker(statement.SignEvery)
 	defer tick.Stop()
@@ -153,7 +153,7 @@ func (d *signs) give(k *link) (err error) {
 	return nil
 }
 
-// lost notes that the user lock called name was free. If d.s held it, the server has ended d.s.
+// lost records that the user lock called name was free. If d.s held it, the server has ended d.s.
 func (d *signs) lost(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -36,8 +36,8 @@ func status(t *testing.T, db *sql.DB, name string) int {
 	return n
 }
 
-// TestCancelledWaiters lets 300 callers of one host wait for as many locks, and give up all at
-// once. The host must keep to its limit of connections, so that the server has some for others.
+// TestCancelledWaiters lets 300 callers of one host wait for 300 locks, and give up all at
+// once. The host must keep its limit of connections, and so leave some to other clients.
 func TestCancelledWaiters(t *testing.T) {
 	s := own(t, nil)
 	a := mysqlserver.Address(s)
@@ -151,7 +151,7 @@ func TestShortContexts(t *testing.T) {
 	}
 }
 
-// slowRoad returns an address that leads to the server at the address to, with a delay each way.
+// slowRoad returns the address of a proxy to the server at address to. It delays data each way.
 func slowRoad(t *testing.T, to string, delay time.Duration) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -192,8 +192,8 @@ func TestDialsEndByThemselves(t *testing.T) {
 	s := own(t, nil)
 	db := connect(t, mysqlserver.Address(s))
 	defer db.Close()
-	// Waiting for the server's start has aborted connections too. The server
-	// counts them when it closes them, so wait until it has no other connections.
+	// The wait for the server's start has aborted connections too. The server
+	// counts these when it closes them, so wait until it has no other connections.
 	eventually(t, "no connection but this one", func() bool { return status(t, db, "Threads_connected") == 1 })
 	before := status(t, db, "Aborted_connects")
 	far := changed(t, mysqlserver.Address(s), func(c *mysqldriver.Config) { c.Addr = slowRoad(t, s.Addr(), 4*time.Millisecond) })

@@ -23,10 +23,10 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
-// For speed, one operation has several SQL texts: a short and a long text of an acquire, a
-// text for one lease and for many, a release that wakes a waiter and one that does not. All
-// texts must decide alike. So these tests put a row into a random state, send each text at
-// the same time of the server's clock, and compare the replies and the resulting rows.
+// For speed, one operation has several SQL texts: short and long acquires, texts for one
+// lease and for many, releases that wake a waiter and releases that do not. All texts of an
+// operation must decide alike. So these tests put a row into a random state, send each text
+// at the same time of the server's clock, and compare the replies and the resulting rows.
 
 // bench is a backend with one session, in which the server's clock is stopped (SET timestamp).
 type bench struct {
@@ -86,7 +86,7 @@ func (w *bench) exec(t testing.TB, text string) {
 
 // situation is the state of a row and a request for it.
 type situation struct {
-	row     string // columns and values of an INSERT; empty for none
+	row     string // columns and values of an INSERT; empty if there is no row
 	request driver.Request
 }
 
@@ -141,7 +141,7 @@ func newSituation(seed uint64) (c situation) {
 type way func(ctx context.Context, w *bench, r driver.Request) (driver.Result, error)
 
 // alone returns the way that sends the request in a statement without other requests. The
-// function in knows sets what the backend remembers about the lock, which decides the text.
+// function knows sets what the backend remembers about the lock, and so which text it sends.
 func alone(batcher func(*Backend) *batcher, knows func(*Backend, string)) way {
 	return func(ctx context.Context, w *bench, r driver.Request) (driver.Result, error) {
 		return w.ask(ctx, batcher(w.b), knows, newOperation(r))
@@ -183,8 +183,8 @@ func acquiresOf(b *Backend) *batcher { return &b.acquires }
 func renewalsOf(b *Backend) *batcher { return &b.renewals }
 func releasesOf(b *Backend) *batcher { return &b.releases }
 
-// play puts c's row into the table, sends c's request by the function ask, and
-// returns the reply and the row as the request left it.
+// play puts the row of the situation c into the table and sends its request by
+// the function ask. It returns the reply and the row as the request left it.
 func (w *bench) play(t testing.TB, c situation, ask way) string {
 	t.Helper()
 	begin := "DELETE FROM " + w.b.table
@@ -212,7 +212,7 @@ func (w *bench) play(t testing.TB, c situation, ask way) string {
 	return answer
 }
 
-// differ describes how the results of an operation's ways differ in situation seed, or returns "".
+// differ describes how the results of two ways differ in the situation of seed, or returns "".
 func (w *bench) differ(t testing.TB, seed uint64) string {
 	t.Helper()
 	c := newSituation(seed)
@@ -254,7 +254,7 @@ func FuzzTexts(f *testing.F) {
 // mutant is a connection that replaces old by new in one of the texts, as a bug would.
 type mutant struct {
 	sqldriver.Conn
-	of       string // what only the text to change contains
+	of       string // a part that only the text to change contains
 	old, new string
 	changed  int
 }
@@ -277,9 +277,9 @@ func (m *mutant) ExecContext(ctx context.Context, text string, args []sqldriver.
 	return m.Conn.(sqldriver.ExecerContext).ExecContext(ctx, m.change(text), args)
 }
 
-// TestTextsAgreeFindsBugs puts a bug into one text at a time. The comparison
-// with the other texts must find each bug. No bug is put where the long text of
-// an acquire decides by queues and tombstones, because no other text does that.
+// TestTextsAgreeFindsBugs puts a bug into one text at a time. The comparison with the
+// other texts must find each bug. No bug is put into the parts of the long text of an
+// acquire that look at queues and tombstones, because no other text has such parts.
 func TestTextsAgreeFindsBugs(t *testing.T) {
 	w := newBench(t)
 	if !w.s.Server.MariaDB {

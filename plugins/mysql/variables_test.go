@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// allowed has, with reasons, variables that the tests do not set because they may change replies.
+// allowed has variables that may change replies, with reasons. The tests do not set them.
 var allowed = map[string]string{
 	"MAX_SESSION_MEM_USED": "a session without memory is refused by the server",
 	"SQL_LOG_BIN":          "it needs a right of its own, and decides only what replicas get",
@@ -112,7 +112,7 @@ func describe(t *testing.T, db *sql.DB, query string) (all []variable) {
 	return all
 }
 
-// values returns the values, written in SQL, that the tests set v to.
+// values returns the values that the tests give to the variable v, written in SQL.
 func (v variable) values() (all []string) {
 	quote := func(words ...string) {
 		for _, w := range words {

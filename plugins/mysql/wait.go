@@ -24,17 +24,17 @@ import (
 // each side does its part in one block of statements. A lock without waiters has none of
 // these costs.
 //
-// Two owners never hold a lock at once, because a waiter's lease ends before the grant in
-// the row. The server's clock gives the time from the start of the sleeping statement to
-// the grant's end. The waiter counts this time from when it sent the statement, which is
-// earlier. A server clock turned back in between shortens the lease. A clock turned forward
-// lengthens it, but the waiter rejects a grant that seems to be made after the reply. No
-// crash undoes a grant that a waiter knows of: the waiter is woken after the commit. If it
-// wakes without a KILL, the grant in the row may not be on disk yet, so it asks for the
-// lock, which needs a commit (see [statement.Confirm]). An unused grant to a waiter ends
-// after a first span (0.5 to 2 s, see [kit.Distance]). So a waiter that is frozen, or killed
-// just when it is granted the lock, delays the others by a first span. They sleep for no
-// longer, and then find the lock free. A waiter whose process gives no signs is skipped.
+// Two owners never hold a lock at once, because a waiter's lease ends before the grant in the
+// row. The server's clock gives the time from the start of the sleeping statement to the
+// grant's end. The waiter counts this time from when it sent the statement, which is earlier.
+// A server clock turned back in between shortens the lease. A clock turned forward lengthens
+// it, but the waiter rejects a grant that seems to be made after the reply. No crash undoes a
+// grant that a waiter knows of: the waiter is woken after the commit. If it wakes without a
+// KILL, the grant in the row may not be on disk yet, so it asks for the lock, which needs a
+// commit (see [statement.Confirm]). An unused grant to a waiter ends after a first span (0.5
+// to 2 s, see [kit.Distance]). So a waiter that is frozen, or killed just when it is granted
+// the lock, delays the others by a first span. The others sleep no longer than that, and then
+// find the lock free. A waiter whose process gives no signs is skipped.
 //
 // Note: four other designs were rejected. If the holder held a user lock named after the
 // lock, each lease would need one more round trip and a connection, and a lost machine
@@ -46,7 +46,7 @@ import (
 const (
 	// pollFrom and pollTo are the shortest and the longest pause of a waiter that polls.
 	pollFrom, pollTo = 15 * time.Millisecond, 45 * time.Millisecond
-	// slowerPolls is how many times an owner's pause doubles when the server refuses GET_LOCK.
+	// slowerPolls is how often, at most, an owner's pause doubles if the server refuses GET_LOCK.
 	slowerPolls = 3
 )
 
@@ -64,12 +64,12 @@ type queue struct {
 // wake-up or until r's owner should ask for the lock. On MySQL a third statement
 // reads the grant. MariaDB gets all three in one block of statements.
 //
-// Note: on MySQL, which has no such blocks, entering and sleeping in one packet
-// would save a round trip. But a KILL QUERY that comes between two statements of a
-// packet drops the second one without a reply, so the waiter would hang until its
-// deadline. This was seen with MariaDB 10.11, and MySQL's source has the same loop.
-// The sleep and the reading of the grant cannot share a packet for the same reason.
-// MySQL 9 goes on after a KILL QUERY during the sleep, but not just after it.
+// Note: on MySQL, which has no such blocks, entering and sleeping in one packet would save
+// a round trip. But a KILL QUERY that comes between two statements of a packet drops the
+// second one without a reply, so the waiter would hang until its deadline. This was seen
+// with MariaDB 10.11, and MySQL's source has the same loop. The sleep and the reading of
+// the grant cannot share a packet for the same reason. MySQL 9 runs the next statement
+// after a KILL QUERY during the sleep, but not after one that comes just behind the sleep.
 func (q *queue) Wait(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, _ error) {
 	if err := ready(ctx, r); err != nil {
 		return none, err
@@ -108,9 +108,9 @@ func (q *queue) Wait(ctx context.Context, r driver.Request, most time.Duration) 
 	return got.grant, conn.StatementError("wait for", r.Name, got.err)
 }
 
-// wait does the work of Wait, also after Wait's caller has given up. It then
+// wait does the work of Wait, and goes on if Wait's caller gives up. Then it
 // ends the sleep in the server by KILL QUERY, because the server would not
-// notice that the caller is gone, and keeps the connection for other waiters.
+// notice that the caller is gone. It keeps the connection for other waiters.
 func (q *queue) wait(ctx context.Context, o *owner, r driver.Request, most time.Duration) (none driver.Grant, _ error) {
 	left := q.owners.leaving(o)
 	sctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), most+q.opts.RequestTimeout, errSlow)
@@ -175,10 +175,10 @@ func (q *queue) wait(ctx context.Context, o *owner, r driver.Request, most time.
 	return none, err
 }
 
-// sleep enters the queue and sleeps for at most one first span (0.5 to 2 s) at a time.
-// Then it checks whether the lock is free, because the wake-up may be lost or the waiter
-// before it dead. It returns the store's grant to r's owner, if there is one, whether
-// the owner was withdrawn, and whether a KILL interrupted the sleep. An interrupted
+// sleep enters the queue and sleeps for at most one first span (0.5 to 2 s) at a time. Then
+// it checks whether the lock is free, because the wake-up may be lost or the waiter before it
+// dead. If the store has made a grant to r's owner, sleep returns it as g. It reports whether
+// the owner was withdrawn, and whether a KILL interrupted the sleep (woken). An interrupted
 // GET_LOCK returns NULL, and an interrupted SLEEP returns 1, or the statement fails.
 func (q *queue) sleep(ctx context.Context, s *conn.Session, lock string, r driver.Request, most time.Duration, gaveUp func() bool) (g driver.Grant, withdrawn, woken bool, err error) {
 	for end := time.Now().Add(most); ; {
@@ -220,10 +220,10 @@ func (q *queue) sleep(ctx context.Context, s *conn.Session, lock string, r drive
 	}
 }
 
-// granted returns the grant that the store made to r's owner, for r's TTL. The grant
-// ends at the time end after the server began the statement that was sent at sent.
-// If the grant then seems to be made in the future, the server's clock was turned
-// forward. granted then returns the zero Grant, so the owner asks for the lock.
+// granted returns the grant that the store made to r's owner, for r's TTL. The sleeping statement
+// was sent at the time sent. The grant ends after the duration end, counted from when the server
+// began that statement. If the grant seems to be made in the future, the server's clock was
+// turned forward. Then granted returns the zero Grant, and the owner asks for the lock.
 func granted(r driver.Request, sent time.Time, token uint64, end time.Duration) driver.Grant {
 	made := sent.Add(end - r.TTL)
 	if made.After(time.Now()) {
@@ -232,7 +232,7 @@ func granted(r driver.Request, sent time.Time, token uint64, end time.Duration) 
 	return driver.Grant{Token: token, Sent: made, For: r.TTL}
 }
 
-// span returns how long a grant that the store makes to the waiter r lasts if r does not use it.
+// span returns how long the store's grant to the waiter r lasts if the waiter does not use it.
 func (q *queue) span(r driver.Request) time.Duration { return min(r.TTL, q.signs.distance.FirstSpan()) }
 
 // enter puts r's owner into the queue without a connection to sleep on. It waits for the reply
@@ -261,8 +261,8 @@ func (q *queue) noSleep() bool {
 
 func pollPause() time.Duration { return pollFrom + rand.N(pollTo-pollFrom) }
 
-// poll pauses a waiter without a connection to sleep on, for after or most, whichever is shorter.
-// It returns earlier when left or found is closed or ctx ends. The caller then asks for the lock.
+// poll pauses a waiter that cannot sleep in the server, for the shorter of most and after. It
+// returns earlier if left or found is closed, or ctx ends. The caller then asks for the lock.
 func poll(ctx context.Context, left, found <-chan struct{}, most, after time.Duration) error {
 	pause := time.NewTimer(min(most, after))
 	defer pause.Stop()
@@ -283,8 +283,8 @@ func poll(ctx context.Context, left, found <-chan struct{}, most, after time.Dur
 // it removes dead waiters from the queue and grants the lock to the first living one. It runs
 // before the release returns, because a plugin whose host has died exits after its last release.
 //
-// An acquire that comes before that makes the grant itself (see askInFull), so no owner overtakes
-// the waiters.
+// An acquire that comes earlier makes the grant itself (see askInFull). So no owner overtakes the
+// waiters.
 func (q *queue) next(ctx context.Context, s *conn.Session, name string, reply uint64) {
 	err := q.grant(ctx, s, name, reply)
 	if err != nil && q.background.Err() == nil {

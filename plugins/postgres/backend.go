@@ -167,7 +167,7 @@ func (b *Backend) batcherOf(op driver.Op) *batcher {
 	return nil
 }
 
-// Batch implements driver.Batcher. Operations on one lock run one after the other, in ops' order.
+// Batch implements driver.Batcher. Operations on one lock run in sequence, in the order of ops.
 func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	results := make([]driver.Result, len(ops))
 	byName := map[string][]int{}

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// width, and renewWidth for renewals, limit the operations of one call. A commit costs the
+	// width limits the operations of one call, and renewWidth its renewals. A commit costs the
 	// same for one row and for many, but a long call keeps its first rows locked until it ends.
 	width, renewWidth = 64, 500
 	// senders is how many calls of one kind may be under way at a time. With two,
@@ -27,7 +27,7 @@ const (
 	// keeps locked. Then the call's operations on other rows are sent again in one call,
 	// and each operation on the locked row in a separate call, all with morePatience.
 	patience, morePatience = "50ms", "1s"
-	// stuckFor is for how long, after its row was found locked, a lock's operations are sent alone.
+	// stuckFor is how long a lock's operations are sent alone after its row was found locked.
 	stuckFor = 2 * time.Second
 )
 
@@ -42,7 +42,7 @@ type pending struct {
 
 	sent   time.Time     // an instant before it was sent
 	state  int64         // the column token of the SQL function's reply
-	left   time.Duration // time left of a grant to another waiter; 0 for none
+	left   time.Duration // time left of a grant to another waiter; 0 if there is none
 	result driver.Result
 }
 
@@ -123,7 +123,7 @@ func (l *batcher) one(ctx context.Context, r driver.Request) driver.Result {
 	return l.wait(&pending{Request: r, ctx: ctx})
 }
 
-// wait sends p and waits for its result, or until p.ctx ends.
+// wait sends the operation p and waits for its result, or until p.ctx ends.
 func (l *batcher) wait(p *pending) driver.Result {
 	if p.ctx.Err() != nil {
 		return driver.Result{Err: l.unsent(p)}
@@ -141,7 +141,7 @@ func (l *batcher) wait(p *pending) driver.Result {
 	return driver.Result{Err: fmt.Errorf("postgres: %s %q: %w: %w", l.what, p.Name, driver.ErrUnavailable, context.Cause(p.ctx))}
 }
 
-// start sends p and returns at once. The function p.done later gets the result.
+// start sends the operation p and returns at once. The function p.done later gets the result.
 func (l *batcher) start(p *pending) {
 	if err := valid(p.Request); err != nil {
 		p.end(driver.Result{Err: err})
@@ -186,8 +186,8 @@ func (l *batcher) serve(batch []*pending, handOn func()) {
 	l.sendAlone(locked)
 }
 
-// split returns the operations of ps on free rows, and those on rows that another
-// client has locked. If asking the server fails, it returns all as locked.
+// split asks the server which rows another client has locked. It returns the operations of
+// ps on free rows and those on locked rows. If the query fails, it returns all as locked.
 func (l *batcher) split(ps []*pending) (free, locked []*pending) {
 	is := map[string]bool{}
 	err := l.b.ask(ps[0].ctx, l.what, ps[0].Name, func(ctx context.Context, c *pgxpool.Conn) error {
@@ -261,7 +261,7 @@ func (l *batcher) send(ps []*pending, patience string) error {
 	})
 }
 
-// deliver gives each of ps its result, or err if err is not nil.
+// deliver gives each operation in ps its result, or err if err is not nil.
 func (l *batcher) deliver(ps []*pending, err error) {
 	for _, p := range ps {
 		if err != nil {

@@ -60,7 +60,7 @@ func (b *Backend) through(c *pgxpool.Config) *pgxpool.Config {
 	before := own.BeforeConnect
 	own.BeforeConnect = func(ctx context.Context, fresh *pgx.ConnConfig) error {
 		if b.pooled.Load() {
-			// Note: do not use pgx's mode for poolers, exec. It reads bytea as
+			// Note: do not use exec, pgx's mode for poolers. It reads bytea as
 			// text, and the role's bytea_output changes the form of this text.
 			fresh.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 			for key := range session {
@@ -101,10 +101,10 @@ func (b *Backend) admit(ctx context.Context, c *pgconn.PgConn) error {
 }
 
 const (
-	// servesWithin limits how long serves checks the server in use. If no idle connection
-	// shows that it serves and others are busy, serves looks again after lookAgain.
+	// servesWithin limits how long the method serves checks the server in use. The method
+	// looks again after lookAgain if no idle connection has answered and others are busy.
 	servesWithin, lookAgain = 200 * time.Millisecond, 5 * time.Millisecond
-	// While dials lead to the wrong server, the longest pause rises from redialFrom to redialTo.
+	// While dials reach the wrong server, the longest pause rises from redialFrom to redialTo.
 	redialFrom, redialTo = 10 * time.Millisecond, 100 * time.Millisecond
 )
 
@@ -169,7 +169,7 @@ func (b *Backend) connection(ctx context.Context) (*pgxpool.Conn, error) {
 	}
 }
 
-// maxTries is how often, at most, a request is sent that the server rolls back.
+// maxTries is how often, at most, a request is sent if the server rolls it back.
 const maxTries = 10
 
 // ask runs f on a connection, for at most RequestTimeout. The end of ctx does
@@ -223,7 +223,7 @@ func (b *Backend) ask(ctx context.Context, what, name string, f func(ctx context
 	return err
 }
 
-// read runs f as ask does, and returns f's value. If ctx ends, it returns at once while f goes on.
+// read is like ask, for a function f with a value. If ctx ends, it returns at once while f goes on.
 func read[T any](ctx context.Context, b *Backend, what, name string, f func(ctx context.Context, c *pgxpool.Conn) (T, error)) (none T, _ error) {
 	type answer struct {
 		value T

@@ -41,8 +41,8 @@
 // or up to 500 if they are renewals. So a busy host needs far fewer commits than operations.
 //
 // A row that another client keeps locked delays only operations on that row. A call waits for the
-// row for 50 ms. Then its operations on other rows are sent again, and each operation on the
-// locked row in a separate call, on at most a quarter of the connections.
+// row for 50 ms. Then its operations on other rows are sent again. Each operation on the locked
+// row gets a separate call. These calls use at most a quarter of the connections.
 //
 // Each lock has one queue of waiters of all hosts, first in, first out. A release grants the lock
 // to the first waiter whose process lives, for 0.5 s, or up to 2 s for a distant waiter. The same

@@ -138,7 +138,7 @@ func TestSettingsOfOthers(t *testing.T) {
 	}
 }
 
-// serves checks that acquire, refusal, list, wait and withdrawal of a lock work on b.
+// serves checks that acquire, refusal, list, wait and withdrawal of a lock work on the backend b.
 func serves(t *testing.T, b *postgres.Backend) {
 	for range 20 {
 		owner := rand.Text()
@@ -305,8 +305,8 @@ func TestReadOnlyIsAnOutage(t *testing.T) {
 	})
 }
 
-// TestDeadListenerIsReplaced ends all connections while an owner waits, also the
-// connection for notices. The owner must be granted the lock over new connections.
+// TestDeadListenerIsReplaced ends all connections, also the one for notices, while
+// an owner waits. The owner must be granted the lock over new connections.
 func TestDeadListenerIsReplaced(t *testing.T) {
 	prefix := fresh()
 	b, c := host(t, prefix), connect(t, server(t))
@@ -380,7 +380,7 @@ func TestFarWaiters(t *testing.T) {
 	must(t, near.Check(t.Context())) // now the schema exists
 	must(t, b.Check(t.Context()))    // now it listens
 	var all sync.WaitGroup
-	for range o.Connections { // each takes seconds to make
+	for range o.Connections { // each connection takes seconds to make
 		all.Go(func() {
 			if _, err := b.Inspect(t.Context(), "jobs"); err != nil {
 				t.Error(err)
@@ -398,7 +398,7 @@ func TestFarWaiters(t *testing.T) {
 }
 
 // TestWaiterHearsOfAnothersGrant checks that if the lock was granted to a waiter that may be dead,
-// the next waiter is told when this grant ends. So the next waiter asks then, and not later.
+// the next waiter is told when this grant ends. So the next waiter asks at that time.
 func TestWaiterHearsOfAnothersGrant(t *testing.T) {
 	prefix := fresh()
 	b, next, c := host(t, prefix), host(t, prefix), connect(t, server(t))

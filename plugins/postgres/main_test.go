@@ -80,7 +80,7 @@ func connect(t drivertest.T, s *servers.Server) *pgx.Conn {
 	return c
 }
 
-// denied returns the address of s with a wrong password.
+// denied returns the address of the server s with a wrong password.
 func denied(s *servers.Server) string {
 	return servers.LoginTo(postgresserver.Address(s), "postgres://lockbench:secret")
 }

@@ -63,8 +63,8 @@ func (o Options) check() error {
 	return nil
 }
 
-// session has the settings that our statements need. A connection sets them, in place
-// of the role's and the database's. A pooler may refuse them; see Backend.connection.
+// session has the settings that our statements need. A connection sets them, over those
+// of the role and the database. A pooler may refuse them; see Backend.connection.
 var session = map[string]string{
 	"default_transaction_isolation": "read committed",
 	"statement_timeout":             "30s", // so that no statement outlasts a tombstone

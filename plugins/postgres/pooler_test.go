@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/postgres"
 )
 
-// pooler starts a pooler, which shares its connections to s among clients.
+// pooler starts a pooler, which shares its connections to the server s among clients.
 func pooler(t *testing.T, s *servers.Server) (address string) {
 	t.Helper()
 	p, err := postgresserver.StartPooler(t.Context(), s)

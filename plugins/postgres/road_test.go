@@ -93,8 +93,8 @@ func TestDemotedWithoutACut(t *testing.T) {
 	eventually(t, "Check passes", func() bool { return b.Check(t.Context()) == nil })
 }
 
-// TestRestartBehindPooler restarts the server behind a pooler, which keeps our connections
-// open. Check must not report two servers, because old and new connections lead to one.
+// TestRestartBehindPooler restarts the server behind a pooler, which keeps our connections open.
+// Check must not report two servers, because old and new connections lead to the same server.
 func TestRestartBehindPooler(t *testing.T) {
 	s := own(t, nil)
 	b := open(t, postgres.Options{Address: pooler(t, s), ListenAddress: "none", Prefix: fresh()})

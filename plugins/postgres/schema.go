@@ -21,8 +21,8 @@ var schema string
 
 const (
 	// alone takes a lock so that only one host at a time creates the schema, because IF
-	// NOT EXISTS may fail in concurrent statements. The schema is complete if the function
-	// lastMade exists, which is created last. Then the next host creates nothing.
+	// NOT EXISTS may fail in concurrent statements. The function lastMade is created last.
+	// If it exists, the schema is complete, and the host creates nothing.
 	alone    = "SELECT pg_advisory_xact_lock(7813564918211)"
 	lastMade = "sweep1"
 )
@@ -75,7 +75,7 @@ func printDDL(cfg driver.Config, stdout io.Writer) error {
 	return err
 }
 
-// examine checks the role's rights, first by an acquire for a name that no lock has.
+// examine checks the role's rights. It begins with an acquire for a name that no lock has.
 func (b *Backend) examine(ctx context.Context, c *pgxpool.Conn) (may bool, _ error) {
 	_, err := c.Exec(ctx, "SELECT lockbench.acquire1($1, ARRAY[$2::bytea], ARRAY['check'], ARRAY[0::bigint], ARRAY[NULL::bytea], ARRAY[NULL::bytea])", morePatience, b.key(""))
 	if err != nil {
@@ -91,7 +91,7 @@ func (b *Backend) examine(ctx context.Context, c *pgxpool.Conn) (may bool, _ err
 
 // Check returns an error unless the server accepts writes, the schema exists, the role
 // has its rights on the schema, and the address leads to one server only. It also
-// returns an error if the notices that tell waiters of grants are found to be lost.
+// returns an error if it finds that notices of grants do not reach waiters.
 func (b *Backend) Check(ctx context.Context) error {
 	if _, err := read(ctx, b, "check", b.opts.Prefix, b.examine); err != nil {
 		return err
@@ -99,7 +99,7 @@ func (b *Backend) Check(ctx context.Context) error {
 	return errors.Join(b.identity.Recent(), b.listener.check(ctx))
 }
 
-// sweepEvery is the mean time after which a host again deletes expired rows.
+// sweepEvery is the mean time between two sweeps of a host, which delete expired rows.
 const sweepEvery = time.Minute
 
 // sweep deletes expired rows until Close, at random times, so that hosts do not do it at once.

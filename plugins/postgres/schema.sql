@@ -4,13 +4,13 @@
 -- Every step is one call of a function here: one statement and one transaction, in
 -- which each inner statement sees all that was committed before it began (READ
 -- COMMITTED). A step first locks the rows of its names, in the order of the names,
--- so that no two steps deadlock. Whatever a step reads after that, from any table,
--- was committed by the earlier steps on these names, because a step that puts a
--- waiter or a tombstone locks the row too. Under a stricter isolation, a step that
--- would see less fails (40001) and is repeated.
+-- so that no two steps deadlock. Then it sees, in every table, what earlier steps
+-- on these names have committed, because a step that puts a waiter or a tombstone
+-- locks the row too. Under a stricter isolation, a step that would see less fails
+-- (40001) and is repeated.
 --
--- All times are clock_timestamp(), the present time. now() is not used: it is when the
--- transaction began, which may have waited for a row since then.
+-- All times are clock_timestamp(), the present time. now() is not used: it is the
+-- start of the transaction, which may have waited for a row since then.
 --
 -- The digit at the end of a function's name is the version of the function. A changed
 -- function gets a new name, so that hosts of both versions can share the tables.
@@ -24,10 +24,10 @@ CREATE TABLE IF NOT EXISTS lockbench.locks (
 	name   bytea PRIMARY KEY,                       -- PREFIX/NAME
 	owner  text COLLATE "C" NOT NULL DEFAULT '',    -- empty when free
 	token  bigint NOT NULL DEFAULT 0,               -- token of the last grant
-	ends   timestamptz NOT NULL DEFAULT clock_timestamp(), -- end of the lease, or since when free
+	ends   timestamptz NOT NULL DEFAULT clock_timestamp(), -- end of the lease, or when the row became free
 	ttl_us bigint NOT NULL DEFAULT 0,               -- TTL of the last lease
 	given  boolean NOT NULL DEFAULT false,          -- granted by the store, not confirmed
-	marked timestamptz NOT NULL DEFAULT '-infinity', -- until then it may have a waiter or a tombstone
+	marked timestamptz NOT NULL DEFAULT '-infinity', -- until then the lock may have a waiter or a tombstone
 	label  bytea,
 	value  bytea
 ) WITH (fillfactor = 50); -- a changed row stays on its page and touches no index
@@ -62,20 +62,20 @@ CREATE UNLOGGED TABLE IF NOT EXISTS lockbench.processes (
 CREATE OR REPLACE FUNCTION lockbench.mint1(last bigint) RETURNS bigint LANGUAGE sql VOLATILE
 AS $$ SELECT greatest(last + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) $$;
 
--- after1 returns the present time plus us microseconds.
+-- after1 returns the present time plus the given microseconds.
 CREATE OR REPLACE FUNCTION lockbench.after1(us bigint) RETURNS timestamptz LANGUAGE sql VOLATILE
 AS $$ SELECT clock_timestamp() + us * interval '1 microsecond' $$;
 
 -- pass1 grants a lock, whose row is locked and free, to the first waiter whose process lives.
--- Earlier waiters lose their places. A process lives if its last sign is valid and the session
--- in which it listens lives; that session holds an advisory lock. So a killed process costs
--- nothing, and the signs are for a process that is frozen or whose machine is lost. pass1
--- returns true if it granted the lock, or if the lock is reserved for a first waiter that
--- polls. If the owner asks is first, it returns false, so that asks can take the lock.
+-- Dead waiters before it lose their places. A process lives if its last sign is valid and the
+-- session in which it listens lives; that session holds an advisory lock. So a killed process
+-- delays no other. The signs are for a process that is frozen or whose machine is lost. pass1
+-- returns true if it granted the lock, or if the lock is reserved for a first waiter that polls.
+-- If the owner in asks is first, pass1 returns false, so that this owner can take the lock.
 --
--- The grant lasts as long as the waiter's entry says. The commit sends its notice, with
--- the newest sign of life known here. That sign was sent before it was committed, and so
--- before this grant. The waiter counts its deadline from then.
+-- The grant lasts as long as the waiter's entry says. The commit sends the waiter a notice,
+-- with the newest sign of life known here. That sign was sent before it was committed, and
+-- so before this grant. The waiter counts its deadline from when it sent the sign.
 CREATE OR REPLACE FUNCTION lockbench.pass1(lock bytea, asks text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
 	w record;
@@ -127,8 +127,8 @@ BEGIN
 END $$;
 
 -- Each of the following functions does one kind of operation to many names, which
--- are sorted. It replies a row for each name: token is not 0 if the operation was
--- done, else the other columns are the lock's holder. The settings are for query
+-- are sorted. It replies a row for each name. If the operation was done, token is
+-- not 0. Else the other columns are the lock's holder. The SET clauses are for query
 -- plans, which are made once in a session, perhaps while the tables are empty.
 
 DO $$ BEGIN
@@ -136,7 +136,7 @@ DO $$ BEGIN
 EXCEPTION WHEN duplicate_object THEN NULL;
 END $$;
 
--- answer1 makes the replies for names: done has the indexes, from 1, of what was done.
+-- answer1 makes the replies for names. done has the indexes, from 1, of the operations done.
 --
 -- Note: a function in the language SQL would be planned anew by each statement that
 -- calls it, unless it is only an expression.
@@ -153,8 +153,8 @@ BEGIN
 END $$;
 
 -- stale1 fails a statement that has been in the server for so long that a tombstone against
--- it may soon expire. The statement may have been under way for 105 seconds before, because
--- for that long the kernel goes on sending the data of a closed connection.
+-- it may soon expire. Before that, the statement may have been under way for 105 seconds,
+-- because the kernel goes on sending the data of a closed connection for so long.
 CREATE OR REPLACE FUNCTION lockbench.stale1() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
 	IF clock_timestamp() > statement_timestamp() + interval '10 seconds' THEN
@@ -173,7 +173,7 @@ DECLARE
 	took bigint;
 BEGIN
 	PERFORM set_config('lock_timeout', patience, true);
-	-- Names that another owner holds are refused by only reading, which waits for no
+	-- Names that another owner holds are refused after a read, which waits for no
 	-- disk. All other rows are locked, in their order, even if they are not taken
 	-- because another owner was faster or the row is marked.
 	WITH taken AS (
@@ -194,9 +194,9 @@ BEGIN
 		RETURN QUERY SELECT * FROM lockbench.answer1(names, done, tokens);
 		RETURN;
 	END IF;
-	-- Rows that were locked by that and are free, or granted to the owner that asks. A
-	-- row that became free only now may be locked by another step. It is not waited
-	-- for, because two steps that already hold rows would deadlock.
+	-- Now take the rows locked above that are free, or granted to the owner that asks.
+	-- A row that became free only now may be locked by another step. Do not wait for
+	-- it, because two steps that already hold rows would deadlock.
 	FOR it IN SELECT a.i FROM unnest(names, owners) WITH ORDINALITY a(name, owner, i) JOIN lockbench.locks l ON l.name = a.name
 		WHERE a.i <> ALL (done) AND (l.owner = '' OR l.ends <= clock_timestamp() OR l.given AND l.owner = a.owner)
 		FOR UPDATE OF l SKIP LOCKED
@@ -258,8 +258,8 @@ BEGIN
 	RETURN QUERY SELECT * FROM lockbench.answer1(names, done, done);
 END $$;
 
--- shorten1 makes leases end within keeps microseconds. Waiters know only the old end,
--- so the first waiter is told to ask.
+-- shorten1 makes each lease end within the microseconds in keeps. Waiters know only
+-- the old end, so the first waiter is told to ask.
 CREATE OR REPLACE FUNCTION lockbench.shorten1(patience text, names bytea[], owners text[], tokens bigint[], keeps bigint[])
 	RETURNS SETOF lockbench.reply1 LANGUAGE plpgsql
 	SET jit = off SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -301,10 +301,10 @@ BEGIN
 	RETURN QUERY SELECT * FROM lockbench.answer1(names, done, done);
 END $$;
 
--- withdraw1 undoes what owners did to names, and refuses the owners for longer than any
--- of their requests can be on its way. If such an acquire gets the row lock first, it is
--- undone; if it gets it later, it finds the row marked and the tombstone. A missing row
--- is created for this, because the acquire may be about to create it.
+-- withdraw1 undoes the requests of owners for names, and refuses the owners for longer
+-- than any of their requests can be on its way. An acquire that locked the row earlier
+-- is undone. An acquire that locks it later finds the mark and the tombstone. A missing
+-- row is created, because an acquire may be about to create it.
 CREATE OR REPLACE FUNCTION lockbench.withdraw1(patience text, names bytea[], owners text[])
 	RETURNS SETOF lockbench.reply1 LANGUAGE plpgsql
 	SET jit = off SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -330,21 +330,21 @@ BEGIN
 	RETURN QUERY SELECT a.i, 1::bigint, NULL::text, NULL::bytea, NULL::bigint, NULL::bigint, NULL::bigint FROM unnest(names) WITH ORDINALITY a(name, i);
 END $$;
 
--- sign1 gives a sign of life for the process who, valid for stands microseconds.
+-- sign1 gives a sign of life for the process in who, valid for the microseconds in stands.
 CREATE OR REPLACE FUNCTION lockbench.sign1(who text, us bigint, stands bigint) RETURNS void LANGUAGE sql VOLATILE SET lock_timeout = '1s' AS $$
 	INSERT INTO lockbench.processes AS p (process, sign_us, until) VALUES (who, us, lockbench.after1(stands))
 	ON CONFLICT (process) DO UPDATE SET sign_us = greatest(p.sign_us, excluded.sign_us), until = lockbench.after1(stands);
 $$;
 
--- enter1 enters owners into queues, and grants free locks to their first waiters. For each
--- owner it replies the token if this granted it the lock, -1 if it has a tombstone, -2 if
--- it should ask, and otherwise 0. With 0, if the lock was granted to a waiter that may be
--- dead, left_ms is what is left of that grant; after it, this owner looks again.
+-- enter1 puts owners into queues, and grants free locks to their first waiters. The token
+-- replied for an owner is that of its grant, -1 if it has a tombstone, -2 if it should
+-- ask, or else 0. With 0, if the lock was granted to a waiter that may be dead, left_ms is
+-- the time left of that grant. After that time, the owner looks again.
 --
 -- A release locks the row. If it comes before this step, the lock is free or granted
--- to another waiter. If it comes after, it finds this waiter. So none is missed.
+-- to another waiter. If it comes after, it finds this waiter. So no waiter is missed.
 --
--- An entry need not survive a crash, so its commit waits for no disk; a grant must survive.
+-- An entry need not survive a crash, so its commit waits for no disk. A grant must survive.
 CREATE OR REPLACE FUNCTION lockbench.enter1(patience text, who text, names bytea[], owners text[], spans bigint[], labels bytea[], vals bytea[], stays bigint[])
 	RETURNS SETOF lockbench.reply1 LANGUAGE plpgsql
 	SET jit = off SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -389,7 +389,7 @@ BEGIN
 	FROM unnest(state) WITH ORDINALITY s(state, i);
 END $$;
 
--- locked1 returns those of names whose rows another session has locked.
+-- locked1 returns those names whose rows another session has locked.
 CREATE OR REPLACE FUNCTION lockbench.locked1(names bytea[]) RETURNS SETOF bytea LANGUAGE plpgsql AS $$
 DECLARE
 	free bytea[] := ARRAY(SELECT l.name FROM lockbench.locks l WHERE l.name = ANY (names) FOR UPDATE SKIP LOCKED);
@@ -397,7 +397,7 @@ BEGIN
 	RETURN QUERY SELECT l.name FROM lockbench.locks l WHERE l.name = ANY (names) AND l.name <> ALL (free);
 END $$;
 
--- find1 returns the holders of those of names that are held.
+-- find1 returns the holders of those locks in names that are held.
 CREATE OR REPLACE FUNCTION lockbench.find1(names bytea[])
 	RETURNS TABLE (lock bytea, owner text, label bytea, value bytea, token bigint, left_ms bigint, waiters bigint) LANGUAGE plpgsql
 	SET lock_timeout = '1s' SET jit = off SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -408,7 +408,7 @@ BEGIN
 	FROM lockbench.locks l WHERE l.name = ANY (names) AND l.owner <> '' AND l.ends > clock_timestamp();
 END $$;
 
--- list1 returns a page of names of held locks: those with prefix that come after the name after.
+-- list1 returns a page of names of held locks that have the prefix and sort behind parameter after.
 CREATE OR REPLACE FUNCTION lockbench.list1(prefix bytea, after bytea, most int) RETURNS bytea[] LANGUAGE sql STABLE SET lock_timeout = '1s' AS $$
 	SELECT coalesce(array_agg(p.name ORDER BY p.name), '{}') FROM (SELECT l.name FROM lockbench.locks l
 		WHERE l.name > after AND l.name >= prefix AND substring(l.name FROM 1 FOR octet_length(prefix)) = prefix

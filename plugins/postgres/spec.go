@@ -33,7 +33,7 @@ var Spec = driver.Spec{
 }
 
 // properties are what the backend promises before it has reached the server. Fencing becomes
-// strict if the server turns out to have each commit on disk before it acknowledges the commit.
+// strict if the server acknowledges a commit only when the commit is on disk.
 var properties = driver.Properties{
 	Name:           "postgres",
 	Fencing:        driver.FencingDurable,

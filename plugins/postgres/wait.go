@@ -20,8 +20,8 @@ import (
 
 const (
 	// signEvery is how often a waiting process gives a sign of life. A sign is valid for
-	// signBeside longer than a grant to one of the process's waiters at first lasts.
-	// signsGoOn is for how long signs are given after a waiter last began to wait.
+	// signBeside longer than the first span of a grant to the process's waiters.
+	// signsGoOn is how long signs go on after the last waiter has begun to wait.
 	signEvery, signBeside, signsGoOn = 200 * time.Millisecond, 100 * time.Millisecond, 2 * kit.LongestSpan
 	// placeFor is how long a waiter stays in the queue after its Wait has
 	// returned, if its process gives signs of life.
@@ -30,8 +30,8 @@ const (
 	pollFrom, pollTo = 30 * time.Millisecond, 90 * time.Millisecond
 	// idlePing is how often the listening connection is tested while there is no waiter.
 	idlePing = 5 * time.Second
-	// relisten is the pause before the connection for notices is dialed again after it
-	// broke. deafFor is that pause if the connection worked but no notice came over it.
+	// relisten is the pause between the end of the connection for notices and the next
+	// dial. deafFor is that pause if the connection worked but no notice came over it.
 	relisten, deafFor = 100 * time.Millisecond, 15 * time.Second
 )
 
@@ -40,7 +40,7 @@ const (
 // waiters no locks. When the connection breaks, all waiters enter their queues again.
 type listener struct {
 	b        *Backend
-	process  string    // also the channel on which it listens
+	process  string    // the name of this process, and of the channel on which it listens
 	started  time.Time // a sign's number is the microseconds since then
 	distance kit.Distance
 
@@ -54,7 +54,7 @@ type listener struct {
 	tried  chan struct{}       // closed once it is known whether notices arrive
 }
 
-// sleeper is a waiting owner. At most one notice tells it of a grant or to ask for the lock. If
+// sleeper is a waiting owner. At most one notice tells it of a grant, or that it should ask. If
 // it is woken while told is false, notices have stopped or resumed, so it enters the queue again.
 type sleeper struct {
 	woken chan struct{}
@@ -62,8 +62,8 @@ type sleeper struct {
 	grant driver.Grant
 }
 
-// Wait puts r's owner into the queue until a notice arrives or the time most is over. It does so
-// repeatedly, because the store skips a dead waiter before the owner only during a call.
+// Wait puts r's owner into the queue until a notice arrives or the duration most is over. It enters
+// again and again, because only then the store skips a dead waiter before the owner.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, _ error) {
 	if err := valid(r); err != nil {
 		return none, err
@@ -81,7 +81,7 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration
 }
 
 // waitOnce enters the queue once and waits. told is true if a notice or reply
-// brought the returned grant or told r's owner to ask for the lock.
+// brought the returned grant, or said that r's owner should ask for the lock.
 func (b *Backend) waitOnce(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, told bool, _ error) {
 	s, most, after := b.listener.sleep(r.Owner, most)
 	r.TTL = min(r.TTL, b.listener.distance.FirstSpan())
@@ -117,10 +117,10 @@ func (b *Backend) waitOnce(ctx context.Context, r driver.Request, most time.Dura
 	}
 }
 
-// sleep registers the owner for notices, before the owner enters the queue. It returns how
-// long the owner waits, and for how long after that it stays in the queue. Without
-// notices, wait is short, because the owner polls. after is then how long a free lock is
-// kept for an owner that has died, because no sign of life shows that its process is gone.
+// sleep registers the owner for notices, before the owner enters the queue. The result
+// wait is how long the owner waits, and after is how long it then stays in the queue.
+// Without notices, wait is short, because the owner polls. A free lock is then kept for a
+// dead owner for as long as after, because no sign of life shows that its process is gone.
 func (l *listener) sleep(owner string, most time.Duration) (_ *sleeper, wait, after time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,7 +155,7 @@ func (l *listener) hearing() string {
 	return l.process
 }
 
-// sign returns a new sign's number. due is false without notices, or if the last is newer than old.
+// sign returns a new sign's number. due is false without notices, or if the last sign is too new.
 func (l *listener) sign(old time.Duration) (us int64, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -220,8 +220,8 @@ func (l *listener) told(notice string) {
 	close(s.woken)
 }
 
-// hear notes whether notices arrive, and why not if that is known. It also wakes
-// all waiters, because notices sent while there was no connection are lost.
+// hear records whether notices arrive, and why not if that is known. It also
+// wakes all waiters, because notices sent while there was no connection are lost.
 func (l *listener) hear(heard bool, deaf error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -310,7 +310,7 @@ func (l *listener) listen(c *pgxpool.Config) error {
 	if err := l.test(ctx, conn); err != nil {
 		return err
 	}
-	// While the session lives, it holds this advisory lock, by which SQL function pass1 knows that.
+	// The session holds this advisory lock while it lives. The SQL function pass1 tests the lock.
 	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock(hashtextextended($1::text, 0))", l.process); err != nil {
 		return err
 	}

@@ -178,8 +178,8 @@ func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 }
 
 // List calls emit for each held lock; see driver.Admin. It reads the database
-// by SCAN, which does not block the server. Keys that other kinds of clients
-// wrote under Options.Prefix appear as holders too, of any type.
+// by SCAN, which does not block the server. Keys of any type that other kinds
+// of clients wrote under Options.Prefix appear as holders too.
 func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
 	var names map[string]struct{}
 	err := b.ask(ctx, func() (err error) {
@@ -192,8 +192,8 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	return wrap("list", prefix, err)
 }
 
-// lookEvery is how often Observe reads a lock's key. It must, because another
-// kind of client publishes nothing when it takes or deletes the key.
+// lookEvery is how often Observe reads a lock's key. It must read the key,
+// because another kind of client publishes nothing when it takes or deletes it.
 const lookEvery = 250 * time.Millisecond
 
 // Proclaim replaces the value that a lease publishes; see driver.Lock.

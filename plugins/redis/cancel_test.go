@@ -50,7 +50,7 @@ func TestCancelledAttemptsLeaveNothing(t *testing.T) {
 		})
 	}
 	work.Wait()
-	eventually(t, "two keys are left", func() bool { // a sign of life's key expires
+	eventually(t, "two keys are left", func() bool { // the key of a sign of life expires
 		keys, err := c.Keys(t.Context(), "*").Result()
 		must(t, err)
 		slices.Sort(keys)

@@ -85,7 +85,7 @@ func (b *Backend) connected(ctx context.Context, c *goredis.Conn) error {
 	return nil
 }
 
-// unsafe returns an error that says why locks on s would not be safe, or nil.
+// unsafe returns an error that says why locks on the server s would not be safe, or nil.
 func (b *Backend) unsafe(s redisnode.Server) error {
 	return s.Unsafe(b.address(), b.target.topology, b.server.Load() != nil)
 }
@@ -117,7 +117,7 @@ func (b *Backend) watchPolicy() {
 }
 
 // refused wraps the error by which connected refuses a connection. go-redis unwraps
-// the error of a new connection once, so without refused the reason would be lost.
+// the error of a new connection once, so without this type the reason would be lost.
 type refused struct{ error }
 
 func (r refused) Unwrap() []error { return []error{r.error} }

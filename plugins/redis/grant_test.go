@@ -24,7 +24,7 @@ func place(t *testing.T, b *Backend, r driver.Request) driver.Request {
 	return r
 }
 
-// given returns r with the token of the grant that the store has made to r.Owner in the queue.
+// given returns r with the token of the store's grant to r.Owner, which was in the queue.
 func given(t *testing.T, b *Backend, r driver.Request) driver.Request {
 	t.Helper()
 	h, err := b.Inspect(t.Context(), r.Name)
@@ -49,8 +49,8 @@ func through(t *testing.T, s *servers.Server) (*inject.Proxy, *Backend) {
 	return p, b
 }
 
-// A release grants the lock to the first waiter, with the waiter's label and value, for
-// 0.5 s or a shorter TTL. The waiter counts this time from an instant before the grant.
+// A release grants the lock to the first waiter, with the waiter's label and value, for 0.5 s
+// or, if that is shorter, the TTL. The waiter counts this time from an instant before the grant.
 func TestReleaseGrants(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -245,7 +245,7 @@ func TestTokensRiseThroughABatch(t *testing.T) {
 	}
 }
 
-// A release with Keep keeps the lock for that time, and only then is the waiter granted it.
+// A release with Keep keeps the lock for that time. Only after it is the waiter granted the lock.
 func TestKeptLeaseIsNotGranted(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, at(s))
@@ -264,8 +264,8 @@ func TestKeptLeaseIsNotGranted(t *testing.T) {
 	}
 }
 
-// The store skips the waiters of a process once it has missed two signs of life of the
-// process, even while the server believes that the process's connections are alive.
+// When two signs of life of a process are missing, the store skips the process's
+// waiters, even if the server believes that the process's connections are alive.
 func TestCutOffWaiterIsPassedOver(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)

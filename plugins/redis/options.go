@@ -25,8 +25,8 @@ type Options struct {
 	Address []string `key:"address" default:"localhost:6379" doc:"host:port, redis://, rediss:// or unix://; a list with cluster or sentinel_master"`
 	Connect
 	// PoolSize is how many connections carry requests, 1 to 1000. Each carries one batch of
-	// requests at a time. With few connections, batches are larger and cost the server less,
-	// so more help only if the server is far away. One more connection is for wake-ups.
+	// requests at a time. With few connections, batches are larger and cost the server less.
+	// More connections help only if the server is far away. One more connection is for wake-ups.
 	PoolSize int `key:"pool_size" default:"2" doc:"connections that carry requests, 1 to 1000"`
 	// DB is the number of the database. A Cluster has only database 0, except that
 	// Valkey 9 and later have as many as the server's setting cluster-databases.
@@ -67,7 +67,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// target is the store that an Options names, after it was checked.
+// target is the store that an Options names, after the Options were checked.
 type target struct {
 	opts     Options
 	network  string
@@ -124,7 +124,7 @@ func (o Options) check() error {
 	return err
 }
 
-// add adds one address to t. It refuses a URL whose settings contradict configuration keys.
+// add adds an address to the target t. It refuses a URL that contradicts configuration keys.
 func (t *target) add(a redisnode.Address) error {
 	o := &t.opts
 	switch {

@@ -56,8 +56,8 @@ func TestPolicyChangedWhileServing(t *testing.T) {
 	eventually(t, "the end is told", func() bool { return (<-notices).Kind == driver.NoticeUp })
 }
 
-// In a Cluster with a dead master, the policy of the others is still read.
-// Acquires are refused exactly while one of them has a policy that evicts keys.
+// In a Cluster with a dead master, the policies of the other masters are still read.
+// Acquires are refused exactly while one of these has a policy that evicts keys.
 func TestPolicyWithAMasterDown(t *testing.T) {
 	servers, opts := startCluster(t, 3, "cluster-require-full-coverage no")
 	ctx := t.Context()

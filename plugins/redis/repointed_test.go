@@ -45,7 +45,7 @@ func failover(t *testing.T, master, replica *servers.Server) {
 }
 
 // After a failover, the connections to the old master stay open and the address leads
-// to the new one. A lock must then be acquired within 1 s, and no lease be lost.
+// to the new one. A lock must then be acquired within 1 s, and no lease may be lost.
 func TestFailoverThatCutsNothing(t *testing.T) {
 	master := start(t, &redisserver.Options{Lines: []string{"repl-diskless-sync-delay 0"}})
 	replica := follower(t, master)

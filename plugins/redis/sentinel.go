@@ -30,8 +30,8 @@ func (t target) settings() (servers, sentinels Connect, secure bool) {
 	return servers, sentinels, secure
 }
 
-// failoverClient makes the client for a Sentinel group. go-redis dials servers and sentinels
-// with one function, but calls a dial hook only for servers. So serverHook marks their dials.
+// failoverClient makes the client for a Sentinel group. go-redis dials servers and sentinels with
+// one function, but calls a dial hook only for servers. So serverHook marks dials of servers.
 func (t target) failoverClient(u *goredis.UniversalOptions, links *redisnode.Links) (goredis.UniversalClient, error) {
 	if t.opts.SentinelTLSEnabled == nil {
 		return goredis.NewFailoverClient(u.Failover()), nil
@@ -84,7 +84,7 @@ func (o Options) sentinelSource() (*config.Source, error) {
 	return s, nil
 }
 
-// loginToSentinel logs in to a sentinel with the password file's present text.
+// loginToSentinel logs in to a sentinel with the present text of the password file.
 // go-redis cannot do that, because it takes only a fixed password for sentinels.
 func (b *Backend) loginToSentinel(ctx context.Context, c *goredis.Conn) error {
 	if user := b.target.opts.SentinelUsername; user != "" {

@@ -255,7 +255,7 @@ func TestSentinelTLSApart(t *testing.T) {
 				o.Connect = Connect{}
 			}
 			err := connect(t, o).Check(t.Context())
-			// A sentinel without TLS may wait for more of a TLS handshake, so no text is due then.
+			// A sentinel without TLS may wait for the rest of a TLS handshake: no text is due then.
 			if !errors.Is(err, driver.ErrUnavailable) || !serversHave && !strings.Contains(err.Error(), "sentinel_tls_enabled") {
 				t.Errorf("the sentinels as the servers: %v", err)
 			}

@@ -27,7 +27,7 @@ func queue(t *testing.T, b *Backend, r driver.Request) <-chan driver.Request {
 	return turn
 }
 
-// pursue is queue for a lock that may be free, or whose queue may already have r's owner.
+// pursue is like func queue, but the lock may be free, or its queue may already have r's owner.
 func pursue(t *testing.T, b *Backend, r driver.Request) <-chan driver.Request {
 	t.Helper()
 	turn := make(chan driver.Request, 1)
@@ -99,8 +99,8 @@ func TestQueueIsFIFOOverHosts(t *testing.T) {
 	acquire(t, b, lease("a", "last"))
 }
 
-// A lock must reach a living waiter behind a dead one, which the store skips,
-// and a frozen one, whose grant ends after 0.5 s.
+// A lock must reach a living waiter behind a dead one and a frozen one. The
+// store skips the dead one, and the grant to the frozen one ends after 0.5 s.
 func TestQueueSkipsTheDead(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -179,7 +179,7 @@ func signs(t *testing.T, c *goredis.Client, process string) bool {
 	return n == 1
 }
 
-// A withdrawal of the waiter that was just granted the lock grants the lock to the next one.
+// If a waiter is withdrawn just after it was granted the lock, the next waiter is granted the lock.
 func TestWithdrawnWaiterPassesItsGrantOn(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)

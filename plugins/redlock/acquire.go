@@ -117,7 +117,7 @@ func (a *acquisition) reserved(v vote) error {
 	return &driver.HeldError{Holder: driver.Holder{Name: a.r.Name, TTL: ttl, Waiters: -1}}
 }
 
-// lowestAbove returns the lowest token that is above what a quorum of the granting nodes has seen.
+// lowestAbove returns the lowest token above all tokens that a quorum of granting nodes has seen.
 // The other granting nodes may have seen more, so one clock far ahead does not raise the token.
 func lowestAbove(votes []vote, quorum int) uint64 {
 	var floors []uint64
@@ -257,11 +257,11 @@ func (a *acquisition) undo(err error) (more bool) {
 	return true
 }
 
-// valueHeads returns the beginnings that the value of the lock's key may have where
-// this attempt took the lock: with the guessed token, without a token, or with the
-// second round's token. The undo deletes only such values. If it arrives late, a later
-// attempt of the same owner may have the lock there, with other tokens. So the undo
-// can only delete its value without a token, which does not count for a majority.
+// valueHeads returns how the value of the lock's key may begin on a node where this
+// attempt took the lock: with the guessed token, without a token, or with the second
+// round's token. The undo deletes only such values. If it arrives late, a later attempt
+// of the same owner may have the lock there, with other tokens. Of that later attempt,
+// the undo can delete only a value without a token, which does not count for a majority.
 func (a *acquisition) valueHeads() string {
 	heads := "\n" + redisnode.LeaseID(a.r.Owner, 0) + "\n" + a.r.Owner + " " + a.guessed()
 	if a.now.kind == kindToken {
@@ -292,7 +292,7 @@ func (a *acquisition) undone(votes []vote) (more bool) {
 	return false
 }
 
-// neverSent reports whether the request never reached a node that votes, and never will.
+// neverSent reports whether no node that votes has got the request, or ever will.
 func neverSent(votes []vote) bool {
 	return count(votes, func(v vote) bool { return v.answer == unsent || v.answer == quarantined }) == len(votes)
 }

@@ -31,7 +31,7 @@ type Backend struct {
 	began  time.Time
 
 	// sending is held while requests are queued, so that they reach all nodes
-	// in the same order, in which the guessed tokens rise.
+	// in the same order. In this order, the guessed tokens rise.
 	sending   sync.Mutex
 	guessed   uint64
 	repairing map[string]int // repairs under way, by owner
@@ -139,14 +139,14 @@ func (b *Backend) send(requests ...*quorumRequest) error {
 	return nil
 }
 
-// disconnected notes that the connection to n has ended.
+// disconnected records that the connection to the node n has ended.
 func (b *Backend) disconnected(n *node) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n.runID = ""
 }
 
-// rest waits until moved is closed (a node's state has changed) or timeout fires.
+// rest waits until the channel moved is closed (a node's state has changed) or timeout fires.
 func (b *Backend) rest(ctx context.Context, moved <-chan struct{}, timeout <-chan time.Time) error {
 	select {
 	case <-moved:
@@ -160,7 +160,7 @@ func (b *Backend) rest(ctx context.Context, moved <-chan struct{}, timeout <-cha
 	}
 }
 
-// inspectServer reads the server behind conn, and refuses it if it is unsafe or another node's.
+// inspectServer reads the server behind conn. It refuses one that is unsafe or another node's.
 func (b *Backend) inspectServer(ctx context.Context, n *node, conn *goredis.Conn) (redisnode.Server, error) {
 	s, err := n.store.Probe(ctx, conn)
 	if err := errors.Join(s.Unsafe(n.addr, redisnode.Alone, n.identity.Load() != 0), redisnode.Explain(err)); err != nil {
@@ -181,12 +181,12 @@ func duplicateNode(a, b string) error {
 	return fmt.Errorf("%w: address: %s and %s lead to one server, which would vote twice", driver.ErrDenied, a, b)
 }
 
-// closeGrace is for how long, at most, Close tries to send nodes the requests to end
-// a lease or an attempt that they missed. A plugin has 700 ms for all of Close.
+// closeGrace is how long, at most, Close tries to deliver requests to end a lease or
+// an attempt to the nodes that missed them. A plugin has 700 ms for all of Close.
 const closeGrace = 400 * time.Millisecond
 
-// settle sends nodes the requests to end a lease or an attempt that they missed,
-// because after Close this backend cannot send them.
+// settle delivers requests to end a lease or an attempt to the nodes that missed
+// them, because this backend cannot do that after Close.
 func (b *Backend) settle(ctx context.Context) {
 	end := time.After(closeGrace)
 	for pause := time.Millisecond; ; pause = min(2*pause, b.opts.NodeTimeout/2) {
@@ -207,8 +207,8 @@ func (b *Backend) settle(ctx context.Context) {
 	}
 }
 
-// Close closes all connections and ends all goroutines; see driver.Backend. Before
-// that, for up to closeGrace, it sends nodes the requests to end leases that they missed.
+// Close closes all connections and ends all goroutines; see driver.Backend. Before that,
+// it tries for up to closeGrace to end leases on nodes that missed a release.
 func (b *Backend) Close(ctx context.Context) error {
 	b.settle(ctx)
 	b.sending.Lock()

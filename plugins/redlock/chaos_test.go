@@ -64,7 +64,7 @@ func (h *history) add(client int, e event, call, back time.Time) {
 	})
 }
 
-// granted checks that r's grant overlaps no lease and has a higher token, and notes the grant.
+// granted records the grant to r, after it has checked that no lease overlaps and the token rises.
 func (h *history) granted(t *testing.T, r driver.Request, until time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -77,7 +77,7 @@ func (h *history) granted(t *testing.T, r driver.Request, until time.Time) {
 	h.holder, h.until, h.token = r.Owner, until, r.Token
 }
 
-// ending notes that r's lease counts as over. Call it before the release is sent.
+// ending records that the lease of r counts as over. Call it before the release is sent.
 func (h *history) ending(r driver.Request) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 
 // Check asks every node whether it would grant a lock; see driver.Backend. Each node tries
 // all commands of an acquire, but changes no lock. Reading is not enough, because a node with
-// full memory, or one that became a replica, answers reads but refuses writes. A majority of
-// nodes is enough. But if any node refuses this client or has unsafe settings, only an
+// full memory, or one that became a replica, answers reads but refuses writes. The votes of a
+// majority are enough. But if any node refuses this client or has unsafe settings, only an
 // operator can help, so Check returns an error that wraps driver.ErrDenied.
 func (b *Backend) Check(ctx context.Context) error {
 	if err := b.connected(ctx); err != nil {

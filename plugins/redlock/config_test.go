@@ -212,8 +212,8 @@ func TestNoGoroutineLeft(t *testing.T) {
 		if took := time.Since(began); took > 3*time.Second {
 			t.Errorf("close took %v", took)
 		}
-		// go-redis tests a node that refuses connections once a second, and
-		// only then notices that the client is closed.
+		// If a node refuses connections, go-redis tests it once a second,
+		// and only then notices that the client is closed.
 		for deadline := time.Now().Add(3 * time.Second); goleak.Find(before) != nil && time.Now().Before(deadline); {
 		}
 		goleak.VerifyNone(t, before)

@@ -99,7 +99,7 @@ func (c *connection) lookAgain(ctx context.Context) error {
 	return nil
 }
 
-// late adds to err, if it is a timeout, that node_timeout limits the time for a reply.
+// late adds to a timeout error that node_timeout limits the time for a reply.
 func (c *connection) late(err error) error {
 	if !timedOut(err) {
 		return err
@@ -108,7 +108,7 @@ func (c *connection) late(err error) error {
 		c.n.b.opts.NodeTimeout, c.n.addr, redisnode.Explain(err))
 }
 
-// pause returns after how long look must ask a node without requests.
+// pause returns how long a node without requests may rest before look asks it.
 func (c *connection) pause() time.Duration {
 	if q := &c.n.held; q.episode != "" {
 		return max(0, min(lookEvery, time.Until(q.next)))
@@ -201,7 +201,7 @@ func (c *connection) run(ctx context.Context, command, script string, batch []*q
 	return cmd.Val(), nil
 }
 
-// soon returns ctx with a deadline after NodeTimeout, by which the node must answer.
+// soon returns ctx with the deadline by which the node must answer, NodeTimeout from now.
 func (c *connection) soon(ctx context.Context) context.Context {
 	return deadline{ctx, time.Now().Add(c.n.b.opts.NodeTimeout)}
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A host forgets, some time after the last waiter was seen, that a lock had waiters.
+// Some time after the last waiter was seen, a host forgets that a lock had waiters.
 func TestContentionIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c contention

@@ -4,18 +4,18 @@
 // # The algorithm
 //
 // This is the algorithm that the Redis manual describes on the page "Distributed Locks with
-// Redis" (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). An
-// attempt asks all nodes at the same time for the lock by SET NX PX, and gives each NodeTimeout
-// to answer. It succeeds if a majority granted the lock and some of the TTL is left. What is
-// left is the TTL less the time that passed, and, because clocks differ in speed, less a
-// hundredth of the TTL and 2 ms. A failed attempt is undone on every node, and package core
+// Redis" (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). An attempt
+// asks all nodes at the same time for the lock by SET NX PX, and gives each NodeTimeout to
+// answer. It succeeds if a majority granted the lock and some of the TTL is left. What is left
+// is the TTL less the time that passed. A hundredth of the TTL and 2 ms are also subtracted,
+// because clocks differ in speed. A failed attempt is undone on every node, and package core
 // retries after a random delay. A renewal succeeds if a majority still has the lease. A grant,
 // renewal or release returns when a majority has answered. The other nodes carry it out later.
 //
-// A node that does not answer in time is left out of every operation until it answers again.
-// So operations wait for a dead node only once, for one NodeTimeout. When the node answers
-// again, it first gets the requests to end a lease or an attempt that it missed. All requests for
-// votes to one node go over one connection, in order. Those made at the same time share a script.
+// A node that does not answer in time is left out of every operation until it answers again. So
+// operations wait for a dead node only once, for one NodeTimeout. When the node answers again, it
+// first gets the requests to end a lease or an attempt that it missed. All requests for votes to
+// one node go over one connection, in order. Requests made at the same time share a script.
 //
 // After a majority has renewed a lease, nodes where the lock is free get a copy of the lease,
 // and vote for the next renewal. So a minority never revives a lost lease.
@@ -26,8 +26,8 @@
 // points: the lock depends on clocks and bounded delays, and it has no token by
 // which a resource could refuse a holder that has lost the lock. Salvatore
 // Sanfilippo's reply "Is Redlock safe?" discusses both points. The manual page
-// names a third point: a node that restarts without its data may grant a lock
-// again that it had granted. This package changes two things.
+// names a third point: a node that restarts without its data may grant a lock a
+// second time. This package changes two things.
 //
 //   - Tokens. The token of a grant is above what a majority of nodes has seen. Before the
 //     caller gets the grant, the token is written to a majority of nodes, and only where the
@@ -37,7 +37,7 @@
 //     it was paused. A resource that checks tokens refuses such a write once it has seen the
 //     next holder's token.
 //   - Quarantine. A node's votes count only while its hash "~redlock" has the run id of its
-//     server. Each script compares that with the run id read when the connection opened.
+//     server. Each script compares the hash with the run id read when the connection opened.
 //     After a restart or FLUSHALL the hash does not match. Then the node's votes do not
 //     count for the time MaxTTL, because leases that it had granted may last that long. This
 //     time is over when one host has watched the node for MaxTTL, or when the node's clock

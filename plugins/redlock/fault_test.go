@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// cutOff freezes nodes, and returns when b no longer sends them requests, so
-// that no later request takes effect when they resume.
+// cutOff freezes nodes, and returns when the backend b no longer sends them
+// requests. So no later request takes effect when they resume.
 func cutOff(t testing.TB, b *Backend, nodes servers.Nodes) {
 	t.Helper()
 	for _, s := range nodes {
@@ -142,8 +142,8 @@ func TestThreeOfFiveStopped(t *testing.T) {
 func TestBlackHole(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
-	// Two nodes refuse, two grant, so the first request must wait for the vote
-	// of the frozen node.
+	// Two nodes refuse and two grant, so the first request must wait for the
+	// vote of the frozen node.
 	for _, s := range nodes[:2] {
 		must(t, plain(t, s).Set(ctx, "a", "somebody", 0).Err())
 	}

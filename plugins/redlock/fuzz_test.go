@@ -79,7 +79,7 @@ func configured(cfg driver.Config) (redisnode.Keys, []redisnode.Address, error) 
 }
 
 // FuzzVotes checks that the backend can read any reply of a node about a lock, and
-// never names an owner as holder that a majority cannot have granted the lock.
+// never names as holder an owner that cannot have the lock on a majority.
 func FuzzVotes(f *testing.F) {
 	f.Add("o 7 0:", "o 7 0:", "p 9 1:lv", int64(100), int64(-1), int64(-2), byte(0))
 	f.Add("o 0 0:", "foreign", "", int64(0), int64(1<<40), int64(-3), byte(0x3))

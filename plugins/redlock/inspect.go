@@ -21,7 +21,7 @@ func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 	return h, err
 }
 
-// inspect makes an operation that stores the holder of name in h. It waits for
+// inspect makes an operation that stores the lock's holder in h. It waits for
 // every node, because the node that knows the waiters may be the last to answer.
 func (b *Backend) inspect(verb, name string, h *driver.Holder) *operation {
 	o := b.operation(verb, driver.Request{Name: name}, kindInspect, "")
@@ -36,8 +36,8 @@ func (b *Backend) inspect(verb, name string, h *driver.Holder) *operation {
 	})
 }
 
-// holder returns the owner that has name, or may have it, on a majority. Nodes without a vote,
-// and nodes with a grant without a token, count as if they had the owner that most others show.
+// holder returns the owner that has the lock, or may have it, on a majority of nodes. A node
+// that did not vote, or whose grant has no token, counts for the owner that most others show.
 func (b *Backend) holder(name string, votes []vote) driver.Holder {
 	shown := slices.DeleteFunc(slices.Clone(votes), func(v vote) bool {
 		// A grant without a token may be undone, so it does not show a holder.
@@ -54,7 +54,7 @@ func (b *Backend) holder(name string, votes []vote) driver.Holder {
 	return h
 }
 
-// holders returns, for each owner, what the votes that show this owner say about it.
+// holders returns, by owner, what the votes for this owner say about it.
 func holders(name string, votes []vote) map[string][]driver.Holder {
 	by := map[string][]driver.Holder{}
 	for _, v := range votes {
@@ -88,8 +88,8 @@ func merge(hs []driver.Holder) (h driver.Holder) {
 	return h
 }
 
-// agree is like merge, but takes the published value that most nodes have, and
-// as TTL the time until less than a majority of nodes has the lease.
+// agree is like merge, but its value is the one that most nodes have, and its
+// TTL is the time until less than a majority of nodes has the lease.
 func (b *Backend) agree(hs []driver.Holder) driver.Holder {
 	h := merge(hs)
 	seen := map[string]int{}

@@ -32,7 +32,7 @@ const (
 // Note: do not use kit.Batcher here in place of kit.Queue. One goroutine sends,
 // connects and checks the server, so the connection needs no lock. The queue is
 // emptied and the state changed under one lock. A Batcher would replace only
-// the channel more, and add a goroutine.
+// one channel (more), and add a goroutine.
 type node struct {
 	b      *Backend
 	index  int
@@ -44,7 +44,7 @@ type node struct {
 	// ahead is the node's clock minus Backend.clock, in microseconds, measured when the last
 	// reply came. It is too small by the reply's travel time, and 0 before the first reply.
 	ahead atomic.Int64
-	// maxAhead is the same, measured when the request was sent: too large by its travel time.
+	// maxAhead is the same, measured when the request was sent. It is too large by its travel time.
 	maxAhead atomic.Int64
 
 	// identity is a hash of the server's run id, so it is the same on every host.
@@ -59,8 +59,8 @@ type node struct {
 	queue  kit.Queue[*quorumRequest]
 	server redisnode.Server
 	held   quarantine // only the goroutine of run changes it
-	// uncertain has the owners whose acquire, or copy of a lease, was sent over a
-	// connection that broke, so that it may reach the node late.
+	// uncertain has owners. The acquire of such an owner, or a copy of its lease,
+	// was sent over a connection that broke, so it may reach the node late.
 	uncertain kit.Recent[string, struct{}]
 	// retries are requests to end a lease or an attempt that the node has missed, oldest first.
 	retries []*quorumRequest
@@ -95,7 +95,7 @@ func newNode(b *Backend, index int, addr string, client *goredis.Client, links *
 // connection, which takes several round trips.
 const firstConnect = 5
 
-// start makes requests wait while the node is being connected to, for at most timeout.
+// start makes requests wait until the node is connected, for at most timeout.
 func (n *node) start(timeout time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -103,7 +103,7 @@ func (n *node) start(timeout time.Duration) {
 	n.late = time.AfterFunc(timeout, func() { n.leave(starting, errConnecting) })
 }
 
-// enter notes that the node is connected, to the server s, and sends it requests from now on.
+// enter records that the node is connected to the server s. From now on, the node gets requests.
 func (n *node) enter(s redisnode.Server) {
 	n.identity.Store(fnv1a(fnvStart, s.RunID))
 	n.mu.Lock()
@@ -127,7 +127,7 @@ func (n *node) retry() {
 	n.retries, n.retried = nil, time.Now()
 }
 
-// leave refuses all requests to the node with the error cause, but only if it is in the state from.
+// leave refuses all requests to the node with the error cause, if its state equals parameter from.
 func (n *node) leave(from state, cause error) {
 	n.mu.Lock()
 	if n.state != from {
@@ -211,8 +211,8 @@ func (n *node) take() []*quorumRequest {
 	return taken
 }
 
-// fail delivers v in place of a vote, because the node did not vote on b. If b
-// ends a lease or an attempt, it is kept and sent again later.
+// fail delivers v in place of a vote, because the node did not vote on the
+// request b. If b ends a lease or an attempt, it is kept and sent again later.
 func (n *node) fail(b *quorumRequest, v vote) {
 	n.mu.Lock()
 	if v.answer == unknown && b.grantee != "" {
@@ -225,8 +225,8 @@ func (n *node) fail(b *quorumRequest, v vote) {
 	b.deliver(n.index, v)
 }
 
-// answered delivers the vote v on b. If b ends a lease or an attempt, and the
-// node refused to do b, it is sent again later.
+// answered delivers the vote v on the request b. If b ends a lease or an
+// attempt, and the node refused b, then b is sent again later.
 func (n *node) answered(b *quorumRequest, v vote) {
 	if v.answer == unknown && b.givesUp() {
 		n.mu.Lock()
@@ -236,7 +236,7 @@ func (n *node) answered(b *quorumRequest, v vote) {
 	b.deliver(n.index, v)
 }
 
-// retryLater adds b to retries. The caller holds mu.
+// retryLater adds the request b to retries. The caller holds mu.
 func (n *node) retryLater(b *quorumRequest) {
 	if len(n.retries) == maxRetries {
 		n.retries[0] = nil
@@ -262,7 +262,7 @@ func (n *node) owed() int {
 	return len(n.retries)
 }
 
-// quarantine notes q, the present state of the node's quarantine, and logs its start or end.
+// quarantine records q, the state of the node's quarantine, and logs the start or end.
 func (n *node) quarantine(q quarantine) {
 	n.mu.Lock()
 	was := n.held.episode
@@ -280,7 +280,7 @@ func (n *node) quarantine(q quarantine) {
 	n.b.changed.Up()
 }
 
-// refuse notes the reason in err why the server must not grant locks, or nil if it may.
+// refuse records err, the reason why the server must not grant locks. If err is nil, it may.
 func (n *node) refuse(err error) {
 	was := n.store.Refusal()
 	n.store.Refuse(err)

@@ -30,8 +30,8 @@ type Options struct {
 	PoolSize int `key:"pool_size" default:"2" doc:"connections that carry requests, 1 to 1000"`
 	// DB is the number of the database on every node.
 	DB int `key:"db" default:"0" doc:"number of the database on every node"`
-	// Prefix goes before every key and channel. Open refuses a prefix that
-	// contains braces, or with which "~redlock" begins, a key of the backend.
+	// Prefix goes before every key and channel. Open refuses a prefix with
+	// braces, and one with which the backend's key "~redlock" begins.
 	Prefix string `key:"prefix" doc:"what goes before every key and channel, such as \"lock:\""`
 
 	// NodeTimeout is how long a node may take to answer. Requests do not wait

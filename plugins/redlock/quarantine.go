@@ -16,8 +16,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// markerKey is the key of a hash that says whether a node may vote. Backends
-// with different prefixes share it, because a node loses the data of all. No
+// markerKey is the key of a hash that says whether a node may vote. Backends with
+// different prefixes share it, because a node loses the data of all prefixes. No
 // lock has this key, because lock names that start with "~" are encoded.
 const markerKey = "~redlock"
 
@@ -49,7 +49,7 @@ type quarantine struct {
 const clocksEvery = 100 * time.Millisecond
 
 // clocks returns the lowest and the highest clock of the other nodes that
-// answer. It returns nil if they and n are less than a majority.
+// answer. It returns nil if these nodes and n are less than a majority.
 func (b *Backend) clocks(n *node) (earliest, latest any) {
 	var lowest, highest int64
 	known, clock := 1, b.clock()

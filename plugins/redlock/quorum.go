@@ -66,7 +66,7 @@ func (v vote) absent() bool {
 	return v.answer == unsent || v.answer == unknown || v.answer == quarantined
 }
 
-// holder returns the lock's holder on the node, or the zero Holder if v names none.
+// holder returns the lock's holder on the node, or the zero Holder if the vote v names none.
 func (v vote) holder(name string) (h driver.Holder) {
 	switch v.answer {
 	case seen, heldBy, notHeld:
@@ -87,8 +87,8 @@ type quorumRequest struct {
 	grantee string
 	// targets says for each node whether it is asked; nil means all nodes.
 	targets []bool
-	// quorum is how many votes for the request decide it. So many votes against it
-	// that no quorum is possible decide it too. Zero means to wait for every vote.
+	// quorum is how many votes for the request decide it. It is also decided when so many
+	// votes are against it that no quorum is possible. Zero means to wait for every vote.
 	quorum int
 	// queue is the node whose vote a grant needs, because that node knows which
 	// waiter's turn it is; -1 for none.
@@ -258,7 +258,7 @@ func (b *quorumRequest) each(f func(node int, v vote)) {
 	}
 }
 
-// count returns for how many of votes f returns true.
+// count returns the number of votes for which f returns true.
 func count(votes []vote, f func(vote) bool) int {
 	n := 0
 	for _, v := range votes {

@@ -74,9 +74,9 @@ func (o *operation) ended() error {
 	return nil
 }
 
-// remember puts a tombstone for x's owner, whose lease was released, on all nodes
-// except missed, which did not get the release. By the tombstone, other hosts can
-// end the lease on missed if this process ends before; see lookForOver.
+// remember puts a tombstone for the owner of the release x on all nodes except the
+// node missed, which did not get x. If this process ends before the node gets it,
+// other hosts find the tombstone and end the lease on the node; see lookForOver.
 func (b *Backend) remember(x *quorumRequest, missed int) {
 	if b.nodes[missed].owed() > maxRemembered {
 		return
@@ -115,7 +115,7 @@ func (b *Backend) lookForOver(name string, votes []vote) {
 	}
 }
 
-// wakeAt returns a function that wakes name's first waiter on a node if vote v says there is one.
+// wakeAt returns a function that wakes a node's first waiter for the lock if its vote v shows one.
 func (b *Backend) wakeAt(name string) func(node int, v vote) {
 	return func(node int, v vote) {
 		if v.answer == freed {
@@ -125,13 +125,13 @@ func (b *Backend) wakeAt(name string) func(node int, v vote) {
 	}
 }
 
-// tell sends x to one node, without waiting for the answer.
+// tell sends the request x to one node, without waiting for the answer.
 func (b *Backend) tell(node int, x *quorumRequest) {
 	x.open(len(b.nodes))
 	b.nodes[node].enqueue(x)
 }
 
-// retryOf returns the request that replaces x for a node that x did not reach.
+// retryOf returns the replacement of the request x for a node that x did not reach.
 func (b *Backend) retryOf(x *quorumRequest) *quorumRequest {
 	y := b.later(x)
 	y.open(len(b.nodes))

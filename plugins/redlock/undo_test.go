@@ -20,10 +20,10 @@ type lateUndo struct {
 	to      string
 	once    sync.Once
 	arrives chan struct{} // closed to pass on what was held back
-	arrived chan struct{} // closed when the node has answered that
+	arrived chan struct{} // closed when the node has answered the held data
 }
 
-// delayUndo returns a proxy before s, and its address.
+// delayUndo returns a proxy before the node s, and the proxy's address.
 func delayUndo(t testing.TB, s *servers.Server) (*lateUndo, string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -130,7 +130,7 @@ func TestLateUndo(t *testing.T) {
 	must(t, b.Renew(ctx, r))
 }
 
-// An undo deletes only values that the attempt to be undone may have written.
+// An undo deletes only values that the undone attempt may have written.
 func TestUndoIsOfItsAttempt(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
@@ -161,7 +161,7 @@ func undo(t testing.TB, b *Backend, heads string) vote {
 	return one(t, b, &quorumRequest{kind: kindUndo, owner: "o-1", rest: heads})
 }
 
-// one sends x for the lock "a" to the first node, and returns the node's vote.
+// one sends the request x for the lock "a" to the first node, and returns the node's vote.
 func one(t testing.TB, b *Backend, x *quorumRequest) vote {
 	t.Helper()
 	x.key, x.targets = b.keys.Lock("a"), make([]bool, len(b.nodes))
@@ -209,7 +209,7 @@ func TestRefusedUndoIsMadeUpFor(t *testing.T) {
 	eventually(t, "the node has undone it", func() bool { return keyCount(t, nodes[:1], "a") == 0 })
 }
 
-// If a node missed a host's last release, Close sends it again before it returns.
+// If a node missed a host's last release, Close sends the release again before it returns.
 func TestCloseTellsAgain(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()

@@ -46,12 +46,12 @@ func (b *Backend) wait(ctx context.Context, r driver.Request, most time.Duration
 	}
 }
 
-// queueOf returns the index of the node whose queue owner uses for name, or -1
-// if no node votes. It is the voting node with the highest hash of its run id
-// and name (Thaler and Ravishankar, "Using name-based mappings to increase hit
-// rates", 1998). Run ids are used because hosts may list nodes in any order and
-// by different addresses. A node that lacks the lease that owner waits for is
-// left out, because the end of the lease would wake no waiter there.
+// queueOf returns the index of the node whose queue the owner uses for a lock, or
+// -1 if no node votes. It is the voting node with the highest hash of its run id
+// and the lock's name (Thaler and Ravishankar, "Using name-based mappings to
+// increase hit rates", 1998). Run ids are used because hosts may list nodes in
+// any order and by different addresses. A node without the lease that the owner
+// waits for is left out, because the end of the lease would wake no waiter there.
 func (b *Backend) queueOf(name, owner string) int {
 	queue, highest := -1, uint64(0)
 	for i, n := range b.nodes {
@@ -96,8 +96,8 @@ func (b *Backend) failed(ctx context.Context, r driver.Request, err error) error
 	return fmt.Errorf("redlock: wait for %q: %w", r.Name, err)
 }
 
-// leaveQueues makes this host forget that owner is in queues. It returns false
-// if owner is certainly in none.
+// leaveQueues makes this host forget that the owner is in queues. It returns
+// false if the owner is certainly in no queue.
 func (b *Backend) leaveQueues(owner string) bool {
 	if !b.contention.known.Load() {
 		return false
@@ -108,7 +108,7 @@ func (b *Backend) leaveQueues(owner string) bool {
 	return true
 }
 
-// contendedFor is for how long, at least, a lock counts as contended after a
+// contendedFor is how long, at least, a lock counts as contended after a
 // waiter was seen.
 const contendedFor = 2 * time.Second
 
@@ -127,7 +127,7 @@ func (c *contention) init() {
 	c.names.Age, c.turns.Age, c.lacks.Age = contendedFor, contendedFor, contendedFor
 }
 
-// note records that name has a waiter.
+// note records that the lock called name has a waiter.
 func (c *contention) note(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,15 +135,15 @@ func (c *contention) note(name string) {
 	c.known.Store(true)
 }
 
-// noteRefusal notes that a majority refused owner. The nodes for which nodes is true
-// granted owner the lock, because they lack the holder's lease. They get a copy of
-// the lease soon, or after the holder's next renewal.
+// noteRefusal records that a majority refused the owner. The nodes whose entry in
+// nodes is true granted the owner the lock, because they lack the holder's lease.
+// They get a copy of the lease soon, or after the holder's next renewal.
 func (c *contention) noteRefusal(name, owner string, nodes []bool) {
 	c.lacks.Put(owner, nodes)
 	c.note(name)
 }
 
-// lacksLease reports whether node lacked the holder's lease when owner was last refused.
+// lacksLease reports whether a node lacked the holder's lease when the owner was last refused.
 func (c *contention) lacksLease(owner string, node int) bool {
 	if !c.known.Load() {
 		return false
@@ -152,8 +152,8 @@ func (c *contention) lacksLease(owner string, node int) bool {
 	return ok && nodes[node]
 }
 
-// outOfTurn reports whether the lock called name has waiters and owner was not
-// told that it is owner's turn. A turn is valid for one call.
+// outOfTurn reports whether the lock called name has waiters and the owner was
+// not told that it is its turn. A turn is valid for one call.
 func (c *contention) outOfTurn(name, owner string) bool {
 	if !c.known.Load() || c.turns.Take(owner) {
 		return false

@@ -37,8 +37,8 @@ func hosts(t *testing.T, count int, cfg driver.Config) []*core.Client {
 }
 
 // Hosts that compete for one lock get it about equally often, each time in half a second on
-// average. An unfair result does not count, and the test runs again, if a thread of the test or a
-// node waited long for a processor, because a refused owner waits for the slowest node.
+// average. If a thread of the test or a node waited long for a processor, an unfair result does
+// not count, and the test runs again, because a refused owner waits for the slowest node.
 func TestTurns(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	cs := hosts(t, 6, configOf(nodes, nil))
@@ -73,7 +73,7 @@ func turns(t *testing.T, cs []*core.Client) (counts []int, fairness float64) {
 	total := 0
 	var holding sync.Mutex
 	var last uint64
-	begun := map[int]bool{} // turns count once every host has had a turn
+	begun := map[int]bool{} // turns count only after every host has had a turn
 	var work sync.WaitGroup
 	for i, c := range cs {
 		work.Go(func() {

@@ -21,18 +21,18 @@ func Create(table string) string {
 ) ENGINE=InnoDB`
 }
 
-// unused is the condition that a row has been free for a day and that its last token,
-// a time, is a day old. An owner in its queue is dead, because a living waiter would
-// have taken the lock. Deleting the row is safe unless the clock goes back by more
-// than a day, because new tokens start at the clock. The token is checked, because a
-// clock that was ahead may have made a token that lies in the future.
+// unused is the condition that a row has been free for a day, and that the time in its
+// last token is a day ago. A waiter in the row's queue is dead, because a living waiter
+// would have taken the lock. Deleting the row is safe unless the clock goes back by more
+// than a day, because a new row's first token is the clock's time. The token is checked,
+// because a clock that was ahead may have made a token that lies in the future.
 const (
 	unused = "expires_at<" + dayAgo + " AND barred_since<" + dayAgo +
 		" AND token<TIMESTAMPDIFF(MICROSECOND,'1970-01-01'," + dayAgo + ")"
 	dayAgo = Now + "-INTERVAL 1 DAY"
 )
 
-// Unused reads up to limit rows whose names sort behind after, and whether each row is unused.
+// Unused reads up to limit rows with names behind the parameter after, and says which are unused.
 func Unused(table, after string, limit int) string {
 	var t text
 	return t.add("SELECT name,", unused, " FROM ", table, " WHERE name>").bytes(after).add(" ORDER BY name LIMIT ").uint(uint64(limit)).String()
