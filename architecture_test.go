@@ -101,8 +101,8 @@ func TestEachFileHasItsPlace(t *testing.T) {
 	}
 }
 
-// misplaced compares places, a list of files in a doc.go, with the files of that package. It
-// returns the names that are only in the list, and the files that the list does not name just once.
+// misplaced compares places, the list of files in a doc.go, with the package's files. It returns
+// the names in the list that are no files, and the files that the list does not name exactly once.
 func misplaced(places string, files []string) (wrong []string) {
 	times := map[string]int{"doc.go": 1}
 	for _, name := range goFile.FindAllString(places, -1) {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// These limits hold for documents, because readers must read a longer sentence twice.
+// These are the limits for documents. Readers must read a longer sentence twice.
 const (
 	mostSentenceWords  = 40
 	mostParagraphWords = 90

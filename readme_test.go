@@ -74,8 +74,8 @@ func blocks(text, language string) (found []string) {
 	return found
 }
 
-// commands returns the command lines in a document: those in sh blocks, one for
-// each program called, and those within sentences.
+// commands returns the command lines in a document: those within sentences, and those in sh blocks.
+// A line of a sh block that calls several programs is split into one command line for each.
 func commands(text string) (found []string) {
 	for _, block := range blocks(text, "sh") {
 		block = strings.ReplaceAll(block, "\\\n", " ")
@@ -132,8 +132,8 @@ func TestDocumentedProgramsCompile(t *testing.T) {
 	}
 }
 
-// TestDocumentedCommands checks every command in the documents. It runs those of lockbench
-// with --help, which does nothing, but fails if the command or a flag is unknown.
+// TestDocumentedCommands checks every command in the documents. It runs each command of lockbench
+// with --help. This does nothing, but fails if the command or a flag is unknown.
 func TestDocumentedCommands(t *testing.T) {
 	lockbench := filepath.Join(t.TempDir(), "lockbench")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", lockbench, "./cmd/lockbench")
@@ -166,8 +166,8 @@ var shellWord = regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s])+`)
 
 var assignment = regexp.MustCompile(`^[A-Z_]+=`)
 
-// foreign lists programs that the checker does not know. It checks only whether
-// the paths of the repository in their arguments exist.
+// foreign lists programs that the checker does not know. In their arguments it checks only whether
+// paths of the repository exist.
 var foreign = []string{"cd", "cp", "mkdir", "export", "curl", "app", "docker", "kubectl", "systemctl", "sudo", "git", "benchstat"}
 
 func (c checker) check(command string) string {
@@ -217,8 +217,8 @@ func (c checker) help(words []string) string {
 	return c.output(c.lockbench, append(slices.Clone(words), "--help")...)
 }
 
-// plugin checks a command of a plugin: it must be one that every plugin has, or
-// appear in the sources of our plugins.
+// plugin checks that a command is one that every plugin has, or that it appears in the sources of
+// the plugin called name.
 func (c checker) plugin(name string, words []string) string {
 	if len(words) == 0 || words[0] == "describe" || words[0] == "help" {
 		return ""
@@ -244,8 +244,8 @@ func (c checker) output(program string, args ...string) string {
 	return ""
 }
 
-// paths returns an error text if a word is a path below a directory of the
-// repository and does not exist.
+// paths returns an error text if one of the words is a path below a directory of the repository,
+// and no such file exists.
 func paths(words []string) string {
 	for _, w := range words {
 		top, _, below := strings.Cut(strings.TrimPrefix(w, "./"), "/")

@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// These patterns find the texts that a user may see: string literals of several
-// words, except statements for a store and texts that only contributors read.
+// These patterns find the texts that a user may see. A text is a string literal of several words,
+// but no statement for a store and no text that only contributors read.
 var (
 	unseen   = regexp.MustCompile(`^(SELECT|INSERT|UPDATE|DELETE|CREATE|DROP|SET|ALTER|DO|GRANT|REVOKE|KILL|SHOW|local|FLUSH) |^--|\bredis\.call\b`)
 	unworded = regexp.MustCompile(`(?i)\b(nobody|somebody|everybody|whoever|tells that)\b`)
@@ -23,7 +23,7 @@ var (
 )
 
 // TestStringsOfUsers prints, with -v, all texts that users can see in errors, help, reports, logs
-// and events. It fails if one has a word such as "somebody", which leaves open who is meant.
+// and events. It fails if a text has a word such as "somebody", which leaves open who is meant.
 func TestStringsOfUsers(t *testing.T) {
 	found := 0
 	for _, dir := range []string{"core", "plugins", "internal", "bench", "cmd"} {
@@ -78,8 +78,8 @@ func stringsOf(t *testing.T, path string) (found []string) {
 	return found
 }
 
-// textOf returns the joined text of the string literals in e. It appends the
-// parts of e to parts, so that the caller does not read them again.
+// textOf returns the joined text of the string literals in the expression e. It appends the parts
+// of e to the slice parts, so that the caller does not read them again.
 func textOf(e ast.Expr, parts *[]ast.Node) string {
 	*parts = append(*parts, e)
 	switch e := e.(type) {

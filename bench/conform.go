@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// ConformPlan says which plugin is checked against the rules of the contract, and how.
+// ConformPlan says which plugin is tested with the conformance suite, and how.
 type ConformPlan struct {
 	Servers
 	Plugin string // name or path
@@ -27,7 +27,7 @@ type ConformPlan struct {
 	AllCases bool
 }
 
-// sweepTimeout bounds how long lockbench may take to remove its data from the caller's server.
+// sweepTimeout limits the time in which lockbench removes its data from the caller's server.
 const sweepTimeout = 30 * time.Second
 
 // Conform runs the conformance suite. The outcome says how many rules passed, failed or did not

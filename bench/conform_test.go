@@ -36,8 +36,8 @@ func TestConformShows(t *testing.T) {
 	}
 }
 
-// TestConformRequires checks that a rule that did not run is counted, and that it
-// causes an error if all rules are required.
+// TestConformRequires checks that a rule that did not run is counted. It also checks that such a
+// rule causes an error if all rules are required.
 func TestConformRequires(t *testing.T) {
 	var results []drivertest.RuleResult
 	for i, o := range []drivertest.Outcome{drivertest.Pass, drivertest.NA, drivertest.NotRun} {

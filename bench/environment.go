@@ -49,9 +49,9 @@ type environment struct {
 	compose *servers.Compose         // nil without containers
 }
 
-// openEnvironment chooses where servers run. The argument up describes servers that "lockbench env
-// up" has left running, or is nil. These servers are used unless the argument name is another
-// environment. Without them, an empty name means processes on this machine.
+// openEnvironment chooses where servers run. The argument up describes the servers that "lockbench
+// env up" has left running, or is nil. They are used if they run in the environment called name, or
+// name is "". Without such servers, "" means processes on this machine.
 func openEnvironment(ctx context.Context, name string, up *kept) (e *environment, err error) {
 	e = &environment{name: cmp.Or(name, EnvLocal)}
 	if up != nil && (name == "" || name == up.Env) {
@@ -67,7 +67,7 @@ func openEnvironment(ctx context.Context, name string, up *kept) (e *environment
 
 // start starts throwaway servers for a plugin, or returns servers that "lockbench env up" has left
 // running. Servers that vote on grants vote at once, without the usual wait after a start. Unless
-// durable is set, the store may lose data in a crash, because that makes some stores faster.
+// the argument durable is set, the store may lose data in a crash, which makes some stores faster.
 func (e *environment) start(ctx context.Context, found plugin.Found, durable bool) (s *servers.Environment, err error) {
 	kind := kinds.Of(found.Name)
 	cfg, kept := e.kept[found.Name]

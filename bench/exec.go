@@ -15,14 +15,14 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// StatusError is the exit status of another program. This process exits with the
-// same status, and the other program has already reported the reason.
+// StatusError is the exit status of another program, which has already reported the reason. This
+// process exits with the same status.
 type StatusError int
 
 func (e StatusError) Error() string { return fmt.Sprintf("the program ended with status %d", int(e)) }
 
 // Exec runs a program until it and its orphans have ended. After the program's end, Exec waits for
-// the orphans at most as long as grace says. It forwards signals to the program. Its error is a
+// the orphans for at most the duration grace. It forwards signals to the program. Its error is a
 // [StatusError] or says why the program could not be run.
 func Exec(argv []string, grace time.Duration, stderr io.Writer) error {
 	path, err := exec.LookPath(argv[0])
@@ -32,7 +32,7 @@ func Exec(argv []string, grace time.Duration, stderr io.Writer) error {
 	if err := proc.AdoptOrphans(); err != nil {
 		fmt.Fprintf(stderr, "warning: cannot wait for the plugins of a program that was killed: %v\n", err)
 	}
-	// Note: catch signals before the program starts, because its end could be missed otherwise.
+	// Note: catch signals before the program starts. Otherwise Exec could miss the program's end.
 	children, signals := make(chan os.Signal, 1), make(chan os.Signal, 16)
 	signal.Notify(children, syscall.SIGCHLD)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT,
@@ -57,7 +57,7 @@ func Exec(argv []string, grace time.Duration, stderr io.Writer) error {
 		case <-children:
 		case s := <-signals:
 			if status == nil {
-				// Kill can fail only because the program has just ended.
+				// This call can fail only because the program has just ended.
 				_ = syscall.Kill(pid, s.(syscall.Signal))
 			}
 		case <-timeout:
@@ -80,8 +80,8 @@ func start(path string, argv []string) (pid int, err error) {
 	})
 }
 
-// reap waits for every child that has ended. It returns the status of the
-// program if the program is among them, and whether any child still runs.
+// reap collects the status of every child that has ended. It returns the status of the child called
+// program if that child has ended, and whether any child still runs.
 func reap(program int) (ended *syscall.WaitStatus, left bool) {
 	for {
 		var status syscall.WaitStatus

@@ -9,16 +9,16 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// downTimeout bounds the wait for an answer of a store on which a measurement has failed. If no
-// answer comes, the next measurement on that store is left out.
+// downTimeout limits the wait for a store's answer after a measurement on that store has failed. If
+// no answer comes, the next measurement on that store is left out.
 const downTimeout = time.Second
 
-// failures has the measurements (cells) of a run that have no figures. If one subject (a backend or
-// a baseline) fails, the others can still be compared. The zero value is ready.
+// failures lists the measurements (cells) of a run that failed and have no figures. If one subject
+// (a backend or a baseline) fails, the others can still be compared. The zero value is ready.
 type failures struct {
 	cells []results.FailedCell
 	of    []failure        // of[i] is the failure of cells[i]
-	last  map[string]error // the error of each subject whose last cell failed, by subject
+	last  map[string]error // by subject: the error of its last cell, if that cell failed
 }
 
 type failure struct {
@@ -68,8 +68,8 @@ func (f *failures) hopeless(subjects []*subject) bool {
 	return true
 }
 
-// sums returns one error for each subject with failed measurements. If the argument baselines is
-// set, these subjects are the baselines, else all others.
+// sums returns one error for each baseline with failed measurements if the argument baselines is
+// set. Otherwise it returns one error for each other subject with failed measurements.
 func (f *failures) sums(baselines bool) (sums []error) {
 	count := map[string]int{}
 	for _, c := range f.cells {

@@ -29,8 +29,8 @@ const (
 	FaultsList   FaultsMode = "list"   // lists faults, actions and reproducers
 )
 
-// FaultsPlan says which faults are played on which backends. Length and Replay
-// apply to some modes only, the other fields to all.
+// FaultsPlan says which faults are played on which backends. Length and Replay apply only to some
+// modes, all other fields to every mode.
 type FaultsPlan struct {
 	Mode FaultsMode
 	// Length is how long FaultsSearch searches on all backends together. It is also
@@ -41,14 +41,14 @@ type FaultsPlan struct {
 
 	// Backends are names of plugins. None means every plugin that is found.
 	Backends []string
-	// Faults and Actions are the names of what is played: faults of the table, and actions for the
-	// schedules of a search. Only actions that a fault in Faults uses are played, and only faults that
-	// use an action in Actions. An empty list sets no limit. If both are empty, a run of the table
-	// with Quick plays only the quick faults.
+	// Faults names faults of the table, and Actions names actions for the schedules of a search.
+	// Both limit what is played: only faults in Faults that use an action in Actions, and only
+	// actions in Actions that a fault in Faults uses. An empty list sets no limit. If both are
+	// empty, a run of the table with Quick plays only the quick faults.
 	Faults, Actions []string
-	// Quick shortens every mode. By default a run of the table then plays only the quick faults, and
-	// each of them once. A search spends less time on making a reproducer smaller. A replay of "all"
-	// leaves out long reproducers, and a soak has fewer leases.
+	// Quick shortens every mode. A run of the table then plays only the quick faults by default,
+	// each of them once. A search spends less time on making a reproducer smaller. A replay of
+	// "all" leaves out long reproducers, and a soak has fewer leases.
 	Quick bool
 	// Runs is how often each fault or reproducer is played. 0 means 3 for a fault
 	// and 10 for a reproducer, and fewer if Quick is set.
@@ -70,9 +70,9 @@ type FaultsPlan struct {
 	Out string
 }
 
-// Faults carries out a plan on servers that it starts itself, because it harms
-// them. The outcome is nil if nothing was played. Its errors come from the plan,
-// from servers and plugins, or from the verdict: [ErrUnsafe] if a claim was broken.
+// Faults carries out a plan on servers that it starts itself, because it harms them. The outcome is
+// nil if nothing was played. An error is about the plan, a server or plugin, or the verdict
+// ([ErrUnsafe] if a claim was broken).
 func Faults(ctx context.Context, p FaultsPlan, opts Options) (*Outcome, error) {
 	opts.fill()
 	p.starts, p.noMTLS = true, !p.MTLS
@@ -204,7 +204,8 @@ func (p FaultsPlan) runs(usual, quick int) int {
 const tellEvery = 10 * time.Second
 
 // lines reports the progress of a mode without a progress bar. The method say always writes. The
-// method mention, for frequent events, writes at most once per tellEvery unless all is set.
+// method mention is for frequent events. It writes at most once per tellEvery unless field all is
+// set.
 type lines struct {
 	w   io.Writer
 	all bool
@@ -228,7 +229,7 @@ func (l *lines) mention(format string, args ...any) {
 	}
 }
 
-// These are the defaults of how often each fault is played on each backend.
+// By default each fault is played this often on each backend.
 const (
 	tableRuns      = 3
 	quickTableRuns = 1
@@ -273,7 +274,8 @@ func (p FaultsPlan) table(ctx context.Context, opts Options) (*Outcome, error) {
 	return res.outcome(ctx, err)
 }
 
-// tableRound is about how long one play takes, and tableSetup how long its servers take to start.
+// tableRound is about the time to play a fault once, tableSetup the time until its servers have
+// started.
 const (
 	tableRound = 5 * time.Second
 	tableSetup = 3 * time.Second

@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// These are grants of one lock. The grant called within begins before the grant
-// called first has ended. The grant called after has the same token as first.
+// These are grants of one lock. The grant in variable within begins before the grant in variable
+// first has ended. The grant in variable after has the same token as the one in first.
 var (
 	first  = results.Attempt{Asked: 0, Answered: 1e6, Ended: 5e6, Done: 6e6, Token: 7, Outcome: results.Granted, End: results.EndReleased}
 	within = results.Attempt{Client: 1, Asked: 0, Answered: 2e6, Ended: 3e6, Done: 4e6, Token: 8, Outcome: results.Granted, End: results.EndReleased}

@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// If the server denies an acquire the right to write its token, no lock is left behind.
+// If an acquire has no right to write its token, no lock is left behind.
 func TestDeniedHalfway(t *testing.T) {
 	s := start(t, nil)
 	c := plain(t, s)
@@ -50,7 +50,7 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
-// Check reports each missing right.
+// Check returns an error for each missing right.
 func TestCheckProvesRights(t *testing.T) {
 	s := start(t, nil)
 	c := plain(t, s)

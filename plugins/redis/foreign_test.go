@@ -58,7 +58,8 @@ func TestForeignHolder(t *testing.T) {
 	must(t, b.Renew(ctx, r))
 }
 
-// A refusal says when another program's key expires, and the waiter gets the lock then.
+// If another program has the key, a refusal says when the key expires, and a waiter gets the lock
+// then.
 func TestWaiterFollowsForeignExpiry(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)

@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// FuzzConfig checks that each configuration has an address and a valid pool
-// size, unless it is refused with an error that wraps ErrConfig.
+// FuzzConfig checks that a configuration is either read with an address and a valid pool size, or
+// refused with an error that wraps ErrConfig.
 func FuzzConfig(f *testing.F) {
 	f.Add("address=redis://u:hush-hush@db:7000/3\nprefix=a{b}", "", "")
 	f.Add("address=a,b:1,[::1]\ncluster=true\nwait_timeout=-1s", "hush-hush", "")

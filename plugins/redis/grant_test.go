@@ -17,14 +17,15 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// place puts r's owner into the queue of a held lock, without waiting for the lock.
+// place puts the owner of r into the queue of a held lock, without waiting for the lock.
 func place(t *testing.T, b *Backend, r driver.Request) driver.Request {
 	t.Helper()
 	must(t, backendtest.Err(b.Wait(t.Context(), r, time.Millisecond)))
 	return r
 }
 
-// given returns r with the token of the store's grant to r.Owner, which was in the queue.
+// given checks that the store has granted the lock to r.Owner. It returns r with the token of that
+// grant.
 func given(t *testing.T, b *Backend, r driver.Request) driver.Request {
 	t.Helper()
 	h, err := b.Inspect(t.Context(), r.Name)
@@ -36,8 +37,8 @@ func given(t *testing.T, b *Backend, r driver.Request) driver.Request {
 	return r
 }
 
-// through returns a proxy of the server, and a backend that reaches the server through
-// it. The backend's first connection is the one over which the store pushes grants.
+// through returns a proxy of the server, and a backend that reaches the server through it. The
+// backend's first connection is for the pushes: messages about grants to waiters.
 func through(t *testing.T, s *servers.Server) (*inject.Proxy, *Backend) {
 	t.Helper()
 	p, err := inject.NewProxy(s.Addr())
@@ -49,8 +50,8 @@ func through(t *testing.T, s *servers.Server) (*inject.Proxy, *Backend) {
 	return p, b
 }
 
-// A release grants the lock to the first waiter, with the waiter's label and value, for 0.5 s
-// or, if that is shorter, the TTL. The waiter counts this time from an instant before the grant.
+// A release grants the lock to the first waiter, with the waiter's label and value. The grant lasts
+// 0.5 s, or the TTL if that is shorter. The waiter counts this time from before the grant.
 func TestReleaseGrants(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -81,8 +82,8 @@ func TestReleaseGrants(t *testing.T) {
 	}
 }
 
-// The store grants a waiter the lock for 0.5 s. The first operation that uses this grant, of
-// any kind, works as on an ordinary lease. After it, an acquire by the same owner is refused.
+// The store grants a waiter the lock for 0.5 s. The owner's first operation after that, of any
+// kind, works as with an ordinary lease. A later acquire by the same owner is refused.
 func TestFirstUseOfAGrant(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -154,7 +155,7 @@ func releases(t *testing.T, b *Backend, r driver.Request) []driver.Op {
 	return ops
 }
 
-// A waiter whose value is too long for the queue must ask for the lock, which stores the value.
+// A waiter whose value is too long for the queue must send an acquire, which stores the value.
 func TestLongValueIsAskedFor(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, at(s))
@@ -187,7 +188,8 @@ func TestReleaseTwice(t *testing.T) {
 	must(t, b.Renew(ctx, given(t, b, next)))
 }
 
-// If any other owner finds an expired lock free, the store grants it to the first waiter.
+// If a request of any other owner finds that a lock has expired, the store grants it to the first
+// waiter.
 func TestFreeLockIsGrantedToTheFirst(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -221,8 +223,8 @@ func TestFreeLockIsGrantedToTheFirst(t *testing.T) {
 	}
 }
 
-// If a batch makes the store grant locks to waiters between its acquires, all
-// tokens still rise in order, even if the server's clock is behind the tokens.
+// A batch may cause grants to waiters between its acquires. All tokens still rise in order, even if
+// the server's clock is behind the tokens.
 func TestTokensRiseThroughABatch(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -245,7 +247,8 @@ func TestTokensRiseThroughABatch(t *testing.T) {
 	}
 }
 
-// A release with Keep keeps the lock for that time. Only after it is the waiter granted the lock.
+// A release with Keep keeps the lock taken for that time. The waiter is granted the lock only after
+// that.
 func TestKeptLeaseIsNotGranted(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, at(s))
@@ -264,8 +267,8 @@ func TestKeptLeaseIsNotGranted(t *testing.T) {
 	}
 }
 
-// When two signs of life of a process are missing, the store skips the process's
-// waiters, even if the server believes that the process's connections are alive.
+// When two signs of life of a process are missing, the store skips the waiters of this process,
+// even if the server still has the process's connections open.
 func TestCutOffWaiterIsPassedOver(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -283,7 +286,7 @@ func TestCutOffWaiterIsPassedOver(t *testing.T) {
 	must(t, p.Heal())
 }
 
-// A waiter that gets no push of its grant asks for the lock, and then gets this grant.
+// If the push of a grant is lost, the waiter sends an acquire, and then gets this grant.
 func TestPushIsLost(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, at(s))
@@ -329,8 +332,8 @@ func TestPushIsLate(t *testing.T) {
 	receive(t, pursue(t, far, next), "it asks and is granted the lock")
 }
 
-// The server is frozen while a sign of life and a release arrive, and then grants the
-// lock because of this sign. The waiter must not count on more time than the store gives.
+// A sign of life and a release arrive while the server is frozen. Because of this sign, the server
+// grants the lock when it goes on. The waiter must not assume a longer grant than the store gives.
 func TestStorePaused(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -379,7 +382,8 @@ func TestWithdrawalCrossesTheGrant(t *testing.T) {
 	}
 }
 
-// If a waiter's plugin is replaced after the push of its grant, an acquire returns this grant.
+// If a waiter's plugin is replaced after the store has granted the lock, an acquire returns this
+// grant.
 func TestGrantOutlivesThePlugin(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, at(s))
@@ -395,8 +399,8 @@ func TestGrantOutlivesThePlugin(t *testing.T) {
 	}
 }
 
-// With WaitReplicas, a waiter must not use a pushed grant, because the replicas
-// may not have it, but must ask for the lock.
+// With WaitReplicas, a waiter must not use a pushed grant, because the replicas may not have it.
+// The waiter must send an acquire.
 func TestGrantWaitsForReplicas(t *testing.T) {
 	master := start(t, &redisserver.Options{Lines: []string{"repl-diskless-sync-delay 0"}})
 	host, port, _ := strings.Cut(master.Addr(), ":")

@@ -1,6 +1,6 @@
-// Package baseline holds what a user would pick instead of a plugin: the usual lock libraries, the
-// store's bare client, and our backends without a plugin process. All of them run in the process
-// that takes the locks.
+// Package baseline holds what a user could choose instead of a plugin: the usual lock libraries,
+// the store's bare client, and our backends without a plugin process. All of them run in the
+// process that takes the locks.
 //
 // Except in tests, only this package of bench imports backends and the lock libraries of others.
 package baseline
@@ -34,10 +34,10 @@ type Baseline struct {
 	Module  string // Go module path, for the version in run.json
 	// NoTokens is set if the library gives no fencing token with a grant.
 	NoTokens bool
-	// Renews reports whether the library renews leases without the holder's help.
-	// Frees reports whether a lease ends when its host crashes.
+	// Renews reports whether the library renews leases by itself. Frees reports whether a lease
+	// ends when its host crashes.
 	Renews, Frees bool
-	// Reference reports whether reports compare the backend with this baseline.
+	// Reference is set if reports compare the backend with this baseline.
 	Reference bool
 	// Open connects to the server. cfg is the configuration of the backend, already checked.
 	Open func(ctx context.Context, cfg driver.Config) (load.Locker, error)
@@ -113,7 +113,7 @@ const (
 var discard = slog.New(slog.DiscardHandler)
 
 // inProcess returns a baseline that is our library for a backend, without the plugin process. The
-// function prefix returns the prefix of the library's keys for a configuration of the backend.
+// function prefix takes the backend's configuration, and returns the prefix of the library's keys.
 func inProcess(spec driver.Spec, prefix func(driver.Config) string) Baseline {
 	return Baseline{
 		Name:    spec.Name + "-in-process",

@@ -58,11 +58,11 @@ var etcdMutexBaseline = Baseline{
 	},
 }
 
-// mutexUnlocked is what Mutex.Key returns once the mutex has deleted its key.
+// mutexUnlocked is the result of Mutex.Key after the mutex has deleted its key.
 const mutexUnlocked = "\x00"
 
-// sessions are the callers' etcd sessions, which are reused. A session serves one lock
-// at a time, because two users of the same session would not exclude each other.
+// sessions are the callers' etcd sessions, which are reused. A session is used for only one lock at
+// a time, because two callers with the same session do not exclude each other.
 type sessions struct {
 	client *clientv3.Client
 	prefix string
@@ -99,9 +99,9 @@ func (l *sessions) acquire(ctx context.Context, name string, ttl time.Duration) 
 	}}, nil
 }
 
-// giveBack keeps a session for the next lock if clean is set, and otherwise ends it. A call that
-// ctx interrupts may leave its key in the store. While that key exists, no other client gets the
-// lock. The end of the session deletes the key.
+// giveBack keeps a session for the next lock if clean is set, and otherwise ends it. A call that is
+// interrupted by the end of its ctx may leave its key in the store. While that key exists, no other
+// client gets the lock. The end of the session deletes the key.
 func (l *sessions) giveBack(s *concurrency.Session, ttl time.Duration, clean bool) error {
 	if !clean {
 		return l.end(l.client.Ctx(), s)

@@ -52,7 +52,8 @@ type leaseRow struct {
 	ttl        time.Duration
 }
 
-// leaseStatements are the SQL statements on one row. Each reports whether it has changed the row.
+// leaseStatements are the SQL statements on one row. Each method reports whether it changed the
+// row.
 type leaseStatements interface {
 	acquire(ctx context.Context, owner string, ttl time.Duration) (bool, error)
 	renew(ctx context.Context, owner string, ttl time.Duration) (bool, error)
@@ -76,7 +77,7 @@ func (l *leaseRow) Acquire(ctx context.Context) (load.Lease, error) {
 }
 
 // TryAcquire implements load.Trier. The end of ctx does not interrupt the statement. The server
-// could still carry it out, and then no caller would know of the lease and release the row.
+// could still execute an interrupted statement, and then no caller would release the row.
 func (l *leaseRow) TryAcquire(ctx context.Context) (load.Lease, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -135,9 +136,9 @@ func (l mysqlLeaseRow) exec(ctx context.Context, statement string, args ...any) 
 	return n > 0, err
 }
 
-// getLockBaseline is MySQL's advisory lock, which lives as long as its connection and has no TTL.
-// Taking it costs only a round trip, because the server writes nothing to disk. If a host's machine
-// dies, the lock stays taken until the server gives up the host's connection.
+// getLockBaseline is MySQL's advisory lock, which has no TTL and ends with its connection. Taking
+// it costs only a round trip, because the server writes nothing to disk. If a host's machine dies,
+// the lock stays taken until the server gives up the host's connection.
 var getLockBaseline = Baseline{
 	Name:     "get-lock",
 	Doc:      "GET_LOCK on a connection for each lease; no TTL, no token, nothing written",
@@ -155,7 +156,8 @@ var getLockBaseline = Baseline{
 	}),
 }
 
-// onMySQL returns the Open of a baseline. It calls of(ctx, db) to make locks from the pool db.
+// onMySQL returns a baseline's Open function, which calls of(ctx, db) to make locks from the pool
+// db.
 func onMySQL(of func(context.Context, *sql.DB) (locks, error)) func(context.Context, driver.Config) (load.Locker, error) {
 	return func(ctx context.Context, cfg driver.Config) (load.Locker, error) {
 		db, err := mysqlserver.Dial(cfg)
@@ -188,8 +190,8 @@ type connLease struct {
 	name string
 }
 
-// renew asks whether the connection still has the lock, which has no TTL. A lock ends with its
-// connection.
+// renew asks the server whether the connection still has the lock. The lock has no TTL and ends
+// with its connection.
 func (l connLease) renew(ctx context.Context) error {
 	err := l.ask(ctx, "SELECT IS_USED_LOCK(?) = CONNECTION_ID()")
 	if err != nil && !errors.Is(err, driver.ErrNotHeld) {

@@ -59,8 +59,8 @@ func (l pgLeaseRow) exec(ctx context.Context, statement string, args ...any) (ch
 	return tag.RowsAffected() > 0, err
 }
 
-// pgAdvisoryBaseline is PostgreSQL's session-level advisory lock, which most lock
-// libraries for PostgreSQL use. It lives as long as its connection and has no TTL.
+// pgAdvisoryBaseline is PostgreSQL's session-level advisory lock, which most lock libraries for
+// PostgreSQL use. The lock has no TTL and ends with its connection.
 var pgAdvisoryBaseline = Baseline{
 	Name:     "pg-advisory",
 	Doc:      "pg_advisory_lock on a connection for each lease; no TTL, no token, nothing written",
@@ -74,7 +74,7 @@ var pgAdvisoryBaseline = Baseline{
 	}),
 }
 
-// pgAdvisoryTxBaseline is an advisory lock of a transaction that is open as long as the lease.
+// pgAdvisoryTxBaseline is an advisory lock of a transaction, which stays open until the release.
 var pgAdvisoryTxBaseline = Baseline{
 	Name:     "pg-advisory-tx",
 	Doc:      "pg_advisory_xact_lock in a transaction for each lease; no TTL, no token, nothing written",
@@ -95,7 +95,7 @@ func keyOf(name string) int64 {
 	return int64(h.Sum64())
 }
 
-// onPostgres returns the Open of a baseline. It calls of(ctx, pool) to make locks from the pool.
+// onPostgres returns the Open function of a baseline, which calls of(ctx, pool) to make locks.
 func onPostgres(of func(context.Context, *pgxpool.Pool) (locks, error)) func(context.Context, driver.Config) (load.Locker, error) {
 	return func(ctx context.Context, cfg driver.Config) (load.Locker, error) {
 		pool, err := postgresserver.Pool(cfg)

@@ -38,8 +38,8 @@ var goredisBaseline = Baseline{
 	Open:     onRedis(func(c goredis.UniversalClient) (locks, error) { return goredisLocks(c), nil }),
 }
 
-// pipelinedBaseline sends the requests of concurrent callers together. It shows how fast a client
-// could be at most, because it has no tokens and no plugin process.
+// pipelinedBaseline sends the requests of concurrent callers together. It shows the highest speed
+// that a client could reach, because it has no tokens and no plugin process.
 var pipelinedBaseline = Baseline{
 	Name:     "go-redis-pipelined",
 	Doc:      "the bare client, which sends what callers ask for at the same time in one pipeline",
@@ -267,7 +267,8 @@ func (l *rueidisLocker) Lock(name string, ttl time.Duration) (load.Lock, error) 
 			return nil, err
 		}
 		return untimed{lease{
-			// The library renews the lease after half the TTL. The context called held ends with the lease.
+			// The library renews the lease after half the TTL. Variable held is a context that ends
+			// with the lease.
 			renew: func(context.Context) error { return held.Err() },
 			// The library's release returns when the key is deleted.
 			release: func(context.Context) error {

@@ -30,8 +30,8 @@ type Cell struct {
 	Backend string `json:"backend"`
 	Fault   string `json:"fault"`
 	Class   Class  `json:"verdict"`
-	// Why says what was missing if the fault was not played, why playing it failed, or which
-	// documented exception applies.
+	// Why gives the reason for the class: what was missing to play the fault, why playing it
+	// failed, or which documented exception applies.
 	Why     string `json:"why,omitempty"`
 	Control bool   `json:"control,omitempty"`
 	Rounds  int    `json:"rounds"`
@@ -42,12 +42,12 @@ type Cell struct {
 	Tokens   int `json:"tokens_not_rising"`
 	Linear   int `json:"not_linearizable"`
 	Signals  int `json:"lost_signal_late"`
-	// Beyond counts the histories in Linear that are wrong even if the store forgot its grants when
-	// the fault was injected. No documented exception covers such a history.
+	// Beyond counts those histories in Linear that would be wrong even if the store had forgotten
+	// its grants when the fault was injected. No documented exception allows such a history.
 	Beyond int `json:"beyond_forgetting,omitempty"`
 	// Undecided counts the histories for which the check for Linear exceeded its time limit.
 	Undecided int `json:"undecided,omitempty"`
-	// Belief is the longest time during which two holders both believed that they had the lock.
+	// Belief is the longest time during which two holders believed that they had the lock.
 	Belief int64 `json:"belief_overlap_max_ns"`
 	// Margin is the shortest time from the moment when a holder learned of its loss to the next grant.
 	// Margins counts how often this time was measured.
@@ -60,8 +60,8 @@ type Cell struct {
 	Refused      int `json:"stale_writes_refused"`
 	// FalseLosses counts leases that were lost in a fault that should cost no lease.
 	FalseLosses int `json:"false_losses"`
-	// Unserved counts the FalseLosses that break a claim, plus the grants of a free lock that came
-	// later than a claim allows.
+	// Unserved is the sum of two counts: the FalseLosses that break a claim, and the grants of a
+	// free lock that came later than a claim allows.
 	Unserved int `json:"unserved,omitempty"`
 	// Unavailable is the longest time from the injection to the next grant of a lock. Recovery is the
 	// longest time from the end of the fault to the first grant of a lock that the fault had affected.
@@ -83,7 +83,8 @@ func (c Cell) Unsafe() bool {
 	return c.Class == ClassBroken && !c.Control && c.kind == results.KindPlugin
 }
 
-// Invalid says for each cell (a backend under a fault) without a usable result what the cause is.
+// Invalid returns a line for each cell (backend and fault) without a usable result, with the
+// reason.
 func (v Verdict) Invalid() []string {
 	var out []string
 	for _, c := range v.Cells {
@@ -94,8 +95,8 @@ func (v Verdict) Invalid() []string {
 	return out
 }
 
-// Cells judges the rounds of a run. Each round has played one fault on one backend. Cells returns
-// one Cell for each such pair, in the order in which the pairs began.
+// Cells judges the rounds of a run, each of which played one fault on one backend. It returns one
+// Cell for each pair of backend and fault, in the order in which the pairs began.
 func Cells(rounds []results.Round) []Cell {
 	var out []*Cell
 	index := map[[2]string]*Cell{}
@@ -174,14 +175,14 @@ func (c *Cell) conclude() {
 	}
 }
 
-// table is one round, in which one fault was played on one backend, and the Cell of this pair.
+// table is one round (one fault played on one backend) and the Cell of that backend and fault.
 type table struct {
 	*Cell
 	round results.Round
 	ttl   time.Duration
 }
 
-// violation records a violation. It keeps the details of at most three for each rule.
+// violation records a violation. It keeps the details of at most three violations of each rule.
 func (t *table) violation(rule claim.Rule, name int, format string, args ...any) {
 	const keepEach = 3
 	if t.kept == nil {
@@ -249,8 +250,9 @@ func (t *table) name(name int, holds []results.Hold) {
 	t.windows(holds)
 }
 
-// suspects describes the first grant with no known end before the next grant, and that next grant.
-// If there is no such grant, it describes the first grant and the last.
+// suspects describes two grants in a row: the first grant that is not known to have ended before
+// the next one, and that next one. If there is no such pair, it describes the first grant and the
+// last.
 func suspects(holds []results.Hold) string {
 	first, next := holds[0], holds[len(holds)-1]
 	for i := 1; i < len(holds); i++ {
@@ -264,8 +266,8 @@ func suspects(holds []results.Hold) string {
 		HostName(first.Host), first.Token, at(first.GrantedNs), HostName(next.Host), next.Token, at(next.GrantedNs))
 }
 
-// handover judges whether the holder of the lease called first learned that it had lost the lock
-// before the lease called next was granted.
+// handover judges whether the holder of the lease in parameter first learned of its loss before the
+// lease in parameter next was granted.
 func (t *table) handover(first, next results.Hold) {
 	if first.ReleaseNs == 0 || first.ReleaseNs > next.GrantedNs {
 		t.Belief = max(t.Belief, first.ValidNs-next.GrantedNs)
@@ -304,7 +306,7 @@ const longTTL = 10 * time.Second
 
 // keeps judges whether a lease survived a fault that should cost no lease. It ignores leases that
 // were granted during the outage, and leases that were lost (not revoked) in less than FirstSpanNs.
-// A grant to a waiter may last only that long, and may so end before its first renewal.
+// A grant to a waiter may last only FirstSpanNs, so it may end before its first renewal.
 func (t *table) keeps(h results.Hold) {
 	inOutage := h.GrantedNs > t.round.InjectedNs && h.GrantedNs < t.round.BackNs
 	short := h.Cause != "revoked" && h.DoneNs-h.GrantedNs < t.round.FirstSpanNs

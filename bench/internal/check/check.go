@@ -1,9 +1,9 @@
-// Package check judges the holds that hosts reported: which host had which lock,
-// under which token, from when to when.
+// Package check judges the holds that hosts reported. A hold says which host had which lock, with
+// which token, from when to when.
 //
 // A [Checker] judges the records that every run has, and a [Cell] sums up one backend under one
-// fault. Both need only files, so a saved run can be judged again. [Judge] judges one played
-// schedule by all claims. The rules compare times that the holders measured. A hold counts from the
+// fault. Both need only files, so a saved run can be judged again. [Judge] checks all claims for
+// one played schedule. The rules compare times that the holders measured. A hold counts from the
 // moment when the host got the grant until just before it sent the release. So a slow reply never
 // looks like a violation.
 package check
@@ -21,7 +21,7 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
-// keep is the number of violations for which the verdict keeps details, for each rule and subject.
+// keep limits the violations whose details a verdict keeps, for each rule and subject.
 const keep = 5
 
 // Violation says which claim a backend has broken, and which holder did what and when.
@@ -59,7 +59,8 @@ type Subject struct {
 	Refused   int `json:"refused"`
 	Cancelled int `json:"cancelled"`
 	Failed    int `json:"failed"`
-	// Overlaps and Tokens each count all violations of one rule, even those without details.
+	// Overlaps and Tokens each count all violations of one rule, even those whose details are not
+	// kept.
 	Overlaps int `json:"overlaps"`
 	Tokens   int `json:"tokens_not_rising"`
 }
@@ -67,7 +68,7 @@ type Subject struct {
 // Verdict is the judgement of a run.
 type Verdict struct {
 	Subjects   []Subject   // by name
-	Violations []Violation // at most five of each rule by each subject
+	Violations []Violation // for each subject, at most five of each rule
 	// Cells are the findings for each backend and fault, in the order of the run.
 	Cells []Cell
 	// Truncated says why the file of events ends early. It is nil when the file is complete.
@@ -118,7 +119,7 @@ func New() *Checker {
 }
 
 // Add judges one section in O(n log n) time for n attempts. The caller must add the sections of one
-// backend or baseline in the order of time.
+// backend or baseline in the order of their times.
 func (c *Checker) Add(s results.Section, attempts []results.Attempt) {
 	sub := c.subjects[s.Backend]
 	if sub == nil {

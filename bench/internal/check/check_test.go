@@ -18,7 +18,7 @@ var section = results.Section{
 	CellName: results.CellName{Backend: "redis", Scenario: "acquire"}, Kind: results.KindPlugin, Fencing: "durable", Run: 1, Names: []string{"a", "b"},
 }
 
-// held returns a granted attempt that was asked, answered and ended at the given times.
+// held returns a granted attempt that was requested, answered and ended at the given times.
 func held(client int32, name int32, asked, answered, ended int64, token uint64) results.Attempt {
 	return results.Attempt{
 		Client: client, Name: name, Asked: asked, Answered: answered, Ended: ended, Done: ended + 1,
@@ -96,8 +96,8 @@ func TestViolationsAcrossSections(t *testing.T) {
 	}
 }
 
-// TestAgainstPairs judges random histories twice, by the checker and by comparing all pairs of
-// holds. Both must agree on overlaps and on tokens.
+// TestAgainstPairs judges random histories in two ways: with the checker, and by comparing all
+// pairs of holds. Both must agree on overlaps and on tokens.
 func TestAgainstPairs(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	var unsafe int
@@ -137,8 +137,8 @@ func pairs(attempts []results.Attempt) (overlap, token bool) {
 	return overlap, token
 }
 
-// TestFolder checks that a folder is judged by the content of its files, even if
-// they were edited. If a file was cut, the part before the cut is judged.
+// TestFolder checks that a folder is judged by the content of its files, even if they were edited.
+// If a file was cut short, its remaining part is judged.
 func TestFolder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
 	f, err := results.Create(dir, results.Manifest{Started: time.Now()})
@@ -186,8 +186,8 @@ func TestFolder(t *testing.T) {
 
 const ms = int64(time.Millisecond)
 
-// lease returns a hold of lock 0 by a host, with times in milliseconds. If not 0, done is when the
-// host learned of a loss, and release is when it began to release.
+// lease returns a hold of lock 0 by a host. Times are in milliseconds; 0 means never. The host
+// learned of a loss at t=done, and began to release the lock at t=release.
 func lease(host int, token uint64, asked, granted, valid, done, release int64, renewals ...int64) results.Hold {
 	l := results.Hold{
 		Host: host, Token: token, AskedNs: asked * ms, GrantedNs: granted * ms, ValidNs: valid * ms,

@@ -9,8 +9,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// documented says under which faults the documentation of a backend allows a double grant. Under
-// all other faults the backend promises that there is none.
+// documented lists for each backend the faults under which its documentation allows a double grant.
+// Under all other faults the backend promises that there is no double grant.
 var documented = map[string]map[string]check.Class{
 	"redis": {
 		"restart-wiped": check.ClassToken, "failover": check.ClassToken, "failover-wait": check.ClassToken, "clock-forward": check.ClassToken,
@@ -44,7 +44,7 @@ func TestDoubleGrantsAreJudged(t *testing.T) {
 	}
 }
 
-// twoHolders returns the record of a round: when the fault is injected, the store forgets a grant.
+// twoHolders returns the record of a round in which the store forgets a grant at the injection.
 func twoHolders(backend string, f faults.Fault) results.Round {
 	const ms = 1_000_000
 	return results.Round{

@@ -16,10 +16,11 @@ type grants struct {
 	any      bool
 }
 
-// breach is a function that is called with two holds that break a rule.
+// breach is a function that is called with two holds that together break the rule.
 type breach func(rule claim.Rule, first, second results.Hold)
 
-// add judges further holds of one lock. No two may overlap. If tokens is set, tokens must rise.
+// add judges further holds of one lock. No two may overlap. Their tokens must rise if tokens is
+// set.
 func (g *grants) add(holds []results.Hold, tokens bool, report breach) {
 	if len(holds) == 0 {
 		return
@@ -54,9 +55,9 @@ func inOrder(holds []results.Hold) []results.Hold {
 // tokens checks that tokens rise from one grant of the store to the next. It checks hand-overs
 // separately. In a hand-over, a host passes its lease to another of its callers.
 //
-// When a hand-over is compared with other leases, it counts as requested when its lease was
-// requested. A host may hand over a lease without knowing that the store has lost it and granted a
-// later one. That is no violation, because a resource refuses the lower token.
+// In a comparison with other leases, a hand-over counts as requested when the host requested its
+// lease. So this is no violation: a host hands over a lease without knowing that the store has lost
+// the lease and granted a later one. A resource refuses the lower token.
 func (g *grants) tokens(holds []results.Hold, report breach) {
 	of := slices.SortedFunc(slices.Values(holds), byToken)
 	for from := 0; from < len(of); {
@@ -88,7 +89,7 @@ func byToken(a, b results.Hold) int { return cmp.Or(cmp.Compare(a.Token, b.Token
 
 func byAsked(a, b results.Hold) int { return cmp.Compare(a.AskedNs, b.AskedNs) }
 
-// rising checks that the token of each hold is higher than the tokens of all holds that were
+// rising checks the token of each hold. It must be higher than the tokens of all holds that were
 // granted before this hold was requested.
 func (g *grants) rising(holds []results.Hold, report breach) {
 	answered := inOrder(holds)

@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// judging is the time limit of a search for an order of all operations on a lock. In this order the
-// lock never has two holders. The search is usually short, because a history has few holders.
+// judging is the time limit of a search for an order of all operations on a lock in which the lock
+// never has two holders. The search is usually short, because a history has few holders.
 const judging = 10 * time.Second
 
 // operation is one operation on a lock.
@@ -32,9 +32,9 @@ const (
 // grant.
 const nobody = -1
 
-// lockModel is a lock with at most one holder. An opFree ends a lease. If its return is not known,
-// it may have happened at any time after its call, or never. It does nothing if another grant holds
-// the lock.
+// lockModel is a lock with at most one holder. An opFree ends a lease. If the time of its return is
+// not known, the opFree may have happened at any time after its call, or never. It does nothing if
+// another grant holds the lock.
 var lockModel = porcupine.Model{
 	Init: func() any { return nobody },
 	Step: func(state, input, _ any) (bool, any) {
@@ -57,9 +57,9 @@ var lockModel = porcupine.Model{
 }
 
 // linear reports whether the holds of one lock fit a lock with at most one holder. The function
-// died returns the time when a host was killed, or 0. If forgets is not 0, the store may from that
-// time on lose holds requested earlier. decided is false if time ran out. For first see FirstSpan
-// of [claim.Setting].
+// died returns the time when a host was killed, or 0. If forgets is not 0, the store may have lost,
+// at t=forgets or later, the holds requested before t=forgets. decided is false if time ran out.
+// Parameter first is the FirstSpan of [claim.Setting].
 func linear(holds []results.Hold, ttl, first time.Duration, died func(host int) int64, forgets int64) (ok, decided bool) {
 	var ops []porcupine.Operation
 	add := func(kind opKind, lease int, call, back int64) {
@@ -90,13 +90,13 @@ func linear(holds []results.Hold, ttl, first time.Duration, died func(host int) 
 	return false, false
 }
 
-// rounding allows for a store that counts in milliseconds, and for the time that passes after the
-// clock was read and before the request is sent.
+// rounding allows for a store that counts in milliseconds, and for the time between reading the
+// clock and sending the request.
 const rounding = 5 * time.Millisecond
 
-// freeFrom is the earliest time at which a hold may be over if the store has not confirmed its
-// release. It is the earliest of these times: when the hold expires (counted from the last
-// confirmed request), and when the holder began to release, learned of the loss or died.
+// freeFrom returns the earliest time at which a hold may be over if the store has not confirmed its
+// release: the earliest of four times. The hold expires (counted from the last confirmed request),
+// or the holder begins to release, learns of the loss or dies.
 func freeFrom(l results.Hold, ttl, first time.Duration, died int64) int64 {
 	sent := l.AskedNs
 	if first > 0 && len(l.Renewals) == 0 {

@@ -22,8 +22,8 @@ type Play struct {
 	Began, Stopped   int64       // when the callers were told to begin and to stop
 	Names            []Name
 	Hosts            []Host
-	Events           []Span            // the period of each event, from its injection to its end
-	Made             []claim.Condition // conditions made by events that did not concern a single host
+	Events           []Span            // for each event, the period from its injection to its end
+	Made             []claim.Condition // conditions that events caused which were not about a single host
 	// Starved reports whether the machine was too busy to judge claims with a time limit.
 	Starved bool
 	Probes  []Probe
@@ -37,7 +37,7 @@ type Name struct {
 	claim.Setting
 }
 
-// Host is what one host has reported, with the effects that events had on it.
+// Host is what one host has reported, and what events did to it.
 type Host struct {
 	results.Seen
 	Alive bool  // the host lived until the end, and then ended normally
@@ -55,7 +55,7 @@ type Probe struct {
 	Error string        // why the lock was not granted
 }
 
-// Judgement is the result of judging one play.
+// Judgement is the verdict on one play.
 type Judgement struct {
 	// Violations break a claim. Exempt are violations that the documentation says may happen.
 	Violations, Exempt []Violation
@@ -102,7 +102,7 @@ func byName(holds []results.Hold) map[int][]results.Hold {
 // HostName returns the name of a host in texts for people: A, B, ...
 func HostName(n int) string { return string(rune('A' + n)) }
 
-// everywhere stands in place of a host's number for a violation that is not about one host.
+// everywhere is used instead of a host's number for a violation that is not about a single host.
 // Exceptions for an action on one host do not excuse such a violation.
 const everywhere = -1
 
@@ -136,7 +136,7 @@ func (j *judge) since(at int64) time.Duration { return millis(at - j.Began) }
 func millis(ns int64) time.Duration { return time.Duration(ns).Round(time.Millisecond) }
 
 // exclusion checks that no lock is granted while another host has it, and that tokens rise. It also
-// checks that a host that loses a lock learns of this in time and renews no more.
+// checks that a host that loses a lock learns of this in time, and then sends no renewal.
 func (j *judge) exclusion() {
 	for name, holds := range j.holds {
 		for i := 1; i < len(holds); i++ {
@@ -159,9 +159,9 @@ func (j *judge) exclusion() {
 	}
 }
 
-// staleRenewal returns how long after the grant of the hold next a confirmed renewal of the hold
-// first was sent. It returns 0 if there is no such renewal, or if the token of next is not higher
-// than that of first.
+// staleRenewal returns the time from the grant of the hold in parameter next to the last confirmed
+// renewal of the hold in parameter first. It returns 0 if no renewal came after that grant, or if
+// the token of next is not higher than that of first.
 func staleRenewal(first, next results.Hold) (ns int64) {
 	if first.Token >= next.Token {
 		return 0
@@ -172,9 +172,9 @@ func staleRenewal(first, next results.Hold) (ns int64) {
 	return ns
 }
 
-// margin returns the time from the moment when the first holder learned that it had lost the lock
-// to the next grant. This time is known only if the holder did lose the lock, and if its process
-// was not stopped shortly before the next grant. The argument before says how shortly.
+// margin returns how long before the next grant the first holder learned that it had lost the lock.
+// This time is known only if the holder did lose the lock, and if its process was not stopped
+// during the time before (a parameter) that precedes the next grant.
 func margin(first, next results.Hold, stood []Span, before time.Duration) (ns int64, known bool) {
 	if first.DoneNs == 0 || first.ReleaseNs > 0 || overlap(stood, Span{next.GrantedNs - int64(before), next.GrantedNs}) > 0 {
 		return 0, false
@@ -207,7 +207,7 @@ func (j *judge) ends() {
 	}
 }
 
-// overlap returns how much of the period called in the spans cover. Spans may overlap each other.
+// overlap returns how much of the period in the spans cover together. Spans may overlap each other.
 func overlap(spans []Span, in Span) time.Duration {
 	sorted := slices.SortedFunc(slices.Values(spans), func(a, b Span) int { return cmp.Compare(a[0], b[0]) })
 	var sum int64
@@ -227,7 +227,7 @@ func (p Play) Interrupted(in Span) bool {
 	return slices.ContainsFunc(p.Events, func(e Span) bool { return e[0] < in[1] && e[1] > in[0] })
 }
 
-// freeAt returns the latest time at which other hosts can get the lock after the hold h.
+// freeAt returns the time from which at the latest other hosts can get the lock after the hold h.
 func (j *judge) freeAt(h results.Hold) int64 {
 	ttl := int64(j.Names[h.Name].TTL)
 	switch died := j.Hosts[h.Host].Ended; {
@@ -264,7 +264,7 @@ func (j *judge) calls() {
 }
 
 // gaveUp reports whether a call failed although it had time left. A release has time only until its
-// lease is over, which is early if the last renewals of the lease failed.
+// lease is over, and the lease is over early if its last renewals failed.
 func (j *judge) gaveUp(h Host, c results.Call) bool {
 	until := min(c.LimitNs-int64(claim.Slack), j.Stopped)
 	switch {
@@ -285,9 +285,9 @@ func (j *judge) gaveUp(h Host, c results.Call) bool {
 	return c.BackNs < until
 }
 
-// unconfirmed reports whether a release ends a lease that the store may have granted while the
-// client waited in the queue. The first renewal of this lease was not confirmed, so it ends long
-// before its TTL.
+// unconfirmed reports whether a release is of a lease that the store may have granted while the
+// client waited in the queue, and whose first renewal was not confirmed. Such a lease ends long
+// before its TTL is over.
 func (j *judge) unconfirmed(h Host, release results.Call) bool {
 	return slices.ContainsFunc(h.Holds, func(l results.Hold) bool {
 		age := release.SentNs - l.GrantedNs
@@ -330,7 +330,7 @@ func (j *judge) stalls() {
 	}
 }
 
-// stall judges one period in which a lock was free, from the time free to the time next.
+// stall judges one period in which a lock was free, from t=free to t=next.
 func (j *judge) stall(name int, free, next int64) {
 	s := j.Names[name].Setting
 	for on, h := range j.Hosts {

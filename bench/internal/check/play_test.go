@@ -9,7 +9,7 @@ import (
 )
 
 // TestJudge changes a play without violations. It checks that each change breaks one claim, unless
-// it also brings an excuse: a starved machine, an event, or a documented condition.
+// the change also adds an excuse: a starved machine, an event, or a documented condition.
 func TestJudge(t *testing.T) {
 	failed := results.Call{Op: results.OpRelease, SentNs: 4990 * ms, BackNs: 5100 * ms, LimitNs: 9000 * ms, Served: true, Outcome: results.CallFailed}
 	for _, tt := range []struct {
@@ -63,7 +63,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// lose makes the first hold of a host end as lost at t=at.
+// lose changes the first hold of a host, so that it was lost at t=at.
 func lose(h *Host, at int64, cause string) {
 	l := &h.Holds[0]
 	l.ValidNs, l.DoneNs, l.Cause, l.ReleaseNs, l.ReleasedNs = min(l.ValidNs, at), at, cause, 0, 0

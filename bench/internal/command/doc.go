@@ -6,28 +6,28 @@
 //	   └─ CMD ARG...       the command, in the front's group; the terminal signals it directly
 //	      └─ ...           the processes that it starts
 //
-// Front and keeper adopt orphans (PR_SET_CHILD_SUBREAPER). Every process that the command has
-// started has the keeper among its ancestors, in any session and after any number of forks. When
-// the keeper has died, the front takes its place.
+// Front and keeper adopt orphans (PR_SET_CHILD_SUBREAPER). So every process that the command has
+// started is a descendant of the keeper, in any session and after any number of forks. When the
+// keeper has died, the processes are descendants of the front.
 //
-// The package claims that the lock is free only when no process of the command is left. Cases:
+// The package promises that the lock is free only when no process of the command is left. Cases:
 //
 //   - The front is killed: its pipe to the keeper ends. The keeper kills all of its descendants
-//     except the plugin ([tree]), and then releases the lock. The keeper renews the lease until
-//     then. So the lock stays taken as long as some process cannot be killed, for example because
-//     it waits in the kernel or belongs to another user.
+//     except the plugin (see [tree]), and then releases the lock. Until then it renews the lease.
+//     So the lock stays taken while some process cannot be killed, for example because it waits in
+//     the kernel or belongs to another user.
 //   - The keeper is killed: its plugin releases nothing (see plugin.Policy), because the command
-//     may still run. The front inherits the command, kills it in the same way, and then breaks the
-//     lease by its token.
+//     may still run. The front adopts the command, kills it in the same way, and then ends the
+//     lease by its token (a break).
 //   - The keeper is stopped: the front kills the keeper, and the previous case follows.
 //   - The plugin is killed: the keeper starts another plugin, and the lease survives.
 //   - Front and keeper are killed at once, or the keeper is killed while the front is stopped: the
 //     kernel kills the command itself (PR_SET_PDEATHSIG), but nothing ends the processes that it
-//     has started. The lease ends with its TTL. A kill by name never hits both, because the keeper
-//     is called lockkeeper and has no arguments.
-//   - The lease is not renewed: the command gets SIGTERM when a quarter of the TTL is
-//     left, and SIGKILL when a tenth is left. If the lease is over by then (it was
-//     broken, or the machine slept), the command gets SIGKILL at once.
+//     has started. The lease ends with its TTL. A kill by name does not hit both, because the
+//     keeper is called lockkeeper and has no arguments.
+//   - The lease is not renewed: the command gets SIGTERM when a quarter of the TTL is left, and
+//     SIGKILL when a tenth is left. If the lease is already over (it was broken, or the machine
+//     slept), the command gets SIGKILL at once.
 //
 // Processes that a service manager, a container engine or a remote shell starts for the command
 // are not its descendants. They can outlive the lock.
@@ -38,8 +38,8 @@
 // # Where is what
 //
 //   - spec.go: what is run under which lock, and how it ended
-//   - front.go, keeper.go: the two processes; sys_linux.go, sys_other.go: the command ends
-//     with them
+//   - front.go, keeper.go: the two processes; sys_linux.go, sys_other.go: ending the command with
+//     them
 //   - hold.go: one run of the command under a lease; tree.go: killing all that it started
 //   - out.go: texts for people, written without waiting
 package command

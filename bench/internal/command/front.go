@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// breakBudget bounds the time for breaking the lease of a killed keeper.
+	// breakBudget is the time limit for breaking the lease of a killed keeper.
 	breakBudget = 10 * time.Second
-	// leaveBudget bounds the time in which a keeper that has nothing more to do must end.
+	// leaveBudget is the time limit within which a keeper with nothing left to do must end.
 	leaveBudget = 5 * time.Second
 	// The front checks for a stopped keeper every TTL/lookPart, or every lookEvery if that is less.
 	lookPart = 10
@@ -31,7 +31,7 @@ const (
 )
 
 // ignored are the signals that the caller has set to be ignored, as nohup and a shell without job
-// control do. This must be read before the first call of signal.Notify.
+// control do. They must be read before the first call of signal.Notify.
 var ignored = func() (all []syscall.Signal) {
 	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
 		if signal.Ignored(s) {
@@ -57,11 +57,11 @@ type front struct {
 	plugin  plug   // the keeper's plugin when the keeper got the last lease
 	stopped bool   // the keeper was stopped at the last check
 	leads   bool   // this process leads the session of a terminal
-	hungUp  bool   // a hang-up has been sent to the group, and this process will receive it, too
+	hungUp  bool   // a SIGHUP has been sent to the group, and this process will receive it, too
 }
 
-// Run runs the command of the spec s to its end. Meanwhile it writes messages to out, and handles
-// the signals of this process. The caller must not start other children.
+// Run runs the command of the spec s until it ends. Meanwhile Run writes messages to out, and
+// handles the signals of this process. The caller must not start other children.
 func Run(s Spec, out *Out) End {
 	if err := proc.AdoptOrphans(); err != nil {
 		fmt.Fprintf(out, "warning: what the command leaves behind may outlive its lock: %v\n", err)
@@ -70,7 +70,7 @@ func Run(s Spec, out *Out) End {
 	signal.Notify(signals, slices.DeleteFunc(slices.Clone(handedOn), func(s os.Signal) bool {
 		return slices.Contains(ignored, s.(syscall.Signal))
 	})...)
-	signal.Ignore(syscall.SIGPIPE) // the reader of our stderr may end; the command still gets the default action
+	signal.Ignore(syscall.SIGPIPE) // the reader of our stderr may end; for the command the signal keeps its default action
 	s.Group, s.Ignored = syscall.Getpgrp(), ignored
 	for i := range s.Stdio {
 		fd, err := unix.FcntlInt(uintptr(i), unix.F_DUPFD, stdioFrom)
@@ -118,7 +118,7 @@ func (f *front) signal(sig syscall.Signal) {
 	}
 	if sig == syscall.SIGHUP && f.leads && !leadsTerminal() {
 		// When the terminal hangs up, the kernel sends SIGHUP to this process, the leader. The group
-		// would get it only when the leader ends, after the command. So send it to the group now.
+		// would get SIGHUP only when this process ends, after the command. So send it to the group now.
 		f.leads, f.hungUp, knows = false, true, true
 		_ = syscall.Kill(0, sig) // the group includes this process
 	}
@@ -139,7 +139,7 @@ func leadsTerminal() bool {
 }
 
 // look kills the keeper if two checks in a row find that a signal has stopped it. A stopped keeper
-// neither renews the lease nor can end the command in time.
+// cannot renew the lease or end the command in time.
 func (f *front) look() {
 	s, _ := proc.Of(f.keeper.Pid())
 	if f.stopped && s.Stopped() {
@@ -156,14 +156,14 @@ func (f *front) take(l line) {
 	case l.Token != 0:
 		f.token, f.plugin = l.Token, l.Plugin
 	case l.Stopped != 0:
-		// Stop this process like the command, unless the line is old and the command runs again.
+		// The command was stopped, so stop this process too, unless the command runs again by now.
 		if s, ok := proc.Of(l.Stopped); ok && s.Stopped() {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // a signal to this process cannot fail
 		}
 	}
 }
 
-// leave waits until the keeper, which has nothing more to do, has ended.
+// leave waits until the keeper has ended, which has nothing left to do.
 func (f *front) leave(e End) End {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveBudget)
 	defer cancel()
@@ -171,8 +171,8 @@ func (f *front) leave(e End) End {
 	return e
 }
 
-// replace does the work of a keeper that was killed. It first ends the command, and then breaks the
-// lease. If AtLeast is set, it does not break the lease but lets it expire.
+// replace does the work of a keeper that was killed. It ends the command, and then breaks the
+// lease. If AtLeast is set, it lets the lease expire instead.
 func (f *front) replace() End {
 	for len(f.lines) > 0 { // the channel already holds all remaining lines of the keeper
 		l := <-f.lines
@@ -183,8 +183,8 @@ func (f *front) replace() End {
 			f.token, f.plugin = l.Token, l.Plugin
 		}
 	}
-	// The first killing spares the keeper's plugin, which ends by itself, but may need half a second
-	// to remove its directory from a slow disk. The deferred killing ends a plugin that is left.
+	// The first kill spares the keeper's plugin. The plugin ends by itself, but may need half a second
+	// to remove its directory from a slow disk. The deferred kill ends a plugin that is left.
 	defer tree{func() int { return 0 }}.kill()
 	tree{f.plugin.running}.kill()
 	e := End{Kind: Lost, Reason: fmt.Sprintf("the process that kept %q was killed, and with it the command", f.spec.Name)}
@@ -214,8 +214,8 @@ func (f *front) free() error {
 }
 
 // fromTerminal reports whether sig came from a terminal. A terminal sends a signal to the whole
-// foreground group, so the command gets it too. Note: while this process is in the foreground,
-// other senders' signals look the same, and are not forwarded.
+// foreground group, so the command gets it too. Note: while this process is in the foreground, a
+// signal from another sender looks the same, and is not forwarded.
 func fromTerminal(sig syscall.Signal) bool {
 	if sig != syscall.SIGINT && sig != syscall.SIGQUIT {
 		return false

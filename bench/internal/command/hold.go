@@ -20,9 +20,9 @@ const (
 	termPart, killPart = 4, 10
 	// maxHoldGrace is the time from SIGTERM to SIGKILL when MaxHold is over.
 	maxHoldGrace = 10 * time.Second
-	// lookEvery bounds the time until a run notices that the machine has slept.
+	// lookEvery limits the time until a run notices that the machine has slept.
 	lookEvery = time.Second
-	// leftAfter is how long processes that the command left behind run before they are reported.
+	// leftAfter is the time after the command's end when processes that it left behind are reported.
 	leftAfter = time.Second
 )
 
@@ -35,17 +35,17 @@ type run struct {
 
 	status *syscall.WaitStatus // of the command, when it has ended
 	over   time.Time           // when the command has ended
-	told   bool                // the processes that the command left behind were reported
-	lost   string              // why the command must end early; "" when it need not
+	told   bool                // lockbench has reported the processes that the command left behind
+	lost   string              // why the command must end early; "" if it need not
 	termed bool
 	killAt time.Time // when the command is killed if it has not ended; zero for never
-	deny   bool      // a process that cannot be killed was reported
+	deny   bool      // lockbench has reported a process that cannot be killed
 }
 
 // hold runs the command under the lease h until all processes of the command have ended.
 //
-// Before each return, hold waits until the tree (all these processes) is empty, and then releases
-// h. So the lock is free only when none of them is left, unless the keeper dies.
+// Before it returns, hold waits until the tree (all these processes) is empty, and then releases h.
+// So the lock is free only when none of these processes is left, unless the keeper dies.
 func (k *keeper) hold(h held) End {
 	r := &run{keeper: k, held: h, start: time.Now(), tree: tree{func() int {
 		pid, _ := plugin.ProcessOf(k.backend)
@@ -66,7 +66,7 @@ func (k *keeper) hold(h held) End {
 		return k.failed(started)
 	case started != nil:
 		return notStarted(k.spec.Argv[0], started)
-	case r.status == nil: // another goroutine has waited for the command
+	case r.status == nil: // other code has waited for the command
 		return End{Kind: Failed, Reason: "the command has ended with an unknown status"}
 	case r.status.Signaled():
 		return End{Status: 128 + int(r.status.Signal())}
@@ -83,7 +83,7 @@ func notStarted(name string, err error) End {
 
 // begin starts the command in the front's process group.
 func (r *run) begin() error {
-	// A lease granted to a waiting keeper is short until its first renewal. Wait for that renewal.
+	// A lease that was granted to a waiting keeper is short until its first renewal, so wait for that.
 	for time.Until(r.held.Deadline()) <= r.spec.TTL/termPart && r.wanted.Err() == nil && r.held.Err() == nil {
 		r.wait()
 	}
@@ -98,7 +98,8 @@ func (r *run) begin() error {
 	}
 	attr := &syscall.SysProcAttr{Setpgid: true, Pgid: r.spec.Group}
 	dieWithParent(attr)
-	// This process may have these variables from another lock that it runs under. The last values win.
+	// This process may have these variables from another lock that it runs under. The last value
+	// counts.
 	env := (&exec.Cmd{Env: append(os.Environ(),
 		"LOCKBENCH_LOCK="+r.spec.Name,
 		"LOCKBENCH_TOKEN="+strconv.FormatUint(r.held.Token(), 10),
@@ -162,7 +163,7 @@ func (r *run) look(now time.Time) {
 	}
 }
 
-// end sets the time at which the command is killed, unless an earlier call has set an earlier time.
+// end sets the time at which the command is killed, unless a previous call has set an earlier time.
 // It keeps the reason of the first call.
 func (r *run) end(reason string, at time.Time) {
 	if r.lost == "" {
@@ -173,7 +174,7 @@ func (r *run) end(reason string, at time.Time) {
 	}
 }
 
-// wait waits for the next event, or for the next time at which look may have work to do.
+// wait waits for the next event, or until the method look may have work to do.
 func (r *run) wait() {
 	now := time.Now()
 	pause := min(lookEvery, time.Until(r.held.Deadline())-r.spec.TTL/termPart)

@@ -23,9 +23,10 @@ import (
 
 const (
 	startTimeout = 30 * time.Second
-	// closeBudget bounds the release of the lock, which is the last thing that a keeper does.
+	// closeBudget limits the time for releasing the lock, which is the last thing that a keeper
+	// does.
 	closeBudget = 10 * time.Second
-	// betweenTerms is the pause before a leader whose command has ended campaigns again.
+	// betweenTerms is the pause before a leader campaigns again after its command has ended.
 	betweenTerms = time.Second
 )
 
@@ -42,14 +43,14 @@ type keeper struct {
 
 	fronted context.Context // ends when the front ends
 	orphan  context.CancelFunc
-	wanted  context.Context // ends when the lock is no longer wanted, with the reason as its cause
+	wanted  context.Context // ends when the lock is no longer wanted; its cause says why
 	refuse  context.CancelCauseFunc
 	ended   chan struct{}
-	at      time.Time // the tick that the command runs for; zero for none
+	at      time.Time // the tick for which the command runs; zero for none
 
 	mu    sync.Mutex
 	pid   int  // process id of the command; 0 when no command can be signalled
-	leave bool // a signal asked the keeper to end after this term
+	leave bool // a signal has told the keeper to end after this term
 }
 
 // interrupt is the signal that has ended a wait for the lock.
@@ -64,15 +65,15 @@ func openKeeper(p *proc.Parent, s Spec) (proc.Agent[order], error) {
 	for _, fd := range s.Stdio {
 		syscall.CloseOnExec(int(fd))
 	}
-	// If a service manager sends a signal to all processes, the signal is meant for the command. So
-	// the keeper drops the signal, and ends after the command. The children of the keeper have the
-	// default action for these signals, or ignore them if the caller ignores them.
+	// A service manager may send a signal to all processes, which is meant for the command. The
+	// keeper drops it, and ends after the command. In the keeper's children these signals have the
+	// default action, or are ignored if the caller ignores them.
 	drop := make(chan os.Signal, 1)
 	signal.Notify(drop, append([]os.Signal{syscall.SIGPIPE, syscall.SIGTTOU, syscall.SIGTTIN, syscall.SIGTSTP}, handedOn...)...)
 	for _, sig := range s.Ignored {
 		signal.Ignore(sig)
 	}
-	signal.Notify(k.changes, syscall.SIGCHLD) // before the command starts, so that its end is not missed
+	signal.Notify(k.changes, syscall.SIGCHLD) // before the command starts, to not miss its end
 	k.fronted, k.orphan = context.WithCancel(context.Background())
 	k.wanted, k.refuse = context.WithCancelCause(k.fronted)
 	told := make(chan struct{})
@@ -113,18 +114,18 @@ func (k *keeper) Do(_ context.Context, o order) {
 	case k.pid == 0 && ends:
 		k.refuse(interrupt(o.Signal))
 	case k.pid != 0 && !o.Knows:
-		_ = syscall.Kill(k.pid, o.Signal) // the process was not reaped yet, so the pid is still valid; a process of another user refuses the signal
+		_ = syscall.Kill(k.pid, o.Signal) // the pid is still valid, because the process was not reaped yet; signals to another user's process fail
 	}
 }
 
-// leaves reports whether the keeper ends after this term and campaigns for no further term.
+// leaves reports whether the keeper ends after this term instead of campaigning again.
 func (k *keeper) leaves() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.leave || k.wanted.Err() != nil
 }
 
-// Close implements proc.Agent. When it is called, the front is dead or has received the last line.
+// Close implements proc.Agent. It is called when the front is dead or has received the last line.
 func (k *keeper) Close() error {
 	k.orphan()
 	<-k.ended
@@ -176,7 +177,7 @@ func (k *keeper) plug() plug {
 	return plug{pid, s.Start}
 }
 
-// failed returns the End for an error that came while no command ran.
+// failed returns the End for an error that occurred while no command ran.
 func (k *keeper) failed(err error) End {
 	var sig interrupt
 	switch {
@@ -230,7 +231,7 @@ type held interface {
 	Release(context.Context) error
 }
 
-// led gives a term the methods of held.
+// led gives a term the methods of the interface held.
 type led struct{ *core.Term }
 
 func (l led) Done() <-chan struct{}             { return l.Context().Done() }

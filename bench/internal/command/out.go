@@ -38,8 +38,8 @@ func (o *Out) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// Close waits until everything is written, but at most one second. Text that w
-// has not accepted by then is lost.
+// Close waits until all texts are written, but at most one second. Text that the writer has not
+// accepted by then is lost.
 func (o *Out) Close() {
 	close(o.texts)
 	timer := time.NewTimer(outBudget)

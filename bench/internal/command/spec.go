@@ -26,8 +26,8 @@ type Spec struct {
 	Restart      bool          // run the command again if it ends while this host leads
 	Verbose      bool
 
-	// The keeper does not inherit these from the front: the command's descriptors for
-	// standard input, output and error, its process group, and the signals that it ignores.
+	// These belong to the command, and the keeper does not inherit them from the front: the
+	// descriptors of standard input, output and error, the process group, and the ignored signals.
 	Stdio   [3]uintptr
 	Group   int
 	Ignored []syscall.Signal
@@ -39,15 +39,15 @@ type Kind string
 // These are the kinds of ends.
 const (
 	Ended       Kind = ""            // the command has ended, or a signal has ended the wait for the lock
-	Held        Kind = "held"        // another holder had the lock until the wait was over
+	Held        Kind = "held"        // another holder had the lock until the end of the wait
 	Lost        Kind = "lost"        // the lease was lost, or MaxHold is over; the command was ended
 	Unavailable Kind = "unavailable" // the plugin or the store cannot be used
 	Invalid     Kind = "invalid"     // the Spec does not fit the backend
 	Failed      Kind = "failed"      // any other error
 )
 
-// End says how a run ended. For kind Ended, Status is as in a shell: 128 + n after signal n, 126
-// or 127 if the command could not be started. A failed start and other kinds have a Reason.
+// End says how a run ended. For kind Ended, Status is as in a shell: 128 + n after signal n, 126 or
+// 127 if the start failed. Reason is set for all other kinds, and if the start failed.
 type End struct {
 	Kind   Kind
 	Status int
@@ -64,7 +64,7 @@ type line struct {
 	End     *End   `json:",omitempty"` // the last line
 }
 
-// plug is a plugin's process. The start time tells it from a later process that has the same pid.
+// plug is a plugin's process. A later process with the same pid has another start time.
 type plug struct {
 	Pid   int
 	Start string
@@ -84,7 +84,7 @@ type order struct {
 	Knows  bool           // the command has already received the signal
 }
 
-// role makes a process a keeper, and called is the name of that process; see proc.Become.
+// role makes a process a keeper. The constant called is the name of that process. See proc.Become.
 const (
 	role   = "LOCKBENCH_KEEPER"
 	called = "lockkeeper"

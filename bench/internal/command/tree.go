@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// These bound the pause between two tries to kill all processes of a tree. The pause is a tenth of
-// the time since the first try, because a process that waits in the kernel may not die for hours.
+// These limit the pause between two tries to kill all processes of a tree. The pause is a tenth of
+// the time since the first try, because a process that waits in the kernel may live for hours.
 const (
 	killPause    = time.Millisecond
 	maxKillPause = 100 * time.Millisecond
@@ -33,8 +33,8 @@ func (t tree) children() []int {
 	return slices.DeleteFunc(proc.Children(os.Getpid()), func(pid int) bool { return pid == spared })
 }
 
-// signal sends sig to every process of the tree. refused is true if this process
-// was not permitted to signal one of the processes.
+// signal sends the signal sig to every process of the tree. The result refused is true if this
+// process was not permitted to signal one of them.
 func (t tree) signal(sig syscall.Signal) (refused bool) {
 	type node struct{ pid, parent int }
 	var all []node
@@ -61,7 +61,7 @@ func (t tree) signal(sig syscall.Signal) (refused bool) {
 }
 
 // reap waits for the children that have ended, and calls the function took with each status. It
-// reports whether a child is left. Only this function waits for children, so no child vanishes
+// reports whether a child is left. Only this function waits for children. So no child vanishes
 // while [proc.Children] lists them, and an empty list proves that the tree is empty.
 func (t tree) reap(took func(pid int, status syscall.WaitStatus)) (left bool) {
 	for {

@@ -24,8 +24,8 @@ func TestRandomCancels(t *testing.T) {
 	})
 }
 
-// left returns the locks that after 20 s are still held or waited for. Within that time requests
-// end, and a minority of servers learns what it has missed.
+// left returns the locks that still have a holder or a waiter after 20 s. Within that time all
+// requests end, and a minority of servers that has missed requests catches up.
 func (s *system) left(t *testing.T) (left []string) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {

@@ -13,8 +13,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// TestChurn kills plugins and hosts while other hosts acquire, release and campaign. It checks
-// that no process, file or lock is left, and that no claim is broken.
+// TestChurn kills plugins and hosts while other hosts acquire, release and campaign. It checks that
+// no process, file or lock is left, and that no promise (claim) is broken.
 func TestChurn(t *testing.T) {
 	for _, k := range served(2) {
 		t.Run(k.Name, func(t *testing.T) {

@@ -19,10 +19,11 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// envOddHost is the variable that gives the process of TestOddHostProcess its oddHost, as JSON.
+// envOddHost is an environment variable. It has the oddHost of the process of TestOddHostProcess,
+// as JSON.
 const envOddHost = "LOCKBENCH_ODD_HOST"
 
-// oddHost is a host with an unusual habit, which plugins must tolerate.
+// oddHost is a host that does something unusual (a habit), which plugins must tolerate.
 type oddHost struct {
 	Habit  string
 	Plugin string
@@ -32,15 +33,16 @@ type oddHost struct {
 	Round  int // the next round, in a host that executes itself again
 }
 
-// habits are functions that a host calls before it opens plugins. Each returns a function for the
-// host's end. Other habits, such as reaping all children, are actions of package faults.
+// habits are functions that a host calls before it opens plugins. Each returns a function that the
+// host calls at its end. Other habits, such as reaping all children, are actions of package faults.
 var habits = map[string]func(t *testing.T) (end func()){
 	"executes itself anew":   func(*testing.T) func() { return func() {} }, // after each round
 	"children follow thread": startFollowers,
 }
 
-// TestOddHosts runs hosts with odd habits. Each opens a plugin, acquires, kills the plugin,
-// acquires and closes. No host may panic, and no process, directory or descriptor may be left.
+// TestOddHosts runs hosts with odd habits. Each host opens a plugin, acquires a lock, kills the
+// plugin, acquires another lock and closes its client. No host may panic, and no process, directory
+// or descriptor may be left.
 func TestOddHosts(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *system) {
 		for habit := range habits {

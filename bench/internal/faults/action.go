@@ -13,8 +13,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// Action is one kind of harm or change that a schedule can contain. It is done to a host, its
-// surroundings, its network or a server, or is an operation by the operator of the store.
+// Action is one kind of harm or change that a schedule can contain. It affects a host, its
+// surroundings, its network or a server, or it is something that the store's operator does.
 type Action struct {
 	Name string
 	// Does describes the action in one clause. "%s" stands for the target, for example "host B".
@@ -29,25 +29,25 @@ type Action struct {
 	Unfit string
 	// Wrapped reports whether the host must start its plugin through a script of [wrappersThatStay].
 	Wrapped bool
-	// Uses is the resource that the action needs for itself. No other action on the same target may
-	// use that resource at the same time. "" means that it needs none.
+	// Uses is the resource that the action needs for itself, or "". No other action on the same
+	// target may use that resource at the same time.
 	Uses Resource
 	// Lasts is the range of the time until the action is healed. It is zero for an
 	// action that is over at once.
 	Lasts Span
-	// Stops says which hosts may go unserved while the action lasts. If StopsFor is not 0, clients
-	// soon get around the harm. Then hosts may go unserved only in two periods: StopsFor after the
-	// action has begun, and Recovers after it has ended.
+	// Stops says which hosts may go unserved while the action lasts. If clients soon get around the
+	// harm, StopsFor is not 0. Hosts may then go unserved only in two periods: for the duration
+	// StopsFor from the action's beginning, and for the duration Recovers from its end.
 	Stops    Reach
 	StopsFor time.Duration
-	// Recovers is how long after the end of the action hosts may still wait for an election, a restart
-	// or a connection. Hosts that Stops does not include may wait too, but must lose no lease.
+	// Recovers is how long hosts may still wait after the action's end, for an election, a restart
+	// or a connection. Hosts that are not in Stops may wait too, but must lose no lease.
 	Recovers time.Duration
-	// Swallows reports whether requests that the action stops get no reply. Otherwise they fail.
+	// Swallows is set if requests that the action stops get no reply. Otherwise such requests fail.
 	Swallows bool
 	// Ends reports whether the action ends its host.
 	Ends bool
-	// Makes lists the conditions that the action brings about. Claims need not hold under them.
+	// Makes lists the conditions (of exceptions to claims) that the action causes.
 	Makes []claim.Condition
 
 	// Inject begins the action, and Heal ends it. Heal is nil if the action ends by itself.
@@ -97,29 +97,32 @@ type Span [2]time.Duration
 type Event struct {
 	Action string `json:"action"`
 	Target int    `json:"target"` // number of the host or server, or [everywhere]
-	// At is how long after the callers' warm-up the event is due (the table of faults has no warm-up).
-	// If Trigger is set, the event then waits until the trigger comes on host number Of.
+	// At is the time from the end of the callers' warm-up to the event (the table of faults has no
+	// warm-up). If Trigger is set, the event then waits until the trigger occurs on the host with
+	// number Of.
 	At      Duration `json:"at"`
 	Trigger Trigger  `json:"trigger,omitempty"`
 	Of      int      `json:"of,omitempty"`
 	Lasts   Duration `json:"lasts,omitempty"`
-	// After, if not 0, is the number of another event (the first is 1). At then counts from the moment
-	// of that event that Since names.
+	// After, if not 0, is the number of another event (the first is 1). The time At then counts
+	// from a moment of that event. Since says which moment.
 	After int    `json:"after,omitempty"`
 	Since Moment `json:"since,omitempty"`
-	// Until, if not 0, is the number of a host (the first is 1). The event then ends Linger after all
-	// locks that this host last asked for were granted or have failed, or else after Lasts.
+	// Until, if not 0, is the number of a host (the first is 1). The event then ends when all locks
+	// that this host last requested were granted or have failed, plus the time Linger. It ends after
+	// the time Lasts at the latest.
 	Until  int      `json:"until,omitempty"`
 	Linger Duration `json:"linger,omitempty"`
-	// Group and Limit are for the actions ask and give-back. Group is the number of the group of locks
-	// that they use (the first is 1), or 0 for all groups. Limit is the time limit of their calls.
+	// Group and Limit are for the actions named ask and give-back. Group is the number of the group of
+	// locks that the action uses (the first is 1), or 0 for all groups. Limit is the time limit of its
+	// calls.
 	Group int      `json:"group,omitempty"`
 	Limit Duration `json:"limit,omitempty"`
 	// Share limits the event to a part of the servers, or of the paths to them.
 	Share Share `json:"share,omitempty"`
 	// AtOnce is set if the event is healed as soon as it is injected.
 	AtOnce bool `json:"at_once,omitempty"`
-	// Amount is a number from 0 to 1. Its meaning depends on the action. It may say how strong the
+	// Amount is a number from 0 to 1. Its meaning depends on the action, for example how strong the
 	// action is.
 	Amount float64 `json:"amount,omitempty"`
 }
@@ -142,7 +145,7 @@ type Share string
 
 // These are the shares of n servers that an event can harm.
 const (
-	Minority Share = "minority" // the greatest minority; no server if there is only one
+	Minority Share = "minority" // the largest minority; no server if there is only one
 	Majority Share = "majority" // the smallest majority
 )
 
@@ -156,7 +159,7 @@ func (s Share) of(n int) int {
 	return n
 }
 
-// Duration is a duration that is text in JSON, such as "1.5s".
+// Duration is a duration whose JSON form is a text such as "1.5s".
 type Duration time.Duration
 
 // MarshalText implements encoding.TextMarshaler.
@@ -205,13 +208,13 @@ func (a Action) KnownFor(backend string) bool {
 	return slices.ContainsFunc(of.SettingNames(), func(setting string) bool { return a.knownIn(of, setting) })
 }
 
-// DoesTo says what the action does to a target such as "host B" or "server 2".
+// DoesTo describes the action on a target such as "host B" or "server 2".
 func (a Action) DoesTo(whom string) string { return strings.ReplaceAll(a.Does, "%s", whom) }
 
 // Actions returns all actions, ordered by kind.
 func Actions() []Action { return slices.Clone(allActions()) }
 
-// allActions makes the list only once, because each schedule that is judged needs the list.
+// allActions builds the list of actions only once, because judging a schedule needs the list.
 var allActions = sync.OnceValue(func() []Action {
 	return slices.Concat(hostActions, surroundingActions, networkActions, serverActions, drawnOperations())
 })

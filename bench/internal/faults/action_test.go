@@ -31,8 +31,8 @@ const (
 	timeout = 30 * time.Second
 )
 
-// TestActionsAreWellFormed checks that each action has a unique name and a
-// clause about its target, and that an action that lasts has a Heal.
+// TestActionsAreWellFormed checks that each action has a unique name and a description that names
+// its target. An action that is not over at once must have a Heal function.
 func TestActionsAreWellFormed(t *testing.T) {
 	seen := map[string]bool{}
 	for _, a := range Actions() {
@@ -110,8 +110,8 @@ func works(t *testing.T, h *Host, name string) {
 	h.Forget()
 }
 
-// TestActions injects and heals each action on hosts. It checks that a host that has survived can
-// still acquire a lock, and that neither the host nor the action leaves anything behind.
+// TestActions injects and heals each action on hosts. It checks that a host that survives can still
+// acquire a lock, and that nothing of the host or the action is left behind.
 func TestActions(t *testing.T) {
 	t.Run("redis", func(t *testing.T) {
 		testActions(t, "redis", func(a Action) bool { return !strings.HasSuffix(a.Name, "-one") })
@@ -192,8 +192,8 @@ func testAction(t *testing.T, w *System, h *Host, a Action) {
 	}
 }
 
-// effects has functions that report whether an action has its effect now, for
-// actions whose effect this process can see.
+// effects has functions that report whether an action has its effect now. It lists only actions
+// whose effect this process can see.
 var effects = map[string]func(*Host) bool{
 	"freeze-host":    func(h *Host) bool { return frozen(h.Pid()) },
 	"freeze-plugin":  func(h *Host) bool { return frozen(h.plugin()) },
@@ -217,7 +217,7 @@ func descriptorLimit(pid int) string {
 	return "none"
 }
 
-// loops returns the busy loops of action starve that run now.
+// loops returns the running busy loops of the action starve.
 func loops() []string {
 	var found []string
 	commands, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is valid

@@ -18,7 +18,8 @@ type actionPicker struct {
 	count    int
 }
 
-// pair has the sorted names of two actions of one schedule, or twice the name of its only action.
+// pair has the sorted names of two actions of a schedule. For a schedule with one action, it has
+// its name twice.
 type pair [2]string
 
 func pairOf(a, b string) pair {
@@ -54,7 +55,7 @@ func newActionPicker(backend string, settings []string, actions []Action, random
 	return p
 }
 
-// burst is how many actions of a schedule can happen at about the same time.
+// burst is the largest number of actions of a schedule that can happen at about the same time.
 const burst = 3
 
 // next returns a setting of the store and one to six actions that fit in this setting.
@@ -83,9 +84,10 @@ func (p *actionPicker) next() (setting string, actions []Action) {
 	return setting, actions
 }
 
-// best returns the action in the slice fitting that makes the most pairs not picked before. If
-// several do, it picks one at random. If alone is set, an action is paired with itself. Else it is
-// paired with the actions in the slice chosen or, if that is empty, with all in fitting.
+// best returns the action in the slice fitting that makes the most new pairs (pairs not picked
+// before), or one of several such actions at random. If alone is set, an action makes a pair with
+// itself. Otherwise it makes pairs with the actions in chosen or, if chosen is empty, with those in
+// fitting.
 func (p *actionPicker) best(fitting, chosen []Action, alone bool) Action {
 	var best Action
 	most, ties := -1, 0

@@ -1,10 +1,10 @@
 // Package faults plays schedules. A schedule has hosts with callers, and actions on the hosts,
 // their surroundings, their network and the servers. Each action happens at a given time or at a
 // point of the protocol. A search draws random schedules to find unknown bugs. A soak is a search
-// whose hosts keep running from one schedule to the next. Package check judges what the hosts saw
-// by the claims in package claim. A schedule that breaks a claim is made smaller, and the result is
-// a reproducer. In the table of faults one host holds many locks, another host wants them, and a
-// named fault is injected.
+// whose hosts keep running from one schedule to the next. Package check judges what the hosts saw,
+// by the claims in package claim. If a schedule breaks a claim, it is made smaller, and the result
+// is a reproducer. The table of faults has named faults. A fault is injected while one host holds
+// many locks and another host wants them.
 //
 // The methods are those of Jepsen's nemeses (jepsen.io), of etcd's robustness
 // tests (etcd-io/etcd, tests/robustness) and of QuickCheck's shrinking (K.

@@ -15,8 +15,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// hostActions are actions on the processes of a host. A plugin that fails only once costs no lease,
-// because its host starts another plugin and renews the leases through that plugin.
+// hostActions are actions on the processes of a host. If a plugin fails only once, no lease is
+// lost, because the host starts another plugin and renews the leases through that plugin.
 var hostActions = []Action{
 	{
 		Name: "freeze-host", Does: "%s is frozen", On: OnHost, Makes: stopped, Uses: UsesProcess, Lasts: Span{10 * time.Millisecond, 6 * time.Second},
@@ -35,8 +35,8 @@ var hostActions = []Action{
 		Inject: ofHost(func(_ *System, h *Host, _ Event) error { return errors.Join(kill(h.plugin()), kill(h.Pid())) }),
 	},
 	{
-		// The host replaces the plugin when a call misses its deadline, and keeps its leases. The frozen
-		// plugin may then have been killed before Heal resumes it.
+		// When a call misses its deadline, the host kills and replaces the plugin, and keeps its
+		// leases. So the frozen plugin may be dead before Heal resumes it.
 		Name: "freeze-plugin", Does: "the plugin of %s is frozen", On: OnHost, Makes: died, Uses: UsesPlugin, Lasts: Span{10 * time.Millisecond, 6 * time.Second},
 		Needs: ownStore, Recovers: time.Second, Inject: ofHost(func(w *System, h *Host, e Event) error { return w.freeze(e, h.plugin()) }), Heal: end,
 	},
@@ -57,7 +57,7 @@ var hostActions = []Action{
 		Inject: ofHost(func(_ *System, h *Host, _ Event) error { return kill(h.plugin()) }),
 	},
 	{
-		// Each failure lengthens the host's pause before the next start, and leases may end in a pause.
+		// Each failure lengthens the host's pause before the next start. Leases may end in such a pause.
 		Name: "crash-loop", Does: "the plugin of %s is killed three times, as soon as it is there", On: OnHost, Makes: died, Uses: UsesPlugin, Needs: ownStore,
 		Lasts: Span{time.Second, 3 * time.Second}, Stops: StopsHost, Recovers: 2 * time.Second, Inject: ofHost(crashLoop), Heal: end,
 	},
@@ -88,16 +88,16 @@ var hostActions = []Action{
 	},
 }
 
-// stopped and died are the conditions that host actions bring about.
+// stopped and died are the conditions that actions on hosts cause.
 var (
 	stopped = []claim.Condition{claim.HostStopped}
 	died    = []claim.Condition{claim.PluginDied}
 )
 
-// ownStore is for actions that end a plugin: the store must not live in the plugin.
+// ownStore is for actions that end a plugin. It requires a store outside the plugin process.
 var ownStore = []servers.Capability{servers.CapShared}
 
-// ofHost makes an Inject from the function do. This Inject does nothing to a host that has ended.
+// ofHost makes an Inject function from the function do. It does nothing to a host that has ended.
 func ofHost(do func(*System, *Host, Event) error) func(context.Context, *System, Event) error {
 	return func(_ context.Context, w *System, e Event) error {
 		h := w.Hosts[e.Target]
@@ -108,8 +108,8 @@ func ofHost(do func(*System, *Host, Event) error) func(context.Context, *System,
 	}
 }
 
-// slow lets a process run for 10 ms and then freezes it for 20 ms, over and over.
-// It calls the function pid each time, because the process id may change.
+// slow lets a process run for 10 ms and then freezes it for 20 ms, again and again. It calls the
+// function pid each time, because the process id may change.
 func (w *System) slow(e Event, pid func() int) error {
 	var err error
 	w.WhileRunning(e, func(ctx context.Context) bool {
@@ -170,7 +170,7 @@ func starve(_ context.Context, w *System, e Event) error {
 		}
 		w.Begin(e, func() error {
 			err := kill(loop.Process.Pid)
-			_ = loop.Wait() // the error says that the loop was killed
+			_ = loop.Wait() // the error only says that the loop was killed
 			return err
 		})
 	}
@@ -180,7 +180,7 @@ func starve(_ context.Context, w *System, e Event) error {
 // surroundingActions change the surroundings of a host's processes.
 //
 // Note: no action fills the temporary directory. Such an action would mount a small file system
-// over the host's directory, and this mount would outlive a killed search. The action
+// over the host's directory, and the mount would remain if the search was killed. The action
 // lost-directory has the same effect on hosts.
 var surroundingActions = []Action{
 	surrounding("blocked-log", "the logger and OnEvent of %s block", host.BlockedLog),
@@ -198,14 +198,16 @@ var surroundingActions = []Action{
 		Inject: ofHost(func(w *System, h *Host, e Event) error { return w.fewDescriptors(e, h, 0) }), Heal: end,
 	},
 	{
-		// A cron job that deletes old files can do this. Until Heal, the plugin cannot be replaced.
+		// A cron job that deletes old files can do this. The plugin cannot be replaced until Heal is
+		// called.
 		Name: "lost-directory", Does: "the temporary directory of %s is gone", On: OnHost, Uses: UsesDirectory,
 		Lasts: Span{100 * time.Millisecond, 4 * time.Second}, Stops: StopsHost, Recovers: 2 * time.Second,
 		Inject: ofHost(loseDirectory), Heal: end,
 	},
 }
 
-// surrounding returns a harmless action that the host process carries out on request.
+// surrounding returns an action that the host process carries out on request, and that should do no
+// harm.
 func surrounding(name, does string, s host.Surrounding) Action {
 	return Action{
 		Name: name, Does: does, On: OnHost, Uses: Resource(name), Lasts: Span{100 * time.Millisecond, 6 * time.Second}, Heal: end,
