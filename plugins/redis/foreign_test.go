@@ -58,8 +58,7 @@ func TestForeignHolder(t *testing.T) {
 	must(t, b.Renew(ctx, r))
 }
 
-// If another program has the key, a refusal says when the key expires, and a waiter gets the lock
-// then.
+// A refusal says when another program's key expires. A waiter gets the lock then.
 func TestWaiterFollowsForeignExpiry(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)

@@ -24,8 +24,7 @@ func place(t *testing.T, b *Backend, r driver.Request) driver.Request {
 	return r
 }
 
-// given checks that the store has granted the lock to r.Owner. It returns r with the token of that
-// grant.
+// given checks that the store has granted r.Owner the lock, and returns r with the grant's token.
 func given(t *testing.T, b *Backend, r driver.Request) driver.Request {
 	t.Helper()
 	h, err := b.Inspect(t.Context(), r.Name)
@@ -188,7 +187,7 @@ func TestReleaseTwice(t *testing.T) {
 	must(t, b.Renew(ctx, given(t, b, next)))
 }
 
-// If a request of any other owner finds that a lock has expired, the store grants it to the first
+// If another owner's request finds that a lock has expired, the store grants it to the first
 // waiter.
 func TestFreeLockIsGrantedToTheFirst(t *testing.T) {
 	s := start(t, nil)
@@ -247,8 +246,7 @@ func TestTokensRiseThroughABatch(t *testing.T) {
 	}
 }
 
-// A release with Keep keeps the lock taken for that time. The waiter is granted the lock only after
-// that.
+// A release with Keep keeps the lock taken for that time. The waiter gets the lock only after that.
 func TestKeptLeaseIsNotGranted(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, at(s))
@@ -382,8 +380,7 @@ func TestWithdrawalCrossesTheGrant(t *testing.T) {
 	}
 }
 
-// If a waiter's plugin is replaced after the store has granted the lock, an acquire returns this
-// grant.
+// If a waiter's plugin is replaced after the store's grant, an acquire returns this grant.
 func TestGrantOutlivesThePlugin(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, at(s))

@@ -24,12 +24,13 @@ type Options struct {
 	// of the Cluster's nodes. If SentinelMaster is set, it lists the sentinels.
 	Address []string `key:"address" default:"localhost:6379" doc:"host:port, redis://, rediss:// or unix://; a list with cluster or sentinel_master"`
 	Connect
-	// PoolSize is how many connections carry requests, 1 to 1000. Each carries one batch of
-	// requests at a time. With few connections, batches are larger and cost the server less.
-	// More connections help only if the server is far away. One more connection is for wake-ups.
+	// PoolSize is the number of connections that carry requests, 1 to 1000. Each connection carries
+	// one batch of requests at a time. With few connections, batches are larger and cost the server
+	// less. More connections help only if the server is far away. A further connection is for
+	// wake-ups.
 	PoolSize int `key:"pool_size" default:"2" doc:"connections that carry requests, 1 to 1000"`
-	// DB is the number of the database. A Cluster has only database 0, except that
-	// Valkey 9 and later have as many as the server's setting cluster-databases.
+	// DB is the number of the database. A Cluster has only database 0. On Valkey 9 and later it has
+	// as many databases as the server's setting cluster-databases says.
 	DB int `key:"db" default:"0" doc:"number of the database"`
 	// Prefix goes before every key and channel, and must not contain braces.
 	// Backends with different prefixes do not see each other's locks. Without a
@@ -44,30 +45,28 @@ type Options struct {
 	SentinelUsername     string `key:"sentinel_username" doc:"ACL user of the sentinels"`
 	SentinelPassword     string `key:"sentinel_password" secret:"true" doc:"password of the sentinels"`
 	SentinelPasswordFile string `key:"sentinel_password_file" doc:"file with the password of the sentinels, read again for each connection"`
-	// SentinelTLSEnabled says whether connections to the sentinels use TLS. Nil
-	// means that they do if connections to the servers use TLS. The other TLS
-	// fields are for both kinds of connections.
+	// SentinelTLSEnabled says whether connections to the sentinels use TLS. If it is nil, they use
+	// TLS if connections to the servers do. The other TLS fields are for both kinds of connections.
 	SentinelTLSEnabled *bool `key:"sentinel_tls_enabled" doc:"connect to the sentinels with TLS, by the tls keys, or without; as to the servers when not set"`
 	// Cluster says that Address names nodes of a Redis Cluster.
 	Cluster bool `key:"cluster" default:"false" doc:"address names nodes of a Redis Cluster"`
 
-	// WaitReplicas is how many replicas must confirm a grant, a renewal or a release,
-	// by the command WAIT within WaitTimeout. Otherwise the request fails. WaitReplicas
+	// WaitReplicas is how many replicas must confirm a grant, a renewal or a release, by the
+	// command WAIT and within WaitTimeout. If fewer confirm it, the request fails. WaitReplicas
 	// makes the loss of a lock at a failover less likely, but not impossible.
 	WaitReplicas int           `key:"wait_replicas" default:"0" doc:"replicas that must confirm a grant, a renewal or a release"`
 	WaitTimeout  time.Duration `key:"wait_timeout" default:"200ms" doc:"how long to wait for them"`
 
-	// LookEvery is how often a host reads the server's maxmemory-policy and
-	// role, even without requests: every 100 ms to 1 h. A change may be noticed
-	// that much later. The connection for wake-ups is pinged half as often, but
-	// at most once every 2 s.
+	// LookEvery is the interval, 100 ms to 1 h, at which a host reads the server's maxmemory-policy
+	// and role, even without requests. The host may notice a change that much later. It pings the
+	// connection for wake-ups half as often, but at most once every 2 s.
 	LookEvery time.Duration `key:"look_every" default:"1s" doc:"how often the server is asked for its maxmemory-policy and role; wake-ups are pinged half as often; 100ms to 1h"`
 
 	// Logger receives messages for operators; nil means slog.Default().
 	Logger *slog.Logger
 }
 
-// target is the store that an Options names, after the Options were checked.
+// target is the store that checked Options name.
 type target struct {
 	opts     Options
 	network  string
@@ -150,8 +149,8 @@ func (t *target) add(a redisnode.Address) error {
 	return nil
 }
 
-// TTLMin and TTLMax are the shortest and the longest TTL of a lease, in steps of TTLStep. A TTL
-// near TTLMin is only for tests, because it needs a renewal every few milliseconds.
+// TTLMin and TTLMax are the shortest and the longest TTL of a lease. A TTL is a multiple of
+// TTLStep. A TTL near TTLMin is only for tests, because it needs a renewal every few milliseconds.
 const (
 	TTLMin  = 10 * time.Millisecond
 	TTLStep = time.Millisecond

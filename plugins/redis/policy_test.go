@@ -14,8 +14,8 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// When the server's policy changes to one that evicts keys, acquires are
-// refused as soon as the host notices it, but its leases are still renewed.
+// The server's policy changes to one that evicts keys. As soon as the host notices this, acquires
+// are refused, but the host's leases are still renewed.
 func TestPolicyChangedWhileServing(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -56,8 +56,8 @@ func TestPolicyChangedWhileServing(t *testing.T) {
 	eventually(t, "the end is told", func() bool { return (<-notices).Kind == driver.NoticeUp })
 }
 
-// In a Cluster with a dead master, the policies of the other masters are still read.
-// Acquires are refused exactly while one of these has a policy that evicts keys.
+// In a Cluster with a dead master, the policies of the other masters are still read. Acquires are
+// refused while one of these other masters may evict keys, and only then.
 func TestPolicyWithAMasterDown(t *testing.T) {
 	servers, opts := startCluster(t, 3, "cluster-require-full-coverage no")
 	ctx := t.Context()
@@ -78,8 +78,8 @@ func TestPolicyWithAMasterDown(t *testing.T) {
 	}
 }
 
-// A master that evicts keys and then stops answering still counts as evicting,
-// because it may later execute requests that were sent to it.
+// A master that evicts keys and then stops answering still counts as evicting, because it may later
+// execute the requests that it has received.
 func TestPolicyOfAFrozenMaster(t *testing.T) {
 	servers, opts := startCluster(t, 3, "cluster-require-full-coverage no")
 	ctx := t.Context()

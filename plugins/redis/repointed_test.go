@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// follower starts a replica of master and waits until the replica has the data.
+// follower starts a replica of the server master, and waits until the replica has the data.
 func follower(t *testing.T, master *servers.Server) *servers.Server {
 	t.Helper()
 	host, port, err := net.SplitHostPort(master.Addr())
@@ -31,7 +31,7 @@ func follower(t *testing.T, master *servers.Server) *servers.Server {
 	return replica
 }
 
-// failover makes replica the master. Connections to the old master stay open.
+// failover swaps the roles of two servers. Connections to the old master stay open.
 func failover(t *testing.T, master, replica *servers.Server) {
 	t.Helper()
 	must(t, plain(t, master).Do(t.Context(), "FAILOVER").Err())
@@ -87,8 +87,8 @@ func TestFailoverThatCutsNothing(t *testing.T) {
 	must(t, plain(t, master).Do(ctx, "REPLICAOF", "NO", "ONE").Err())
 }
 
-// A host without requests also notices a failover that closes no connection. It
-// then receives wake-ups from the promoted server.
+// A host that sends no requests also notices a failover that closes no connection. It then receives
+// its wake-ups from the promoted server.
 func TestFailoverIsSeenByAnIdleHost(t *testing.T) {
 	master := start(t, &redisserver.Options{Lines: []string{"repl-diskless-sync-delay 0"}})
 	replica := follower(t, master)
@@ -151,7 +151,7 @@ func TestTwoMastersBehindOneAddress(t *testing.T) {
 	must(t, b.Check(ctx))
 }
 
-// A host without requests reads its server's settings as often as the key look_every says.
+// A host that sends no requests reads its server's settings at the interval look_every.
 func TestIdleHostAsksAsItsKeySays(t *testing.T) {
 	s := start(t, nil)
 	for _, rare := range []bool{false, true} {
@@ -169,14 +169,14 @@ func TestIdleHostAsksAsItsKeySays(t *testing.T) {
 		}
 		infos, pings := calls(t, c, "info"), calls(t, c, "ping")
 		time.Sleep(3 * time.Second) // no request must come, so there is no event to wait for
-		// The two calls of INFO by the test itself count too.
+		// This test has itself sent two INFO.
 		if i, p := calls(t, c, "info"), calls(t, c, "ping"); i > infos+2 || p > pings {
 			t.Errorf("in 3 s: %d INFO, %d PING", i-infos-2, p-pings)
 		}
 	}
 }
 
-// calls returns how often the server has executed a command. It sends an INFO itself.
+// calls returns how often the server has executed a command. It sends an INFO to find out.
 func calls(t *testing.T, c *goredis.Client, command string) int {
 	t.Helper()
 	n := 0

@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// settings returns the settings of connections to servers and to sentinels.
-// secure is true if an address asks for TLS to the servers.
+// settings returns the settings of connections to servers and to sentinels. secure is true if an
+// address requires TLS to the servers.
 func (t target) settings() (servers, sentinels Connect, secure bool) {
 	servers = t.opts.Connect
 	servers.RequestTimeout = t.silence()
@@ -31,7 +31,7 @@ func (t target) settings() (servers, sentinels Connect, secure bool) {
 }
 
 // failoverClient makes the client for a Sentinel group. go-redis dials servers and sentinels with
-// one function, but calls a dial hook only for servers. So serverHook marks dials of servers.
+// one function, but calls dial hooks only for servers. So serverHook marks the calls for servers.
 func (t target) failoverClient(u *goredis.UniversalOptions, links *redisnode.Links) (goredis.UniversalClient, error) {
 	if t.opts.SentinelTLSEnabled == nil {
 		return goredis.NewFailoverClient(u.Failover()), nil
@@ -84,8 +84,8 @@ func (o Options) sentinelSource() (*config.Source, error) {
 	return s, nil
 }
 
-// loginToSentinel logs in to a sentinel with the present text of the password file.
-// go-redis cannot do that, because it takes only a fixed password for sentinels.
+// loginToSentinel logs in to a sentinel with the current text of the password file. go-redis itself
+// takes only a fixed password for sentinels.
 func (b *Backend) loginToSentinel(ctx context.Context, c *goredis.Conn) error {
 	if user := b.target.opts.SentinelUsername; user != "" {
 		return c.AuthACL(ctx, user, b.sentinels.Password()).Err()

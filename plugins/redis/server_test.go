@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// everything calls each operation of b once. It returns the errors, by the operations' names.
+// everything calls each operation of the backend b once. It returns the errors, by operation.
 func everything(ctx context.Context, b *Backend) map[string]error {
 	r := lease("a", "o1")
 	held := r

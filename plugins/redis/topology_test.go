@@ -60,7 +60,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// useEverything acquires, lists, observes, renews, waits, releases and withdraws, on two hosts.
+// useEverything acquires, lists, observes, renews, waits, releases and withdraws, with two
+// backends.
 func useEverything(t *testing.T, o Options) {
 	t.Helper()
 	ctx := t.Context()
@@ -221,7 +222,7 @@ func TestSentinelPasswordFile(t *testing.T) {
 	must(t, b.Release(t.Context(), acquire(t, b, lease("a", "o1"))))
 }
 
-// TestSentinelTLSApart tests sentinels without TLS for servers with TLS, and the reverse.
+// TestSentinelTLSApart tests sentinels without TLS and servers with TLS, and then the reverse.
 func TestSentinelTLSApart(t *testing.T) {
 	ca, dir := configtest.NewAuthority(t), t.TempDir()
 	cert, key := ca.Issue(t, dir, "redis", time.Now().Add(time.Hour))
@@ -255,7 +256,8 @@ func TestSentinelTLSApart(t *testing.T) {
 				o.Connect = Connect{}
 			}
 			err := connect(t, o).Check(t.Context())
-			// A sentinel without TLS may wait for the rest of a TLS handshake: no text is due then.
+			// A sentinel without TLS may wait for the rest of a TLS handshake. The error then need not name
+			// the key.
 			if !errors.Is(err, driver.ErrUnavailable) || !serversHave && !strings.Contains(err.Error(), "sentinel_tls_enabled") {
 				t.Errorf("the sentinels as the servers: %v", err)
 			}

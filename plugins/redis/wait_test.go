@@ -16,7 +16,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// queue lets r's owner wait for a held lock in the background. The channel gets r with the token.
+// queue lets the owner of r wait for a held lock in the background. The channel gets r with its
+// token.
 func queue(t *testing.T, b *Backend, r driver.Request) <-chan driver.Request {
 	t.Helper()
 	_, err := b.TryAcquire(t.Context(), r)
@@ -27,7 +28,8 @@ func queue(t *testing.T, b *Backend, r driver.Request) <-chan driver.Request {
 	return turn
 }
 
-// pursue is like func queue, but the lock may be free, or its queue may already have r's owner.
+// pursue is like func queue, but the lock may be free, or the owner of r may already be in its
+// queue.
 func pursue(t *testing.T, b *Backend, r driver.Request) <-chan driver.Request {
 	t.Helper()
 	turn := make(chan driver.Request, 1)
@@ -99,8 +101,8 @@ func TestQueueIsFIFOOverHosts(t *testing.T) {
 	acquire(t, b, lease("a", "last"))
 }
 
-// A lock must reach a living waiter behind a dead one and a frozen one. The
-// store skips the dead one, and the grant to the frozen one ends after 0.5 s.
+// A living waiter behind a dead waiter and a frozen one must get the lock. The store skips the dead
+// waiter, and the grant to the frozen waiter ends after 0.5 s.
 func TestQueueSkipsTheDead(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -117,17 +119,16 @@ func TestQueueSkipsTheDead(t *testing.T) {
 	before := published(t, c)
 	must(t, b.Release(ctx, holder))
 	receive(t, turn, "the living waiter")
-	// At most one push goes to each of the two other waiters, and one to the
-	// living waiter.
+	// Each of the three waiters gets at most one push.
 	if n := published(t, c) - before; n > 3 {
 		t.Errorf("%.0f pushes to 3 waiters", n)
 	}
 }
 
-// The plugin of a frozen host gives signs of life for 2 s more. Until then the store
-// grants the lock to each of the host's waiters in turn, for 0.5 s each. After that
-// it skips them all at once. So the delay does not grow with their number. The test
-// counts PUBLISH commands: one for each grant, and one that tells the next waiter.
+// The plugin of a frozen host gives signs of life for 2 s more. Until then the store grants the
+// lock to one after the other of the host's waiters, for 0.5 s each. After that it skips all of
+// them at once. So the delay does not grow with the number of waiters. The test counts PUBLISH
+// commands: one for each grant, and one for the living waiter.
 func TestSilentWaitersAreBounded(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -160,7 +161,7 @@ func TestSilentWaitersAreBounded(t *testing.T) {
 	}
 }
 
-// process returns, from the queue of lock "a", the id of the process in which owner waits.
+// process returns the id of the process in which an owner waits, from the queue of lock "a".
 func process(t *testing.T, c *goredis.Client, owner string) string {
 	t.Helper()
 	_, rest, _ := strings.Cut(c.Get(t.Context(), "~q:{a}").Val(), "\n"+owner+" ")
@@ -171,7 +172,7 @@ func process(t *testing.T, c *goredis.Client, owner string) string {
 	return id
 }
 
-// signs reports whether the store has a valid sign of life of a process.
+// signs reports whether the store has a valid sign of life from a process.
 func signs(t *testing.T, c *goredis.Client, process string) bool {
 	t.Helper()
 	n, err := c.Exists(t.Context(), "~s:{}"+process).Result()
@@ -196,8 +197,8 @@ func TestWithdrawnWaiterPassesItsGrantOn(t *testing.T) {
 	acquire(t, b, lease("a", "w2"))
 }
 
-// If one lock has waiters or withdrawn owners, the acquire and the release of
-// another lock still run few commands: nine in their scripts at most.
+// If one lock has waiters or withdrawn owners, an acquire and a release of another lock are still
+// cheap. Together their scripts run at most nine commands.
 func TestOthersWaitersAreCheap(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -241,7 +242,8 @@ func TestHandoffIsCheap(t *testing.T) {
 	}
 }
 
-// granted waits until the store has granted the lock to the waiter r.
+// granted waits until the store has granted the lock to the owner of r, and returns r with its
+// token.
 func granted(t *testing.T, b *Backend, r driver.Request) driver.Request {
 	t.Helper()
 	for end := time.Now().Add(timeout); time.Now().Before(end); {
@@ -303,7 +305,7 @@ func TestIdleWaitersAreCheap(t *testing.T) {
 	}
 }
 
-// When the connection for wake-ups breaks, all waiters wake up, because a message may be lost.
+// When the connection for wake-ups breaks, all waiters wake up, because a wake-up may be lost.
 func TestBrokenConnectionWakes(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -339,7 +341,8 @@ func published(t *testing.T, c *goredis.Client) float64 {
 	return commandCalls(info, "publish")
 }
 
-// commandCalls returns N from "cmdstat_NAME:calls=N,..." in info, for the command called name.
+// commandCalls returns the number N from "cmdstat_NAME:calls=N,..." in info, for a command called
+// name.
 func commandCalls(info, name string) float64 {
 	_, rest, _ := strings.Cut(info, "cmdstat_"+name+":calls=")
 	number, _, _ := strings.Cut(rest, ",")

@@ -29,9 +29,10 @@ func (b *Backend) checkTTL(ttl time.Duration) error {
 	return nil
 }
 
-// acquisition is one attempt to get a lock. A round is one request to the nodes. The first
-// round takes the lock on every node, usually with its token. A second round writes the token
-// if the first could not. If the attempt fails, a last round frees the lock where it was taken.
+// acquisition is one attempt to get a lock. It has rounds: in a round, one request goes to the
+// nodes. The first round takes the lock on every node, usually with its token. A second round
+// writes the token if the first round could not. If the attempt fails, a last round frees the lock
+// on the nodes that it has taken.
 type acquisition struct {
 	operation
 	first     *quorumRequest
@@ -41,9 +42,9 @@ type acquisition struct {
 	undoing   bool
 }
 
-// acquire asks all nodes for the lock. But if other owners wait for it and this host was
-// not told that it is r.Owner's turn, acquire first asks only the node with the queue.
-// An attempt on all nodes might take nodes from the waiter whose turn it is.
+// acquire asks all nodes for the lock. In one case it first asks only the node with the queue:
+// other owners wait for the lock, and this host was not told that it is the turn of r.Owner. An
+// attempt on all nodes might take nodes from the waiter whose turn it is.
 func (b *Backend) acquire(r driver.Request) *operation {
 	a := &acquisition{operation: operation{b: b, verb: "acquire", r: r, sent: time.Now()}}
 	a.next = a.judge
@@ -66,7 +67,7 @@ func (a *acquisition) take() *quorumRequest {
 	return x
 }
 
-// askOthers asks the nodes without the queue, after the node with the queue has voted v.
+// askOthers asks all nodes without the queue. The node with the queue has already given the vote v.
 func (a *acquisition) askOthers(before *quorumRequest, v vote) (more bool) {
 	a.onlyQueue = false
 	x := a.take()
@@ -78,7 +79,7 @@ func (a *acquisition) askOthers(before *quorumRequest, v vote) (more bool) {
 	return true
 }
 
-// judge decides by the votes of the last round whether the attempt goes on, and how.
+// judge decides from the last round's votes whether the attempt goes on, and how.
 func (a *acquisition) judge() (more bool) {
 	votes := a.now.result()
 	switch {
@@ -117,8 +118,9 @@ func (a *acquisition) reserved(v vote) error {
 	return &driver.HeldError{Holder: driver.Holder{Name: a.r.Name, TTL: ttl, Waiters: -1}}
 }
 
-// lowestAbove returns the lowest token above all tokens that a quorum of granting nodes has seen.
-// The other granting nodes may have seen more, so one clock far ahead does not raise the token.
+// lowestAbove returns the lowest token that is above all tokens that some quorum of granting nodes
+// has seen. The other granting nodes may have seen higher tokens. So one node whose clock is far
+// ahead does not raise the token.
 func lowestAbove(votes []vote, quorum int) uint64 {
 	var floors []uint64
 	for _, v := range votes {
@@ -126,7 +128,7 @@ func lowestAbove(votes []vote, quorum int) uint64 {
 		case v.answer == pending:
 			floors = append(floors, v.floor)
 		case v.yes():
-			floors = append(floors, 0) // the node took the guess, so it has seen less
+			floors = append(floors, 0) // the node took the guess, so it has seen only lower tokens
 		}
 	}
 	slices.Sort(floors)
@@ -140,7 +142,8 @@ func (a *acquisition) writeToken(token uint64) (more bool) {
 	return true
 }
 
-// guessed returns the token that the first round guessed, as text in the value of the lock's key.
+// guessed returns the token that the first round guessed, as it is written in the value of the
+// lock's key.
 func (a *acquisition) guessed() string { return strconv.FormatUint(a.first.token, 10) + " " }
 
 func (a *acquisition) tokenWritten(votes []vote) (more bool) {
@@ -153,9 +156,9 @@ func (a *acquisition) tokenWritten(votes []vote) (more bool) {
 	return a.granted(a.now.token)
 }
 
-// granted ends the attempt with a grant. In the background it sends the token to
-// nodes that took the lock without it, and copies the lease to nodes where another
-// owner's failing attempt had the lock. It also removes this owner from the queue.
+// granted ends the attempt with a grant. In the background it sends the token to nodes that granted
+// the lock without a token, and copies the lease to nodes where another owner's failing attempt had
+// the lock. It also removes this owner from the queue.
 func (a *acquisition) granted(token uint64) (more bool) {
 	b, key := a.b, a.now.key
 	a.r.Token, a.token = token, token
@@ -163,7 +166,7 @@ func (a *acquisition) granted(token uint64) (more bool) {
 		b.tell(a.queue, &quorumRequest{kind: kindLeave, key: key, owner: a.r.Owner})
 	}
 	taken := func(n int, v vote) {
-		if v.answer == heldBy { // by then the other owner's attempt is undone
+		if v.answer == heldBy { // when the repair comes, the other owner has undone its attempt
 			a.repairFrom(slices.IndexFunc(a.votes, vote.yes), n, 2*b.opts.NodeTimeout)
 		}
 	}
@@ -183,7 +186,7 @@ func (a *acquisition) granted(token uint64) (more bool) {
 	return false
 }
 
-// refusal returns the error for an attempt that fewer nodes than a majority have granted.
+// refusal returns the error for an attempt that only a minority of nodes has granted.
 func (a *acquisition) refusal(votes []vote) error {
 	granted, no := count(votes, vote.yes), count(votes, vote.no)
 	if granted+no < a.b.quorum {
@@ -195,16 +198,16 @@ func (a *acquisition) refusal(votes []vote) error {
 	h.Name, h.Waiters = a.r.Name, -1
 	h.TTL = a.free(votes, granted)
 	if len(most) == 0 || len(most) < a.b.quorum && len(by) > 1 {
-		// No owner has a majority, so all of them now undo their attempts. They
-		// retry after random times, so that they do not collide again.
+		// No owner has a majority, so all owners now undo their attempts. They retry after random
+		// times, so that they do not collide again.
 		h.TTL = min(h.TTL, jitter(a.b.opts.NodeTimeout/5))
 	}
 	return &driver.HeldError{Holder: h}
 }
 
-// free returns the time after which the lock may be free on a majority. It
-// assumes that nodes without a vote get free at once, because an early retry
-// costs only one round, but a late retry leaves the lock unused.
+// free returns the time after which the lock may be free on a majority. It assumes that on nodes
+// without a vote the lock becomes free at once. An early retry costs only one round, but a late
+// retry leaves the lock unused.
 func (a *acquisition) free(votes []vote, granted int) time.Duration {
 	var waits []time.Duration
 	for _, v := range votes {
@@ -257,11 +260,11 @@ func (a *acquisition) undo(err error) (more bool) {
 	return true
 }
 
-// valueHeads returns how the value of the lock's key may begin on a node where this
-// attempt took the lock: with the guessed token, without a token, or with the second
-// round's token. The undo deletes only such values. If it arrives late, a later attempt
-// of the same owner may have the lock there, with other tokens. Of that later attempt,
-// the undo can delete only a value without a token, which does not count for a majority.
+// valueHeads returns the possible beginnings of the value of the lock's key on a node where this
+// attempt took the lock: with the guessed token, without a token, or with the second round's token.
+// The undo deletes only such values. If the undo arrives late, a later attempt of the same owner
+// may have the lock there, with other tokens. Of that attempt, the undo can delete only a value
+// without a token, which does not count for a majority.
 func (a *acquisition) valueHeads() string {
 	heads := "\n" + redisnode.LeaseID(a.r.Owner, 0) + "\n" + a.r.Owner + " " + a.guessed()
 	if a.now.kind == kindToken {
@@ -270,8 +273,8 @@ func (a *acquisition) valueHeads() string {
 	return heads
 }
 
-// undone ends the attempt after its undo. If every node that may have got the
-// attempt's request has confirmed the undo, the caller has nothing to withdraw.
+// undone ends the attempt after its undo. The caller has nothing to withdraw if the undo was
+// confirmed by every node that may have received the attempt's request.
 func (a *acquisition) undone(votes []vote) (more bool) {
 	first := a.first.result() // including late votes
 	if count(first, vote.yes) > 0 && len(mostVotes(holders(a.r.Name, first))) >= a.b.quorum {
@@ -292,27 +295,25 @@ func (a *acquisition) undone(votes []vote) (more bool) {
 	return false
 }
 
-// neverSent reports whether no node that votes has got the request, or ever will.
+// neverSent reports whether no voting node has received the request or will ever receive it.
 func neverSent(votes []vote) bool {
 	return count(votes, func(v vote) bool { return v.answer == unsent || v.answer == quarantined }) == len(votes)
 }
 
-// A new token must be above every earlier token of its lock. A grant's token is
-// written to a quorum of nodes while they hold the grant. The next token must be
-// above what a quorum of its granting nodes has seen. The two quorums share a
-// node, so tokens rise. A node also counts its clock, in microseconds, as a
-// token that it has seen, so a node that lost its data still refuses old tokens.
+// A new token must be above every earlier token of its lock. A grant's token is written to a quorum
+// of nodes while they hold the grant. The next token must be above what a quorum of its granting
+// nodes has seen. The two quorums share a node, so tokens rise. A node also counts its clock, in
+// microseconds, as a token that it has seen. So even a node that lost its data refuses old tokens.
 //
-// To save a round, an acquire sends a guess: a token a little ahead of the
-// nodes' clocks, which no node should have seen. A node that has seen this or a
-// higher token grants the lock without a token, and replies the highest token
-// that it has seen. A second round then writes a higher token.
+// To save a round, an acquire sends a guess: a token a little ahead of the nodes' clocks, which no
+// node should have seen. A node that has seen this token or a higher one grants the lock without a
+// token, and returns the highest token that it has seen. A second round then writes a higher token.
 
-// guess returns a token that few nodes, if any, have seen. The caller holds b.sending,
-// so that later requests, which reach each node later, have higher guesses.
+// guess returns a token that few nodes, if any, have seen. The caller must hold b.sending, so that
+// requests that reach a node later have higher guesses.
 //
-// It adds to the median of the nodes' clocks, so that one fast clock does not raise
-// all tokens.
+// The guess is based on the median of the nodes' clocks, so that one fast clock does not raise all
+// tokens.
 func (b *Backend) guess() uint64 {
 	ahead := make([]int64, 0, 9)
 	for _, n := range b.nodes {
@@ -329,7 +330,7 @@ func (b *Backend) guess() uint64 {
 	return b.guessed
 }
 
-// learn notes the token of a second round, so that later guesses are above this token.
+// learn records the token of a second round, so that later guesses are higher.
 func (b *Backend) learn(token uint64) {
 	b.sending.Lock()
 	defer b.sending.Unlock()

@@ -23,7 +23,7 @@ type Play struct {
 	Names            []Name
 	Hosts            []Host
 	Events           []Span            // for each event, the period from its injection to its end
-	Made             []claim.Condition // conditions that events caused which were not about a single host
+	Made             []claim.Condition // conditions caused by events that were not on a single host
 	// Starved reports whether the machine was too busy to judge claims with a time limit.
 	Starved bool
 	Probes  []Probe

@@ -44,8 +44,7 @@ func each(t *testing.T, short int, f func(t *testing.T, s *system)) {
 	}
 }
 
-// served returns kinds of store that have servers: all with LOCKBENCH_LONG, else the first few, as
-// many as the parameter short says.
+// served returns the first count(short, all) of all kinds of store that have servers.
 func served(short int) []*servers.Kind {
 	all := slices.DeleteFunc(kinds.All(), (*servers.Kind).InHost)
 	return all[:count(short, len(all))]

@@ -19,8 +19,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// envOddHost is an environment variable. It has the oddHost of the process of TestOddHostProcess,
-// as JSON.
+// envOddHost is an environment variable: the oddHost for TestOddHostProcess, as JSON.
 const envOddHost = "LOCKBENCH_ODD_HOST"
 
 // oddHost is a host that does something unusual (a habit), which plugins must tolerate.
@@ -41,8 +40,8 @@ var habits = map[string]func(t *testing.T) (end func()){
 }
 
 // TestOddHosts runs hosts with odd habits. Each host opens a plugin, acquires a lock, kills the
-// plugin, acquires another lock and closes its client. No host may panic, and no process, directory
-// or descriptor may be left.
+// plugin, acquires another lock and closes. No host may panic, and no process, directory or
+// descriptor may be left.
 func TestOddHosts(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *system) {
 		for habit := range habits {

@@ -97,9 +97,8 @@ type Span [2]time.Duration
 type Event struct {
 	Action string `json:"action"`
 	Target int    `json:"target"` // number of the host or server, or [everywhere]
-	// At is the time from the end of the callers' warm-up to the event (the table of faults has no
-	// warm-up). If Trigger is set, the event then waits until the trigger occurs on the host with
-	// number Of.
+	// At is the time from the callers' warm-up to the event (the table of faults has no warm-up).
+	// If Trigger is set, the event then waits for the trigger on host number Of.
 	At      Duration `json:"at"`
 	Trigger Trigger  `json:"trigger,omitempty"`
 	Of      int      `json:"of,omitempty"`
@@ -113,8 +112,8 @@ type Event struct {
 	// the time Lasts at the latest.
 	Until  int      `json:"until,omitempty"`
 	Linger Duration `json:"linger,omitempty"`
-	// Group and Limit are for the actions named ask and give-back. Group is the number of the group of
-	// locks that the action uses (the first is 1), or 0 for all groups. Limit is the time limit of its
+	// Group and Limit are for the actions named ask and give-back. Group is the number of the group
+	// of locks that the action uses (the first is 1), or 0 for all. Limit is the time limit of its
 	// calls.
 	Group int      `json:"group,omitempty"`
 	Limit Duration `json:"limit,omitempty"`

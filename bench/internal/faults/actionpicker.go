@@ -18,8 +18,7 @@ type actionPicker struct {
 	count    int
 }
 
-// pair has the sorted names of two actions of a schedule. For a schedule with one action, it has
-// its name twice.
+// pair has the sorted names of two actions of one schedule, or the name of its only action twice.
 type pair [2]string
 
 func pairOf(a, b string) pair {
@@ -86,8 +85,7 @@ func (p *actionPicker) next() (setting string, actions []Action) {
 
 // best returns the action in the slice fitting that makes the most new pairs (pairs not picked
 // before), or one of several such actions at random. If alone is set, an action makes a pair with
-// itself. Otherwise it makes pairs with the actions in chosen or, if chosen is empty, with those in
-// fitting.
+// itself. Otherwise it makes pairs with the actions in chosen, or in fitting if chosen is empty.
 func (p *actionPicker) best(fitting, chosen []Action, alone bool) Action {
 	var best Action
 	most, ties := -1, 0

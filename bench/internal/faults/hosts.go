@@ -198,15 +198,15 @@ var surroundingActions = []Action{
 		Inject: ofHost(func(w *System, h *Host, e Event) error { return w.fewDescriptors(e, h, 0) }), Heal: end,
 	},
 	{
-		// A cron job that deletes old files can do this. The plugin cannot be replaced until Heal is
-		// called.
+		// A cron job that deletes old files can do this. Before Heal, the plugin cannot be
+		// replaced.
 		Name: "lost-directory", Does: "the temporary directory of %s is gone", On: OnHost, Uses: UsesDirectory,
 		Lasts: Span{100 * time.Millisecond, 4 * time.Second}, Stops: StopsHost, Recovers: 2 * time.Second,
 		Inject: ofHost(loseDirectory), Heal: end,
 	},
 }
 
-// surrounding returns an action that the host process carries out on request, and that should do no
+// surrounding returns an action that the host process itself carries out, and that should do no
 // harm.
 func surrounding(name, does string, s host.Surrounding) Action {
 	return Action{
