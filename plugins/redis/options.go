@@ -24,10 +24,9 @@ type Options struct {
 	// of the Cluster's nodes. If SentinelMaster is set, it lists the sentinels.
 	Address []string `key:"address" default:"localhost:6379" doc:"host:port, redis://, rediss:// or unix://; a list with cluster or sentinel_master"`
 	Connect
-	// PoolSize is the number of connections that carry requests, 1 to 1000. Each connection carries
-	// one batch of requests at a time. With few connections, batches are larger and cost the server
-	// less. More connections help only if the server is far away. A further connection is for
-	// wake-ups.
+	// PoolSize is the number of connections for requests, 1 to 1000. Each carries one batch of
+	// requests at a time. With few connections, batches are larger and cost the server less. More
+	// connections help only if the server is far away. One more connection is for wake-ups.
 	PoolSize int `key:"pool_size" default:"2" doc:"connections that carry requests, 1 to 1000"`
 	// DB is the number of the database. A Cluster has only database 0. On Valkey 9 and later it has
 	// as many databases as the server's setting cluster-databases says.

@@ -60,8 +60,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// useEverything acquires, lists, observes, renews, waits, releases and withdraws, with two
-// backends.
+// useEverything calls all important methods of two backends that use the same store.
 func useEverything(t *testing.T, o Options) {
 	t.Helper()
 	ctx := t.Context()
@@ -256,8 +255,8 @@ func TestSentinelTLSApart(t *testing.T) {
 				o.Connect = Connect{}
 			}
 			err := connect(t, o).Check(t.Context())
-			// A sentinel without TLS may wait for the rest of a TLS handshake. The error then need not name
-			// the key.
+			// A sentinel without TLS may wait for the rest of a TLS handshake. Then no text is
+			// needed.
 			if !errors.Is(err, driver.ErrUnavailable) || !serversHave && !strings.Contains(err.Error(), "sentinel_tls_enabled") {
 				t.Errorf("the sentinels as the servers: %v", err)
 			}

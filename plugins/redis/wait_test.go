@@ -16,8 +16,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// queue lets the owner of r wait for a held lock in the background. The channel gets r with its
-// token.
+// queue makes the owner of r wait for a held lock. The channel gets r with the token.
 func queue(t *testing.T, b *Backend, r driver.Request) <-chan driver.Request {
 	t.Helper()
 	_, err := b.TryAcquire(t.Context(), r)
@@ -28,8 +27,7 @@ func queue(t *testing.T, b *Backend, r driver.Request) <-chan driver.Request {
 	return turn
 }
 
-// pursue is like func queue, but the lock may be free, or the owner of r may already be in its
-// queue.
+// pursue is like func queue, but the lock may be free, or the owner may already be in its queue.
 func pursue(t *testing.T, b *Backend, r driver.Request) <-chan driver.Request {
 	t.Helper()
 	turn := make(chan driver.Request, 1)
@@ -242,8 +240,7 @@ func TestHandoffIsCheap(t *testing.T) {
 	}
 }
 
-// granted waits until the store has granted the lock to the owner of r, and returns r with its
-// token.
+// granted waits until the store has granted r.Owner the lock, and returns r with the token.
 func granted(t *testing.T, b *Backend, r driver.Request) driver.Request {
 	t.Helper()
 	for end := time.Now().Add(timeout); time.Now().Before(end); {
@@ -341,8 +338,7 @@ func published(t *testing.T, c *goredis.Client) float64 {
 	return commandCalls(info, "publish")
 }
 
-// commandCalls returns the number N from "cmdstat_NAME:calls=N,..." in info, for a command called
-// name.
+// commandCalls returns the number N from "cmdstat_NAME:calls=N,..." for the command called name.
 func commandCalls(info, name string) float64 {
 	_, rest, _ := strings.Cut(info, "cmdstat_"+name+":calls=")
 	number, _, _ := strings.Cut(rest, ",")

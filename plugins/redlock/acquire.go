@@ -29,14 +29,13 @@ func (b *Backend) checkTTL(ttl time.Duration) error {
 	return nil
 }
 
-// acquisition is one attempt to get a lock. It has rounds: in a round, one request goes to the
-// nodes. The first round takes the lock on every node, usually with its token. A second round
-// writes the token if the first round could not. If the attempt fails, a last round frees the lock
-// on the nodes that it has taken.
+// acquisition is one attempt to get a lock. In each of its rounds, one request goes to the nodes.
+// The first round takes the lock on every node, usually with its token. A second round writes the
+// token if the first could not. If the attempt fails, a last round frees the lock on the nodes.
 type acquisition struct {
 	operation
 	first     *quorumRequest
-	votes     []vote // the first round's votes when it was decided
+	votes     []vote // the votes of the first round at its decision
 	queue     int    // index of the node with the lock's queue; -1 for none
 	onlyQueue bool   // so far only the node with the queue was asked
 	undoing   bool
@@ -118,9 +117,9 @@ func (a *acquisition) reserved(v vote) error {
 	return &driver.HeldError{Holder: driver.Holder{Name: a.r.Name, TTL: ttl, Waiters: -1}}
 }
 
-// lowestAbove returns the lowest token that is above all tokens that some quorum of granting nodes
-// has seen. The other granting nodes may have seen higher tokens. So one node whose clock is far
-// ahead does not raise the token.
+// lowestAbove returns the lowest token above all tokens that a quorum of granting nodes has seen.
+// Other granting nodes may have seen higher tokens. So one clock far ahead does not raise the
+// token.
 func lowestAbove(votes []vote, quorum int) uint64 {
 	var floors []uint64
 	for _, v := range votes {
@@ -142,8 +141,7 @@ func (a *acquisition) writeToken(token uint64) (more bool) {
 	return true
 }
 
-// guessed returns the token that the first round guessed, as it is written in the value of the
-// lock's key.
+// guessed returns the token that the first round guessed, as the value of the lock's key has it.
 func (a *acquisition) guessed() string { return strconv.FormatUint(a.first.token, 10) + " " }
 
 func (a *acquisition) tokenWritten(votes []vote) (more bool) {

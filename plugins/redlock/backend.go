@@ -30,8 +30,8 @@ type Backend struct {
 	log    *slog.Logger
 	began  time.Time
 
-	// sending is held while requests are queued, so that they reach all nodes
-	// in the same order. In this order, the guessed tokens rise.
+	// sending is locked while requests are queued, so that they reach all nodes in the same order.
+	// In this order, the guessed tokens rise.
 	sending   sync.Mutex
 	guessed   uint64
 	repairing map[string]int // repairs under way, by owner
@@ -42,7 +42,7 @@ type Backend struct {
 	mu      sync.Mutex    // guards each node's runID
 	changed kit.Broadcast // signals each change of a node's state
 
-	background *kit.Group // refuses requests once it has ended; cancel ends those under way
+	background *kit.Group // refuses requests after its end; cancel ends requests under way
 	cancel     context.CancelFunc
 }
 
@@ -160,7 +160,8 @@ func (b *Backend) rest(ctx context.Context, moved <-chan struct{}, timeout <-cha
 	}
 }
 
-// inspectServer reads the server behind conn. It refuses one that is unsafe or another node's.
+// inspectServer reads the settings of the server behind conn. It refuses an unsafe server, and the
+// server of another node.
 func (b *Backend) inspectServer(ctx context.Context, n *node, conn *goredis.Conn) (redisnode.Server, error) {
 	s, err := n.store.Probe(ctx, conn)
 	if err := errors.Join(s.Unsafe(n.addr, redisnode.Alone, n.identity.Load() != 0), redisnode.Explain(err)); err != nil {
@@ -181,12 +182,12 @@ func duplicateNode(a, b string) error {
 	return fmt.Errorf("%w: address: %s and %s lead to one server, which would vote twice", driver.ErrDenied, a, b)
 }
 
-// closeGrace is how long, at most, Close tries to deliver requests to end a lease or
-// an attempt to the nodes that missed them. A plugin has 700 ms for all of Close.
+// closeGrace limits how long Close sends requests to end leases or attempts to the nodes that
+// missed them. A plugin has 700 ms for all of Close.
 const closeGrace = 400 * time.Millisecond
 
-// settle delivers requests to end a lease or an attempt to the nodes that missed
-// them, because this backend cannot do that after Close.
+// settle sends requests to end leases or attempts to the nodes that missed them. The backend cannot
+// do that after Close.
 func (b *Backend) settle(ctx context.Context) {
 	end := time.After(closeGrace)
 	for pause := time.Millisecond; ; pause = min(2*pause, b.opts.NodeTimeout/2) {

@@ -16,7 +16,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// grantsVar sets how many grants TestNodesComeAndGo makes; by default 3,000.
+// grantsVar is the environment variable for the number of grants in TestNodesComeAndGo, by default
+// 3,000.
 const grantsVar = "LOCKBENCH_REDLOCK_GRANTS"
 
 // event is a grant or a release of one lock, in a history.
@@ -46,7 +47,7 @@ type holding struct {
 	token uint64
 }
 
-// history collects the events of one lock, and checks each grant against the last.
+// history collects the events of one lock, and compares each grant with the previous grant.
 type history struct {
 	mu     sync.Mutex
 	began  time.Time
@@ -64,7 +65,8 @@ func (h *history) add(client int, e event, call, back time.Time) {
 	})
 }
 
-// granted records the grant to r, after it has checked that no lease overlaps and the token rises.
+// granted records the grant for the request r. It checks that no lease overlaps and the token
+// rises.
 func (h *history) granted(t *testing.T, r driver.Request, until time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -77,7 +79,7 @@ func (h *history) granted(t *testing.T, r driver.Request, until time.Time) {
 	h.holder, h.until, h.token = r.Owner, until, r.Token
 }
 
-// ending records that the lease of r counts as over. Call it before the release is sent.
+// ending records that the lease of r is over. Call it before the release is sent.
 func (h *history) ending(r driver.Request) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -86,8 +88,8 @@ func (h *history) ending(r driver.Request) {
 	}
 }
 
-// TestNodesComeAndGo makes grants from several hosts while nodes are stopped, restarted without
-// data and frozen, one at a time. No two leases may overlap, and tokens must rise.
+// TestNodesComeAndGo acquires locks from several hosts, while nodes are stopped, restarted without
+// data and frozen, one node at a time. No two leases may overlap, and tokens must rise.
 func TestNodesComeAndGo(t *testing.T) {
 	want, names, workers := int64(3000), 4, 8
 	if text := os.Getenv(grantsVar); text != "" {
@@ -173,7 +175,7 @@ func cycleOnce(t *testing.T, b *Backend, h *history, client int, r driver.Reques
 	r.Token = token
 	until := sent.Add(r.TTL - r.TTL/100 - 2*time.Millisecond)
 	if got.After(until) {
-		return false // too late to be of use, so no owner believes in it
+		return false // the grant came too late, so the owner does not use it
 	}
 	h.granted(t, r, until)
 	h.add(client, event{acquire: true, token: token}, sent, got)
@@ -190,7 +192,7 @@ func cycleOnce(t *testing.T, b *Backend, h *history, client int, r driver.Reques
 	return true
 }
 
-// retry calls f until it succeeds, for at most 3 s, because every lease has ended by then.
+// retry calls f until it succeeds, but for at most 3 s, because all leases have ended by then.
 func retry(t *testing.T, f func() error) {
 	for end := time.Now().Add(3 * time.Second); ; pause(t.Context(), 5*time.Millisecond) {
 		err := f()

@@ -12,11 +12,11 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Check asks every node whether it would grant a lock; see driver.Backend. Each node tries
-// all commands of an acquire, but changes no lock. Reading is not enough, because a node with
-// full memory, or one that became a replica, answers reads but refuses writes. The votes of a
-// majority are enough. But if any node refuses this client or has unsafe settings, only an
-// operator can help, so Check returns an error that wraps driver.ErrDenied.
+// Check asks every node whether it would grant a lock; see driver.Backend. Each node tries all
+// commands of an acquire, but changes no lock. Reading is not enough, because a node with full
+// memory or a node that became a replica answers reads but refuses writes. Check succeeds with the
+// votes of a majority. But if any node refuses this client or has unsafe settings, only an operator
+// can help, and Check returns an error that wraps driver.ErrDenied.
 func (b *Backend) Check(ctx context.Context) error {
 	if err := b.connected(ctx); err != nil {
 		return fmt.Errorf("redlock: check: %w", err)
@@ -38,8 +38,8 @@ func (b *Backend) Check(ctx context.Context) error {
 	return nil
 }
 
-// refusals describes the nodes with unsafe settings and the nodes that refuse
-// this client, either in a vote or on the connection for wake-ups.
+// refusals describes the nodes with unsafe settings, and the nodes that refuse this client in a
+// vote or on the connection for wake-ups.
 func (b *Backend) refusals(ctx context.Context, votes []vote) []string {
 	causes := make([]string, len(b.nodes))
 	var work sync.WaitGroup
@@ -51,7 +51,7 @@ func (b *Backend) refusals(ctx context.Context, votes []vote) []string {
 		err := votes[i].err
 		work.Go(func() {
 			if votes[i].yes() {
-				// Any other failure of wake-ups only delays grants, so it is no refusal.
+				// Other errors of wake-ups only delay grants, so they are no refusals.
 				_, err = n.store.Wakeups.Ready(ctx)
 			}
 			if errors.Is(err, driver.ErrDenied) {
@@ -81,8 +81,8 @@ func (b *Backend) connected(ctx context.Context) error {
 	return nil
 }
 
-// Properties returns what the backend promises, and the versions and durability of
-// the servers of the newest connections. If servers differ, it lists all values.
+// Properties returns what the backend promises, and the versions and the durability of its servers,
+// as the newest connections found them. If the servers differ, it lists all values.
 func (b *Backend) Properties() driver.Properties {
 	p := b.opts.properties()
 	var durability, servers []string

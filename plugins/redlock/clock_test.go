@@ -50,8 +50,8 @@ func TestClockOfANodeMoves(t *testing.T) {
 	}
 }
 
-// If the clock of one node is an hour ahead, and then an hour behind, tokens
-// still rise, and are not far ahead of the clocks of the majority.
+// The clock of one node is an hour ahead, and then an hour behind. Tokens must still rise, and must
+// not be far ahead of the clocks of the majority.
 func TestClockOfOneNodeAhead(t *testing.T) {
 	nodes, clocks := startShiftable(t, 5)
 	cfg := configOf(nodes, nil)
@@ -82,9 +82,9 @@ func TestClockOfOneNodeAhead(t *testing.T) {
 	}
 }
 
-// Between the two rounds of a first acquire, the clocks of a majority jump
-// ahead. So its keys expire there, and a second owner is granted the lock. The
-// first acquire must fail, although its second round reaches every node.
+// Between the two rounds of a first acquire, the clocks of a majority jump ahead. So the keys of
+// this acquire expire on the majority, and a second owner is granted the lock. The first acquire
+// must fail, although its second round reaches every node.
 func TestClockJumpsBetweenRounds(t *testing.T) {
 	nodes, clocks := startShiftable(t, 5)
 	cfg := configOf(nodes, nil)
@@ -95,7 +95,7 @@ func TestClockJumpsBetweenRounds(t *testing.T) {
 
 	first := b.acquire(lease("a", "first"))
 	for _, n := range b.nodes {
-		n.ahead.Store(0) // makes the guess too low, so that there is a second round
+		n.ahead.Store(0) // makes the guessed token too low, so that there is a second round
 	}
 	must(t, b.send(first.now))
 	eventually(t, "every node has voted", func() bool { return count(first.now.result(), is(missing)) == 0 })
@@ -122,8 +122,8 @@ func TestClockJumpsBetweenRounds(t *testing.T) {
 	must(t, other.Renew(t.Context(), second))
 }
 
-// Two of the three nodes that have the last token have wrong clocks. The third is
-// wiped and votes again, while those two are cut off. The next token must be higher.
+// Three nodes have the last token. Two of them have wrong clocks and are cut off, while the third
+// is wiped and votes again. The next token must be higher.
 func TestTokenAfterClockJumpAndWipe(t *testing.T) {
 	nodes, clocks := startShiftable(t, 5)
 	cfg := configOf(nodes, driver.Config{"max_ttl": "2s", "node_timeout": "100ms"})

@@ -52,8 +52,8 @@ func TestBadConfiguration(t *testing.T) {
 	}
 }
 
-// checked calls Check on a backend with cfg. Check must return in time, with an
-// error that wraps sentinel, contains the texts in want, and shows no password.
+// checked calls Check on a backend with the configuration cfg. Check must return in time. Its error
+// must wrap the error sentinel, contain the texts in want, and show no password.
 func checked(t *testing.T, cfg driver.Config, sentinel error, want ...string) {
 	t.Helper()
 	b := connect(t, cfg)
@@ -139,7 +139,8 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// The command init refuses another max_ttl than the nodes have, because it would end every lease.
+// The command init refuses a max_ttl that differs from that of the nodes. Such an init would end
+// every lease.
 func TestInitWithAnotherTTL(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	r := acquire(t, b, lease("a", "o"))
@@ -150,8 +151,8 @@ func TestInitWithAnotherTTL(t *testing.T) {
 	must(t, b.Renew(t.Context(), r))
 }
 
-// If two addresses lead to one server, Check says so, and the server has only
-// one vote. Requests work if the servers that vote are a majority.
+// If two addresses lead to one server, Check says so, and the server has only one vote. Requests
+// succeed if the voting servers are a majority.
 func TestTwinIsSetAside(t *testing.T) {
 	nodes := start(t, 3, nil)
 	must(t, initialise(t.Context(), configOf(nodes, nil)))
@@ -182,7 +183,7 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// Close ends every goroutine of a backend, also if a node is frozen or stopped.
+// Close ends every goroutine of a backend, even if a node is frozen or stopped.
 func TestNoGoroutineLeft(t *testing.T) {
 	nodes := start(t, 5, nil)
 	must(t, initialise(t.Context(), configOf(nodes, nil)))
@@ -190,7 +191,7 @@ func TestNoGoroutineLeft(t *testing.T) {
 	cfg, err := Spec.CheckConfig(configOf(nodes, nil))
 	must(t, err)
 	for i, harm := range []func(*servers.Server) error{nil, (*servers.Server).Freeze, (*servers.Server).Stop} {
-		// Use a new lock each time, because the lock stays reserved for a waiter that gave up.
+		// Use a new lock each time, because the previous lock stays reserved for a waiter that gave up.
 		name := fmt.Sprintf("a%d", i)
 		b, err := open(optionsOf(cfg, slog.New(slog.DiscardHandler)))
 		must(t, err)
@@ -212,8 +213,8 @@ func TestNoGoroutineLeft(t *testing.T) {
 		if took := time.Since(began); took > 3*time.Second {
 			t.Errorf("close took %v", took)
 		}
-		// If a node refuses connections, go-redis tests it once a second,
-		// and only then notices that the client is closed.
+		// If a node refuses connections, go-redis tries again once a second. Only then does it
+		// notice that the client is closed.
 		for deadline := time.Now().Add(3 * time.Second); goleak.Find(before) != nil && time.Now().Before(deadline); {
 		}
 		goleak.VerifyNone(t, before)

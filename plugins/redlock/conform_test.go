@@ -33,13 +33,13 @@ func newStore(t drivertest.T) store {
 	return s
 }
 
-// admit lets the nodes vote at once, by the command init. An operator may do that
-// after an outage if no host ran meanwhile, because no node has then missed a grant.
+// admit lets the nodes vote at once, by the command init. After an outage, an operator may do that
+// if no host has run meanwhile, because then no node has missed a grant.
 func (s store) admit(ctx context.Context) error { return initialise(ctx, s.config("")) }
 
-// leftovers returns the keys that a case has left and that do not expire within
-// two minutes. Each node may keep the one key that counts tokens. Nodes outside
-// the majority get a release later, so leftovers waits for them, for up to 2 s.
+// leftovers returns the keys that a case has left and that do not expire within two minutes. Each
+// node may keep one key, the counter of tokens. A release reaches nodes outside the majority later,
+// so leftovers waits up to 2 s for these nodes.
 func (s store) leftovers(t drivertest.T) []string {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Second); ; {
@@ -86,7 +86,7 @@ func (s store) config(prefix string) driver.Config {
 	return driver.Config{"address": s.Addr(), "prefix": prefix, "node_timeout": "100ms"}
 }
 
-// denied returns the configuration of a user that the server does not know.
+// denied returns a configuration with a user that the server does not know.
 func (s store) denied() driver.Config {
 	cfg := s.config("case:")
 	cfg["username"], cfg["password"] = "nobody", "secret"

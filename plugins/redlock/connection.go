@@ -14,10 +14,10 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// connection is the connection over which one node votes. Only the node's goroutine uses it.
+// connection is the connection over which one node votes. Only that node's goroutine uses it.
 //
-// The server's run id, which changes with each start, was read over this connection. A
-// restart breaks the connection, so all votes over it come from the server with this run id.
+// The server's run id, which changes at each start, was read over this connection. A restart breaks
+// the connection. So all votes over it come from the server with this run id.
 type connection struct {
 	n      *node
 	conn   *goredis.Conn
@@ -27,8 +27,8 @@ type connection struct {
 	looked time.Time // when the server's changeable settings were last read
 }
 
-// lookEvery is how often a node without requests is asked for its clock. So the
-// host soon notices that the node is gone or has lost its data.
+// lookEvery is the interval at which a node without requests is asked for its clock. So the host
+// soon notices that a node is gone or has lost its data.
 const lookEvery = time.Second
 
 // serve sends the node's queued requests until the connection breaks or the
@@ -37,7 +37,7 @@ func (c *connection) serve(ctx context.Context) error {
 	look := time.NewTimer(lookEvery)
 	defer look.Stop()
 	for {
-		// Let other goroutines run first, so that their requests get into the same script.
+		// Let other goroutines run first, so that the same script can carry their requests.
 		runtime.Gosched()
 		if more, err := c.next(ctx); err != nil {
 			return err
@@ -108,7 +108,7 @@ func (c *connection) late(err error) error {
 		c.n.b.opts.NodeTimeout, c.n.addr, redisnode.Explain(err))
 }
 
-// pause returns how long a node without requests may rest before look asks it.
+// pause returns how long to wait for requests before method look asks the node for its clock.
 func (c *connection) pause() time.Duration {
 	if q := &c.n.held; q.episode != "" {
 		return max(0, min(lookEvery, time.Until(q.next)))
@@ -124,8 +124,8 @@ func (c *connection) look(ctx context.Context) error {
 	return c.late(c.checkQuarantine(c.soon(ctx)))
 }
 
-// vote sends batch in one script and delivers the node's votes on it. If it
-// returns an error, the caller must close the connection.
+// vote sends a batch of requests in one script, and delivers the node's votes. If it returns an
+// error, the caller must close the connection.
 func (c *connection) vote(ctx context.Context, batch []*quorumRequest) error {
 	answers, admitted, err := c.ask(ctx, batch)
 	if err != nil {
@@ -147,7 +147,7 @@ func (c *connection) vote(ctx context.Context, batch []*quorumRequest) error {
 	return nil
 }
 
-// ask sends batch. It returns the node's answers, and in admitted whether the node's votes count.
+// ask sends a batch. It returns the node's answers, and in admitted whether the node's votes count.
 func (c *connection) ask(ctx context.Context, batch []*quorumRequest) (answers []any, admitted bool, err error) {
 	sent, began := c.n.b.clock(), time.Now()
 	reply, err := c.run(ctx, "evalsha", voteScript.SHA, batch)
@@ -179,8 +179,8 @@ func (c *connection) ask(ctx context.Context, batch []*quorumRequest) (answers [
 	return answers, votes == 1, nil
 }
 
-// run sends the script with the arguments of batch: its text by EVAL or its
-// digest by EVALSHA. It waits for the reply for at most NodeTimeout.
+// run sends the script (its text by EVAL, or its digest by EVALSHA) with the arguments of the
+// batch. It waits for the reply for at most NodeTimeout.
 func (c *connection) run(ctx context.Context, command, script string, batch []*quorumRequest) (any, error) {
 	args := append(c.args[:0], command, script, len(batch)+1, markerKey)
 	for _, b := range batch {
@@ -206,8 +206,8 @@ func (c *connection) soon(ctx context.Context) context.Context {
 	return deadline{ctx, time.Now().Add(c.n.b.opts.NodeTimeout)}
 }
 
-// deadline is a context with a deadline but no timer. go-redis takes a read
-// deadline from it, so no timer is needed.
+// deadline is a context with a deadline but no timer. It needs no timer, because go-redis sets the
+// deadline on the connection.
 type deadline struct {
 	context.Context
 	at time.Time

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Some time after the last waiter was seen, a host forgets that a lock had waiters.
+// Some time after it has last seen a waiter, a host forgets that the lock had waiters.
 func TestContentionIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c contention

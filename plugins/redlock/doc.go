@@ -3,21 +3,21 @@
 //
 // # The algorithm
 //
-// This is the algorithm that the Redis manual describes on the page "Distributed Locks with
-// Redis" (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). An attempt
-// asks all nodes at the same time for the lock by SET NX PX, and gives each NodeTimeout to
-// answer. It succeeds if a majority granted the lock and some of the TTL is left. What is left
-// is the TTL less the time that passed. A hundredth of the TTL and 2 ms are also subtracted,
-// because clocks differ in speed. A failed attempt is undone on every node, and package core
-// retries after a random delay. A renewal succeeds if a majority still has the lease. A grant,
+// This is the algorithm that the Redis manual describes on the page "Distributed Locks with Redis"
+// (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). An attempt asks all
+// nodes at the same time for the lock by SET NX PX, and each node must answer within NodeTimeout.
+// The attempt succeeds if a majority granted the lock and some of the TTL is left. To find the time
+// left, the elapsed time is subtracted from the TTL. A hundredth of the TTL and 2 ms are also
+// subtracted, because clocks differ in speed. A failed attempt is undone on every node, and package
+// core retries after a random delay. A renewal succeeds if a majority still has the lease. A grant,
 // renewal or release returns when a majority has answered. The other nodes carry it out later.
 //
 // A node that does not answer in time is left out of every operation until it answers again. So
 // operations wait for a dead node only once, for one NodeTimeout. When the node answers again, it
-// first gets the requests to end a lease or an attempt that it missed. All requests for votes to
-// one node go over one connection, in order. Requests made at the same time share a script.
+// first gets those missed requests that end a lease or an attempt. All requests for votes to one
+// node go over one connection, in order. Requests made at the same time share a script.
 //
-// After a majority has renewed a lease, nodes where the lock is free get a copy of the lease,
+// Only after a majority has renewed a lease, nodes where the lock is free get a copy of the lease,
 // and vote for the next renewal. So a minority never revives a lost lease.
 //
 // # What it was criticised for
@@ -29,42 +29,40 @@
 // names a third point: a node that restarts without its data may grant a lock a
 // second time. This package changes two things.
 //
-//   - Tokens. The token of a grant is above what a majority of nodes has seen. Before the
-//     caller gets the grant, the token is written to a majority of nodes, and only where the
-//     grant still exists. A node's token counter is never below the node's clock in
-//     microseconds. So the tokens of a lock rise even when nodes lose their data, if the
-//     nodes' clocks differ by less than MaxTTL. A holder may write after its deadline because
-//     it was paused. A resource that checks tokens refuses such a write once it has seen the
-//     next holder's token.
-//   - Quarantine. A node's votes count only while its hash "~redlock" has the run id of its
-//     server. Each script compares the hash with the run id read when the connection opened.
-//     After a restart or FLUSHALL the hash does not match. Then the node's votes do not
-//     count for the time MaxTTL, because leases that it had granted may last that long. This
-//     time is over when one host has watched the node for MaxTTL, or when the node's clock
-//     and the clocks of a majority have advanced by MaxTTL since times recorded on the node.
-//     TTLs above MaxTTL are refused. All hosts must use the same MaxTTL.
+//   - Tokens. The token of a grant is higher than all tokens that a majority of nodes has seen.
+//     Before the caller gets the grant, the token is written to a majority of nodes, and only where
+//     the grant still exists. A node's token counter is never below the node's clock in
+//     microseconds. So the tokens of a lock rise even when nodes lose their data, if the nodes'
+//     clocks differ by less than MaxTTL. A holder that was paused may write after its deadline. A
+//     resource that checks tokens refuses such a write once it has seen the next holder's token.
+//   - Quarantine. A node's votes count only while its hash "~redlock" has the run id of its server.
+//     Each script compares the hash with the run id that was read when the connection was opened.
+//     After a restart or FLUSHALL the hash does not match. Then the node's votes do not count for
+//     the time MaxTTL, because leases that it had granted may last that long. This time is over
+//     when one host has watched the node for MaxTTL. It is also over when the node's clock and the
+//     clocks of a majority have advanced by MaxTTL since times recorded on the node. TTLs above
+//     MaxTTL are refused. All hosts must use the same MaxTTL.
 //
 // Two weaknesses remain. If the clocks of a majority jump ahead, leases expire early, and two
-// holders may believe in their leases at once. And a holder that is paused past its deadline
-// does not know that it has lost the lock. In both cases only the token tells the holders
-// apart. If the resource does not check tokens, this lock saves work but does not protect
-// data. Besides, FLUSHALL or Break on a majority of nodes ends a lease that has time left.
+// holders may believe in their leases at once. And a holder that is paused past its deadline does
+// not know that it has lost the lock. In both cases only tokens can protect the resource. If it
+// does not check tokens, this lock avoids duplicate work but does not protect data. Besides,
+// FLUSHALL or Break on a majority of nodes ends a lease that has time left.
 //
 // A new set of nodes is in quarantine too. "lockplugin-redlock init" lets the nodes vote at
 // once. It refuses if only some of the nodes vote, or if they vote with another MaxTTL.
 //
 // # Waiting
 //
-// If each node had a queue of waiters, nodes might favor different waiters, so that none gets a
-// majority. So one node has the queue of a lock: the first voting node in an order that depends
-// on the lock's name. The other nodes only vote. When the lock is free on a majority, the first
-// waiter is woken by pub/sub. Waiters usually get the lock in order. But another owner
+// If each node had its own queue of waiters, nodes might vote for different waiters, and none would
+// get a majority. So one node has the queue of a lock: the first voting node in an order that
+// depends on the lock's name. The other nodes only vote. When the lock is free on a majority, the
+// first waiter is woken by pub/sub. Waiters usually get the lock in order. But another owner
 // overtakes them if it gets a majority while the node with the queue is unreachable.
 //
 // # Cost
 //
-// A round sends one script to every node. A batch sends one script for up to
-// 64 operations.
+// A round sends one script to every node. A script carries up to 64 operations of a batch.
 //
 //	acquire    1 round; 2 when another host's grant just made the token too low;
 //	           2 when others wait for the lock; 1 more to undo a failed attempt
@@ -85,9 +83,9 @@
 // # Where is what
 //
 //   - acquire.go, renew.go, release.go, wait.go: the operations
-//   - inspect.go: who holds a lock, what is published, and what operators ask
+//   - inspect.go: a lock's holder, its published value, and methods for operators
 //   - operation.go: what all operations share; quorum.go: votes, and when they are a majority
-//   - node.go: one node, its queue of requests, and requests sent to it again
+//   - node.go: one node, its queue of requests, and requests that are repeated
 //   - connection.go: a node's connection, and the scripts, which are in lua
 //   - quarantine.go: whether a node may vote
 //   - backend.go: Open and Close; check.go: Check, Watch and Properties

@@ -138,12 +138,13 @@ func TestThreeOfFiveStopped(t *testing.T) {
 	}
 }
 
-// A frozen node delays requests only once, by node_timeout. Later requests do not wait for it.
+// A frozen node delays requests only once, by node_timeout. Later requests do not wait for that
+// node.
 func TestBlackHole(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
-	// Two nodes refuse and two grant, so the first request must wait for the
-	// vote of the frozen node.
+	// Two nodes refuse the lock and two grant it, so the first request must wait for the vote of
+	// the frozen node.
 	for _, s := range nodes[:2] {
 		must(t, plain(t, s).Set(ctx, "a", "somebody", 0).Err())
 	}
@@ -165,8 +166,8 @@ func TestBlackHole(t *testing.T) {
 	}
 }
 
-// waitsForNode asks 50 times for the lock "a" and then for 50 free locks while one
-// node does not answer. It returns a text about calls that took too long, or "".
+// waitsForNode sends acquires while one node does not answer: 50 for the lock "a", and then one for
+// each of 50 free locks. It returns a text about calls that took too long, or "".
 func waitsForNode(t *testing.T, b *Backend, owner string) string {
 	t.Helper()
 	const slack = 30 * time.Millisecond
@@ -198,7 +199,7 @@ func waitsForNode(t *testing.T, b *Backend, owner string) string {
 	return ""
 }
 
-// When a frozen node resumes, it executes requests from before. If the lock was
+// A node that resumes executes the requests that it got while it was frozen. If the lock was
 // released meanwhile, these requests must not leave the lock on that node.
 func TestLateRequests(t *testing.T) {
 	nodes, b := cluster(t, nil)
@@ -238,8 +239,8 @@ func TestRepair(t *testing.T) {
 	}
 }
 
-// A node that refuses to write keeps a released lease. If several nodes did that, no owner
-// could get a majority. So a node that missed a release or a break must get it again.
+// A node that refuses writes keeps a released lease. If several nodes kept it, no owner could get a
+// majority. So a node that missed a release or a break must get it again.
 func TestRefusedReleaseIsMadeUpFor(t *testing.T) {
 	for how, end := range map[string]func(*Backend, driver.Request) error{
 		"release": func(b *Backend, r driver.Request) error { return b.Release(t.Context(), r) },
@@ -308,8 +309,8 @@ func TestCheckTriesToWrite(t *testing.T) {
 	}
 }
 
-// A node missed a Break, and the host that sent the Break is closed. When the
-// holder then renews in vain, its host must end the lease on that node too.
+// A node missed a Break, and the host that sent the Break is closed. When the holder's renewal then
+// fails, the holder's host must end the lease on that node too.
 func TestMissedBreakIsNotProlonged(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
@@ -350,8 +351,8 @@ func TestRepairDoesNotResurrect(t *testing.T) {
 	gone(t, b.Renew(ctx, r))
 }
 
-// Three of five nodes have the lock, and one of them is restarted without data. Its vote
-// must not help to grant the lock to another owner. With quarantine off, it does help.
+// Three of five nodes have the lock, and one of them is restarted without data. Its vote must not
+// count for another owner. With quarantine off, it does count.
 func TestRestartWithoutData(t *testing.T) {
 	for _, quarantine := range []string{"on", "off"} {
 		t.Run("quarantine="+quarantine, func(t *testing.T) {
@@ -414,7 +415,7 @@ func TestFlush(t *testing.T) {
 	}
 }
 
-// Tokens rise though two of three nodes with the last token are cut off and the third is wiped.
+// Tokens rise even if, of three nodes with the last token, two are cut off and one is wiped.
 func TestTokenAfterWipe(t *testing.T) {
 	nodes, b := cluster(t, driver.Config{"max_ttl": "2s", "node_timeout": "100ms"})
 	cutOff(t, b, nodes[3:])
@@ -428,7 +429,7 @@ func TestTokenAfterWipe(t *testing.T) {
 	}
 }
 
-// New nodes begin to vote after max_ttl, also without the command init.
+// New nodes begin to vote after max_ttl, even without the command init.
 func TestFreshCluster(t *testing.T) {
 	nodes := start(t, 3, nil)
 	cfg := configOf(nodes, driver.Config{"max_ttl": "2s", "node_timeout": "100ms"})

@@ -36,11 +36,11 @@ func (b *Backend) inspect(verb, name string, h *driver.Holder) *operation {
 	})
 }
 
-// holder returns the owner that has the lock, or may have it, on a majority of nodes. A node
-// that did not vote, or whose grant has no token, counts for the owner that most others show.
+// holder returns the owner that has the lock, or may have it, on a majority of nodes. A node counts
+// for the owner that most other nodes show if the node did not vote or its grant has no token.
 func (b *Backend) holder(name string, votes []vote) driver.Holder {
 	shown := slices.DeleteFunc(slices.Clone(votes), func(v vote) bool {
-		// A grant without a token may be undone, so it does not show a holder.
+		// A grant without a token may be undone, so it proves no holder.
 		return v.answer != seen || strings.HasPrefix(v.raw, v.holder(name).Owner+" 0 ")
 	})
 	most := mostVotes(holders(name, shown))
@@ -54,7 +54,7 @@ func (b *Backend) holder(name string, votes []vote) driver.Holder {
 	return h
 }
 
-// holders returns, by owner, what the votes for this owner say about it.
+// holders returns for each owner a list of what the votes say about this owner.
 func holders(name string, votes []vote) map[string][]driver.Holder {
 	by := map[string][]driver.Holder{}
 	for _, v := range votes {
@@ -65,8 +65,8 @@ func holders(name string, votes []vote) map[string][]driver.Holder {
 	return by
 }
 
-// mostVotes returns what the nodes say about the owner that most of them show,
-// or nil if they show none.
+// mostVotes returns the entries of the owner that most nodes show, or nil if no node shows an
+// owner.
 func mostVotes(by map[string][]driver.Holder) (most []driver.Holder) {
 	for owner, hs := range by {
 		if len(hs) > len(most) || len(hs) == len(most) && owner < most[0].Owner {
@@ -76,7 +76,8 @@ func mostVotes(by map[string][]driver.Holder) (most []driver.Holder) {
 	return most
 }
 
-// merge makes one Holder from several nodes' entries for an owner, with the highest token and TTL.
+// merge makes one Holder from the entries of several nodes for one owner, with the highest token
+// and TTL.
 func merge(hs []driver.Holder) (h driver.Holder) {
 	for i, o := range hs {
 		if i == 0 {
@@ -88,8 +89,8 @@ func merge(hs []driver.Holder) (h driver.Holder) {
 	return h
 }
 
-// agree is like merge, but its value is the one that most nodes have, and its
-// TTL is the time until less than a majority of nodes has the lease.
+// agree is like func merge, with two differences. The value is the one that most nodes have, and
+// the TTL is the time until only a minority of nodes has the lease.
 func (b *Backend) agree(hs []driver.Holder) driver.Holder {
 	h := merge(hs)
 	seen := map[string]int{}
@@ -119,8 +120,8 @@ const observeEvery = 100 * time.Millisecond
 // Observe follows the holder of name; see driver.Observer. It asks all nodes
 // ten times a second, in one batch for all locks that this host observes.
 //
-// Note: pushes from the nodes would not do, because one node's push would not
-// say whether a majority has changed.
+// Note: pushes from nodes would not be enough, because one node cannot say whether a majority has
+// changed.
 func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	return b.observers.Follow(ctx, name, emit)
 }
@@ -156,8 +157,8 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	return nil
 }
 
-// names returns the names of all locks on any scanned node. It fails if it
-// cannot scan a majority of nodes, so the names of all held locks are included.
+// names returns the names of all locks that are on any scanned node. It fails if it cannot scan a
+// majority of nodes. So its result includes all held locks.
 func (b *Backend) names(ctx context.Context, prefix string) (map[string]struct{}, error) {
 	names := map[string]struct{}{}
 	var mu sync.Mutex

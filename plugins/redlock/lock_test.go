@@ -9,8 +9,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// A held lock is on every node. After its release, or if its owner was
-// withdrawn before the acquire, it is on no node.
+// A held lock is on every node. A lock is on no node after its release, or if its owner was
+// withdrawn before the acquire.
 func TestLockIsOnEveryNode(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	r := acquire(t, b, lease("a", "one"))
@@ -45,7 +45,8 @@ func TestTTLBounds(t *testing.T) {
 	}
 }
 
-// Tokens rise although two hosts guess tokens, and each makes the other's guesses too low.
+// Tokens rise although two hosts guess tokens, and the guesses of each host are too low because of
+// the other.
 func TestTokensOfTwoHosts(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	other := connect(t, configOf(nodes, nil))
