@@ -16,8 +16,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// grantsVar is the environment variable for the number of grants in TestNodesComeAndGo, by default
-// 3,000.
+// grantsVar names the variable for the number of grants in TestNodesComeAndGo, by default 3,000.
 const grantsVar = "LOCKBENCH_REDLOCK_GRANTS"
 
 // event is a grant or a release of one lock, in a history.
@@ -65,8 +64,7 @@ func (h *history) add(client int, e event, call, back time.Time) {
 	})
 }
 
-// granted records the grant for the request r. It checks that no lease overlaps and the token
-// rises.
+// granted records the grant to r. It checks that no lease overlaps and that the token rises.
 func (h *history) granted(t *testing.T, r driver.Request, until time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

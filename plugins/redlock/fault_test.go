@@ -138,7 +138,7 @@ func TestThreeOfFiveStopped(t *testing.T) {
 	}
 }
 
-// A frozen node delays requests only once, by node_timeout. Later requests do not wait for that
+// A frozen node delays requests only once, by node_timeout. Later requests do not wait for the
 // node.
 func TestBlackHole(t *testing.T) {
 	nodes, b := cluster(t, nil)

@@ -76,8 +76,8 @@ func mostVotes(by map[string][]driver.Holder) (most []driver.Holder) {
 	return most
 }
 
-// merge makes one Holder from the entries of several nodes for one owner, with the highest token
-// and TTL.
+// merge makes one Holder from several nodes' entries for an owner. It has the highest token and
+// TTL.
 func merge(hs []driver.Holder) (h driver.Holder) {
 	for i, o := range hs {
 		if i == 0 {

@@ -45,8 +45,8 @@ func TestTTLBounds(t *testing.T) {
 	}
 }
 
-// Tokens rise although two hosts guess tokens, and the guesses of each host are too low because of
-// the other.
+// Tokens rise although two hosts guess tokens, and each host's guesses become too low for the
+// other.
 func TestTokensOfTwoHosts(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	other := connect(t, configOf(nodes, nil))

@@ -82,7 +82,7 @@ func plain(t testing.TB, s *servers.Server) *goredis.Client {
 	return c
 }
 
-// The helpers that backends share.
+// These helpers are shared by the tests of all backends.
 var (
 	must       = backendtest.Must
 	eventually = backendtest.Eventually

@@ -15,24 +15,22 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// state says whether requests to a node are queued, sent or refused.
+// state says whether requests to a node wait, are sent or are refused.
 type state int8
 
 const (
-	starting state = iota // connecting; requests wait up to a few NodeTimeouts
+	starting state = iota // connecting; requests wait for at most a few NodeTimeouts
 	up
 	down // requests are refused at once; run goes on trying to connect
 )
 
-// node is one of the masters. All requests for votes go over one connection,
-// one script after the other, so that they reach the node in order. For
-// example, a late SET cannot follow the DEL of its undo. Requests that come
-// while a script is under way share the next script.
+// node is one of the masters. All requests for votes go over one connection, one script after the
+// other, so that they reach the node in order. So the SET of an attempt cannot arrive after the DEL
+// of its undo. Requests that are queued while a script is under way share the next script.
 //
-// Note: do not use kit.Batcher here in place of kit.Queue. One goroutine sends,
-// connects and checks the server, so the connection needs no lock. The queue is
-// emptied and the state changed under one lock. A Batcher would replace only
-// one channel (more), and add a goroutine.
+// Note: do not use kit.Batcher here in place of kit.Queue. One goroutine sends, connects and checks
+// the server, so the connection needs no mutex. One mutex protects both queue and state. A Batcher
+// would save only one channel, in field more, and add a goroutine.
 type node struct {
 	b      *Backend
 	index  int
@@ -41,16 +39,17 @@ type node struct {
 	store  *redisnode.Node // its queues of waiters, over other connections
 	links  *redisnode.Links
 
-	// ahead is the node's clock minus Backend.clock, in microseconds, measured when the last
-	// reply came. It is too small by the reply's travel time, and 0 before the first reply.
+	// ahead is the node's clock minus Backend.clock, in microseconds, measured when the last reply
+	// arrived. It is too small by the reply's travel time. It is 0 before the first reply.
 	ahead atomic.Int64
-	// maxAhead is the same, measured when the request was sent. It is too large by its travel time.
+	// maxAhead is the same difference, measured when the request was sent, so too large by its travel
+	// time.
 	maxAhead atomic.Int64
 
 	// identity is a hash of the server's run id, so it is the same on every host.
 	identity atomic.Uint64
 
-	more chan struct{} // signals that queue has grown
+	more chan struct{} // signals that the queue has grown
 
 	mu     sync.Mutex
 	state  state
@@ -59,8 +58,8 @@ type node struct {
 	queue  kit.Queue[*quorumRequest]
 	server redisnode.Server
 	held   quarantine // only the goroutine of run changes it
-	// uncertain has owners. The acquire of such an owner, or a copy of its lease,
-	// was sent over a connection that broke, so it may reach the node late.
+	// uncertain is a set of owners. An acquire by such an owner, or a copy of its lease, was sent
+	// over a connection that broke, and may still reach the node.
 	uncertain kit.Recent[string, struct{}]
 	// retries are requests to end a lease or an attempt that the node has missed, oldest first.
 	retries []*quorumRequest
@@ -73,7 +72,8 @@ type node struct {
 // maxRetries limits how many retries are kept for a node.
 const maxRetries = 10_000
 
-// errConnecting is the cause of a missing vote until the first try to connect, or reconnect, ends.
+// errConnecting is the cause of a missing vote until the first try to connect or reconnect has
+// ended.
 var errConnecting = errors.New("not connected yet")
 
 func newNode(b *Backend, index int, addr string, client *goredis.Client, links *redisnode.Links) *node {
@@ -91,8 +91,8 @@ func newNode(b *Backend, index int, addr string, client *goredis.Client, links *
 	return n
 }
 
-// firstConnect, times NodeTimeout, is how long requests wait for the first
-// connection, which takes several round trips.
+// firstConnect times NodeTimeout is how long requests wait for the first connection, which takes
+// several round trips.
 const firstConnect = 5
 
 // start makes requests wait until the node is connected, for at most timeout.
@@ -115,7 +115,7 @@ func (n *node) enter(s redisnode.Server) {
 	n.b.log.Info("node votes or will soon", "node", n.addr)
 }
 
-// retry moves the retries to the head of the node's queue. The caller holds mu.
+// retry moves the requests in retries to the head of the node's queue. The caller must hold mu.
 func (n *node) retry() {
 	waiting := n.queue.Drain()
 	for _, b := range n.retries {
@@ -127,7 +127,7 @@ func (n *node) retry() {
 	n.retries, n.retried = nil, time.Now()
 }
 
-// leave refuses all requests to the node with the error cause, if its state equals parameter from.
+// leave refuses all requests to the node with the error cause, if the node is in the state from.
 func (n *node) leave(from state, cause error) {
 	n.mu.Lock()
 	if n.state != from {
@@ -153,7 +153,8 @@ func (n *node) status() (state, error) {
 	return n.state, n.cause
 }
 
-// connecting reports whether the first try to connect has not ended, at the start or after a break.
+// connecting reports whether the first try to connect, at the start or after a break, still goes
+// on.
 func (n *node) connecting() bool {
 	_, cause := n.status()
 	return errors.Is(cause, errConnecting)
@@ -166,7 +167,7 @@ func (n *node) votes() bool {
 	return n.state == up && n.held.episode == "" && n.store.Refusal() == nil
 }
 
-// enqueue queues requests for the node, in their order. It does not block.
+// enqueue queues requests for the node in the given order. It does not block.
 func (n *node) enqueue(requests ...*quorumRequest) {
 	n.mu.Lock()
 	if n.state == down {
@@ -211,8 +212,8 @@ func (n *node) take() []*quorumRequest {
 	return taken
 }
 
-// fail delivers v in place of a vote, because the node did not vote on the
-// request b. If b ends a lease or an attempt, it is kept and sent again later.
+// fail delivers v in place of a vote, because the node did not vote on the request b. If b ends a
+// lease or an attempt, b is kept and sent again later.
 func (n *node) fail(b *quorumRequest, v vote) {
 	n.mu.Lock()
 	if v.answer == unknown && b.grantee != "" {
@@ -225,8 +226,8 @@ func (n *node) fail(b *quorumRequest, v vote) {
 	b.deliver(n.index, v)
 }
 
-// answered delivers the vote v on the request b. If b ends a lease or an
-// attempt, and the node refused b, then b is sent again later.
+// answered delivers the node's vote v on the request b. If b ends a lease or an attempt, and the
+// node refused b, then b is sent again later.
 func (n *node) answered(b *quorumRequest, v vote) {
 	if v.answer == unknown && b.givesUp() {
 		n.mu.Lock()
@@ -236,7 +237,7 @@ func (n *node) answered(b *quorumRequest, v vote) {
 	b.deliver(n.index, v)
 }
 
-// retryLater adds the request b to retries. The caller holds mu.
+// retryLater adds the request b to retries. The caller must hold mu.
 func (n *node) retryLater(b *quorumRequest) {
 	if len(n.retries) == maxRetries {
 		n.retries[0] = nil
@@ -245,8 +246,8 @@ func (n *node) retryLater(b *quorumRequest) {
 	n.retries = append(n.retries, n.b.later(b))
 }
 
-// hurry sends the node's retries now. It reports whether a request to the node
-// may still be queued or under way.
+// hurry makes the node's retries due now. It reports whether a request to the node may still be
+// queued or under way.
 func (n *node) hurry() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -255,14 +256,14 @@ func (n *node) hurry() bool {
 	return len(n.retries) > 0 || n.asked || !n.queue.Empty()
 }
 
-// owed returns how many retries the node still has to get.
+// owed returns the number of retries that the node must still get.
 func (n *node) owed() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return len(n.retries)
 }
 
-// quarantine records q, the state of the node's quarantine, and logs the start or end.
+// quarantine records q, the state of the node's quarantine, and logs its start or end.
 func (n *node) quarantine(q quarantine) {
 	n.mu.Lock()
 	was := n.held.episode
@@ -280,7 +281,7 @@ func (n *node) quarantine(q quarantine) {
 	n.b.changed.Up()
 }
 
-// refuse records err, the reason why the server must not grant locks. If err is nil, it may.
+// refuse records err, the reason why the server must not grant locks, or nil if it may grant them.
 func (n *node) refuse(err error) {
 	was := n.store.Refusal()
 	n.store.Refuse(err)
@@ -310,8 +311,7 @@ func (n *node) describe() string {
 	return ""
 }
 
-// session makes a connection and uses it until the connection ends. It returns
-// nil if the backend is closed.
+// session makes a connection and uses it until it ends. It returns nil if the backend is closed.
 func (n *node) session(ctx context.Context) error {
 	began := time.Now()
 	conn := n.client.EphemeralConn()
@@ -349,8 +349,8 @@ func (n *node) run(ctx context.Context) {
 		if was == up {
 			pause = 0
 			if !timedOut(err) {
-				// The node closed the connection, because of a restart or
-				// because it was idle. So it will soon accept another.
+				// The node closed the connection, because of a restart or because the connection
+				// was idle. So it will soon accept another connection.
 				n.start(n.b.opts.NodeTimeout)
 				continue
 			}

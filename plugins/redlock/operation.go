@@ -18,15 +18,15 @@ type operation struct {
 	r    driver.Request
 	sent time.Time
 	now  *quorumRequest // the last request that was made
-	// next is called when the request in now is decided. It either makes another request
-	// and returns true, or stores the result in err and token and returns false.
+	// next is called when the request in field now is decided. It either makes another request and
+	// returns true, or stores the result in err and token and returns false.
 	next  func() (more bool)
 	over  bool
 	token uint64
 	err   error
 }
 
-// operation returns an operation with a first request of kind k. The caller must set next.
+// operation returns an operation with a first request of kind k. The caller must set field next.
 func (b *Backend) operation(verb string, r driver.Request, k kind, rest string) *operation {
 	o := &operation{b: b, verb: verb, r: r, sent: time.Now()}
 	o.ask(k, rest)
@@ -79,8 +79,9 @@ func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	return b.do(ctx, begun...)
 }
 
-// do carries out ops. It sends the first requests of all ops together, waits for the votes, then
-// sends the second requests, and so on. When ctx ends, do returns, but sent requests go on.
+// do carries out operations. It sends the first requests of all operations together, waits for the
+// votes, then sends the second requests, and so on. When ctx ends, do returns, but requests that
+// were sent still take effect.
 func (b *Backend) do(ctx context.Context, ops ...*operation) []driver.Result {
 	requests := make([]*quorumRequest, 0, len(ops))
 	for {
@@ -124,7 +125,7 @@ func (o *operation) result() driver.Result {
 	return driver.Result{Token: o.token}
 }
 
-// dispatch sends requests unless ctx has ended.
+// dispatch sends the requests unless ctx has ended.
 func (b *Backend) dispatch(ctx context.Context, requests []*quorumRequest) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
@@ -167,8 +168,8 @@ func (o *operation) lost(votes []vote) error {
 	return &driver.NotHeldError{Holder: h}
 }
 
-// late reports whether the TTL, less an allowance for drifting clocks, was over
-// before the votes came. Package core counts its deadline in the same way.
+// late reports whether the TTL, less a margin for clock drift, was over before the votes came.
+// Package core computes its deadline in the same way.
 func (o *operation) late() bool {
 	drift := o.r.TTL/100 + 2*time.Millisecond
 	return time.Since(o.sent)+drift >= o.r.TTL
@@ -178,16 +179,16 @@ func (o *operation) tooLate() error {
 	return fmt.Errorf("%w: votes took %v of TTL %v", driver.ErrUnavailable, time.Since(o.sent), o.r.TTL)
 }
 
-// nothingLeft is the error of an acquire that has left nothing on any node.
-// Each node never got the request or has confirmed the undo. The error wraps
-// driver.ErrNotSent, because the caller may treat both cases alike.
+// nothingLeft is the error of an acquire that has left nothing on any node: each node either never
+// got the request or has confirmed the undo. The error wraps driver.ErrNotSent, because for the
+// caller this is as if nothing had been sent.
 type nothingLeft struct{ err error }
 
 func (e *nothingLeft) Error() string   { return e.err.Error() + ", and nothing is left of the attempt" }
 func (e *nothingLeft) Unwrap() []error { return []error{e.err, driver.ErrNotSent} }
 
-// unavailable returns the error if no majority voted for or against a request.
-// It says how many nodes voted, and why the others did not.
+// unavailable returns the error for a request without a majority for or against it. The error says
+// how many nodes voted, and why the others did not.
 func (b *Backend) unavailable(votes []vote) error {
 	voted, denied, fresh := 0, 0, false
 	var causes []string

@@ -24,33 +24,31 @@ type Options struct {
 	// must list the same servers; their order does not matter.
 	Address []string `key:"address" required:"true" doc:"the nodes: 3, 5, 7 or 9 independent masters, each host:port, redis:// or rediss://"`
 	Connect
-	// PoolSize is how many connections to each node carry requests, 1 to 1000.
-	// All votes of a node go over one of them, one batch after the other, so more
-	// connections make no grant faster. One more connection is for wake-ups.
+	// PoolSize is the number of connections to each node for requests, 1 to 1000. All votes of a
+	// node go over one of these, one batch after the other, so more connections do not make grants
+	// faster. One more connection is for wake-ups.
 	PoolSize int `key:"pool_size" default:"2" doc:"connections that carry requests, 1 to 1000"`
 	// DB is the number of the database on every node.
 	DB int `key:"db" default:"0" doc:"number of the database on every node"`
-	// Prefix goes before every key and channel. Open refuses a prefix with
-	// braces, and one with which the backend's key "~redlock" begins.
+	// Prefix goes before every key and channel. Open refuses a prefix with braces, and a prefix of
+	// the backend's own key "~redlock", such as "~".
 	Prefix string `key:"prefix" doc:"what goes before every key and channel, such as \"lock:\""`
 
-	// NodeTimeout is how long a node may take to answer. Requests do not wait
-	// for a node that takes longer, until it answers again. A TTL must be at
-	// least 20 times NodeTimeout.
+	// NodeTimeout is how long a node may take to answer. After a node has taken longer, requests no
+	// longer wait for it until it answers again. A TTL must be at least 20 times NodeTimeout.
 	NodeTimeout time.Duration `key:"node_timeout" default:"50ms" doc:"how long a node may take to vote; a TTL must be at least 20 times as long"`
-	// MaxTTL is the longest TTL, from 20 times NodeTimeout to 24 hours. A node
-	// that has lost its data does not vote for this time. MaxTTL must be the
-	// same on every host.
+	// MaxTTL is the longest TTL, from 20 times NodeTimeout to 24 hours. A node that has lost its
+	// data does not vote during the time MaxTTL. It must be the same on every host.
 	MaxTTL time.Duration `key:"max_ttl" default:"60s" doc:"bound of every TTL, and how long a node that lost its data does not vote; the same on every host"`
-	// Quarantine is "on". "off" is for tests: a node that lost its data then votes at once.
+	// Quarantine is "on", or "off" for tests. If "off", a node that lost its data votes at once.
 	Quarantine string `key:"quarantine" default:"on" doc:"on; off lets a restarted node vote at once, and so grant a lock twice (for tests)"`
 
 	// Logger receives messages for operators; nil means slog.Default().
 	Logger *slog.Logger
 }
 
-// leastTTL is the lowest allowed ratio of a TTL to NodeTimeout. A grant may take
-// two requests to the nodes, and enough of the TTL must be left after them.
+// leastTTL is the lowest allowed ratio of a TTL to NodeTimeout. A grant may take two requests to
+// the nodes, and after these enough of the TTL must be left.
 const leastTTL = 20
 
 func (o Options) ttlMin() time.Duration { return leastTTL * o.NodeTimeout }
@@ -117,9 +115,9 @@ func optionsOf(cfg driver.Config, log *slog.Logger) Options {
 	return o
 }
 
-// properties returns what a backend with these options promises. FIFO is not
-// promised, because one node has the queue, and an owner that gets a majority
-// without this node overtakes the waiters.
+// properties returns what a backend with these options promises. It does not promise FIFO, because
+// one node has the queue, and an owner that gets a majority without this node overtakes the
+// waiters.
 func (o Options) properties() driver.Properties {
 	config.Fill(&o)
 	return driver.Properties{

@@ -21,8 +21,8 @@ import (
 // lock has this key, because lock names that start with "~" are encoded.
 const markerKey = "~redlock"
 
-// marker returns the text that the hash on a node must have so that the node
-// may vote: the server's run id and MaxTTL. It returns "" if quarantine is off.
+// marker returns the text that the hash on a node must have, or the node may not vote. The text is
+// the server's run id and MaxTTL. It is "" if quarantine is off.
 func (b *Backend) marker(runID string) string {
 	if b.opts.Quarantine == "off" {
 		return ""
@@ -34,22 +34,22 @@ func markerOf(runID string, maxTTL time.Duration) string {
 	return fmt.Sprintf("%s %d", runID, maxTTL.Milliseconds())
 }
 
-// quarantine is what a host knows of one node's quarantine. Each quarantine has
-// a random id on the node, its episode. If a host sees one episode twice, the
-// quarantine has lasted all the time between, even if the connection broke.
+// quarantine is what a host knows about one node's quarantine. Each quarantine has a random id on
+// the node, its episode. If a host sees the same episode twice, the quarantine has lasted all the
+// time between, even if the connection broke.
 type quarantine struct {
 	episode string    // its random id; "" while the node votes
 	since   time.Time // when this host first saw the episode
-	ends    time.Time // until when the node does not vote, at the latest
+	ends    time.Time // when the node votes again, at the latest
 	next    time.Time // when to ask the node again
 }
 
-// clocksEvery is how often a host asks a node in quarantine if it cannot tell
-// when the quarantine ends, because it does not know the other nodes' clocks.
+// clocksEvery is the interval at which a host asks a node in quarantine while the host does not
+// know the other nodes' clocks, and so cannot tell when the quarantine ends.
 const clocksEvery = 100 * time.Millisecond
 
-// clocks returns the lowest and the highest clock of the other nodes that
-// answer. It returns nil if these nodes and n are less than a majority.
+// clocks returns the lowest and the highest clock of the answering nodes other than n. It returns
+// nil if these nodes together with n are less than a majority.
 func (b *Backend) clocks(n *node) (earliest, latest any) {
 	var lowest, highest int64
 	known, clock := 1, b.clock()
@@ -79,10 +79,10 @@ type admission struct {
 	earliest, latest any // the other nodes' lowest and highest clock; nil if not known
 }
 
-// send runs lua/admit.lua. It returns the node's marker, the id of its quarantine ("" for
-// none), and the rest of the quarantine by the clocks, or -1 if the clocks are not known.
+// send runs lua/admit.lua. It returns the node's marker, the id of its quarantine ("" for none),
+// and the time that the quarantine still lasts by the clocks (negative if they are not known).
 func (a admission) send(ctx context.Context, conn *goredis.Conn) (has, episode string, left time.Duration, err error) {
-	lasts := (a.lasts + a.lasts/100).Microseconds() // for clocks of different speed
+	lasts := (a.lasts + a.lasts/100).Microseconds() // because clocks differ in speed
 	args := []any{a.marker, a.watched, rand.Text(), lasts}
 	if a.earliest != nil {
 		args = append(args, a.earliest, a.latest)
@@ -131,9 +131,9 @@ func (c *connection) checkQuarantine(ctx context.Context) error {
 	return nil
 }
 
-// initNodes is the command init, which lets every node vote at once. That is safe
-// only if no host holds a lock. So init refuses if only some of the nodes vote,
-// because the others then seem to have lost data while hosts used the nodes.
+// initNodes is the command init, which lets every node vote at once. That is safe only if no host
+// holds a lock. So init refuses if only some of the nodes vote, because the other nodes have
+// probably lost data while hosts used them.
 func initNodes(ctx context.Context, cfg driver.Config, stdout io.Writer) error {
 	if err := initAll(ctx, optionsOf(cfg, slog.New(slog.DiscardHandler)), stdout); err != nil {
 		return fmt.Errorf("redlock: init: %w", err)
@@ -141,8 +141,8 @@ func initNodes(ctx context.Context, cfg driver.Config, stdout io.Writer) error {
 	return nil
 }
 
-// initCommand returns a command line of init for the user to copy. It has only
-// the addresses, so the user must add other settings, such as passwords.
+// initCommand returns a command line of init for the user to copy. It has only the addresses. The
+// user must add other settings, such as passwords.
 func (b *Backend) initCommand() string {
 	var addrs []string
 	for _, n := range b.nodes {
@@ -211,7 +211,7 @@ func admitAll(ctx context.Context, nodes []*fresh, maxTTL time.Duration, stdout 
 	return nil
 }
 
-// look reads the node's run id and marker, and from them whether the node votes.
+// look reads the node's run id and marker, which show whether the node votes.
 func (f *fresh) look(ctx context.Context, maxTTL time.Duration) error {
 	s, err := redisnode.ReadServer(ctx, f.conn)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// New nodes begin to vote after max_ttl even if no host lives that long,
-// because nodes record when their quarantine began.
+// New nodes begin to vote after max_ttl even if no host runs that long, because nodes record when
+// their quarantine began.
 func TestQuarantineEndsForShortLives(t *testing.T) {
 	nodes := start(t, 3, nil)
 	cfg := configOf(nodes, driver.Config{"max_ttl": "3s", "node_timeout": "100ms"})
@@ -38,8 +38,7 @@ func TestQuarantineEndsForShortLives(t *testing.T) {
 	}
 }
 
-// If connections to a node in quarantine break, its quarantine does not get
-// longer.
+// A node's quarantine does not get longer if connections to the node break.
 func TestBrokenConnectionsDoNotProlongQuarantine(t *testing.T) {
 	nodes, b := cluster(t, driver.Config{"max_ttl": "3s", "node_timeout": "100ms"})
 	c := plain(t, nodes[0])
@@ -58,9 +57,9 @@ func TestBrokenConnectionsDoNotProlongQuarantine(t *testing.T) {
 	}
 }
 
-// If the clock of a node in quarantine jumps ahead, the quarantine does not
-// end, because the clocks of the other nodes show that too little time has
-// passed. Even a host that was opened later must see that.
+// If the clock of a node in quarantine jumps ahead, the quarantine does not end, because the clocks
+// of the other nodes show that too little time has passed. This also holds for a backend that is
+// opened later.
 func TestClockJumpEndsNoQuarantine(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	c := plain(t, nodes[0])
@@ -70,7 +69,8 @@ func TestClockJumpEndsNoQuarantine(t *testing.T) {
 	})
 	since, err := c.HGet(t.Context(), markerKey, "since").Int64()
 	must(t, err)
-	// An earlier start has the same effect as moving the node's clock ahead by an hour.
+	// To set the start back by an hour has the same effect as to move the node's clock ahead by an
+	// hour.
 	must(t, c.HSet(t.Context(), markerKey, "since", since-time.Hour.Microseconds()).Err())
 	late := connect(t, configOf(nodes, nil))
 	must(t, late.Check(t.Context()))

@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// kind says what a request asks of a node. lua/vote.lua and lua/slowpath.lua carry it out.
+// kind says what a node must do with a request. The code is in lua/vote.lua and lua/slowpath.lua.
 type kind string
 
 const (
@@ -37,10 +37,10 @@ const (
 	done                      // the request was done
 	freed                     // the request was done, and that node's queue has a waiter
 	pending                   // the lock was granted, but its token has to exceed floor
-	seen                      // the vote says who holds the lock on the node, if any owner does
+	seen                      // the vote names the owner that holds the lock on the node, if there is one
 	heldBy                    // another owner holds the lock on the node
 	notHeld                   // the node does not have the lease
-	withdrawn                 // the node refuses the owner, which was withdrawn
+	withdrawn                 // the node refuses the owner, because it was withdrawn
 	turn                      // the lock is free, but kept for the waiter whose turn it is
 	quarantined               // the node has lost data, and its vote does not count
 	unsent                    // the node never got the request and never will
@@ -50,11 +50,11 @@ const (
 // vote is one node's answer to one request.
 type vote struct {
 	answer  answer
-	floor   uint64 // with pending: the token must be above it
-	raw     string // value of the lock key, or the head of it
+	floor   uint64 // with pending: the token must be higher than this
+	raw     string // the value of the lock's key, or its beginning
 	ms      int64  // a reply of PTTL; with turn, milliseconds until the turn ends
 	waiters int
-	queued  bool  // with heldBy: the owner is in that node's queue
+	queued  bool  // with heldBy: the refused owner is in that node's queue
 	err     error // why the answer is unsent or unknown
 }
 
@@ -83,18 +83,18 @@ type quorumRequest struct {
 	ms    int64
 	token uint64
 	rest  string
-	// grantee is the owner that may get the lock by this request; "" if none may.
+	// grantee is the owner that this request may give the lock to, or "".
 	grantee string
 	// targets says for each node whether it is asked; nil means all nodes.
 	targets []bool
-	// quorum is how many votes for the request decide it. It is also decided when so many
-	// votes are against it that no quorum is possible. Zero means to wait for every vote.
+	// quorum is how many votes for the request are needed. The request is decided when it has them,
+	// or when there are too many votes against it. Zero means to wait for every vote.
 	quorum int
 	// queue is the node whose vote a grant needs, because that node knows which
 	// waiter's turn it is; -1 for none.
 	queue int
-	// until is when a node that missed the request no longer needs to get it.
-	// In a release with Keep, kept is when the lock becomes free.
+	// After t=until, a node that missed the request no longer needs it. In a release with Keep, the
+	// lock becomes free at t=kept.
 	until, kept time.Time
 	// known is the vote of the node with the queue, if that node was asked before the others.
 	known *vote
@@ -109,8 +109,8 @@ type quorumRequest struct {
 	follow  func(node int, v vote)
 }
 
-// givesUp reports whether the request ends a lease or an attempt. Such a
-// request must reach each node, or the node would keep a lock without a holder.
+// givesUp reports whether the request ends a lease or an attempt. Such a request must reach each
+// node. Otherwise a node would keep a lock that has no holder.
 func (b *quorumRequest) givesUp() bool {
 	return b.kind == kindUndo || b.kind == kindWithdraw || b.kind == kindRelease || b.kind == kindBreak
 }
@@ -137,8 +137,9 @@ func (b *quorumRequest) text() string {
 	return redisnode.LeaseID(b.owner, b.token) + b.rest
 }
 
-// hints returns arguments that make lua/vote.lua faster: the lowest and highest token that acquires
-// in batch guess, and, if all other requests have texts of one length, this length less one.
+// hints returns arguments that make lua/vote.lua faster. They are the lowest and highest guessed
+// token of the acquires in batch and, if the texts of all other requests have one length, this
+// length less one.
 func hints(batch []*quorumRequest) (lowest, highest, index any) {
 	var first, last uint64
 	length, same := 0, true
@@ -162,7 +163,7 @@ func hints(batch []*quorumRequest) (lowest, highest, index any) {
 	return first, last, length - 1
 }
 
-// open prepares the request to be sent to n nodes and to get their votes.
+// open prepares the request for sending it to n nodes and collecting their votes.
 func (b *quorumRequest) open(n int) {
 	b.argv = [3]any{string(b.kind), b.ms, b.text()}
 	b.votes = make([]vote, n)
@@ -188,7 +189,7 @@ func (b *quorumRequest) open(n int) {
 
 func (b *quorumRequest) asks(node int) bool { return b.targets == nil || b.targets[node] }
 
-// deliver records a node's vote. It is called once for each node that is asked.
+// deliver records a node's vote. It is called once for each node that was asked.
 func (b *quorumRequest) deliver(node int, v vote) {
 	b.mu.Lock()
 	b.votes[node] = v
@@ -204,7 +205,7 @@ func (b *quorumRequest) deliver(node int, v vote) {
 	}
 }
 
-// complete reports whether the missing votes cannot change the outcome. The caller holds mu.
+// complete reports whether the missing votes can no longer change the outcome. The caller holds mu.
 func (b *quorumRequest) complete() bool {
 	if b.left == 0 {
 		return true
@@ -227,14 +228,14 @@ func (b *quorumRequest) complete() bool {
 			refused++
 		}
 	}
-	most := len(b.votes) - b.quorum // how many votes against still allow a quorum
+	most := len(b.votes) - b.quorum // the largest number of votes against that still allows a quorum
 	if no > most || refused > most {
 		return true
 	}
 	if b.kind == kindAcquire && b.queue >= 0 && b.votes[b.queue].answer == missing {
 		return false
 	}
-	// Wait while a quorum may take the guessed token, because then no second round is needed.
+	// Wait while a quorum may still take the guessed token, because that saves the second round.
 	return yes >= b.quorum || yes+late >= b.quorum && yes+open < b.quorum
 }
 
@@ -245,7 +246,7 @@ func (b *quorumRequest) result() []vote {
 	return append([]vote(nil), b.votes...)
 }
 
-// each calls f for every vote so far, and for later votes as they come. f must not block.
+// each calls f for every vote so far, and for each later vote when it comes. f must not block.
 func (b *quorumRequest) each(f func(node int, v vote)) {
 	b.mu.Lock()
 	b.follow = f

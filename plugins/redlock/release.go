@@ -13,18 +13,18 @@ import (
 
 // Release ends a lease on a majority; see driver.Lock.
 //
-// A node that cannot be reached, or that refuses to write, gets the release again
-// until it confirms or this backend closes. Until then the lease remains on this
-// node, at most for the rest of its TTL, but a majority of nodes is free. The
-// backend keeps the last 10,000 such releases for each node. If it is closed before
-// the node confirms, and r.Keep is zero, other hosts end the lease; see lookForOver.
+// If a node cannot be reached or refuses writes, the release is sent to it again until the node
+// confirms it or this backend closes. Until then the lease remains on this node, at most for the
+// rest of its TTL, but the lock is free on a majority. The backend keeps the last 10,000 such
+// releases for each node. If the backend closes before the node confirms, and r.Keep is zero, other
+// hosts end the lease; see lookForOver.
 func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	return b.do(ctx, b.release(r))[0].Err
 }
 
-// Withdraw makes the nodes refuse an owner, and returns nil when a majority has confirmed
-// that. Then no majority can grant the owner the lock, even if its requests reach the other
-// nodes later. If fewer nodes confirm, the error wraps driver.ErrUnavailable. See driver.Lock.
+// Withdraw makes the nodes refuse an owner, and returns nil when a majority has confirmed that.
+// Then no majority can grant the owner the lock, even if the owner's requests reach the other nodes
+// later. If fewer nodes confirm, the error wraps driver.ErrUnavailable. See driver.Lock.
 func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
 	return b.do(ctx, b.withdraw(driver.Request{Name: name, Owner: owner}))[0].Err
 }
@@ -53,9 +53,9 @@ func (b *Backend) withdraw(r driver.Request) *operation {
 	})
 }
 
-// ended returns nil if the lease is gone from a majority of nodes: each has
-// ended it now or did not have it. But if a majority did not have it, the lease
-// was lost before, and ended returns an error.
+// ended returns nil if the lease is gone from a majority of nodes: each of these has ended it now
+// or did not have it. But if a majority did not have the lease, it was lost before, and ended
+// returns an error.
 func (o *operation) ended() error {
 	votes := o.now.result()
 	switch no := count(votes, vote.no); {
@@ -74,9 +74,9 @@ func (o *operation) ended() error {
 	return nil
 }
 
-// remember puts a tombstone for the owner of the release x on all nodes except the
-// node missed, which did not get x. If this process ends before the node gets it,
-// other hosts find the tombstone and end the lease on the node; see lookForOver.
+// remember puts a tombstone for the owner of the release x on all nodes except the node with index
+// missed, which did not get x. If this process ends before that node gets x, other hosts find the
+// tombstone and end the lease on the node; see lookForOver.
 func (b *Backend) remember(x *quorumRequest, missed int) {
 	if b.nodes[missed].owed() > maxRemembered {
 		return
@@ -91,9 +91,9 @@ func (b *Backend) remember(x *quorumRequest, missed int) {
 // maxRemembered limits how many tombstones remember leaves on the other nodes while a node is away.
 const maxRemembered = 1000
 
-// lookForOver ends released leases on nodes that missed the release. Such a node says that an
-// owner holds the lock, but the owner has a tombstone on another node. Without lookForOver, this
-// node and an unreachable one could keep all owners from a majority for the rest of the TTL.
+// lookForOver ends released leases on nodes that missed the release. Such a node says that an owner
+// holds the lock, but the owner has a tombstone on another node. Without lookForOver, no owner
+// could get a majority for the rest of the TTL if another node is unreachable.
 func (b *Backend) lookForOver(name string, votes []vote) {
 	if !slices.ContainsFunc(votes, vote.absent) {
 		return
@@ -115,7 +115,8 @@ func (b *Backend) lookForOver(name string, votes []vote) {
 	}
 }
 
-// wakeAt returns a function that wakes a node's first waiter for the lock if its vote v shows one.
+// wakeAt returns a function that wakes a node's first waiter for the lock if the node's vote v
+// shows one.
 func (b *Backend) wakeAt(name string) func(node int, v vote) {
 	return func(node int, v vote) {
 		if v.answer == freed {
@@ -131,23 +132,23 @@ func (b *Backend) tell(node int, x *quorumRequest) {
 	b.nodes[node].enqueue(x)
 }
 
-// retryOf returns the replacement of the request x for a node that x did not reach.
+// retryOf returns the request that replaces x for a node that x did not reach.
 func (b *Backend) retryOf(x *quorumRequest) *quorumRequest {
 	y := b.later(x)
 	y.open(len(b.nodes))
 	return y
 }
 
-// later returns the request of retryOf, but without room for votes, because thousands may be
-// kept for a node that is away. A release is replaced by an undo with a tombstone, because the
-// owner's acquire may arrive even later. The undo of a failed attempt puts no tombstone, because
-// its owner may ask again. A release with Keep keeps the lock only for the rest of Keep.
+// later returns the same request as retryOf, but without memory for votes, because thousands of
+// requests may be kept for an unreachable node. A release becomes an undo with a tombstone, because
+// the owner's acquire may arrive even later. The undo of a failed attempt puts no tombstone,
+// because its owner may ask again. A release with Keep keeps the lock only for the rest of Keep.
 func (b *Backend) later(x *quorumRequest) *quorumRequest {
 	y := &quorumRequest{
 		kind: x.kind, key: x.key, owner: x.owner, token: x.token, ms: x.ms, rest: x.rest, until: x.until, kept: x.kept,
 	}
 	if y.until.IsZero() {
-		// By then the lease has ended, and no late request for it can arrive.
+		// At that time the lease has ended, and no late request for it can arrive.
 		y.until = time.Now().Add(max(redisnode.TombstoneFor, b.opts.MaxTTL))
 	}
 	switch left := time.Until(x.kept); {
@@ -160,8 +161,8 @@ func (b *Backend) later(x *quorumRequest) *quorumRequest {
 	return y
 }
 
-// Break ends the lease of name that has this token; see driver.Admin. It needs
-// a majority. Nodes that miss the request get it again later.
+// Break ends the lease of the lock called name that has this token; see driver.Admin. It needs a
+// majority. Nodes that miss the request get it again later.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	o := b.operation("break", driver.Request{Name: name, Token: token}, kindBreak, "")
 	return b.do(ctx, o.decided(o.ended))[0].Err

@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// failover starts a replica of node and makes it the master. Connections to
-// node stay open, and new ones through address lead to the new master.
+// failover starts a replica of a node and makes the replica the master. Connections to the old
+// master stay open. New connections through the proxy address lead to the new master.
 func failover(t *testing.T, node *servers.Server, address *inject.Proxy) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(node.Addr())

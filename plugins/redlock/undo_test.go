@@ -13,13 +13,13 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// lateUndo is a proxy before a node. When a client first sends an undo, the proxy
-// holds back that and all later data of the same connection. It can send the data
-// later, even after the client has closed the connection. It forwards everything else.
+// lateUndo is a proxy before a node. When a client first sends an undo, the proxy holds back the
+// undo and all later data of that connection. It can send these data later, even after the client
+// has closed the connection. The proxy forwards everything else.
 type lateUndo struct {
 	to      string
 	once    sync.Once
-	arrives chan struct{} // closed to pass on what was held back
+	arrives chan struct{} // closed to send the held data
 	arrived chan struct{} // closed when the node has answered the held data
 }
 
@@ -94,8 +94,8 @@ func (p *lateUndo) forward(client, server net.Conn) (held []byte) {
 	}
 }
 
-// An undo arrives late, over a connection that its host gave up. By then the same
-// owner has the lock, on two of three nodes. The undo must not delete this grant.
+// An undo arrives late, over a connection that its host has closed. Meanwhile the same owner has
+// got the lock, on two of three nodes. The undo must not delete this grant.
 func TestLateUndo(t *testing.T) {
 	ctx := t.Context()
 	nodes := start(t, 3, nil)
@@ -155,7 +155,7 @@ func TestUndoIsOfItsAttempt(t *testing.T) {
 	}
 }
 
-// undo makes the first node undo the lock "a" if its value begins with one of heads.
+// undo makes the first node delete the lock "a" if the lock's value begins with a text in heads.
 func undo(t testing.TB, b *Backend, heads string) vote {
 	t.Helper()
 	return one(t, b, &quorumRequest{kind: kindUndo, owner: "o-1", rest: heads})
@@ -171,8 +171,8 @@ func one(t testing.TB, b *Backend, x *quorumRequest) vote {
 	return x.result()[0]
 }
 
-// A late second round, which writes a token, must not change a value that another
-// attempt has written. Otherwise the undo after it would delete that value.
+// A second round, which writes a token, may be late. It must not change a value that another
+// attempt has written. Otherwise the next undo would delete that value.
 func TestTokenIsOfItsAttempt(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
@@ -192,8 +192,8 @@ func TestTokenIsOfItsAttempt(t *testing.T) {
 	}
 }
 
-// A node that refuses an undo gets it again. Otherwise it would refuse all
-// other owners during the attempt's TTL.
+// A node that refuses an undo gets it again. Otherwise the node would refuse all other owners for
+// the TTL of the undone attempt.
 func TestRefusedUndoIsMadeUpFor(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
@@ -256,8 +256,8 @@ func TestMissedReleaseOutlivesTheHost(t *testing.T) {
 	}
 }
 
-// Close must wait for requests that are queued for a node, because one may be a
-// release that the node would miss.
+// Close must wait for requests that are queued for a node, because the node could otherwise miss a
+// release.
 func TestCloseWaitsForWhatIsQueued(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	n := nodeAt(b, nodes[4])
@@ -270,8 +270,8 @@ func TestCloseWaitsForWhatIsQueued(t *testing.T) {
 	}
 }
 
-// A backend keeps a release that a node missed as long as the lease may be on
-// the node, but keeps only the newest maxRetries requests for a node.
+// If a node missed a release, the backend keeps the release as long as the lease may be on the
+// node. It keeps only the newest maxRetries requests for a node.
 func TestMissedReleaseIsRemembered(t *testing.T) {
 	nodes, b := cluster(t, driver.Config{"max_ttl": "24h", "node_timeout": "500ms"})
 	r := acquire(t, b, lease("a", "o1"))

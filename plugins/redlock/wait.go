@@ -15,11 +15,11 @@ import (
 // Wait puts r.Owner into a queue, and returns when r.Owner should call TryAcquire; see
 // driver.Waiter.
 //
-// Each lock has its queue on one node. With queues on several nodes, each node might
-// favor another waiter, so that no waiter would get a majority. The hosts agree on the
-// node by a hash of the lock's name; see queueOf. Each node's vote on a release says
-// whether its queue has waiters, so waiters in the queue of another node are woken too.
-// When the node with the queue is lost, its waiters enter the queue of the next node.
+// Each lock has its queue on one node. With queues on several nodes, each node might vote for
+// another waiter, and no waiter would get a majority. The hosts agree on the node by a hash of the
+// lock's name; see queueOf. Each node's vote on a release says whether the node's own queue has
+// waiters. So even waiters in a queue on the wrong node are woken. When the node with the queue is
+// lost, its waiters enter the queue of the next node.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) (driver.Grant, error) {
 	return driver.Grant{}, b.wait(ctx, r, most)
 }
@@ -33,7 +33,7 @@ func (b *Backend) wait(ctx context.Context, r driver.Request, most time.Duration
 		}
 		b.contention.note(r.Name)
 		turn, _, err := b.nodes[i].store.Wait(ctx, r, time.Until(end), moved)
-		b.contention.note(r.Name) // Wait may take longer than a note lasts
+		b.contention.note(r.Name) // Wait may take longer than a note is valid
 		switch {
 		case err != nil:
 			return b.failed(ctx, r, err)
@@ -46,12 +46,11 @@ func (b *Backend) wait(ctx context.Context, r driver.Request, most time.Duration
 	}
 }
 
-// queueOf returns the index of the node whose queue the owner uses for a lock, or
-// -1 if no node votes. It is the voting node with the highest hash of its run id
-// and the lock's name (Thaler and Ravishankar, "Using name-based mappings to
-// increase hit rates", 1998). Run ids are used because hosts may list nodes in
-// any order and by different addresses. A node without the lease that the owner
-// waits for is left out, because the end of the lease would wake no waiter there.
+// queueOf returns the index of the node whose queue the owner uses for a lock, or -1 if there is
+// none. It is the voting node with the highest hash of its run id and the lock's name (Thaler and
+// Ravishankar, "Using name-based mappings to increase hit rates", 1998). It uses run ids because
+// hosts may list nodes in any order and by different addresses. It skips a node without the lease
+// for whose end the owner waits, because the end of the lease would wake no waiter there.
 func (b *Backend) queueOf(name, owner string) int {
 	queue, highest := -1, uint64(0)
 	for i, n := range b.nodes {
@@ -63,10 +62,10 @@ func (b *Backend) queueOf(name, owner string) int {
 	return queue
 }
 
-// fnvStart is the hash of the empty text, with which calls of [fnv1a] begin.
+// fnvStart is the hash of the empty text. It is the first hash to pass to [fnv1a].
 const fnvStart = 14695981039346656037
 
-// fnv1a adds text to an FNV-1a hash and returns the new hash, which is the same on every host.
+// fnv1a adds a text to an FNV-1a hash. It returns the new hash, which is the same on every host.
 func fnv1a(hash uint64, text string) uint64 {
 	for i := range len(text) {
 		hash = (hash ^ uint64(text[i])) * 1099511628211
@@ -90,14 +89,14 @@ func (b *Backend) failed(ctx context.Context, r driver.Request, err error) error
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(err, driver.ErrDenied):
-		// The caller should go on asking, because the other nodes can grant without this node.
+		// The caller should try again, because the other nodes can grant the lock without this node.
 		err = fmt.Errorf("%w: %s", driver.ErrUnavailable, err.Error())
 	}
 	return fmt.Errorf("redlock: wait for %q: %w", r.Name, err)
 }
 
-// leaveQueues makes this host forget that the owner is in queues. It returns
-// false if the owner is certainly in no queue.
+// leaveQueues makes this host forget in which queues the owner is. It returns false if the owner is
+// certainly in no queue.
 func (b *Backend) leaveQueues(owner string) bool {
 	if !b.contention.known.Load() {
 		return false
@@ -108,15 +107,14 @@ func (b *Backend) leaveQueues(owner string) bool {
 	return true
 }
 
-// contendedFor is how long, at least, a lock counts as contended after a
-// waiter was seen.
+// contendedFor is the shortest time for which a lock counts as contended after a waiter was seen.
 const contendedFor = 2 * time.Second
 
-// contention remembers which locks have waiters, and which owners of this host
-// were told that it is their turn. A wrong entry does no harm to safety: it only
-// changes which node is asked first, and which node's queue an owner enters.
+// contention remembers which locks have waiters, and which owners of this host were told that it is
+// their turn. A wrong entry cannot cause a double grant. It only changes which node is asked first,
+// and which node's queue an owner enters.
 type contention struct {
-	known atomic.Bool // false: no lock has waiters, so the mutex is not needed
+	known atomic.Bool // if false, no lock has waiters, and mu is not needed
 	mu    sync.Mutex  // keeps known consistent with names
 	names kit.Recent[string, struct{}]
 	turns kit.Recent[string, struct{}] // owners whose turn it is
@@ -135,9 +133,9 @@ func (c *contention) note(name string) {
 	c.known.Store(true)
 }
 
-// noteRefusal records that a majority refused the owner. The nodes whose entry in
-// nodes is true granted the owner the lock, because they lack the holder's lease.
-// They get a copy of the lease soon, or after the holder's next renewal.
+// noteRefusal records that a majority refused the owner. The slice nodes is true for each node that
+// granted the owner the lock, because it lacks the holder's lease. Such a node gets a copy of the
+// lease soon, or after the holder's next renewal.
 func (c *contention) noteRefusal(name, owner string, nodes []bool) {
 	c.lacks.Put(owner, nodes)
 	c.note(name)
@@ -152,8 +150,8 @@ func (c *contention) lacksLease(owner string, node int) bool {
 	return ok && nodes[node]
 }
 
-// outOfTurn reports whether the lock called name has waiters and the owner was
-// not told that it is its turn. A turn is valid for one call.
+// outOfTurn reports whether the lock called name has waiters and it is not the owner's turn, as far
+// as this host knows. A turn is valid for one call.
 func (c *contention) outOfTurn(name, owner string) bool {
 	if !c.known.Load() || c.turns.Take(owner) {
 		return false

@@ -37,8 +37,8 @@ func hosts(t *testing.T, count int, cfg driver.Config) []*core.Client {
 }
 
 // Hosts that compete for one lock get it about equally often, each time in half a second on
-// average. If a thread of the test or a node waited long for a processor, an unfair result does
-// not count, and the test runs again, because a refused owner waits for the slowest node.
+// average. A refused owner waits for the slowest node. So an unfair result does not count if a
+// thread of the test or of a node waited long for a processor. The test then runs again.
 func TestTurns(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	cs := hosts(t, 6, configOf(nodes, nil))
@@ -124,8 +124,8 @@ func turns(t *testing.T, cs []*core.Client) (counts []int, fairness float64) {
 }
 
 // Hosts use the same node's queue for a lock even if they list the nodes in another order or by
-// other addresses. Otherwise each node would keep the lock for the first waiter of its own
-// queue, and no owner would get a majority. The queues of many locks are spread over all nodes.
+// other addresses. Otherwise several nodes would each keep the lock for another waiter, and no
+// owner would get a majority. The queues of many locks are spread over all nodes.
 func TestHostsMeetAtOneQueue(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	var addrs []string
@@ -215,8 +215,8 @@ func TestQueueMoves(t *testing.T) {
 }
 
 // The node with the queue lacks the holder's lease, because another owner had the lock there. A
-// waiter must use another node's queue, where the end of the lease wakes it. The first node soon
-// gets a copy of the lease, even without a renewal, but not if the lease was released before.
+// waiter must use another node's queue, where the end of the lease wakes it. The node that lacks
+// the lease soon gets a copy, even without a renewal, but not if the lease was released before.
 func TestQueueLacksTheLease(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	queue := plain(t, nodes[b.queueOf("a", "holder")])

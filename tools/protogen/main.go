@@ -1,6 +1,6 @@
-// Command protogen compiles a .proto file to Go files in the same directory. It
-// needs no installed protoc: the compiler is a library, and the two code generators
-// are tools in this module's go.mod. So all contributors use the same versions.
+// Command protogen compiles a .proto file to Go files in the same directory. It needs no installed
+// protoc, because the compiler is a library, and the two code generators are tools in this module's
+// go.mod. So all contributors use the same versions.
 //
 //	cd tools && go run ./protogen ../core/plugin/lockpb/lock.proto
 package main
