@@ -255,8 +255,7 @@ func TestSentinelTLSApart(t *testing.T) {
 				o.Connect = Connect{}
 			}
 			err := connect(t, o).Check(t.Context())
-			// A sentinel without TLS may wait for more of the handshake. Then the error names no
-			// key.
+			// A sentinel without TLS may wait for more of the handshake. Then the error names no key.
 			if !errors.Is(err, driver.ErrUnavailable) || !serversHave && !strings.Contains(err.Error(), "sentinel_tls_enabled") {
 				t.Errorf("the sentinels as the servers: %v", err)
 			}

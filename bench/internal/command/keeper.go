@@ -23,8 +23,7 @@ import (
 
 const (
 	startTimeout = 30 * time.Second
-	// closeBudget limits the time for releasing the lock, which is the last thing that a keeper
-	// does.
+	// closeBudget limits the time for releasing the lock, which is the last thing that a keeper does.
 	closeBudget = 10 * time.Second
 	// betweenTerms is the pause before a leader campaigns again after its command has ended.
 	betweenTerms = time.Second

@@ -112,9 +112,8 @@ type Event struct {
 	// the time Lasts at the latest.
 	Until  int      `json:"until,omitempty"`
 	Linger Duration `json:"linger,omitempty"`
-	// Group and Limit are for the actions named ask and give-back. Group is the number of the group
-	// of locks that the action uses (the first is 1), or 0 for all. Limit is the time limit of its
-	// calls.
+	// Group and Limit are for the actions named ask and give-back. Group is the number of the group of
+	// locks that the action uses (the first is 1), or 0 for all. Limit is the time limit of its calls.
 	Group int      `json:"group,omitempty"`
 	Limit Duration `json:"limit,omitempty"`
 	// Share limits the event to a part of the servers, or of the paths to them.

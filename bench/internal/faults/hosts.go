@@ -198,8 +198,7 @@ var surroundingActions = []Action{
 		Inject: ofHost(func(w *System, h *Host, e Event) error { return w.fewDescriptors(e, h, 0) }), Heal: end,
 	},
 	{
-		// A cron job that deletes old files can do this. Before Heal, the plugin cannot be
-		// replaced.
+		// A cron job that deletes old files can do this. Before Heal, the plugin cannot be replaced.
 		Name: "lost-directory", Does: "the temporary directory of %s is gone", On: OnHost, Uses: UsesDirectory,
 		Lasts: Span{100 * time.Millisecond, 4 * time.Second}, Stops: StopsHost, Recovers: 2 * time.Second,
 		Inject: ofHost(loseDirectory), Heal: end,
