@@ -204,8 +204,7 @@ func (p FaultsPlan) runs(usual, quick int) int {
 const tellEvery = 10 * time.Second
 
 // lines reports the progress of a mode without a progress bar. The method say always writes. The
-// method mention is for frequent events. It writes at most once per tellEvery unless field all is
-// set.
+// method mention, for frequent events, writes at most once per tellEvery unless all is set.
 type lines struct {
 	w   io.Writer
 	all bool
@@ -274,8 +273,7 @@ func (p FaultsPlan) table(ctx context.Context, opts Options) (*Outcome, error) {
 	return res.outcome(ctx, err)
 }
 
-// tableRound is about the time to play a fault once, tableSetup the time until its servers have
-// started.
+// tableRound is about how long one round takes, and tableSetup how long its servers take to start.
 const (
 	tableRound = 5 * time.Second
 	tableSetup = 3 * time.Second

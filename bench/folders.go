@@ -66,8 +66,8 @@ func Report(dir, page string) (*Outcome, string, error) {
 	return &Outcome{Dir: dir}, page, errors.Join(r.Write(f, "html"), f.Close())
 }
 
-// Merge writes the result folder called out from the folders of several machines that measured
-// together. The lines in busy say which machines were also busy with other work.
+// Merge writes one result folder, out, from the folders of several machines that measured together.
+// The lines in busy say which machines were also busy with other work.
 func Merge(out string, dirs ...string) (busy []string, err error) {
 	err = results.Merge(out, dirs...)
 	switch {
@@ -94,9 +94,8 @@ type Comparison struct {
 	FailOn []string // limits, as [results.ParseGate] reads them
 }
 
-// Compare tests which figures differ between the runs, and checks the limits. If no limit is
-// broken, it writes a line to notes for each limit on a change: the smallest change that the runs
-// could have shown.
+// Compare tests which figures differ between the runs, and checks the limits. If none is broken, it
+// writes to notes, for each limit on a change, the smallest change that the runs could have shown.
 func Compare(q Comparison, notes io.Writer) (*Outcome, error) {
 	var gates []results.Gate
 	for _, text := range q.FailOn {

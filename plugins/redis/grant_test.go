@@ -187,8 +187,7 @@ func TestReleaseTwice(t *testing.T) {
 	must(t, b.Renew(ctx, given(t, b, next)))
 }
 
-// If another owner's request finds that a lock has expired, the store grants it to the first
-// waiter.
+// If another owner's request finds an expired lock, the store grants it to the first waiter.
 func TestFreeLockIsGrantedToTheFirst(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)

@@ -139,8 +139,7 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// The command init refuses a max_ttl that differs from the nodes', because it would end every
-// lease.
+// The command init refuses a max_ttl other than the nodes', because it would end every lease.
 func TestInitWithAnotherTTL(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	r := acquire(t, b, lease("a", "o"))

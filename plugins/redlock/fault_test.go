@@ -138,8 +138,7 @@ func TestThreeOfFiveStopped(t *testing.T) {
 	}
 }
 
-// A frozen node delays requests only once, by node_timeout. Later requests do not wait for the
-// node.
+// A frozen node delays requests only once, by node_timeout. Later requests do not wait for it.
 func TestBlackHole(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()

@@ -45,8 +45,7 @@ func TestTTLBounds(t *testing.T) {
 	}
 }
 
-// Tokens rise although two hosts guess tokens, and each host's guesses become too low for the
-// other.
+// Tokens rise although two hosts guess tokens, and each host makes the other's guess too low.
 func TestTokensOfTwoHosts(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	other := connect(t, configOf(nodes, nil))

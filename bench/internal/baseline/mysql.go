@@ -52,8 +52,7 @@ type leaseRow struct {
 	ttl        time.Duration
 }
 
-// leaseStatements are the SQL statements on one row. Each method reports whether it changed the
-// row.
+// leaseStatements are the SQL statements on one row. Each reports whether it changed the row.
 type leaseStatements interface {
 	acquire(ctx context.Context, owner string, ttl time.Duration) (bool, error)
 	renew(ctx context.Context, owner string, ttl time.Duration) (bool, error)
@@ -156,8 +155,7 @@ var getLockBaseline = Baseline{
 	}),
 }
 
-// onMySQL returns a baseline's Open function, which calls of(ctx, db) to make locks from the pool
-// db.
+// onMySQL returns a baseline's Open function, which makes locks from the pool db by of(ctx, db).
 func onMySQL(of func(context.Context, *sql.DB) (locks, error)) func(context.Context, driver.Config) (load.Locker, error) {
 	return func(ctx context.Context, cfg driver.Config) (load.Locker, error) {
 		db, err := mysqlserver.Dial(cfg)

@@ -267,8 +267,7 @@ func (l *rueidisLocker) Lock(name string, ttl time.Duration) (load.Lock, error) 
 			return nil, err
 		}
 		return untimed{lease{
-			// The library renews the lease after half the TTL. Variable held is a context that ends
-			// with the lease.
+			// The library renews the lease after half the TTL. It ends the context (held) with the lease.
 			renew: func(context.Context) error { return held.Err() },
 			// The library's release returns when the key is deleted.
 			release: func(context.Context) error {

@@ -83,8 +83,7 @@ func (c Cell) Unsafe() bool {
 	return c.Class == ClassBroken && !c.Control && c.kind == results.KindPlugin
 }
 
-// Invalid returns a line for each cell (backend and fault) without a usable result, with the
-// reason.
+// Invalid returns a line for each cell (backend and fault) without a usable result. It says why.
 func (v Verdict) Invalid() []string {
 	var out []string
 	for _, c := range v.Cells {
@@ -250,9 +249,8 @@ func (t *table) name(name int, holds []results.Hold) {
 	t.windows(holds)
 }
 
-// suspects describes two grants in a row: the first grant that is not known to have ended before
-// the next one, and that next one. If there is no such pair, it describes the first grant and the
-// last.
+// suspects describes the first grant that is not known to have ended before the next, and that next
+// grant. If there is no such grant, it describes the first grant and the last.
 func suspects(holds []results.Hold) string {
 	first, next := holds[0], holds[len(holds)-1]
 	for i := 1; i < len(holds); i++ {

@@ -59,8 +59,7 @@ type Subject struct {
 	Refused   int `json:"refused"`
 	Cancelled int `json:"cancelled"`
 	Failed    int `json:"failed"`
-	// Overlaps and Tokens each count all violations of one rule, even those whose details are not
-	// kept.
+	// Overlaps and Tokens each count all violations of one rule, even those without kept details.
 	Overlaps int `json:"overlaps"`
 	Tokens   int `json:"tokens_not_rising"`
 }

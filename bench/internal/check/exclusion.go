@@ -19,8 +19,7 @@ type grants struct {
 // breach is a function that is called with two holds that together break the rule.
 type breach func(rule claim.Rule, first, second results.Hold)
 
-// add judges further holds of one lock. No two may overlap. Their tokens must rise if tokens is
-// set.
+// add judges further holds of one lock. No two may overlap. If tokens is set, tokens must rise.
 func (g *grants) add(holds []results.Hold, tokens bool, report breach) {
 	if len(holds) == 0 {
 		return

@@ -173,8 +173,8 @@ func staleRenewal(first, next results.Hold) (ns int64) {
 }
 
 // margin returns how long before the next grant the first holder learned that it had lost the lock.
-// This time is known only if the holder did lose the lock, and if its process was not stopped
-// during the time before (a parameter) that precedes the next grant.
+// This time is known only if the holder did lose the lock, and its process was not stopped shortly
+// before the next grant. Parameter before says how shortly.
 func margin(first, next results.Hold, stood []Span, before time.Duration) (ns int64, known bool) {
 	if first.DoneNs == 0 || first.ReleaseNs > 0 || overlap(stood, Span{next.GrantedNs - int64(before), next.GrantedNs}) > 0 {
 		return 0, false
@@ -207,7 +207,8 @@ func (j *judge) ends() {
 	}
 }
 
-// overlap returns how much of the period in the spans cover together. Spans may overlap each other.
+// overlap returns for how long spans cover the period in parameter in. Spans may overlap each
+// other.
 func overlap(spans []Span, in Span) time.Duration {
 	sorted := slices.SortedFunc(slices.Values(spans), func(a, b Span) int { return cmp.Compare(a[0], b[0]) })
 	var sum int64
@@ -227,7 +228,7 @@ func (p Play) Interrupted(in Span) bool {
 	return slices.ContainsFunc(p.Events, func(e Span) bool { return e[0] < in[1] && e[1] > in[0] })
 }
 
-// freeAt returns the time from which at the latest other hosts can get the lock after the hold h.
+// freeAt returns the latest time at which the lock becomes free for other hosts after the hold h.
 func (j *judge) freeAt(h results.Hold) int64 {
 	ttl := int64(j.Names[h.Name].TTL)
 	switch died := j.Hosts[h.Host].Ended; {
@@ -285,8 +286,8 @@ func (j *judge) gaveUp(h Host, c results.Call) bool {
 	return c.BackNs < until
 }
 
-// unconfirmed reports whether a release is of a lease that the store may have granted while the
-// client waited in the queue, and whose first renewal was not confirmed. Such a lease ends long
+// unconfirmed reports whether a release ends a short lease: the store may have granted it while the
+// client waited in the queue, and its first renewal was not confirmed. Such a lease ends long
 // before its TTL is over.
 func (j *judge) unconfirmed(h Host, release results.Call) bool {
 	return slices.ContainsFunc(h.Holds, func(l results.Hold) bool {

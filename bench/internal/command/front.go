@@ -163,7 +163,7 @@ func (f *front) take(l line) {
 	}
 }
 
-// leave waits until the keeper has ended, which has nothing left to do.
+// leave waits for the end of the keeper, which has nothing left to do.
 func (f *front) leave(e End) End {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveBudget)
 	defer cancel()

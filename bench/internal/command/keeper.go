@@ -72,7 +72,7 @@ func openKeeper(p *proc.Parent, s Spec) (proc.Agent[order], error) {
 	for _, sig := range s.Ignored {
 		signal.Ignore(sig)
 	}
-	signal.Notify(k.changes, syscall.SIGCHLD) // before the command starts, to not miss its end
+	signal.Notify(k.changes, syscall.SIGCHLD) // before the command starts, so as not to miss its end
 	k.fronted, k.orphan = context.WithCancel(context.Background())
 	k.wanted, k.refuse = context.WithCancelCause(k.fronted)
 	told := make(chan struct{})

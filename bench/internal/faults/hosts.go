@@ -205,8 +205,7 @@ var surroundingActions = []Action{
 	},
 }
 
-// surrounding returns an action that the host process itself carries out, and that should do no
-// harm.
+// surrounding returns an action that the host process itself carries out. It should do no harm.
 func surrounding(name, does string, s host.Surrounding) Action {
 	return Action{
 		Name: name, Does: does, On: OnHost, Uses: Resource(name), Lasts: Span{100 * time.Millisecond, 6 * time.Second}, Heal: end,
