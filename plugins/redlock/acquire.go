@@ -66,7 +66,7 @@ func (a *acquisition) take() *quorumRequest {
 	return x
 }
 
-// askOthers asks all nodes without the queue. The node with the queue has already given the vote v.
+// askOthers asks the other nodes, after the node with the queue has given the vote v.
 func (a *acquisition) askOthers(before *quorumRequest, v vote) (more bool) {
 	a.onlyQueue = false
 	x := a.take()
@@ -118,8 +118,7 @@ func (a *acquisition) reserved(v vote) error {
 }
 
 // lowestAbove returns the lowest token above all tokens that a quorum of granting nodes has seen.
-// Other granting nodes may have seen higher tokens. So one clock far ahead does not raise the
-// token.
+// Other granting nodes may have seen higher ones. So one clock far ahead does not raise the token.
 func lowestAbove(votes []vote, quorum int) uint64 {
 	var floors []uint64
 	for _, v := range votes {

@@ -42,7 +42,7 @@ type node struct {
 	// ahead is the node's clock minus Backend.clock, in microseconds, measured when the last reply
 	// arrived. It is too small by the reply's travel time. It is 0 before the first reply.
 	ahead atomic.Int64
-	// maxAhead is the same difference, measured when the request was sent, so too large by its travel
+	// maxAhead is the same at the time of the request. It is too large by the request's travel
 	// time.
 	maxAhead atomic.Int64
 

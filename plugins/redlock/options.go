@@ -38,7 +38,7 @@ type Options struct {
 	// longer wait for it until it answers again. A TTL must be at least 20 times NodeTimeout.
 	NodeTimeout time.Duration `key:"node_timeout" default:"50ms" doc:"how long a node may take to vote; a TTL must be at least 20 times as long"`
 	// MaxTTL is the longest TTL, from 20 times NodeTimeout to 24 hours. A node that has lost its
-	// data does not vote during the time MaxTTL. It must be the same on every host.
+	// data does not vote for this time. MaxTTL must be the same on every host.
 	MaxTTL time.Duration `key:"max_ttl" default:"60s" doc:"bound of every TTL, and how long a node that lost its data does not vote; the same on every host"`
 	// Quarantine is "on", or "off" for tests. If "off", a node that lost its data votes at once.
 	Quarantine string `key:"quarantine" default:"on" doc:"on; off lets a restarted node vote at once, and so grant a lock twice (for tests)"`

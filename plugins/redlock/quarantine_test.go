@@ -69,8 +69,7 @@ func TestClockJumpEndsNoQuarantine(t *testing.T) {
 	})
 	since, err := c.HGet(t.Context(), markerKey, "since").Int64()
 	must(t, err)
-	// To set the start back by an hour has the same effect as to move the node's clock ahead by an
-	// hour.
+	// Setting the start back by an hour is like moving the node's clock ahead by an hour.
 	must(t, c.HSet(t.Context(), markerKey, "since", since-time.Hour.Microseconds()).Err())
 	late := connect(t, configOf(nodes, nil))
 	must(t, late.Check(t.Context()))

@@ -36,7 +36,7 @@ const (
 	missing     answer = iota // no reply yet
 	done                      // the request was done
 	freed                     // the request was done, and that node's queue has a waiter
-	pending                   // the lock was granted, but its token has to exceed floor
+	pending                   // the lock was granted without a token; the token must exceed floor
 	seen                      // the vote names the owner that holds the lock on the node, if there is one
 	heldBy                    // another owner holds the lock on the node
 	notHeld                   // the node does not have the lease

@@ -207,8 +207,7 @@ func (j *judge) ends() {
 	}
 }
 
-// overlap returns for how long spans cover the period in parameter in. Spans may overlap each
-// other.
+// overlap returns for how long spans, which may overlap, cover the period in parameter in.
 func overlap(spans []Span, in Span) time.Duration {
 	sorted := slices.SortedFunc(slices.Values(spans), func(a, b Span) int { return cmp.Compare(a[0], b[0]) })
 	var sum int64

@@ -107,9 +107,8 @@ type Event struct {
 	// from a moment of that event. Since says which moment.
 	After int    `json:"after,omitempty"`
 	Since Moment `json:"since,omitempty"`
-	// Until, if not 0, is a host's number (the first is 1). After all locks that this host last
-	// requested were granted or have failed, the event lasts Linger longer. Or else it ends after
-	// Lasts.
+	// Until, if not 0, is a host's number (the first is 1). When all locks that this host last
+	// requested were granted or failed, the event lasts Linger longer, else Lasts.
 	Until  int      `json:"until,omitempty"`
 	Linger Duration `json:"linger,omitempty"`
 	// Group and Limit are for the actions named ask and give-back. Group is the number of the group of
