@@ -21,9 +21,9 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// TestPlantedBugsAreFound checks that a search finds each bug of the plugin in planted, and makes a
-// reproducer with at most two different actions. Without LOCKBENCH_LONG it looks for only one bug,
-// and plays only two actions that can show this bug.
+// TestPlantedBugsAreFound checks that a search finds each bug of the plugin in directory planted,
+// and makes a reproducer with at most two different actions. Without LOCKBENCH_LONG it looks for
+// only one bug, and plays only two actions that can show this bug.
 func TestPlantedBugsAreFound(t *testing.T) {
 	t.Parallel()
 	if s, err := redisserver.Start(t.Context(), nil); err != nil {

@@ -64,8 +64,8 @@ func leave(hosts []*Host) []string {
 	return left
 }
 
-// inStore finds data that hosts left in the store. First it waits until the leases and queue
-// entries of dead hosts have expired.
+// inStore finds data that hosts left in the store. It waits up to maxTTL, so that the leases and
+// queue entries of dead hosts can expire.
 func (p *player) inStore(ctx context.Context, h *History) error {
 	var left []string
 	for deadline := time.Now().Add(maxTTL); ; {
