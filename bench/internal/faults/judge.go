@@ -28,8 +28,7 @@ func judgeOf(h *History, b Backend) check.Judgement {
 	return check.Judge(p)
 }
 
-// events records in the play p when each event happened, which hosts it stopped, and its
-// conditions.
+// events adds to the play p each event's time, the hosts that it stopped, and its conditions.
 func (h *History) events(p *check.Play) {
 	for _, m := range h.Marks {
 		a := m.action()
@@ -78,7 +77,7 @@ const starvedFor = 200 * time.Millisecond
 // that would show this.
 const starvedRunQueue = 8
 
-// machine records in the play p when hosts did not run, and whether the machine was starved.
+// The method machine records in p when hosts did not run, and whether the machine was starved.
 func (h *History) machine(p *check.Play) {
 	long := func(s check.Span) bool { return s[1]-s[0] > int64(starvedFor) }
 	p.Starved = h.RunQueue > starvedRunQueue || h.Waited > starvedFor || slices.ContainsFunc(h.Gaps, long)

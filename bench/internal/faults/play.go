@@ -355,8 +355,8 @@ func (h *History) names() int {
 	return n
 }
 
-// once returns the number of the first lock of a group, and how many locks the group has. Groups
-// are numbered from 1. Group 0 stands for all groups.
+// The method once returns the number of a group's first lock, and how many locks the group has.
+// Groups are numbered from 1. Group 0 stands for all groups.
 func (h *History) once(group int) (first, count int) {
 	if group == 0 {
 		return 0, h.names()

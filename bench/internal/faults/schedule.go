@@ -203,8 +203,8 @@ func (g *generator) events(s *Schedule, actions []Action) {
 	s.Length += Duration(500*time.Millisecond + g.upTo(time.Second))
 }
 
-// lasts draws a duration on a logarithmic scale. A third of the durations are about as long as a
-// TTL, because leases survive shorter events, and much longer events show nothing more.
+// The method lasts draws a duration on a logarithmic scale. A third of the durations are about as
+// long as a TTL, because leases survive shorter events, and much longer events show nothing more.
 func (g *generator) lasts(s Span, groups []Group) time.Duration {
 	most := min(s[1], maxEventTime)
 	if most <= s[0] {

@@ -173,8 +173,8 @@ type searcher struct {
 	kept      *sync.Cond          // signals that a reproducer was made
 }
 
-// next returns the next schedule, and whether there is one. While a reproducer is being made, it
-// waits if a single reproducer is enough to end the search.
+// The method next returns the next schedule, and whether there is one. If one reproducer is enough
+// to end the search, it first waits until no reproducer is being made.
 func (x *searcher) next(ctx context.Context) (Schedule, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -194,7 +194,7 @@ func (x *searcher) satisfied() bool {
 	return !x.opts.KeepGoing && (shown || len(x.shrinking) > 0)
 }
 
-// one plays a single schedule, s. If this shows a new violation, it makes a reproducer.
+// The method one plays the schedule s. If the play shows a new violation, it makes a reproducer.
 func (x *searcher) one(ctx context.Context, s Schedule) {
 	h, err := x.play(ctx, s)
 	if err != nil {

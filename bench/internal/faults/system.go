@@ -99,9 +99,9 @@ func (p *player) ready(ctx context.Context, setting string) error {
 	return nil
 }
 
-// well restarts unhealthy servers, and reports whether all servers are healthy then. It returns
-// false for servers whose clock has jumped, because some servers have threads that wait for a time
-// of day. The table of faults sets such clocks right instead.
+// The method well restarts unhealthy servers, and reports whether all servers are healthy then. It
+// returns false for servers whose clock has jumped, because some servers have threads that wait for
+// a time of day. The table of faults sets such clocks right instead.
 func (p *player) well(ctx context.Context) bool {
 	if p.files != "" {
 		return p.environment.Again(ctx) == nil

@@ -50,8 +50,7 @@ type Fault struct {
 	// have AtLeast, and half are elections with a long value.
 	OnWaiter bool
 	// ActsTTLs (a multiple of the TTL) or Acts is the longest time that the fault lasts. It ends
-	// earlier if the rival has got every lock. If both are zero, it ends only then, or after a
-	// timeout.
+	// earlier if the rival has got every lock. If both are zero, only this or a timeout ends it.
 	ActsTTLs float64
 	Acts     time.Duration
 }
@@ -104,7 +103,7 @@ func (f Fault) setting(k *servers.Kind) string {
 	return k.Settings[slices.IndexFunc(k.Settings, is)].Name
 }
 
-// known returns those events whose actions exist in a setting of a store.
+// The function known returns those events whose actions exist in a setting of a store.
 func known(k *servers.Kind, setting string, events []Event) []Event {
 	var all []Event
 	for _, e := range events {

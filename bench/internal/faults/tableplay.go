@@ -201,7 +201,7 @@ func (c *cell) rounds(ctx context.Context) (err error) {
 	return nil
 }
 
-// alone reports whether the holder is its own rival, because the store lives in the host.
+// The method alone reports whether the store lives in the host. The holder is then its own rival.
 func (c *cell) alone() bool { return kinds.Of(c.backend.Name).InHost() }
 
 // schedule returns the schedule for playing the fault once. The holder gets half of the locks, the

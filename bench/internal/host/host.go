@@ -133,7 +133,7 @@ type Process struct {
 	*proc.Child
 
 	mu      sync.Mutex
-	last    int64               // number of the last order with an answer
+	last    int64               // number of the last order that needs an answer
 	pending map[int64]chan note // the channels of orders that wait for their answer
 	change  chan struct{}       // closed and replaced at each report
 	seen    results.Seen
@@ -245,9 +245,9 @@ func (p *Process) lease(l results.Hold) {
 	p.seen.Holds = append(p.seen.Holds, l)
 }
 
-// Follow sets a function. For each report about a hold, on(hold, nil) is called, and for each call
-// that has returned, on(nil, call). One goroutine makes all these calls. Call Follow before the
-// first report.
+// Follow sets the function on. A report about a hold leads to on(hold, nil), and a report that a
+// call has returned leads to on(nil, call). One goroutine makes all these calls. Call Follow before
+// the first report.
 func (p *Process) Follow(on func(*results.Hold, *results.Call)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

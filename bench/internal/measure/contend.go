@@ -153,9 +153,9 @@ func contending(ctx context.Context, in Input) (cs []*load.Caller, end func() er
 	return cs, end, nil
 }
 
-// take acquires, holds and releases until the context asking ends. After a release, a caller asks
-// again only when another caller has been granted the lock, so that every hand-over is from one
-// caller to another.
+// take acquires the lock, holds it and releases it, again and again until the context asking ends.
+// After a release, a caller asks again only when another caller has been granted the lock, so that
+// every hand-over is from one caller to another.
 //
 // Note: do not let the old holder ask again at once. A library that polls would usually grant it
 // the lock, so that waiters starve and no hand-over is measured.
@@ -249,8 +249,8 @@ func idleFor(in Input) time.Duration {
 	return queued + in.Measure/2
 }
 
-// idle makes one caller keep a lock and all others wait for it. It returns how many commands per
-// second each server gets meanwhile.
+// The function idle makes one caller keep a lock and all others wait for it. It returns how many
+// commands per second each server gets meanwhile.
 func idle(ctx context.Context, in Input, cs []*load.Caller) (float64, error) {
 	lease, ok := cs[0].Acquire(ctx)
 	if !ok {
@@ -283,7 +283,7 @@ type counted struct {
 }
 
 // count reads the servers' counters at t=from and at t=until, and sends the difference on the
-// channel. If there are no counters, it sends zeros at once.
+// returned channel. If there are no counters, it sends zeros at once.
 func (in Input) count(ctx context.Context, from, until int64) <-chan counted {
 	out := make(chan counted, 1)
 	if in.Commands == nil {

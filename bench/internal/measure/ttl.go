@@ -35,8 +35,8 @@ const (
 	fewLeases   = 4
 )
 
-// ttlsOf returns the TTLs to try, up to the TTL longest: the backend's smallest TTL, and its larger
-// TTLs of the series 1, 2, 5, 10 and so on.
+// ttlsOf returns the TTLs to try, up to the parameter longest: the backend's smallest TTL, and its
+// larger TTLs in the series 1, 2, 5, 10 and so on.
 func ttlsOf(p driver.Properties, longest time.Duration) []time.Duration {
 	var out []time.Duration
 	add := func(d time.Duration) {

@@ -66,7 +66,7 @@ func TestChoicesAreWhole(t *testing.T) {
 }
 
 // TestTTLAdvice checks that with the recommended TTL and all longer TTLs, at least half of the TTL
-// was left at each renewal. The advice also lists shorter TTLs until a lease was lost.
+// was left at each renewal. The advice must also list shorter TTLs, down to one that lost a lease.
 func TestTTLAdvice(t *testing.T) {
 	var cells []results.Cell
 	for i, one := range []struct {

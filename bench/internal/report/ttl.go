@@ -55,8 +55,8 @@ func total(values []float64) (sum float64) {
 	return sum
 }
 
-// slack returns how much of the TTL was left at renewals. At the given share of the renewals, at
-// least that much was left.
+// slack returns a part of the TTL, in nanoseconds. At the given share of the renewals, at least
+// this much of the TTL was left.
 func (t ttlRow) slack(share float64) int64 {
 	return max(0, int64(t.ttl)-t.spent.ValueAtQuantile(100*share))
 }
