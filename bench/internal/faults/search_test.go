@@ -97,8 +97,8 @@ func TestLatePushes(t *testing.T) {
 	}
 }
 
-// countsFromThePush builds the plugin of Redis with a bug: it counts the TTL of a grant to a waiter
-// from the message about the grant, and not from the waiter's last sign of life.
+// countsFromThePush builds the plugin of Redis with a bug. For a grant to a waiter, this plugin
+// counts the TTL from the message about the grant, not from the waiter's last sign of life.
 func countsFromThePush(t *testing.T) (path string) {
 	t.Helper()
 	file, err := filepath.Abs("../../../plugins/internal/redisnode/waiting.go")

@@ -197,8 +197,8 @@ func TestFaultsAreWellFormed(t *testing.T) {
 	}
 }
 
-// TestFaultsFindTheirStores checks that each fault fits some store, and that the reason why fault
-// evict does not fit etcd names the stores that it is made for.
+// TestFaultsFindTheirStores checks that each fault fits some store. The reason why the fault evict
+// does not fit etcd must name the stores that evict is made for.
 func TestFaultsFindTheirStores(t *testing.T) {
 	for _, f := range All() {
 		if !slices.ContainsFunc(kinds.All(), func(k *servers.Kind) bool { return f.Fits(k) == "" }) {

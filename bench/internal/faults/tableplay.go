@@ -76,9 +76,10 @@ func (p Plan) concerns(f Fault, b Backend) bool {
 }
 
 // Run carries out a plan. It calls the function begin before each pair of a backend and a fault,
-// and the function took with each round (the pair played once), all from one goroutine. A pair that
-// cannot be run has one round, which says what is missing. If a round fails, its result says why,
-// and Run goes on with the next pair. Run ends early only if ctx ends or took fails.
+// and the function took with each round (the pair played once). One goroutine makes all these
+// calls. A pair that cannot be run has one round, which says what is missing. If a round fails, its
+// result says why, and Run goes on with the next pair. Run ends early only if ctx ends or took
+// fails.
 func Run(ctx context.Context, p Plan, begin func(label string), took func(results.Round) error) (err error) {
 	scratch, err := servers.NewScratch()
 	if err != nil {

@@ -101,7 +101,7 @@ type holding struct {
 	record results.Hold
 }
 
-// granted reports that a call has got a grant. The grant's TTL counts from the time sent.
+// granted reports that a call has got a grant. The TTL of the grant counts from the parameter sent.
 func (a *agent) granted(t tenure, done <-chan struct{}, call *results.Call, sent int64) *holding {
 	now := a.clock.Now()
 	h := &holding{tenure: t, agent: a, done: done, over: make(chan struct{}), record: results.Hold{
@@ -113,7 +113,7 @@ func (a *agent) granted(t tenure, done <-chan struct{}, call *results.Call, sent
 
 // hold checks again and again whether the lease is valid. It returns when the lease is not valid,
 // or after a signal on the channel end or stop. The caller must then release the lease. When h.done
-// signals that the lease ends, hold goes on for the time finishes.
+// signals that the lease ends, hold goes on for as long as finishes says.
 func (a *agent) hold(stop <-chan struct{}, h *holding, every time.Duration, end <-chan time.Time) {
 	look := time.NewTicker(every)
 	defer look.Stop()

@@ -1,7 +1,7 @@
 // Package host runs hosts as operating system processes, which can be killed and frozen from
-// outside. Each host takes locks through its own plugin or library. It reports each hold: the
-// grant, the renewals, the last check that found the lease valid, its loss or release, and the
-// writes to files under the lock.
+// outside. Each host takes locks through its own plugin or library. It reports each hold of a lock:
+// the grant, the renewals, the last check that found the lease valid, and the loss or release. It
+// also reports writes to files under the lock.
 //
 // [Process.Work] starts callers that acquire, hold and release locks over and over.
 // [Process.Acquire] starts callers that hold their locks until they are told to release them. For

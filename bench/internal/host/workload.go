@@ -287,7 +287,7 @@ func (c *caller) use(h *holding) {
 }
 
 // The method over reports that a call has returned. If the end of the workload has interrupted the
-// call, it removes the call's time limit, so that the call does not seem to have given up early.
+// call, it removes the call's time limit. Otherwise the call would seem to have given up early.
 func (c *caller) over(call results.Call, err error) {
 	select {
 	case <-c.stop:

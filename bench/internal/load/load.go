@@ -33,8 +33,8 @@ type Trier interface {
 	TryAcquire(ctx context.Context) (Lease, error)
 }
 
-// Untimed is a Lease whose end in the store the caller cannot compute, because the library renews
-// the lease at unknown times, or because it has no TTL.
+// Untimed is a Lease whose end in the store is unknown to the caller. Either the library renews the
+// lease at unknown times, or the lease has no TTL.
 type Untimed interface{ Untimed() }
 
 // Lease is a held lock.

@@ -192,8 +192,8 @@ func (t *turns) granted() (next <-chan struct{}) {
 	return t.next
 }
 
-// grantsIn returns the attempts that were granted at t=from or later and released at t=until or
-// earlier, in the order of their grants.
+// grantsIn returns the attempts that were granted and released between the times from and until
+// (both included), in the order of their grants.
 func grantsIn(attempts []results.Attempt, from, until int64) []results.Attempt {
 	var out []results.Attempt
 	for _, a := range attempts {
@@ -282,7 +282,7 @@ type counted struct {
 	err error
 }
 
-// count reads the servers' counters at t=from and at t=until, and sends the difference on the
+// count reads the servers' counters at the times from and until, and sends the difference on the
 // returned channel. If there are no counters, it sends zeros at once.
 func (in Input) count(ctx context.Context, from, until int64) <-chan counted {
 	out := make(chan counted, 1)

@@ -30,7 +30,7 @@ type election struct {
 	passing  *trips
 	taken    []span // takeovers
 
-	system *faults.System // has the candidates as hosts; only the goroutine that runs the cell uses it
+	system *faults.System // its hosts are the candidates; only the goroutine that runs the cell uses it
 
 	mu      sync.Mutex
 	changed chan struct{}  // closed and replaced at each report
@@ -194,14 +194,14 @@ func (s *election) await(ctx context.Context, limit time.Duration, what string, 
 	}
 }
 
-// led returns a function that reports whether each name has a leader whose term was granted later
-// than t=after.
+// led returns a function that reports whether each name has a leader whose term was granted after
+// the time in the parameter after.
 func (s *election) led(names []int32, after int64) func() bool {
 	return s.all(names, func(t results.Hold) bool { return t.GrantedNs > after })
 }
 
 // confirmed returns a function that reports whether each name has a leader whose grant returned, or
-// whose last renewal was sent, later than t=after.
+// whose last renewal was sent, after the time in the parameter after.
 func (s *election) confirmed(names []int32, after int64) func() bool {
 	return s.all(names, func(t results.Hold) bool {
 		renewed := t.GrantedNs

@@ -165,7 +165,7 @@ func TestCommandRepeatsThePlan(t *testing.T) {
 }
 
 // TestDrawingOrdersByPromise checks that the drawing has one lane (row) for each promise of the
-// backends, the strongest promise on top, and that a faster backend is marked further right.
+// backends, the strongest promise on top, and that the mark of a faster backend is further right.
 func TestDrawingOrdersByPromise(t *testing.T) {
 	d := everything(t, false).answer().Drawing
 	var got []string

@@ -329,7 +329,7 @@ func (c cellRun) String() string { return fmt.Sprintf("%s, run %d", c.cell, c.ru
 // began the cell, together with the other parts. All are in nanoseconds.
 type span struct{ from, until, met int64 }
 
-// Together says how much of the time the merged runs, called parts, measured at once.
+// Together says how much of the time the merged runs (parts) measured at once.
 type Together struct {
 	// Overlap is the smallest share of a cell's time during which all parts measured the cell. The
 	// clocks of the parts may differ. All parts began each cell at the same moment, so Merge can
