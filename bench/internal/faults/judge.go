@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// judgeOf judges the history of a schedule by the claims for its backend.
+// judgeOf judges the history h of a schedule by the claims for the backend b.
 func judgeOf(h *History, b Backend) check.Judgement {
 	p := check.Play{
 		Backend: b.Name, Terms: claim.TermsOf(b.Name, b.Claims), Fencing: b.Fencing, Began: h.Began, Stopped: h.Stopped, Probes: h.Probes, Left: h.Left,
@@ -28,7 +28,7 @@ func judgeOf(h *History, b Backend) check.Judgement {
 	return check.Judge(p)
 }
 
-// events records in p when each event took place, which hosts it stopped, and its conditions.
+// events adds to the play p each event's time, the hosts that it stopped, and its conditions.
 func (h *History) events(p *check.Play) {
 	for _, m := range h.Marks {
 		a := m.action()
@@ -77,7 +77,7 @@ const starvedFor = 200 * time.Millisecond
 // that would show this.
 const starvedRunQueue = 8
 
-// machine records in p when hosts did not run, and whether the machine was starved.
+// The method machine records in p when hosts did not run, and whether the machine was starved.
 func (h *History) machine(p *check.Play) {
 	long := func(s check.Span) bool { return s[1]-s[0] > int64(starvedFor) }
 	p.Starved = h.RunQueue > starvedRunQueue || h.Waited > starvedFor || slices.ContainsFunc(h.Gaps, long)
@@ -91,7 +91,7 @@ func (h *History) machine(p *check.Play) {
 	}
 }
 
-// setting returns the values on which the time limits of claims about a group's locks depend.
+// setting returns the values that determine the time limits of claims about the locks of a group.
 func (h *History) setting(group int, b Backend) claim.Setting {
 	of := kinds.Of(b.Name)
 	s := claim.Setting{Terms: claim.TermsOf(b.Name, b.Claims), FirstSpan: b.FirstSpan, TTL: time.Duration(h.Schedule.Groups[group].TTL)}
@@ -107,7 +107,7 @@ func (h *History) setting(group int, b Backend) claim.Setting {
 		if a.Uses == UsesPlugin {
 			s.Failures++
 		}
-		if a.On != OnHost && of.Has(servers.CapVotes) { // a server may not vote for a while after a restart
+		if a.On != OnHost && of.Has(servers.CapVotes) { // after a restart, a server does not vote for a while
 			s.MaxTTL = maxTTL
 		}
 	}

@@ -16,7 +16,7 @@ type impairment struct {
 	// The function do begins the impairment. Its argument amount is the strength, from 0 to 1.
 	do    func(p *inject.Proxy, amount float64) error
 	lasts Span
-	// stopsFor becomes StopsFor of the [Action].
+	// stopsFor is copied to the field StopsFor of the [Action].
 	stopsFor time.Duration
 	// mild reports whether leases survive even if the paths to all servers are impaired.
 	mild bool
@@ -26,7 +26,7 @@ type impairment struct {
 	swallows bool
 }
 
-// Most impairments last for the span shortly if they cut a host off, and else for the span while.
+// Most impairments that cut a host off have the span shortly. Most others have the span while.
 var (
 	shortly = Span{10 * time.Millisecond, 6 * time.Second}
 	while   = Span{100 * time.Millisecond, 6 * time.Second}
@@ -76,7 +76,7 @@ var impairments = []impairment{
 	{name: "cut", does: "all connections are reset between %s and the servers", mild: true, do: plain((*inject.Proxy).Cut)},
 }
 
-// late returns a delay from 5 ms (x is 0) to 2 s (x is 1), on a logarithmic scale.
+// late returns a delay from 5 ms (for x = 0) to 2 s (for x = 1), on a logarithmic scale.
 func late(x float64) time.Duration {
 	return time.Duration(5 * math.Pow(400, x) * float64(time.Millisecond))
 }
@@ -87,7 +87,7 @@ func plain(do func(*inject.Proxy) error) func(*inject.Proxy, float64) error {
 
 // networkActions has two actions for each impairment. The first impairs a host's paths to all
 // servers or a share of them. The second impairs the path to one of at least three servers.
-// Impairments of pushes lack the second.
+// Impairments of pushes have only the first.
 var networkActions = func() []Action {
 	var all, one []Action
 	for _, h := range impairments {
@@ -99,7 +99,7 @@ var networkActions = func() []Action {
 	return append(all, one...)
 }()
 
-// action returns the action that impairs some paths of a host. The function paths picks them.
+// action returns the action that impairs the paths of a host that the function paths picks.
 func (h impairment) action(name string, paths func(Event, []*inject.Proxy) []*inject.Proxy) Action {
 	a := Action{
 		Name: name, Does: h.does, On: OnHost, Needs: []servers.Capability{servers.CapServers}, Lasts: h.lasts, Recovers: time.Second, Swallows: h.swallows,
@@ -133,8 +133,8 @@ func (h impairment) toAll() Action {
 	return h.action(h.name, func(e Event, all []*inject.Proxy) []*inject.Proxy { return all[len(all)-e.Share.of(len(all)):] })
 }
 
-// toOne impairs a host's path to one server, if the other servers are a majority. The event's
-// amount determines which server, by its low digits.
+// toOne returns the action that impairs a host's path to one server, if the other servers are a
+// majority. The low digits of the event's Amount determine which server.
 func (h impairment) toOne() Action {
 	a := h.action(h.name+"-one", func(e Event, all []*inject.Proxy) []*inject.Proxy {
 		if len(all) < 3 {

@@ -24,14 +24,14 @@ const (
 	// startTimeout bounds the start of a host while other hosts start too.
 	startTimeout = 30 * time.Second
 	// warmUp is how long callers work before the first event, so that the store has served every
-	// client. The table of faults has no warm-up. Callers work at least as long after the last event.
+	// client. The table of faults has none. After the last event, callers work for warmUp or longer.
 	warmUp = 400 * time.Millisecond
 	// endTimeout bounds the release of all locks at the end.
 	endTimeout = 10 * time.Second
 	// exitTimeout bounds the end of a host, so that hosts that hang are found. It is long, because
 	// with 40 runnable threads per processor a host needed more than 10 s without hanging.
 	exitTimeout = 30 * time.Second
-	// healTimeout bounds an action's injection and healing, not counting the time that it lasts.
+	// healTimeout bounds an action's injection and healing. The time between the two does not count.
 	healTimeout = 30 * time.Second
 )
 
@@ -42,8 +42,8 @@ type players struct {
 	idle    chan *player
 	needs   []servers.Capability // the capabilities that the servers must have
 	ttl     time.Duration        // the longest TTL of a schedule
-	// files is the directory that hosts write to in the table of faults, else "". After a schedule
-	// with such a directory the player does not look for leftovers.
+	// files is "" in a search. In the table of faults it is the directory that hosts write to, and
+	// players do not look for leftovers after a schedule.
 	files string
 	soak  bool // hosts keep running from one schedule to the next
 
@@ -95,7 +95,7 @@ func (all *players) play(ctx context.Context, s Schedule) (*History, error) {
 }
 
 // player plays schedules, one after the other. It keeps its servers for the next schedule unless
-// they have failed or this schedule needs another setting.
+// they have failed or the next schedule needs another setting.
 type player struct {
 	*players
 	dir         string
@@ -146,7 +146,7 @@ func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
 	return h, errors.Join(err, ctx.Err())
 }
 
-// begin starts the callers. It waits for warmUp, except in the table of faults.
+// begin starts the callers. Then it waits for warmUp, except in the table of faults.
 func (p *player) begin(ctx context.Context, w *System, h *History) error {
 	for _, of := range w.Hosts {
 		for i, g := range h.Schedule.Groups {
@@ -301,8 +301,8 @@ func shut(p *host.Process) error {
 // History is the record of one played schedule. Its times are values of proc.Now.
 type History struct {
 	Schedule Schedule
-	Began    int64 // the callers were told to begin
-	Stopped  int64 // the callers were told to stop
+	Began    int64 // when the callers were told to begin
+	Stopped  int64 // when the callers were told to stop
 	Marks    []Mark
 	Seen     []results.Seen // the report of each host
 	Alive    []bool         // for each host, whether it lived until the end and then ended normally
@@ -313,8 +313,8 @@ type History struct {
 	Gaps []check.Span
 	// RunQueue is the average number of runnable threads per processor.
 	RunQueue float64
-	// Waited is the longest time for which a runnable thread of a server got no processor, between two
-	// checks by the search.
+	// Waited is the longest time, between two checks by the search, for which a runnable thread of a
+	// server got no processor.
 	Waited time.Duration
 	prefix string
 }
@@ -322,10 +322,10 @@ type History struct {
 // Mark is the course of one event of a schedule.
 type Mark struct {
 	Event
-	From   int64  // just before the injection; 0: it was not injected
+	From   int64  // just before the injection; 0 if it was not injected
 	Done   int64  // just after the injection
 	To     int64  // just after the event was healed
-	Met    bool   // the trigger that the event waited for came
+	Met    bool   // whether the trigger came that the event waited for
 	Failed string // why the event could not be injected
 
 	moments map[Moment]moment
@@ -355,8 +355,8 @@ func (h *History) names() int {
 	return n
 }
 
-// once returns the number of the first lock of a group, and how many locks the group has. Groups
-// count from 1. Group 0 stands for all groups.
+// The method once returns the number of a group's first lock, and how many locks the group has.
+// Groups are numbered from 1. Group 0 stands for all groups.
 func (h *History) once(group int) (first, count int) {
 	if group == 0 {
 		return 0, h.names()

@@ -25,7 +25,7 @@ type Reproducer struct {
 	// Name is the name of the file, without the extension.
 	Name string `json:"-"`
 	// Finding names the bug that the reproducer shows. Fixed says which version fixed the bug, or why
-	// none did. If a version is named, Shown and Runs were counted on a build before the fix.
+	// none did. If Fixed names a version, Shown and Runs were counted on a build without the fix.
 	Finding string `json:"finding,omitempty"`
 	Fixed   string `json:"fixed,omitempty"`
 	// Long is set if playing the reproducer takes more than a few seconds.
@@ -61,7 +61,7 @@ func (s Schedule) isIn(other Schedule) bool {
 // particulars matches the numbers, quoted names and hosts in the text of a violation.
 var particulars = regexp.MustCompile(`[0-9][0-9.:a-zµ]*|"[^"]*"|host [A-Z]`)
 
-// kindOf returns the text of a violation without particulars, to compare two violations.
+// kindOf removes particulars from the text of a violation, so that two violations can be compared.
 func kindOf(what string) string { return particulars.ReplaceAllString(what, "") }
 
 // Text describes the reproducer in words.
@@ -151,7 +151,7 @@ func parse(path string, text []byte) (s Reproducer, err error) {
 //go:embed reproducers/*.json
 var kept embed.FS
 
-// Kept returns the reproducers in this repository. Their bugs are fixed. They are sorted by name.
+// Kept returns the reproducers in this repository, sorted by name. Their bugs are fixed.
 func Kept() (all []Reproducer, err error) {
 	files, err := fs.Glob(kept, "reproducers/*.json")
 	for _, file := range files {
@@ -184,7 +184,7 @@ func NewReplayer(b Backend) (*Replayer, error) {
 // Close ends the servers.
 func (r *Replayer) Close() error { return r.close() }
 
-// Play plays a reproducer as often as runs says. An error means that it cannot be played.
+// Play plays a reproducer as often as the parameter runs says. It fails if this is impossible.
 func (r *Replayer) Play(ctx context.Context, s Reproducer, runs int) (p Played, err error) {
 	for range runs {
 		h, err := r.play(ctx, s.Schedule)

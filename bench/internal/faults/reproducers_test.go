@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// TestReproducers plays the reproducers of fixed bugs, and checks that no claim is broken.
-// With LOCKBENCH_LONG it also plays the long reproducers, and plays each three times.
+// TestReproducers plays the reproducers of fixed bugs, and checks that no promise of docs/safety.md
+// is broken. With LOCKBENCH_LONG it also plays the long ones, and plays each three times.
 func TestReproducers(t *testing.T) {
 	t.Parallel()
 	all, err := Kept()

@@ -45,8 +45,8 @@ type Group struct {
 	// Value is the size, in bytes, of the value that a leader publishes.
 	AtLeast Duration `json:"at_least,omitempty"`
 	Value   int      `json:"value,omitempty"`
-	// Once is set if callers do not work by themselves. Instead, action ask makes a host ask for all
-	// names of the group at once, and action give-back releases them.
+	// Once is set if callers do not work by themselves. Instead, the action "ask" makes a host request
+	// all locks of the group at once, and the action "give-back" releases them.
 	Once bool `json:"once,omitempty"`
 }
 
@@ -70,7 +70,7 @@ var uses = []struct {
 	pause      Bounds
 	atLeast    []Duration
 	values     []int // in bytes
-	everywhere bool  // on every host
+	everywhere bool  // every host has callers
 }{
 	{ // a leader with standbys
 		kinds: []results.Op{results.OpLead}, names: [2]int{1, 2}, callers: [2]int{1, 2}, everywhere: true,
@@ -105,7 +105,7 @@ type generator struct {
 	backend string
 	random  *rand.Rand
 	picker  *actionPicker
-	pool    int // the number of leases of a soak's pool; 0 if there is no soak
+	pool    int // the number of leases in the pool of a soak; 0 if the search is no soak
 }
 
 func newGenerator(backend string, seed uint64, settings []string, actions []Action) *generator {
@@ -168,7 +168,7 @@ func (g *generator) group(s *Schedule) {
 	}
 }
 
-// events adds an event at a random time for each action.
+// events adds one event for each action, at a random time.
 func (g *generator) events(s *Schedule, actions []Action) {
 	overlap := g.chance(0.7)
 	var at, over time.Duration
@@ -203,8 +203,8 @@ func (g *generator) events(s *Schedule, actions []Action) {
 	s.Length += Duration(500*time.Millisecond + g.upTo(time.Second))
 }
 
-// lasts draws a duration on a logarithmic scale. A third of the durations are about as long as a
-// TTL, because leases survive shorter events, and much longer events show nothing more.
+// The method lasts draws a duration on a logarithmic scale. A third of the durations are about as
+// long as a TTL, because leases survive shorter events, and much longer events show nothing more.
 func (g *generator) lasts(s Span, groups []Group) time.Duration {
 	most := min(s[1], maxEventTime)
 	if most <= s[0] {
@@ -228,8 +228,8 @@ type resourceKey struct {
 	uses   Resource
 }
 
-// resourceKeyOf returns the resource that an event keeps other events from using. ok is false if
-// there is no such resource.
+// resourceKeyOf returns the resource that no other event may use during the event e. The result ok
+// is false if there is no such resource.
 func resourceKeyOf(e Event) (t resourceKey, recovers Duration, ok bool) {
 	a := e.action()
 	if a.Uses == "" {

@@ -98,8 +98,8 @@ func TestDeckDealsEverythingSoon(t *testing.T) {
 	}
 }
 
-// TestSmallerSchedulesCanBePlayed checks that all schedules made from a schedule by removing parts
-// are valid, and that repeated removing comes to an end.
+// TestSmallerSchedulesCanBePlayed removes parts of schedules. It checks that each smaller schedule
+// is valid, and that repeated removal comes to an end.
 func TestSmallerSchedulesCanBePlayed(t *testing.T) {
 	g := newGenerator("etcd", 5, nil, Actions())
 	for range 100 {

@@ -22,11 +22,11 @@ type Backend struct {
 	Name    string
 	Path    string // path of the plugin binary
 	Fencing string
-	// FirstSpan is the FirstSpan of the plugin's Properties.
+	// FirstSpan is copied from the plugin's Properties.
 	FirstSpan time.Duration
 	Config    driver.Config
-	// Claims are what the user claims for a backend that package claim does not know. Otherwise Claims
-	// is nil.
+	// Claims are the user's claims for a backend that package claim does not know. For any other
+	// backend Claims is nil.
 	Claims *claim.Terms
 	NoMTLS bool
 	// HostProgram is another program for the host processes, for example one
@@ -35,7 +35,7 @@ type Backend struct {
 	HostProgram string
 }
 
-// Described returns a Backend from the description d of its plugin at path.
+// Described returns the Backend that d describes. The binary of its plugin is at path.
 func Described(path string, d plugin.Description) Backend {
 	span, _ := time.ParseDuration(d.Properties.FirstSpan) // "" in an older plugin counts as zero
 	return Backend{Name: d.Name, Path: path, Fencing: string(d.Properties.Fencing), FirstSpan: span}
@@ -43,7 +43,7 @@ func Described(path string, d plugin.Description) Backend {
 
 // Options are the options of a search.
 type Options struct {
-	// Length is the time in which the search begins schedules. It then finishes what it has begun.
+	// Length is how long the search begins new schedules. Then it finishes those that it has begun.
 	Length time.Duration
 	Seed   uint64
 	// Actions are the names of the actions that may happen. None means all.
@@ -55,7 +55,7 @@ type Options struct {
 	// which hold their locks for long. A soak does not shrink a schedule that breaks a claim.
 	Pool int
 	// KeepGoing continues the search after a violation. If it is not set, the search ends with the
-	// first reproducer that has broken its rule again.
+	// first reproducer that has broken its rule when it was played again.
 	KeepGoing bool
 	// Players is how many schedules are played at once, each on servers that no other schedule uses.
 	// More than one saves time, because a schedule is mostly waiting. The default is 2.
@@ -173,8 +173,8 @@ type searcher struct {
 	kept      *sync.Cond          // signals that a reproducer was made
 }
 
-// next returns the next schedule, and whether there is one. While a reproducer is being made, it
-// waits if a single reproducer is enough to end the search.
+// The method next returns the next schedule, and whether there is one. If one reproducer is enough
+// to end the search, it first waits until no reproducer is being made.
 func (x *searcher) next(ctx context.Context) (Schedule, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -194,7 +194,7 @@ func (x *searcher) satisfied() bool {
 	return !x.opts.KeepGoing && (shown || len(x.shrinking) > 0)
 }
 
-// one plays a single schedule, s. If this shows a new violation, it makes a reproducer.
+// The method one plays the schedule s. If the play shows a new violation, it makes a reproducer.
 func (x *searcher) one(ctx context.Context, s Schedule) {
 	h, err := x.play(ctx, s)
 	if err != nil {
@@ -270,8 +270,8 @@ func (x *searcher) tally(h *History, v check.Judgement) (violation check.Violati
 	return violation, fresh
 }
 
-// explained reports whether the violation v needs no new reproducer. This is so if one in the
-// findings explains v, or if one for the same rule is being made.
+// explained reports whether the violation v needs no new reproducer. This is so if a reproducer in
+// the findings explains v, or if a reproducer for the same rule is being made.
 func (x *searcher) explained(s Schedule, v check.Violation) bool {
 	return x.shrinking[v.Rule] || slices.ContainsFunc(x.found.Reproducers, func(known Reproducer) bool { return known.explains(s, v) })
 }

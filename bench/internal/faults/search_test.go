@@ -21,9 +21,9 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// TestPlantedBugsAreFound checks that a search finds each bug of the plugin in planted, and makes a
-// reproducer with at most two different actions. Without LOCKBENCH_LONG it looks for only one bug,
-// and plays only two actions that can show this bug.
+// TestPlantedBugsAreFound checks that a search finds each bug of the plugin in directory planted,
+// and makes a reproducer with at most two different actions. Without LOCKBENCH_LONG it looks for
+// only one bug, and plays only two actions that can show this bug.
 func TestPlantedBugsAreFound(t *testing.T) {
 	t.Parallel()
 	if s, err := redisserver.Start(t.Context(), nil); err != nil {
@@ -97,8 +97,8 @@ func TestLatePushes(t *testing.T) {
 	}
 }
 
-// countsFromThePush builds the plugin of Redis with a bug: it counts the TTL of a grant to a waiter
-// from the message about the grant, and not from the waiter's last sign of life.
+// countsFromThePush builds the plugin of Redis with a bug. For a grant to a waiter, this plugin
+// counts the TTL from the message about the grant, not from the waiter's last sign of life.
 func countsFromThePush(t *testing.T) (path string) {
 	t.Helper()
 	file, err := filepath.Abs("../../../plugins/internal/redisnode/waiting.go")

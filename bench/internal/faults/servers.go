@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// elects bounds two times: until a cluster has a new leader, and until clients leave a member of
-	// the cluster that knows no leader.
+	// elects is more than a cluster needs to elect a leader, and more than clients need to leave a
+	// member that knows no leader.
 	elects = 3 * time.Second
 	// quarantined is longer than the 10 s (the longest TTL) in which a restarted server does not vote.
 	quarantined = 11 * time.Second
@@ -107,7 +107,7 @@ var crashes = []Action{
 	}),
 }
 
-// crash sets an Inject that crashes servers, and a Heal that restarts them with or without data.
+// crash adds an Inject that crashes servers, and a Heal that restarts them, with data if keepData.
 func crash(keepData bool, a Action) Action {
 	a.Uses, a.Lasts, a.Needs = UsesStore, downFor, []servers.Capability{servers.CapServers}
 	if keepData {
@@ -139,8 +139,8 @@ var (
 	resumeAll = each((*servers.Server).Resume)
 )
 
-// clockAction moves the clock of a server by 0.4 s to one hour. An action without Lasts leaves the
-// clock wrong, because setting it right would be a second jump.
+// clockAction returns an action that moves the clock of a server by 0.4 s to one hour. An action
+// without Lasts leaves the clock wrong, because setting it right would be a second jump.
 func clockAction(name, does string, lasts Span, makes ...claim.Condition) Action {
 	a := Action{
 		Name: name, Does: does, On: OnServer, Uses: UsesStore, Needs: []servers.Capability{servers.CapClock}, Lasts: lasts, Makes: makes,
@@ -169,7 +169,7 @@ func drawnOperations() []Action {
 	return operations(func(k *servers.Kind) []servers.Operation { return k.Operations })
 }
 
-// operations makes an action of each operation that of(k) returns for a store k.
+// operations makes an action from each operation that the function of returns for a store.
 func operations(of func(*servers.Kind) []servers.Operation) []Action {
 	var all []Action
 	for _, backend := range kinds.Names() {

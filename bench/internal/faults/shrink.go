@@ -11,8 +11,8 @@ import (
 )
 
 // shrinker makes a schedule that has broken a claim smaller. The result of a play depends on
-// chance. So a smaller schedule is accepted if two of three plays break the same rule. With fewer
-// actions it is accepted more easily; see [removalThreshold].
+// chance. So a smaller schedule is accepted if two of three plays break the same rule. A schedule
+// with fewer actions is accepted more easily; see [removalThreshold].
 type shrinker struct {
 	*searcher
 	rule claim.Rule // the broken rule
@@ -35,7 +35,7 @@ func removalThreshold(n int) (need, times int) {
 	return 2, 6
 }
 
-// shrink makes the schedule s smaller as long as it breaks the rule of v, and returns a reproducer.
+// shrink makes the schedule s smaller while it breaks the rule of v, and returns a reproducer.
 func (x *searcher) shrink(ctx context.Context, s Schedule, v check.Violation) Reproducer {
 	k := &shrinker{searcher: x, rule: v.Rule, what: v.What}
 	trail, again := k.trail(ctx, s)
@@ -129,10 +129,10 @@ func (k *shrinker) reproducerOf(ctx context.Context, s Schedule) Reproducer {
 	return Reproducer{Schedule: s, Rule: k.rule, What: k.what, Shown: shown, Runs: plays}
 }
 
-// back looks for a better schedule if the smallest one seldom breaks its rule. It goes back in
-// trail, by longer and longer steps, to a schedule that breaks the rule more often but has no more
-// events (or at most as many as [wanted]). This helps because one step taken by luck can make all
-// schedules after it break the rule seldom.
+// The method back looks for a better schedule if the smallest one seldom breaks its rule. It goes
+// back in trail, by longer and longer steps, to a schedule that breaks the rule more often. That
+// schedule must have no more events than the smallest, or at most as many as [wanted]. This helps
+// because all schedules after a step that was accepted by luck may seldom break the rule.
 func (k *shrinker) back(ctx context.Context, seldom Reproducer, trail []Schedule) Reproducer {
 	best := seldom
 	for step := 1; step < len(trail) && 2*best.Shown < best.Runs && ctx.Err() == nil; step *= 2 {
@@ -147,9 +147,9 @@ func (k *shrinker) back(ctx context.Context, seldom Reproducer, trail []Schedule
 	return best
 }
 
-// shows plays the schedule s on all idle players, in total as often as times says. It returns how
-// many plays broke the rule, and how many there were. It stops early when as many as need have
-// broken the rule, or when too few are left for that.
+// The method shows plays the schedule s on all idle players, in total as often as times says. It
+// returns how many plays broke the rule, and how many there were. It stops early when enough plays
+// (parameter need) have broken the rule, or when too few are left for that.
 func (k *shrinker) shows(ctx context.Context, s Schedule, need, times int) (shown, plays int) {
 	ctx, enough := context.WithCancel(ctx)
 	defer enough()

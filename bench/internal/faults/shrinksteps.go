@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// smallerThan returns schedules with the actions of s. Each has one change that makes it smaller:
-// fewer hosts, groups, callers or names, no wrapper or trigger, or less time.
+// smallerThan returns schedules with the same actions as s. Each has one change that makes it
+// smaller: fewer hosts, groups, callers or names, no wrapper or trigger, or less time.
 func smallerThan(s Schedule) []Schedule {
 	var out []Schedule
 	add := func(change func(*Schedule) bool) {
@@ -46,8 +46,8 @@ func smallerThan(s Schedule) []Schedule {
 	return out
 }
 
-// hurry moves all events to earlier times, so that the first is in the first half second, and ends
-// the schedule soon after the last.
+// hurry moves all events to earlier times, so that the first is in the first half second. It ends
+// the schedule soon after the last event.
 func (s *Schedule) hurry() bool {
 	const soon, after = Duration(500 * time.Millisecond), Duration(1500 * time.Millisecond)
 	first, last := s.Length, Duration(0)
@@ -166,7 +166,7 @@ func (s *Schedule) shorten(n int) bool {
 	return true
 }
 
-// alone returns copies of s that each have only one of its events. It happens soon.
+// The method alone returns copies of s, each with only one of its events, moved to an early time.
 func (s Schedule) alone() []Schedule {
 	var out []Schedule
 	for i := range s.Events {
@@ -178,8 +178,8 @@ func (s Schedule) alone() []Schedule {
 	return out
 }
 
-// longer returns copies of s that each have only one of its events, for up to three times as long.
-// Such an event may break the rule without the others.
+// The method longer returns copies of s that each have only one of its events, for up to three
+// times as long. Such an event may break the rule without the others.
 func (s Schedule) longer() []Schedule {
 	out := s.alone()
 	for i := range out {

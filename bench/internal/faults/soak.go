@@ -16,8 +16,8 @@ import (
 
 // These bound how much more of a resource a process may use at the end of a soak than at the first
 // reading. The system takes memory back from a plugin only after minutes. For example, a plugin
-// with 5 MB in objects went from 35 MB to 70 MB when it released many leases, and another went from
-// 41 MB to 106 MB when its servers restarted. If the store is slow, a plugin opens up to 48
+// with 5 MB in objects grew from 35 MB to 70 MB when it released many leases. Another grew from 41
+// MB to 106 MB when its servers restarted. If the store is slow, a plugin opens up to 48
 // connections.
 const (
 	moreGoroutines  = 16
@@ -32,11 +32,11 @@ func Allowance() string {
 }
 
 // Usage says which resources a process of a soak used after its first schedule and after its last,
-// each time when it held no lock.
+// both times while it held no lock.
 type Usage struct {
 	Who   string   `json:"who"` // "host A", "plugin of host A"
 	Pid   int      `json:"pid"`
-	First host.Use `json:"first"` // when no lock is held
+	First host.Use `json:"first"` // read while no lock was held
 	Last  host.Use `json:"last"`  // the last reading, with the least resident memory of the last few
 
 	resident [looks]uint64
@@ -93,7 +93,7 @@ func (g *generator) soaked(s Schedule, actions []Action) Schedule {
 const soakHosts = 3
 
 // soakable returns the actions that a soak can use. It leaves out actions that need wrapper
-// scripts, and changes of clocks, because they make servers and hosts start again.
+// scripts, and changes of clocks, because both make servers and hosts start again.
 func soakable(actions []Action) []Action {
 	return slices.DeleteFunc(actions, func(a Action) bool {
 		return a.Wrapped || slices.Contains(a.Needs, servers.CapClock)
@@ -101,7 +101,7 @@ func soakable(actions []Action) []Action {
 }
 
 // use reads which resources each host and its plugin use while they hold no lock. It skips a host
-// if the system has no figures about it.
+// if the operating system has no figures about it.
 func (p *player) use(ctx context.Context, w *System) error {
 	for _, h := range w.Hosts {
 		if !h.Alive() {

@@ -16,9 +16,9 @@ const StressDoes = "two busy loops for each processor, and 4 MB written and flus
 // stressed bounds the time of the load. It is longer than any measurement.
 const stressed = 24 * time.Hour
 
-// Stress loads the processors, as action starve does, and the disk that throwaway servers write to.
-// The load ends when the caller calls the function end, which is never nil, or when this process
-// ends.
+// Stress loads the processors, as the action "starve" does, and the disk that throwaway servers
+// use. The load ends when the caller calls the function end, which is never nil, or when this
+// process ends.
 func Stress(ctx context.Context) (end func() error, err error) {
 	w := &System{Environment: &servers.Environment{}}
 	e := Event{Action: "starve", Lasts: Duration(stressed), Amount: 0.25}

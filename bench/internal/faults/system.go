@@ -39,8 +39,8 @@ type Host struct {
 	Paths  []*inject.Proxy // one path to each server
 	// Dir is the TMPDIR of the host and its plugin.
 	Dir string
-	// asked is how many locks the host asked for when action ask last happened to it, and askedAt is
-	// when that was.
+	// asked is how many locks the host requested in its last action "ask". askedAt is the time of that
+	// action.
 	asked, askedAt atomic.Int64
 }
 
@@ -49,15 +49,15 @@ func (h *Host) Name() string { return hostName(h.Number) }
 
 func hostName(n int) string { return check.HostName(n) }
 
-// Inject does an action outside of a schedule. To stop what the action does in the background, end
-// the same event; see [inject.Background.End].
+// Inject does an action outside of a schedule. To stop what the action does in the background, call
+// End with the same event; see [inject.Background.End].
 func (w *System) Inject(ctx context.Context, e Event) error { return e.action().Inject(ctx, w, e) }
 
 // end heals an action by stopping what it does in the background.
 func end(_ context.Context, w *System, e Event) error { return w.End(e) }
 
-// hostWrappers are scripts that a host starts in place of its plugin. They start the plugin by the
-// path in $plugin.
+// hostWrappers are scripts that a host starts in place of its plugin. They start the plugin, whose
+// path is in $plugin.
 var hostWrappers = map[string]string{
 	"shell":      `"$plugin"; exit $?`,
 	"env":        `exec env LANG=C "$plugin"`,
@@ -99,9 +99,9 @@ func (p *player) ready(ctx context.Context, setting string) error {
 	return nil
 }
 
-// well reports whether all servers are healthy, after a restart of unhealthy servers. It returns
-// false for servers whose clock has jumped, because threads of some servers wait for a time of day.
-// The table of faults sets such clocks right instead.
+// The method well restarts unhealthy servers, and reports whether all servers are healthy then. It
+// returns false for servers whose clock has jumped, because some servers have threads that wait for
+// a time of day. The table of faults sets such clocks right instead.
 func (p *player) well(ctx context.Context) bool {
 	if p.files != "" {
 		return p.environment.Again(ctx) == nil
@@ -197,7 +197,7 @@ func (w *System) freeze(e Event, pid int) error {
 	if err != nil {
 		return err
 	}
-	// If the process has ended by then and another process has its pid, that other process is resumed.
+	// If the process ends earlier and its pid is reused, the process that then has the pid is resumed.
 	w.Begin(e, func() error { return errors.Join(ifThere(proc.Resume, pid), unmark()) })
 	return ifThere(proc.Freeze, pid)
 }

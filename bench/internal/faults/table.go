@@ -14,8 +14,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// Fault is a named schedule of the table. One host, the holder, gets half of its locks before
-// Prepare and half before Events. Another host, the rival, wants all of these locks.
+// Fault is a named schedule of the table. One host, the holder, gets half of its locks before the
+// events in Prepare and half before those in Events. Another host, the rival, wants all of them.
 type Fault struct {
 	Name string
 	Does string // one line
@@ -35,13 +35,13 @@ type Fault struct {
 	TTL time.Duration
 	// KeepsLeases reports whether all leases should survive the fault.
 	KeepsLeases bool
-	// Restores is the moment when the store serves again, if a free lock must then be granted promptly
-	// (claim Woken). The holder releases half of its locks in the outage, so that some are free.
+	// Restores is the moment when the store serves again. It is set if free locks must then be granted
+	// promptly (claim Woken). For this, the holder releases half of its locks in the outage.
 	Restores Moment
 	// SeveralServers reports whether the fault runs on several servers, if the backend can use one
 	// server or several.
 	SeveralServers bool
-	// Produces are the conditions that the fault makes, and under which documented exceptions apply.
+	// Produces are the conditions that the fault makes. Under them, documented exceptions apply.
 	Produces []claim.Condition
 	// RivalAsksLate reports whether the rival asks for the locks only after the fault was injected.
 	RivalAsksLate bool
@@ -50,7 +50,7 @@ type Fault struct {
 	// have AtLeast, and half are elections with a long value.
 	OnWaiter bool
 	// ActsTTLs (a multiple of the TTL) or Acts is the longest time that the fault lasts. It ends
-	// earlier if the rival has got every lock. If both are zero, the fault waits for the rival.
+	// earlier if the rival has got every lock. If both are zero, only this or a timeout ends it.
 	ActsTTLs float64
 	Acts     time.Duration
 }
@@ -81,7 +81,7 @@ func (f Fault) Fits(k *servers.Kind) string {
 	return ""
 }
 
-// DoesAction reports whether the fault uses the action called name on at least one store.
+// DoesAction reports whether the fault uses the action with this name on at least one store.
 func (f Fault) DoesAction(name string) bool {
 	return slices.ContainsFunc(slices.Concat(f.Prepare, f.Events), func(e Event) bool {
 		of, everyStore := strings.CutPrefix(e.Action, "*")
@@ -103,7 +103,7 @@ func (f Fault) setting(k *servers.Kind) string {
 	return k.Settings[slices.IndexFunc(k.Settings, is)].Name
 }
 
-// known returns those events whose actions exist in a setting of a store.
+// The function known returns those events whose actions exist in a setting of a store.
 func known(k *servers.Kind, setting string, events []Event) []Event {
 	var all []Event
 	for _, e := range events {
@@ -118,7 +118,7 @@ func known(k *servers.Kind, setting string, events []Event) []Event {
 }
 
 const (
-	// longTTL is the TTL in faults in which leases with the table's [TTL] would end too early.
+	// longTTL is the TTL for faults in which leases with the table's [TTL] would end too early.
 	longTTL = 10 * time.Second
 	// untilRenewed is a time in which each lease with TTL longTTL is renewed at least once.
 	untilRenewed = longTTL / 2
@@ -132,8 +132,8 @@ var (
 	aReplica    = []servers.Capability{servers.CapReplica}
 )
 
-// These are events of several faults. After reachMajority, the holder reaches only a majority of
-// the voting servers, as small as possible, which includes the first server.
+// These events are used by several faults. After reachMajority, the holder reaches only the
+// smallest majority of the voting servers. This majority includes the first server.
 var (
 	reachMajority = []Event{{Action: "black-hole", Share: Minority}}
 	wipe          = []Event{{Action: "wipe-servers", AtOnce: true}, {Action: "wipe-node", AtOnce: true}}
@@ -271,7 +271,7 @@ func All() []Fault {
 			Prepare: reachMajority, Events: anHourAhead, Needs: theClock,
 		},
 		{
-			// The clock stays wrong, because to set it right would also be the fault clock-forward.
+			// The clock stays wrong, because setting it right would be a jump ahead, as in clock-forward.
 			Name: "clock-back", Does: "the server's clock jumps an hour back and stays there; of several nodes, that of one of the three that the holder had reached",
 			Produces: []claim.Condition{claim.ClockBack}, RivalAsksLate: true, ActsTTLs: 1.5,
 			Prepare: reachMajority, Events: []Event{{Action: "clock-back", Amount: 1}}, Needs: theClock,
@@ -327,7 +327,7 @@ var allTableActions = sync.OnceValue(func() []Action {
 	return append(all, tableActions...)
 })
 
-// ask makes a host ask for every lock of the event's group. If the event has none, it asks for all.
+// ask makes a host ask for all locks of the event's group, or of all groups if the event has none.
 func (w *System) ask(h *Host, e Event) error {
 	_, count := w.history.once(e.Group)
 	h.askedAt.Store(proc.Now())

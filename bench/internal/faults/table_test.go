@@ -85,9 +85,9 @@ func requireRedis(t *testing.T) {
 }
 
 // TestTableFindsPlantedBugs checks that a fault, played once, shows each bug of the plugin in
-// planted. Without a bug, the plugin must break a claim under the fault evict, for which it is not
-// made, but not under freeze-host. A busy machine can hide a bug. So the fault is played again, up
-// to four times, if a host got no processor, or if a thread waited for a processor for busyFor.
+// directory planted. Without a bug, the plugin must break a claim under the fault evict, but not
+// under freeze-host. A busy machine can hide a bug. So the fault is played again, up to four times,
+// if a host got no processor, or if a thread waited for a processor for busyFor.
 func TestTableFindsPlantedBugs(t *testing.T) {
 	requireRedis(t)
 	path := plugintest.Build(t, module+"bench/internal/faults/planted")
@@ -147,8 +147,8 @@ func TestNoOperationsIsNoVerdict(t *testing.T) {
 	}
 }
 
-// TestRoundsAreSchedules checks the schedule of each fault on each store that it fits. The fault
-// must be one of its events, and After must name an earlier event. With RivalAsksLate the rival
+// TestRoundsAreSchedules checks the schedule of each fault on each store that it fits. The schedule
+// must contain the fault, and each After must name an earlier event. With RivalAsksLate the rival
 // must ask after the fault.
 func TestRoundsAreSchedules(t *testing.T) {
 	for _, f := range All() {
@@ -197,8 +197,8 @@ func TestFaultsAreWellFormed(t *testing.T) {
 	}
 }
 
-// TestFaultsFindTheirStores checks that each fault fits some store, and that the reason why fault
-// evict does not fit etcd names the stores that it is made for.
+// TestFaultsFindTheirStores checks that each fault fits some store. The reason why the fault evict
+// does not fit etcd must name the stores that evict is made for.
 func TestFaultsFindTheirStores(t *testing.T) {
 	for _, f := range All() {
 		if !slices.ContainsFunc(kinds.All(), func(k *servers.Kind) bool { return f.Fits(k) == "" }) {

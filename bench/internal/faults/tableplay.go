@@ -68,17 +68,18 @@ func missing(b Backend, f Fault) string {
 	return f.Fits(kinds.Of(b.Name))
 }
 
-// concerns reports whether a fault concerns a backend. If it concerns no backend of the plan, it
-// counts for all of them, so that each result says why the fault was not run.
+// concerns reports whether a fault concerns a backend. If it concerns no backend of the plan, the
+// method returns true for all of them, so that each result says why the fault was not run.
 func (p Plan) concerns(f Fault, b Backend) bool {
 	does := func(b Backend) bool { return f.Concerns(kinds.Of(b.Name)) }
 	return does(b) || !slices.ContainsFunc(p.Backends, does)
 }
 
 // Run carries out a plan. It calls the function begin before each pair of a backend and a fault,
-// and the function took with each round (the pair played once), all from one goroutine. A pair that
-// cannot be run has one round, which says what is missing. If a round fails, its result says why,
-// and Run goes on with the next pair. Run ends early only if ctx ends or took fails.
+// and the function took with each round (the pair played once). One goroutine makes all these
+// calls. A pair that cannot be run has one round, which says what is missing. If a round fails, its
+// result says why, and Run goes on with the next pair. Run ends early only if ctx ends or took
+// fails.
 func Run(ctx context.Context, p Plan, begin func(label string), took func(results.Round) error) (err error) {
 	scratch, err := servers.NewScratch()
 	if err != nil {
@@ -139,12 +140,12 @@ const (
 	// recovery plus a TTL is how long a fault waits for the rival to get every lock. If Acts or
 	// ActsTTLs is set, the fault waits at most for that time instead.
 	recovery = 20 * time.Second
-	// givingBack is how long after the begin of an outage the holder releases locks; see Restores.
+	// givingBack is how long after the start of an outage the holder releases locks; see Restores.
 	givingBack = 300 * time.Millisecond
 	// aftermath is how long holder and rival go on after the rival has got every lock, so that late
 	// writes arrive.
 	aftermath = 400 * time.Millisecond
-	// lateness is the time that a holder gets, after it was resumed, to finish its late writes.
+	// lateness is how long a holder goes on after it was resumed, to finish its late writes.
 	lateness = 100 * time.Millisecond
 )
 
@@ -201,13 +202,13 @@ func (c *cell) rounds(ctx context.Context) (err error) {
 	return nil
 }
 
-// alone reports whether the holder is its own rival, because the store lives in the host.
+// The method alone reports whether the store lives in the host. The holder is then its own rival.
 func (c *cell) alone() bool { return kinds.Of(c.backend.Name).InHost() }
 
 // schedule returns the schedule for playing the fault once. The holder gets half of the locks, the
 // fault is prepared, and the holder gets the other half. Then the rival asks for all locks, and the
-// fault happens, as event number hit, counted from 1. When the rival has every lock, the holder
-// asks again, which shows locks that no host can get any more.
+// fault happens. The fault is event number hit (the first is 1). When the rival has every lock, the
+// holder asks again, which shows locks that no host can get any more.
 func (c *cell) schedule(phase time.Duration) (s Schedule, hit int) {
 	f, rival, of := c.fault, rivalHost, kinds.Of(c.backend.Name)
 	if f.OnWaiter {
@@ -296,7 +297,7 @@ func (c *cell) lasting(e Event, rival int) (_ Event, ended time.Duration) {
 	return e, lateness
 }
 
-// collect copies what happened while the fault was played, and what failed, into r.
+// collect copies into the round r what happened while the fault was played, and what failed.
 func (c *cell) collect(r *results.Round, h *History, hit int) {
 	m := h.Marks[hit-1]
 	r.InjectedNs, r.HealedNs = m.From, m.To

@@ -51,7 +51,7 @@ func (p *player) teardown(ctx context.Context, w *System, h *History) error {
 	return p.use(ctx, w)
 }
 
-// leave ends hosts, and returns the processes and files that they leave on the machine.
+// The function leave ends hosts, and returns the processes and files that they leave behind.
 func leave(hosts []*Host) []string {
 	plugins := make([]int, len(hosts))
 	for i, h := range hosts {
@@ -64,8 +64,8 @@ func leave(hosts []*Host) []string {
 	return left
 }
 
-// inStore finds data that hosts left in the store. First it waits until the leases and queue
-// entries of dead hosts have expired.
+// inStore finds data that hosts left in the store. It waits up to maxTTL, so that the leases and
+// queue entries of dead hosts can expire.
 func (p *player) inStore(ctx context.Context, h *History) error {
 	var left []string
 	for deadline := time.Now().Add(maxTTL); ; {
@@ -102,7 +102,7 @@ func leftOf(h *Host, plugin int) []string {
 	return left
 }
 
-// look lets a new host acquire every lock, to find locks that were not released.
+// The method look lets a new host acquire every lock, to find locks that were not released.
 func (p *player) look(ctx context.Context, w *System, h *History) error {
 	probe, err := host.Start(ctx, p.spec(nil, len(w.Hosts), w.Dir, p.backend.Path))
 	if err != nil {

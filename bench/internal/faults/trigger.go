@@ -15,8 +15,8 @@ import (
 // a schedule can make an action happen.
 type Trigger string
 
-// These are the triggers. A watcher detects them from the data that pass a host's proxies, and from
-// what the host reports.
+// These are the triggers. A watcher detects them from the data that pass through a host's proxies,
+// and from what the host reports.
 const (
 	TriggerSent      Trigger = "request sent"      // a request has passed, but its reply has not
 	TriggerAnswered  Trigger = "answer under way"  // a reply passes to the host
@@ -58,7 +58,7 @@ type awaited struct {
 // holdsFor bounds the time for which data are held back until an event has happened.
 const holdsFor = 500 * time.Millisecond
 
-// releaseFollows is how soon after the end of a hold a request counts as the release of its lock.
+// A request counts as the release of a lock if it comes at most releaseFollows after the hold.
 const releaseFollows = 20 * time.Millisecond
 
 func watchTriggers(w *System) *watcher {
@@ -77,7 +77,7 @@ func (w *watcher) close() {
 	}
 }
 
-// pass is called for all data that pass between a host and a server, before they go on.
+// pass is called for all data between a host and a server, before these data are passed on.
 func (w *watcher) pass(host int, way inject.Direction) {
 	for _, a := range w.match(host, way) {
 		close(a.come)

@@ -45,7 +45,7 @@ type agent struct {
 	cancel   map[int64]context.CancelFunc
 	attempts []results.Attempt // the attempts of the last opCycle
 
-	served  atomic.Bool  // the current client has been granted a lock
+	served  atomic.Bool  // whether the current client was granted a lock
 	asking  atomic.Int64 // number of workload callers that ask for a lock now
 	plugin  atomic.Int64 // process id in the last report about the plugin
 	log     blocker
@@ -101,7 +101,7 @@ func (a *agent) connect() error {
 	return nil
 }
 
-// present returns the client or library that callers use now.
+// The method present returns the client or library that callers use now.
 func (a *agent) present() load.Locker {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -211,7 +211,7 @@ func (a *agent) noteHeartbeat(stall *proc.Stall) {
 	}
 }
 
-// Surrounding is unusual behavior of an application in its process that does not harm locks.
+// Surrounding is unusual behavior of an application's process that must not harm locks.
 type Surrounding string
 
 // These are the surroundings.

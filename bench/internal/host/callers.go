@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// Lock implements [load.Locker]. The host's process carries out the calls of the lock and measures
-// their times. So the times do not include the way between the processes.
+// Lock implements [load.Locker]. The lock's methods are called in the host's process, which
+// measures their times. So the times do not include messages between the processes.
 func (p *Process) Lock(name string, ttl time.Duration) (load.Lock, error) {
 	return &calledLock{p, name, ttl}, nil
 }
@@ -74,7 +74,7 @@ func (p *Process) Attempts() ([]results.Attempt, error) {
 	return n.Attempts, nil
 }
 
-// answer carries out an order, and sends its answer.
+// answer carries out an order in a new goroutine, and sends the answer.
 func (a *agent) answer(ctx context.Context, o order) {
 	ctx, cancel := context.WithCancel(ctx)
 	a.mu.Lock()

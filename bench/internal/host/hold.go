@@ -47,7 +47,7 @@ func (a *agent) begin(ctx context.Context, first int) (*group, context.Context) 
 	return g, ctx
 }
 
-// release ends each group whose first lock has a number of at least from.
+// release ends each group whose first lock has the number from or a higher one.
 func (a *agent) release(from int) {
 	var stay, end []*group
 	for _, g := range a.groups {
@@ -101,7 +101,7 @@ type holding struct {
 	record results.Hold
 }
 
-// granted reports that a call has got the grant t, whose TTL counts from t=sent.
+// granted reports that a call has got a grant. The TTL of the grant counts from the parameter sent.
 func (a *agent) granted(t tenure, done <-chan struct{}, call *results.Call, sent int64) *holding {
 	now := a.clock.Now()
 	h := &holding{tenure: t, agent: a, done: done, over: make(chan struct{}), record: results.Hold{
@@ -112,8 +112,8 @@ func (a *agent) granted(t tenure, done <-chan struct{}, call *results.Call, sent
 }
 
 // hold checks again and again whether the lease is valid. It returns when the lease is not valid,
-// or after a signal on the channel end or stop. The caller must then release the lease. After the
-// signal of h.done that the lease ends, hold goes on for the time finishes.
+// or after a signal on the channel end or stop. The caller must then release the lease. When h.done
+// signals that the lease ends, hold goes on for as long as finishes says.
 func (a *agent) hold(stop <-chan struct{}, h *holding, every time.Duration, end <-chan time.Time) {
 	look := time.NewTicker(every)
 	defer look.Stop()
@@ -230,7 +230,7 @@ func (a *agent) sentOf(lease any, call *results.Call, ttl time.Duration) int64 {
 
 // follow reports each confirmed renewal of a lease until the function leave is called. A baseline
 // that is our core in process reports no events, so follow recognizes its renewals by the later
-// deadline. The leases of other libraries are renewed by follow itself.
+// deadline. For other libraries, follow itself renews the lease.
 func (a *agent) follow(h *holding, of keptLease, ttl time.Duration) (leave func()) {
 	lease, ok := of.(coreLease)
 	switch {
@@ -340,8 +340,8 @@ func (k *kept) Release(ctx context.Context) error {
 	return k.Lease.Release(ctx)
 }
 
-// Resources is the directory of the files that holders write to. Each lock has two: one with a
-// guard, which refuses writes with a lower token, and one without.
+// Resources is the directory of the files that holders write to. Each lock has two files: one with
+// a guard, which refuses writes with a lower token, and one without.
 type Resources struct {
 	Dir string `json:"dir"`
 }

@@ -1,7 +1,7 @@
 // Package host runs hosts as operating system processes, which can be killed and frozen from
-// outside. Each host takes locks through its own plugin or library. It reports each hold: the
-// grant, the renewals, the last check that found the lease valid, its loss or release, and the
-// writes to files under the lock.
+// outside. Each host takes locks through its own plugin or library. It reports each hold of a lock:
+// the grant, the renewals, the last check that found the lease valid, and the loss or release. It
+// also reports writes to files under the lock.
 //
 // [Process.Work] starts callers that acquire, hold and release locks over and over.
 // [Process.Acquire] starts callers that hold their locks until they are told to release them. For
@@ -133,7 +133,7 @@ type Process struct {
 	*proc.Child
 
 	mu      sync.Mutex
-	last    int64               // number of the last order with an answer
+	last    int64               // number of the last order that needs an answer
 	pending map[int64]chan note // the channels of orders that wait for their answer
 	change  chan struct{}       // closed and replaced at each report
 	seen    results.Seen
@@ -245,9 +245,9 @@ func (p *Process) lease(l results.Hold) {
 	p.seen.Holds = append(p.seen.Holds, l)
 }
 
-// Follow sets a function. For each report about a hold, on(hold, nil) is called, and for each call
-// that has returned, on(nil, call). One goroutine makes all these calls. Call Follow before the
-// first report.
+// Follow sets the function on. A report about a hold leads to on(hold, nil), and a report that a
+// call has returned leads to on(nil, call). One goroutine makes all these calls. Call Follow before
+// the first report.
 func (p *Process) Follow(on func(*results.Hold, *results.Call)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -56,7 +56,6 @@ const (
 	timeout = 30 * time.Second
 )
 
-// redisServer starts a server for the test.
 func redisServer(t *testing.T) *servers.Server {
 	t.Helper()
 	s, err := redisserver.Start(t.Context(), nil)

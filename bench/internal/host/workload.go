@@ -21,7 +21,7 @@ import (
 type Workload struct {
 	Kind results.Op `json:"kind"`
 	// Prefix and a number from First to First+Names-1 make the name of a lock. If Name is set, there
-	// is only one lock, called Name.
+	// is only one lock, with this name.
 	Prefix  string        `json:"prefix"`
 	Name    string        `json:"name,omitempty"`
 	First   int           `json:"first"`
@@ -85,8 +85,8 @@ func (a *agent) start(ctx context.Context, w Workload) {
 	}
 }
 
-// asks adds change to the number of callers that are asking for a lock. It reports when this number
-// becomes positive, and when it becomes zero.
+// The method asks adds the parameter change to the number of callers that are asking for a lock. It
+// reports when this number becomes positive, and when it becomes zero.
 func (a *agent) asks(change int64) {
 	now := a.asking.Add(change)
 	if asking := now > 0; asking != (now-change > 0) {
@@ -117,7 +117,7 @@ func (a *agent) reopen(timeout time.Duration) {
 	a.back(call, <-closed)
 }
 
-// back reports that a call has returned.
+// The method back reports that a call has returned.
 func (a *agent) back(call results.Call, err error) {
 	call.BackNs = a.clock.Now()
 	if call.Outcome = outcomeOf(err); err != nil {
@@ -200,7 +200,7 @@ func (c *caller) ask(ctx context.Context, call *results.Call) error {
 	return c.take(lease, name, call)
 }
 
-// lock returns the lock called name, with the workload's options.
+// lock returns the lock with the given name, with the workload's options.
 func (c *caller) lock(name string) (load.Lock, error) {
 	if c.w.AtLeast == 0 {
 		return c.present().Lock(name, c.w.TTL)
@@ -278,7 +278,7 @@ func (c *caller) take(lease load.Lease, name string, call *results.Call) error {
 	return err
 }
 
-// use holds a granted lease for the planned time, or until it is lost.
+// The method use holds a granted lease for the planned time, or until it is lost.
 func (c *caller) use(h *holding) {
 	c.served.Store(true)
 	c.asks(-1)
@@ -286,8 +286,8 @@ func (c *caller) use(h *holding) {
 	c.hold(c.stop, h, cmp.Or(c.w.Look, lookEvery), time.After(c.w.Hold.draw(c.random)))
 }
 
-// over reports that a call has returned. If the end of the workload has interrupted the call, it
-// removes the call's time limit, so that the call does not seem to have given up early.
+// The method over reports that a call has returned. If the end of the workload has interrupted the
+// call, it removes the call's time limit. Otherwise the call would seem to have given up early.
 func (c *caller) over(call results.Call, err error) {
 	select {
 	case <-c.stop:

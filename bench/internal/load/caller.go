@@ -81,10 +81,10 @@ func (c *Caller) note(ctx context.Context, err error) {
 	}
 }
 
-// Cycle acquires and releases in a loop until t=until, or until ctx ends. Unless ctx ends, it
-// begins at least one cycle after t=from. It waits for the end of its last cycle without a time
-// limit, so that stalls show. It releases an acquired lock even if ctx has ended. If choose is not
-// nil, it calls this function before each cycle to pick the lock. An error of choose ends the loop.
+// Cycle acquires and releases in a loop until t=until or until ctx ends. Unless ctx ends, it begins
+// at least one cycle after t=from. It waits for the end of its last cycle without a time limit, so
+// that stalls show. It releases an acquired lock even if ctx has ended. If choose is not nil, it
+// calls this function before each cycle to pick the lock. An error of choose ends the loop.
 func (c *Caller) Cycle(ctx context.Context, from, until int64, hold time.Duration, choose func() error) {
 	uncancelled := context.WithoutCancel(ctx)
 	for counts := false; ctx.Err() == nil; {
@@ -111,8 +111,8 @@ func (c *Caller) Cycle(ctx context.Context, from, until int64, hold time.Duratio
 }
 
 // Cycles is a loop of the callers of one host. Each caller acquires and releases random locks, one
-// after the other, until the time Until, and begins at least one cycle after the time From (see
-// [Caller.Cycle]). Both times are nanoseconds on the run's clock.
+// after the other, until the time in Until. It begins at least one cycle after the time in From
+// (see [Caller.Cycle]). Both times are nanoseconds on the run's clock.
 type Cycles struct {
 	Names       []string
 	TTL, Hold   time.Duration
@@ -230,7 +230,7 @@ func Pace(ctx context.Context, clock proc.Clock, arrivals []Arrival, send func(A
 // longestSleep bounds one sleep of Pace, so that Pace notices the end of ctx.
 const longestSleep = 20 * time.Millisecond
 
-// sleep blocks in the kernel for the time d.
+// sleep blocks in the kernel for the duration d.
 //
 // Note: a timer of the Go runtime fires up to a millisecond late on an idle Linux machine, and an
 // acquire takes only a tenth of that.

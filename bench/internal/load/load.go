@@ -15,7 +15,7 @@ import (
 // Locker grants locks of one backend or library to the callers of one host. Any
 // number of goroutines may use it.
 type Locker interface {
-	// Lock prepares the lock called name for one caller, and sends nothing.
+	// Lock prepares the lock with the given name for one caller. It sends nothing to the store.
 	Lock(name string, ttl time.Duration) (Lock, error)
 	// Close releases held locks and ends connections.
 	Close(ctx context.Context) error
@@ -33,8 +33,8 @@ type Trier interface {
 	TryAcquire(ctx context.Context) (Lease, error)
 }
 
-// Untimed is a Lease whose end in the store the caller cannot compute, because the library renews
-// the lease at unknown times, or because it has no TTL.
+// Untimed is a Lease whose end in the store is unknown to the caller. Either the library renews the
+// lease at unknown times, or the lease has no TTL.
 type Untimed interface{ Untimed() }
 
 // Lease is a held lock.
@@ -93,7 +93,7 @@ func (l *coreLocker) LockWith(name string, o *core.LockOptions) (Lock, error) {
 	return &coreLock{locker: l, lock: lock, ttl: o.TTL}, nil
 }
 
-// Client returns the core client, because elections need it.
+// Client returns the core client, which elections need.
 func (l *coreLocker) Client() *core.Client { return l.client }
 
 func (l *coreLocker) Close(ctx context.Context) error { return l.client.Close(ctx) }

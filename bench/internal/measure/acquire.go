@@ -74,7 +74,7 @@ func runAcquire(ctx context.Context, in Input) (results.Cell, error) {
 }
 
 // renew makes every caller hold a lease and renew it again and again for the duration d. It returns
-// the begin and end of each renewal.
+// the start and end of each renewal.
 func renew(ctx context.Context, cs []*load.Caller, d time.Duration) []span {
 	renewals := make([][]span, len(cs))
 	until := cs[0].Clock.Now() + int64(d)
@@ -139,14 +139,14 @@ const (
 	openLoad = 0.5
 )
 
-// openFor returns the time in which cycles of the open loop are due to start. Late cycles may start
-// in the same time after that, or in openGrace if that is longer.
+// openFor returns how long cycles of the open loop are due to start. After that, late cycles may
+// start for the same time again, or for openGrace if that is longer.
 func openFor(in Input) time.Duration { return in.Measure / openShare }
 
 // runOpen does the cycles of the scenario again, but as an open loop: each cycle has a fixed start
-// time. All callers together start rate cycles per second. A store that stalls gets as many
-// requests as before, and the time of a delayed cycle counts from when it was due. In a closed
-// loop, callers would stop asking during a stall, so few samples would show it (coordinated
+// time. All callers together start as many cycles per second as rate says. A store that stalls gets
+// as many requests as before, and the time of a delayed cycle counts from when it was due. In a
+// closed loop, callers would stop asking during a stall, so few samples would show it (coordinated
 // omission).
 func runOpen(ctx context.Context, in Input, cs []*load.Caller, rate float64, cell *results.Cell) {
 	from := in.Clock.Now()
@@ -219,8 +219,8 @@ func (c *openCaller) work(ctx context.Context) {
 	}
 }
 
-// keptUp reports whether the latencies of an open loop are the backend's and not the load
-// generator's. Every cycle must have started. The generator's own delay must be at most half of the
+// keptUp reports whether the latencies of an open loop show delays of the backend, not of the load
+// generator. Every cycle must have started. The generator's own delay must be at most half of the
 // latency, at the median and at the 99th percentile.
 func keptUp(acquires, lags []int64, drops int) bool {
 	if drops > 0 || len(acquires) == 0 {

@@ -153,9 +153,9 @@ func contending(ctx context.Context, in Input) (cs []*load.Caller, end func() er
 	return cs, end, nil
 }
 
-// take acquires, holds and releases until the context asking ends. After a release, a caller asks
-// again only when another caller has been granted the lock, so that every hand-over is from one
-// caller to another.
+// take acquires the lock, holds it and releases it, again and again until the context asking ends.
+// After a release, a caller asks again only when another caller has been granted the lock, so that
+// every hand-over is from one caller to another.
 //
 // Note: do not let the old holder ask again at once. A library that polls would usually grant it
 // the lock, so that waiters starve and no hand-over is measured.
@@ -192,8 +192,8 @@ func (t *turns) granted() (next <-chan struct{}) {
 	return t.next
 }
 
-// grantsIn returns the attempts that were granted at t=from or later and released at t=until or
-// earlier, in the order of their grants.
+// grantsIn returns the attempts that were granted and released between the times from and until
+// (both included), in the order of their grants.
 func grantsIn(attempts []results.Attempt, from, until int64) []results.Attempt {
 	var out []results.Attempt
 	for _, a := range attempts {
@@ -249,8 +249,8 @@ func idleFor(in Input) time.Duration {
 	return queued + in.Measure/2
 }
 
-// idle makes one caller keep a lock and all others wait for it. It returns how many commands per
-// second each server gets meanwhile.
+// The function idle makes one caller keep a lock and all others wait for it. It returns how many
+// commands per second each server gets meanwhile.
 func idle(ctx context.Context, in Input, cs []*load.Caller) (float64, error) {
 	lease, ok := cs[0].Acquire(ctx)
 	if !ok {
@@ -282,8 +282,8 @@ type counted struct {
 	err error
 }
 
-// count reads the servers' counters at t=from and at t=until, and sends the difference on the
-// channel. If there are no counters, it sends zeros at once.
+// count reads the servers' counters at the times from and until, and sends the difference on the
+// returned channel. If there are no counters, it sends zeros at once.
 func (in Input) count(ctx context.Context, from, until int64) <-chan counted {
 	out := make(chan counted, 1)
 	if in.Commands == nil {

@@ -30,7 +30,7 @@ type election struct {
 	passing  *trips
 	taken    []span // takeovers
 
-	system *faults.System // has the candidates as hosts; only the goroutine that runs the cell uses it
+	system *faults.System // its hosts are the candidates; only the goroutine that runs the cell uses it
 
 	mu      sync.Mutex
 	changed chan struct{}  // closed and replaced at each report
@@ -102,8 +102,8 @@ func (s *election) campaign(c *faults.Host) error {
 	return nil
 }
 
-// harm does the mode's actions to the victim. If they kill it, harm records that its terms have
-// ended, because the victim cannot report this.
+// harm does the mode's actions to the victim. If these kill the victim, harm records that its terms
+// have ended, because it cannot report this.
 func (s *election) harm(ctx context.Context, h *incident) error {
 	if s.mode.inject != nil {
 		return s.mode.inject(ctx, s, h)
@@ -155,7 +155,7 @@ func (s *election) hear(c *faults.Host, t *results.Hold, failed *results.Call) {
 	s.changed = make(chan struct{})
 }
 
-// term keeps the newest state of a term. If the term is new, its name has this leader from now on.
+// term keeps the newest state of a term. If the term is new, the candidate now leads the name.
 func (s *election) term(c *faults.Host, t results.Hold) {
 	t.Host = c.Number
 	i := slices.IndexFunc(s.terms, func(o results.Hold) bool {
@@ -194,14 +194,14 @@ func (s *election) await(ctx context.Context, limit time.Duration, what string, 
 	}
 }
 
-// led returns a function that reports whether each name has a leader whose term was granted later
-// than t=after.
+// led returns a function that reports whether each name has a leader whose term was granted after
+// the time in the parameter after.
 func (s *election) led(names []int32, after int64) func() bool {
 	return s.all(names, func(t results.Hold) bool { return t.GrantedNs > after })
 }
 
 // confirmed returns a function that reports whether each name has a leader whose grant returned, or
-// whose last renewal was sent, later than t=after.
+// whose last renewal was sent, after the time in the parameter after.
 func (s *election) confirmed(names []int32, after int64) func() bool {
 	return s.all(names, func(t results.Hold) bool {
 		renewed := t.GrantedNs
@@ -212,8 +212,8 @@ func (s *election) confirmed(names []int32, after int64) func() bool {
 	})
 }
 
-// all returns a function that reports whether each name has a leader, and whether like(term) is
-// true for the term of each.
+// all returns a function that reports whether each name has a leader for whose term the function
+// like returns true.
 func (s *election) all(names []int32, like func(results.Hold) bool) func() bool {
 	return func() bool {
 		return !slices.ContainsFunc(names, func(n int32) bool {

@@ -80,7 +80,7 @@ func runFootprint(ctx context.Context, in Input) (cell results.Cell, err error) 
 // fresh is a plugin that is started for one measurement only.
 type fresh struct {
 	in       Input
-	hear     func(core.Event) // nil: events are ignored
+	hear     func(core.Event) // if nil, events are ignored
 	backend  driver.Backend
 	locker   load.Locker
 	attempts []results.Attempt
@@ -146,7 +146,7 @@ func (f *fresh) memory(ctx context.Context, cell *results.Cell) error {
 	after := heap()
 	full, err := proc.Resident(pid)
 	err = errors.Join(err, f.renewals(ctx, pid, leases, cell))
-	_, first := load.Collect(cs) // ignored, because a failed release does not affect the memory
+	_, first := load.Collect(cs) // read before the releases, because a failed release does not affect the memory
 	load.Workers(takers, func(worker int) {
 		for i := worker; i < len(cs); i += takers {
 			if leases[i] != nil {
@@ -169,8 +169,8 @@ func (f *fresh) memory(ctx context.Context, cell *results.Cell) error {
 	return nil
 }
 
-// renewals keeps the leases for the time Hold. It records how much processor time host and plugin
-// used meanwhile, as a share of one core, and how many leases were lost.
+// renewals keeps the leases for as long as Hold says. It records how much processor time host and
+// plugin used meanwhile, as a share of one core, and how many leases were lost.
 func (f *fresh) renewals(ctx context.Context, plugin int, leases []load.Lease, cell *results.Cell) error {
 	if f.in.Hold < f.in.TTL {
 		return nil

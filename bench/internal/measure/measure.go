@@ -65,7 +65,7 @@ func orUsual[T any](asked []T, usual ...T) []T {
 // All returns the scenarios in the order in which they are shown.
 func All() []Scenario { return []Scenario{acquire, throughput, contend, takeover, shortTTL, footprint} }
 
-// ByName returns the scenario called name, and whether there is such a scenario.
+// ByName returns the scenario with this name, and whether there is one.
 func ByName(name string) (Scenario, bool) {
 	for _, s := range All() {
 		if s.Name == name {

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 
 var errDown = errors.New("the store is down")
 
-// fake grants locks in memory. If a test sets its fields, it misbehaves.
+// fake grants locks in memory. Tests set its fields to make it misbehave.
 type fake struct {
 	mu     sync.Mutex
 	held   map[string]bool

@@ -37,12 +37,11 @@ func (s *election) begin() {
 	}
 }
 
-// took records one sample.
 func (s *election) took(what string, ns int64) {
 	s.cell.Latencies[what] = append(s.cell.Latencies[what], ns)
 }
 
-// roundTrip estimates how long one request to the store takes. It returns 0 if it cannot ask.
+// roundTrip estimates how long one request to the store takes, or returns 0 if it cannot.
 func roundTrip(in Input) time.Duration {
 	client := in.client()
 	if client == nil || len(in.Names) == 0 {
@@ -84,7 +83,7 @@ func (s *election) sample(h *incident) {
 }
 
 // judge compares the time of a takeover with the time that the old lease had left. If a renewal was
-// due at about the time of the harm, the store may have got it although the host did not report it.
+// due at about the time of the harm, the store may have done it although no report shows this.
 func (s *election) judge(h *incident, old results.Hold, since int64) {
 	if old.SentNs == 0 {
 		return // the end of the lease is unknown

@@ -92,7 +92,7 @@ func runThroughput(ctx context.Context, in Input) (cell results.Cell, err error)
 
 // doneIn counts the cycles that ended between the times from and until, no matter when they began.
 // A store that works in batches finishes many cycles at once. So if fewer cycles ended than there
-// are callers, it counts until as many have ended.
+// are callers, it counts until as many cycles have ended as there are callers.
 //
 // Note: do not divide the number of cycles that began in the measured time by the time until the
 // last of them ended. Towards the end of that time fewer and fewer callers ask. So a store with a

@@ -10,7 +10,7 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// span has the begin and the end of an operation, on the run's clock.
+// span has the start and the end of an operation, on the run's clock.
 type span [2]int64
 
 // tripsOf is the unit for the number of round trips that an operation waits for.

@@ -35,8 +35,8 @@ const (
 	fewLeases   = 4
 )
 
-// ttlsOf returns the TTLs to try, up to the TTL longest: the backend's smallest TTL, and its larger
-// TTLs of the series 1, 2, 5, 10 and so on.
+// ttlsOf returns the TTLs to try, up to the parameter longest. They are the backend's smallest TTL
+// and its larger TTLs in the series 1, 2, 5, 10 and so on.
 func ttlsOf(p driver.Properties, longest time.Duration) []time.Duration {
 	var out []time.Duration
 	add := func(d time.Duration) {
@@ -74,7 +74,7 @@ type ttlCell struct {
 
 	mu       sync.Mutex // guards spent and lost of each TTL, and the fields below
 	byName   map[string]*tried
-	from     int64 // begin of the measured time
+	from     int64 // start of the measured time
 	counting bool
 	dropped  uint64 // number of dropped events
 }

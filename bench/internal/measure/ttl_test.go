@@ -71,7 +71,7 @@ type endingLease struct {
 func (l endingLease) Done() <-chan struct{} { return l.done }
 func (l endingLease) Deadline() time.Time   { return time.Now().Add(time.Hour) }
 
-// endingLock grants leases. The first leases are lost at once, and the field loses is their number.
+// endingLock grants leases. The first leases, as many as loses says, are lost at once.
 type endingLock struct {
 	token uint64
 	loses int

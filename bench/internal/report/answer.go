@@ -12,8 +12,8 @@ import (
 // hostScope is the scope of a backend whose locks exclude only callers of the same host.
 const hostScope = "host"
 
-// answer answers the question "which backend should I use" from the figures of a run. For each need
-// of a user, such as throughput, it names the best backends, or says that the figures show no
+// answer is the report's answer to the question "which backend should I use". For each need of a
+// user, such as throughput, it names the best backends, or says that the figures show no
 // difference. Reports in text and the HTML page show the same answer.
 type answer struct {
 	Choices []choice
@@ -29,7 +29,7 @@ func (r Report) answer() answer {
 type choice struct {
 	Need string `json:"need"`
 	// Take has the backend with the best figure, and all backends that the figures do not show to be
-	// worse. It is empty if there are several and none is worse. In scenario ttl, Take has a TTL.
+	// worse. It is empty if the figures show no difference. In scenario ttl, Take has a TTL.
 	Take     []string `json:"take,omitempty"`
 	Measured string   `json:"measured,omitempty"` // the figures of the best backends
 	Others   string   `json:"others,omitempty"`   // how much worse the others are, or why there is no choice
@@ -39,8 +39,8 @@ type choice struct {
 }
 
 // choices returns the recommendations of this run. A candidate is a backend that broke no rule and
-// whose locks exclude callers of other hosts. A second build (flag --vs) is none. A recommendation
-// by a figure needs two candidates, or a baseline for Libraries; survivors needs two candidates.
+// whose locks exclude callers of other hosts. A second build (flag --vs) is no candidate. A choice
+// by a figure needs two candidates, or a baseline for Libraries. Method survivors needs two.
 func (r Report) choices() []choice {
 	var out []choice
 	for _, h := range r.highlights() {
@@ -164,8 +164,8 @@ func (r Report) undecided() string {
 	return "these runs show no difference"
 }
 
-// promised is the name of the row's backend. If not all rows have the same durability, the
-// durability follows the name.
+// promised returns the name of the row's backend. If the rows differ in durability, it adds this
+// row's durability to the name.
 func promised(row Row, all []Row) string {
 	if slices.ContainsFunc(all, func(other Row) bool { return other.Durability != row.Durability }) {
 		return fmt.Sprintf("%s (%s)", row.Name, row.shortDurability())

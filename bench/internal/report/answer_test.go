@@ -66,7 +66,7 @@ func TestChoicesAreWhole(t *testing.T) {
 }
 
 // TestTTLAdvice checks that with the recommended TTL and all longer TTLs, at least half of the TTL
-// was left at each renewal. The advice also lists shorter TTLs until a lease was lost.
+// was left at each renewal. The advice must also list shorter TTLs, down to one that lost a lease.
 func TestTTLAdvice(t *testing.T) {
 	var cells []results.Cell
 	for i, one := range []struct {
@@ -165,7 +165,7 @@ func TestCommandRepeatsThePlan(t *testing.T) {
 }
 
 // TestDrawingOrdersByPromise checks that the drawing has one lane (row) for each promise of the
-// backends, the strongest promise on top, and that a faster backend is marked further right.
+// backends, the strongest promise on top, and that the mark of a faster backend is further right.
 func TestDrawingOrdersByPromise(t *testing.T) {
 	d := everything(t, false).answer().Drawing
 	var got []string

@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// axis is the kind of values on an axis. The page chooses the scale and the labels by it.
+// axis is the kind of values on an axis. The page chooses its scale and labels by this kind.
 type axis string
 
 const (
@@ -135,8 +135,8 @@ func (t Table) facet() string {
 }
 
 // lineFacet is the name of the curve of table t in a load chart. Tables with equal facets (mode,
-// locks and so on) share a curve. But if a number of hosts was measured with several numbers of
-// clients, it has its own curve, whose name includes the number of hosts.
+// locks and so on) share a curve. But each number of hosts that was measured with several numbers
+// of clients has its own curve. Its name includes the number of hosts.
 func (t Table) lineFacet(ts []Table) string {
 	several := slices.ContainsFunc(ts, func(o Table) bool {
 		return o.Hosts == t.Hosts && o.Clients != t.Clients && o.facet() == t.facet()
@@ -337,9 +337,9 @@ func label(key results.HistogramKey) string {
 const takeoverOp = "takeover"
 
 // ttlBand returns the range of times after a leader's death in which its lease can expire. If the
-// takeover of a mode waits, runs record this range. For other modes, ttlBand computes it from the
-// TTL. A lease is renewed every third of its TTL, so two thirds to all of the TTL are left when its
-// holder dies.
+// takeovers of a mode wait for the TTL, the runs record this range. For other modes, ttlBand
+// computes it from the TTL. A lease is renewed every third of its TTL, so at least two thirds of
+// the TTL are left when its holder dies.
 func (r Report) ttlBand(mode string) *band {
 	b := &band{Label: "what is left of the TTL"}
 	for _, t := range r.of(takeoverScenario) {

@@ -89,7 +89,7 @@ type group[K comparable, T any] struct {
 	all []T
 }
 
-// groups groups items by key, in the order in which the keys first occur.
+// groups returns a group of items for each key, in the order in which the keys first occur.
 func groups[K comparable, T any](items []T, key func(T) K) []group[K, T] {
 	var out []group[K, T]
 	for _, item := range items {
@@ -112,8 +112,8 @@ func distinct[K comparable, T any](items []T, key func(T) K) []K {
 	return out
 }
 
-// compared lists the units for which a table also shows a ratio. It is a backend's figure divided
-// by the figure of its reference, a baseline (a library in process).
+// compared lists the units for which a table also shows a ratio. The ratio is a backend's figure
+// divided by the figure of its reference, a baseline (a library in process).
 var compared = []struct{ unit, title string }{
 	{"p50-ns/acquire", "acquire"}, {"cycles/s", "cycles"}, {"p50-ns/handoff", "hand-over"},
 }

@@ -52,8 +52,8 @@ var tokenClasses = []struct{ class, means string }{
 	{"none", "no tokens"},
 }
 
-// drawing draws the first highlight that has figures of a backend and of at least one more subject,
-// such as a baseline.
+// drawing returns a drawing of the first highlight that has figures of a backend and of at least
+// one more subject, such as a baseline.
 func (r Report) drawing() drawing {
 	for _, h := range r.highlights() {
 		rows := filter(h.table.Rows, func(row Row) bool {

@@ -38,7 +38,7 @@ type Row struct {
 	results.Subject
 	// Figures has the median of all runs, for each unit of results.txt.
 	Figures map[string]results.Estimate
-	// Ratios has, by unit, the subject's figure divided by its reference's (a baseline's) figure.
+	// Ratios has, for each unit, the figure divided by the figure of the reference, a baseline.
 	Ratios map[string]*results.Ratio
 	// Runs has, for each unit, one value from each run.
 	Runs map[string][]float64

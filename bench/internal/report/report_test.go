@@ -11,7 +11,6 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// output returns the report in the given format.
 func output(t *testing.T, r Report, format string) string {
 	t.Helper()
 	var b bytes.Buffer

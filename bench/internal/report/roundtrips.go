@@ -30,7 +30,7 @@ type tripsOf struct {
 	counted, slope float64
 }
 
-// apart is the largest difference of count and slope that causes no warning.
+// apart is the largest difference between count and slope that causes no warning.
 const apart = 0.3
 
 func (t tripsOf) cell() cell {

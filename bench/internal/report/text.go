@@ -178,7 +178,7 @@ func (g grid) parts(width int) []grid {
 	return append(out, g.only(chosen))
 }
 
-// The method only returns table g with these columns alone, without rows that are empty in them.
+// only(columns) returns the table g with these columns alone, without rows that are empty in them.
 func (g grid) only(columns []int) grid {
 	out := grid{Title: g.Title, Note: g.Note}
 	for _, i := range columns {

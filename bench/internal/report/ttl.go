@@ -55,8 +55,8 @@ func total(values []float64) (sum float64) {
 	return sum
 }
 
-// slack returns how much of the TTL was left at renewals. At the given share of the renewals, at
-// least that much was left.
+// slack returns a part of the TTL, in nanoseconds. At the given share of the renewals, at least
+// this much of the TTL was left.
 func (t ttlRow) slack(share float64) int64 {
 	return max(0, int64(t.ttl)-t.spent.ValueAtQuantile(100*share))
 }
@@ -190,9 +190,9 @@ func leasesFor(all []ttlRow, ttl time.Duration) float64 {
 }
 
 // power says how rare a stall that loses a lease must be, if the run saw none. It is "" if scenario
-// ttl was not measured. If an event does not occur in a time T, then with 95 % confidence it occurs
-// less than three times per T on average (Hanley and Lippman-Hand: If nothing goes wrong, is
-// everything all right?, JAMA 249, 1983). power counts time and not renewals, because one stall
+// ttl was not measured. If an event does not occur in a period, then with 95 % confidence it occurs
+// less than three times per such period on average (Hanley and Lippman-Hand: If nothing goes wrong,
+// is everything all right?, JAMA 249, 1983). power counts time and not renewals, because one stall
 // delays all renewals.
 func (r Report) power() string {
 	rows := r.ttlRows(near(r.of(ttlScenario)))

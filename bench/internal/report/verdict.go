@@ -20,7 +20,7 @@ func (r Report) Safe() string {
 	return r.found()
 }
 
-// found says whether the measurements were safe, as far as the run got.
+// The method found says whether the measurements were safe, as far as the run got.
 func (r Report) found() string {
 	v := r.Verdict
 	ours, grants := r.granted(results.KindPlugin)
@@ -39,8 +39,8 @@ func (r Report) found() string {
 	return fmt.Sprintf("safe: %s%s checked: no two holders at once, %s", grouped(float64(grants)), of, r.rising(ours))
 }
 
-// besides describes the findings about baselines (libraries in process), which the verdict leaves
-// out. It is "" if no baseline was granted a lock.
+// The method besides describes the findings about baselines (libraries in process), which the
+// verdict leaves out. It is "" if no baseline was granted a lock.
 func (r Report) besides() string {
 	names, grants := r.granted(results.KindBaseline)
 	if grants == 0 {
@@ -105,8 +105,8 @@ func (r Report) judged(subject string) string {
 // broken reports whether a subject has violated a rule.
 func (r Report) broken(subject string) bool { return strings.HasPrefix(r.judged(subject), "BROKEN") }
 
-// findings returns a line for each violation in the verdict, each finding, and each subject with
-// failed attempts.
+// findings returns a line for each violation in the verdict, each finding in the manifest, and each
+// subject with failed attempts.
 func (r Report) findings() []string {
 	var out []string
 	for _, v := range r.Verdict.Violations {
@@ -211,7 +211,7 @@ var stallUnits = []struct{ unit, what string }{
 	{"max-ns/release", "a release"}, {"max-ns/wait", "a wait"}, {"max-ns/call", "a call"},
 }
 
-// stall is the longest operation of a subject under one load, which stalled in one run.
+// stall is an operation of a subject under one load that took so long that its run stalled.
 type stall struct {
 	results.Estimate // of the longest operation of each run
 	run              int
@@ -222,7 +222,7 @@ type stall struct {
 func (s stall) took() string { return bare(s.unit, s.Max) }
 
 // stalls returns a line about operations that took very long in one run but not in others. It names
-// the three longest. It returns nil if there are none.
+// the three longest of them. It returns nil if there are no such operations.
 func (r Report) stalls() []string {
 	all := r.stalled()
 	if len(all) == 0 {

@@ -122,7 +122,7 @@ type Cell struct {
 	Elapsed time.Duration // the time that the cycles took together
 	// Latencies of the operations "acquire", "renew", "release" and "call".
 	Latencies map[string][]int64 // nanoseconds
-	// Values are more figures, by unit. Package results writes them unchanged.
+	// Values are more figures, with their units as keys. Package results writes them unchanged.
 	Values   map[string]float64
 	Attempts []Attempt
 	// Findings are texts for people about unexplained events that no figure shows.

@@ -43,7 +43,7 @@ type measured struct {
 	Row
 	subject Subject
 	value   float64
-	order   benchproc.Key // by which rows are sorted
+	order   benchproc.Key // the key by which rows are sorted
 }
 
 func runsOf(figures []measured) map[Row][]float64 {

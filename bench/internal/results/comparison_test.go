@@ -16,7 +16,7 @@ type run struct {
 	plan     Plan
 	subjects []Subject
 	state    State
-	lines    int                // lines of each subject; 0: as many as the plan has runs
+	lines    int                // lines of each subject; 0 means one for each run of the plan
 	factor   map[string]float64 // factor for the latencies, by subject; 0 means 1
 }
 
@@ -170,7 +170,6 @@ func TestParseGate(t *testing.T) {
 	}
 }
 
-// parsed returns the gates with the given texts.
 func parsed(t *testing.T, texts ...string) (out []Gate) {
 	t.Helper()
 	for _, text := range texts {

@@ -162,7 +162,7 @@ func correct(rows []Difference) {
 	Holm(tests)
 }
 
-// RunsNeeded is how many runs of each build are needed so that the U test can show a difference, if
+// RunsNeeded is how many runs of each build the U test needs to be able to show a difference, if
 // the given number of rows is tested together.
 func RunsNeeded(rows int) int {
 	n := 2

@@ -145,7 +145,7 @@ func scanWhole(dir string, emit func(Section, []Attempt) error) error {
 
 // ReadEvents calls the function emit for each section with its attempts, in the order of the file.
 // It reuses the slice after emit has returned. If the file is cut off or damaged, ReadEvents emits
-// what comes before, and returns an error wrapping [ErrTruncated]. If emit fails, it ends.
+// what comes before, and returns an error wrapping [ErrTruncated]. It returns early if emit fails.
 func ReadEvents(r io.Reader, emit func(Section, []Attempt) error) error {
 	magic := make([]byte, len(eventMagic))
 	if _, err := io.ReadFull(r, magic); err != nil || !bytes.Equal(magic[:len(magic)-1], []byte(eventMagic[:len(eventMagic)-1])) {
@@ -213,7 +213,7 @@ func readFrame(r io.Reader) (kind byte, payload []byte, err error) {
 	return head[0], payload, err
 }
 
-// parseAttempts appends the attempts in block b to the slice called to.
+// parseAttempts appends the attempts in the block b to the slice in parameter to.
 func parseAttempts(to []Attempt, b []byte) ([]Attempt, error) {
 	p := parser{Reader: bytes.NewReader(b)}
 	var last Attempt

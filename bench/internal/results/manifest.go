@@ -147,7 +147,7 @@ type Subject struct {
 // OtherBuild ends the name of a subject that is a second build, such as "mine-vs" of "mine".
 const OtherBuild = "-vs"
 
-// Subject returns the subject called name, or the zero Subject if no subject has this name.
+// Subject returns the subject with the given name, or the zero Subject if there is none.
 func (m Manifest) Subject(name string) Subject {
 	for _, s := range m.Subjects {
 		if s.Name == name {
@@ -200,8 +200,8 @@ func ReadManifest(dir string) (Manifest, error) {
 	return m, nil
 }
 
-// Differs lists the differing settings of two plans that make their figures incomparable. It
-// ignores, for example, the seed, the number of runs, and where the servers were.
+// Differs lists the settings in which two plans differ, so that their figures cannot be compared.
+// It ignores, for example, the seed, the number of runs, and where the servers were.
 func (p Plan) Differs(q Plan) []string {
 	return differing([]setting{
 		{"backends", set(p.Backends), set(q.Backends)},

@@ -30,7 +30,7 @@ type Part struct {
 	// Rates has the cycles per second of this part alone, for each cell and run. The figures in
 	// results.txt are for all parts together.
 	Rates map[string][]float64 `json:"cycles_per_s,omitempty"`
-	// MachineLoad is the MachineLoad of the part's [Manifest].
+	// MachineLoad is copied from the part's [Manifest].
 	MachineLoad *MachineLoad `json:"machine_load,omitempty"`
 }
 
@@ -50,10 +50,10 @@ type Rendezvous struct {
 	Part int    `json:"part"` // number of the part, from 1
 }
 
-// Merge merges the folders dirs of runs that measured together on several machines. It writes the
-// folder out, which must be [Vacant]. Run 1 of out combines run 1 of all folders, and so on: rates
-// are added, and percentiles are over all latencies. The error wraps [ErrApart] if the folders are
-// not from such runs, or if the runs did not measure at the same time.
+// Merge merges the folders in dirs. Their runs measured together on several machines. Merge writes
+// the folder out, which must be [Vacant]. Run 1 of out combines run 1 of all folders, and so on:
+// rates are added, and percentiles are over all latencies. The error wraps [ErrApart] if the
+// folders are not from such runs, or if the runs did not measure at the same time.
 func Merge(out string, dirs ...string) error {
 	all, err := readMergeable(out, dirs)
 	if err != nil {
@@ -141,7 +141,6 @@ func mergeable(a, b Manifest) error {
 	return nil
 }
 
-// merged returns the manifest of the merged folder.
 func merged(all []Manifest) Manifest {
 	m := all[0]
 	m.Binaries = maps.Clone(m.Binaries)
@@ -280,9 +279,10 @@ func (f *Folder) addRun(l partLines, parts [][]Result, run int) error {
 
 const rateUnit = "cycles/s"
 
-// jointly returns the figures of one run of all parts together, except percentiles. It adds rates
-// and counts, takes the greatest maximum, and keeps values that are equal in all parts. It omits
-// other figures, such as commands per grant, because each part counted the commands of all parts.
+// The function jointly returns the figures of one run of all parts together, except percentiles. It
+// adds rates and counts, takes the greatest maximum, and keeps values that are equal in all parts.
+// It omits other figures, such as commands per grant, because each part counted the commands of all
+// parts.
 func jointly(parts []map[string]float64) []figure {
 	var out []figure
 	for unit, v := range parts[0] {
@@ -329,7 +329,7 @@ func (c cellRun) String() string { return fmt.Sprintf("%s, run %d", c.cell, c.ru
 // began the cell, together with the other parts. All are in nanoseconds.
 type span struct{ from, until, met int64 }
 
-// Together says how much of the time the merged runs, called parts, measured at once.
+// Together says how much of the time the merged runs (parts) measured at once.
 type Together struct {
 	// Overlap is the smallest share of a cell's time during which all parts measured the cell. The
 	// clocks of the parts may differ. All parts began each cell at the same moment, so Merge can

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// togetherPart writes the folder of one of several runs. Its cells begin at the times met.
+// togetherPart writes the folder of one of several runs. Its cells begin at the times in met.
 func togetherPart(t *testing.T, number int, rate float64, change func(*Manifest), met ...time.Duration) string {
 	t.Helper()
 	m := Manifest{

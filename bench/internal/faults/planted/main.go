@@ -49,8 +49,8 @@ type backend struct {
 // ARGV are the bug, the owner, the token and the TTL in milliseconds.
 var (
 	// The script acquire with the bug "pause" grants a lock after a missed renewal, although the lease
-	// still runs. With "early" it grants 80 ms before a lease is over, while the holder still counts
-	// on it. With "token" it takes tokens from a counter that starts again when data are lost.
+	// still runs. With "early" it grants 80 ms before a lease is over, while the holder still relies
+	// on the lease. With "token" it takes tokens from a counter that is reset when data are lost.
 	acquire = redis.NewScript(`
 		if redis.call('EXISTS', KEYS[3]) == 1 then return {-2, 0} end
 		local left, ttl = redis.call('PTTL', KEYS[1]), tonumber(ARGV[4])
@@ -67,8 +67,8 @@ var (
 		redis.call('PEXPIRE', KEYS[1], ARGV[4])
 		return {1, token}`)
 	// The script renew with the bug "resurrect" restores a lost lease, even if another owner has the
-	// lock. With "release" it always succeeds, because a refused renewal could tell the owner in time
-	// that another owner has deleted its key.
+	// lock. With "release" it always succeeds. Otherwise a refused renewal could tell the owner in
+	// time that another owner has deleted its key.
 	renew = redis.NewScript(`
 		local own = redis.call('HGET', KEYS[1], 'owner') == ARGV[2]
 		if not own and ARGV[1] == 'release' then return 1 end
