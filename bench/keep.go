@@ -32,7 +32,7 @@ type kept struct {
 }
 
 // openState opens the file that describes the kept servers. The environment variable
-// LOCKBENCH_STATE gives its path. Without the variable, it is in the user's cache directory.
+// LOCKBENCH_STATE gives its path. Without the variable, the file is in the user's cache directory.
 func openState(flag int) (*os.File, error) {
 	state := os.Getenv("LOCKBENCH_STATE")
 	if state == "" {

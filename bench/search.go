@@ -25,15 +25,16 @@ const (
 	quickShrinkFor = time.Minute
 )
 
-// These are about how many leases each host holds during a soak, which is a long run with faults.
+// These say roughly how many leases each host holds during a soak, which is a long run with faults.
 const (
 	soakPool      = 500
 	quickSoakPool = 50
 )
 
 // search plays random schedules of faults. A soak plays them on all backends at the same time, any
-// other search on one backend after the other. If a claim is broken, search writes a reproducer: a
-// file to replay the schedule. If ctx ends, it reports what it has found.
+// other search on one backend after the other. If a claim (a promise of docs/safety.md) is broken,
+// search writes a reproducer: a file to replay the schedule. If ctx ends, it reports what it has
+// found.
 func (p FaultsPlan) search(ctx context.Context, opts Options) (*Outcome, error) {
 	actions := p.actions()
 	if len(actions) == 0 {

@@ -84,7 +84,7 @@ func (s *session) open(ctx context.Context, d described) (driver.Backend, error)
 	return b, nil
 }
 
-// at puts the server's address before an error that does not contain it.
+// at puts the server's address before the text of err, unless err already contains it.
 func at(server string, err error) error {
 	addr := shownAddress(server)
 	if addr == "" || strings.Contains(err.Error(), addr) {
@@ -119,7 +119,8 @@ func (s *session) reference(backend string) string {
 	return ""
 }
 
-// baselineSubject opens a baseline on the server of a backend. The argument of is its subject.
+// baselineSubject opens a baseline on the server of a backend. The parameter of is the backend's
+// subject.
 func (s *session) baselineSubject(ctx context.Context, bl baseline.Baseline, cfg driver.Config, of *subject) (*subject, error) {
 	locker, err := bl.Open(ctx, cfg)
 	if err != nil {

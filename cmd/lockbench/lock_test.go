@@ -71,7 +71,7 @@ func (g *guarded) acquire(t *testing.T, name string, granted func()) {
 	}
 }
 
-// marked returns the running processes with the text mark in their arguments, but not lockbench.
+// marked returns the running processes, except lockbench, with the text mark in their arguments.
 func marked(lockbench *exec.Cmd, mark string) (pids []int) {
 	for pid, s := range proc.All() {
 		args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
@@ -157,7 +157,7 @@ func keeperOf(t *testing.T, cmd *exec.Cmd) int {
 	return children(t, cmd.Process.Pid)[0]
 }
 
-// often returns how often to repeat a test's steps: few, or all if LOCKBENCH_LONG is set.
+// often returns a number of repetitions: few, or, if LOCKBENCH_LONG is set, all.
 func often(few, all int) int {
 	if os.Getenv("LOCKBENCH_LONG") == "" {
 		return few
