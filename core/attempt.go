@@ -152,12 +152,12 @@ type calls struct {
 	first   *call
 	recent  bool // a call began since the method round last ran
 	running bool // the goroutine that checks the calls was started
-	parked  bool // the goroutine waits for wake
+	parked  bool // the goroutine waits for a signal on wake
 	over    bool // the client has closed: a new call is cancelled at once
 	wake    chan struct{}
 }
 
-// took records the duration d of the last request that did not wait in the store.
+// The method took records the duration d of the last request that did not wait in the store.
 func (c *Client) took(d time.Duration) { c.rtt.Store(int64(d)) }
 
 func (c *Client) roundTrip() time.Duration { return time.Duration(c.rtt.Load()) }
@@ -167,15 +167,15 @@ func (cs *calls) init(c *Client) {
 	cs.wake = make(chan struct{}, 1)
 }
 
-// begin returns a context for one call to the backend. The context ends after the time budget, or
-// when the time grace has passed since ctx ended or Close began. The caller must call done.
+// begin returns a context for one call to the backend. The context ends when budget has passed, or
+// when grace has passed since ctx ended or Close began. The caller must call done.
 func (cs *calls) begin(ctx context.Context, budget time.Duration) *call {
 	return cs.enter(&call{caller: ctx, rest: grace, closes: true}, budget)
 }
 
 // The method try returns a context for one try of a clean-up, such as a release. The context ends
-// after Options.CleanupBudget, or when the time rest has passed since ctx ended. It does not end
-// when Close begins, but when Close has tried to release all leases.
+// after Options.CleanupBudget, or when rest has passed since ctx ended. It does not end when Close
+// begins, but when Close has tried to release all leases.
 func (cs *calls) try(ctx context.Context, rest time.Duration) *call {
 	return cs.enter(&call{caller: ctx, rest: rest}, cs.c.opts.CleanupBudget)
 }

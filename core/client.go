@@ -280,7 +280,8 @@ func (c *Client) expireDue() instant {
 	return now
 }
 
-// start starts, before the first acquire, the goroutine that receives the backend's notices.
+// The method start starts the goroutine that receives the backend's notices, if it does not run
+// yet.
 func (c *Client) start() {
 	c.started.Do(func() {
 		if c.b.watcher != nil {
@@ -318,7 +319,7 @@ func (c *Client) wrap(op, name string, err error) error {
 	return &Error{Op: op, Backend: c.name, Name: name, Err: err}
 }
 
-// sleep waits for d and returns true. If ctx ends first, it returns false at once.
+// sleep waits for the duration d and returns true. If ctx ends first, it returns false at once.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -63,17 +63,17 @@ func (c *clock) now() instant {
 	return instant(mono).add(time.Duration(c.suspended.Load()))
 }
 
-// early is like method now, but does not look for new suspends. So it is never later than now. Use
-// it only for the time at which a request is sent. A time that is too early is safe there, because
-// the deadline is then earlier, too.
+// early is like method now, but does not look for new suspends. So its result is never later than
+// that of now. Use it only for the time at which a request is sent. A time that is too early is
+// safe there, because the deadline is then earlier, too.
 func (c *clock) early() instant {
 	return instant(time.Since(c.base)).add(time.Duration(c.suspended.Load()))
 }
 
 // sleptSince reports whether the machine may have been suspended since the instant i. If i comes
 // from an age that another process measured, i is too late after a suspend. The age does not count
-// the suspend. sleptSince reads the clocks in the opposite order to method now. A pause in between
-// may look like a suspend, but no suspend is missed.
+// the suspend. sleptSince reads the monotonic clock first, and method now reads it last. A pause in
+// between may look like a suspend, but no suspend is missed.
 func (c *clock) sleptSince(i instant) bool {
 	if c.boot == nil {
 		return false
@@ -90,7 +90,7 @@ func (c *clock) note(growth time.Duration) {
 		if growth < time.Duration(known)+noise {
 			return
 		}
-		c.noted.Store(int64(time.Since(c.base) + growth)) // first: a goroutine that sees suspended grow must see noted too
+		c.noted.Store(int64(time.Since(c.base) + growth)) // before suspended: a goroutine that sees the new suspended must see the new noted, too
 		if c.suspended.CompareAndSwap(known, int64(growth)) {
 			return
 		}

@@ -81,8 +81,8 @@ func (c *Client) join(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	// The goroutines have only just been told to end, so give them the time CleanupBudget even if
-	// ctx ended long ago.
+	// The goroutines have only just been told to end, so wait for at most CleanupBudget even if ctx
+	// ended long ago.
 	timer := time.NewTimer(c.opts.CleanupBudget)
 	defer timer.Stop()
 	select {
@@ -170,7 +170,7 @@ func firstOf(failed []*Error) error {
 	return fmt.Errorf("%w (and %d more)", first, len(names)-1)
 }
 
-// errAbandoned is the cause of the loss of a lease that is held when Close gives up waiting.
+// errAbandoned is why a lease is lost that is still held when Close gives up waiting.
 var errAbandoned = fmt.Errorf("%w: Close did not wait for it: %w", ErrReleased, ErrClosed)
 
 // abandon ends the leases that are still held. The store is not told, so the locks expire there.
@@ -202,8 +202,8 @@ func (c *Client) refuseCallback(ctx context.Context) error {
 	return fmt.Errorf("%w: Close was called from a callback of Do, TryDo or Run, for which it waits", ErrInvalid)
 }
 
-// serve records that a callback runs under the lease l, so that Close does not release it before
-// the callback has returned. If the lease is over, or if Close is about to release it, serve
+// serve records that a callback runs under the lease l, so that Close does not release the lease
+// before the callback has returned. If the lease is over, or if Close is about to release it, serve
 // returns false, and the callback must not start.
 func (s *scheduler) serve(l *Lease) bool {
 	s.mu.Lock()
