@@ -14,7 +14,7 @@ import (
 // grant describes what the store granted to a successful acquire.
 type grant struct {
 	token     uint64
-	sent, got instant       // sent: when the request was sent; without a request, the last sign of life before the grant
+	sent, got instant       // sent: when the request was sent; for a grant without a request, when the last sign of life before it was sent
 	span      time.Duration // the store keeps the grant for at least this long after sent
 	epoch     uint64        // value of scheduler.epoch when the call began
 }

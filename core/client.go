@@ -280,8 +280,7 @@ func (c *Client) expireDue() instant {
 	return now
 }
 
-// The method start starts the goroutine that receives the backend's notices, if it does not run
-// yet.
+// The method start starts the goroutine for the backend's notices, unless it was started before.
 func (c *Client) start() {
 	c.started.Do(func() {
 		if c.b.watcher != nil {

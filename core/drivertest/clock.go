@@ -45,8 +45,9 @@ func (h *Harness) late() time.Duration {
 	return 300*time.Millisecond + 2*h.props.TTLStep
 }
 
-// eventually polls the function ok until it returns true. If ok is still false when this process
-// has run for the time limit, it calls mistimed. Stalls of the process do not count.
+// eventually polls the function ok until it returns true. If ok still returns false after this
+// process has run for the time in limit, eventually calls mistimed. Stalls of the process do not
+// count.
 func eventually(t T, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	for start := time.Now(); !ok(); {
@@ -79,8 +80,9 @@ func pause(t T, d time.Duration) {
 	}
 }
 
-// awaitDone waits at most the time limit for the end of l. The case fails if Done closes more than
-// tolerance after l's last deadline, if l is valid after the deadline, or if Err is nil after Done.
+// awaitDone waits for the end of the lease l, at most for limit. The case fails if Done closes more
+// than tolerance after l's last deadline, if l is valid after the deadline, or if Err is nil after
+// Done.
 func awaitDone(t T, l held, limit time.Duration) {
 	t.Helper()
 	awaitDoneOr(t, l, limit, func() bool { return false })
@@ -164,8 +166,8 @@ func mistimed(t T, d time.Duration, format string, args ...any) {
 	t.Fatalf("%s", what)
 }
 
-// wantAlive calls mistimed unless the lease l is valid. A stall of this process in the past time
-// ttl may be the reason why l was not renewed.
+// wantAlive calls mistimed unless the lease l is valid. If l was not renewed, a stall of this
+// process during the past ttl may be the reason.
 func wantAlive(t T, l held, ttl time.Duration) {
 	t.Helper()
 	if !l.Valid() {
@@ -185,7 +187,7 @@ func staysAlive(t T, d, ttl time.Duration, all ...held) {
 }
 
 // receive waits until the channel c yields a value or is closed. The result ok is false if neither
-// has happened when this process has run for the time limit.
+// has happened after this process has run for the time in limit.
 func receive[V any](t T, c <-chan V, limit time.Duration) (v V, ok bool) {
 	for start := time.Now(); ; {
 		left := limit - ranSince(t, start)

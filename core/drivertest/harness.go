@@ -18,9 +18,9 @@ type T interface {
 	Context() context.Context // ends just before the clean-ups run
 }
 
-// Harness is a fresh environment for one case: a store, or a namespace of a store, that no
-// other case uses. Only Open is required. If Other or Denied is nil, the cases that need it are
-// n/a. If Store, Plugin or Host is nil, they are n/a or "not run", and the result says why.
+// Harness is a fresh environment for one case: a store, or a namespace of a store, that no other
+// case uses. Only Open is required. If Other or Denied is nil, the cases that need it are n/a. If
+// Store, Plugin or Host is nil, such cases are n/a or "not run", and the result says why.
 type Harness struct {
 	// Open opens a backend on the harness's store, for a new host. In scope "host", two
 	// calls share one store if the backend runs in process; in a plugin harness each call
