@@ -199,8 +199,7 @@ func (m *rendezvous) say(ctx context.Context) error {
 	return m.term.Proclaim(ctx, value)
 }
 
-// alone returns the error for parts that are too few or too many, end too early, or lose their
-// place.
+// alone returns the error if parts are too few or too many, end too early, or lose their place.
 func (m *rendezvous) alone(format string, args ...any) error {
 	return &EnvError{Backend: m.backend, Err: fmt.Errorf("the parts are not together: "+format, args...), Hint: fmt.Sprintf("start %d of them, with the same flags", len(m.places))}
 }

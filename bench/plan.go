@@ -20,8 +20,8 @@ import (
 // plan for which [Plan.Check] returns an error.
 type Plan struct {
 	// Backends names the plugins to measure. An empty list means every plugin that lockbench finds.
-	// If it then cannot start a plugin's server, the report names that backend as missing, and Run
-	// returns no error for it.
+	// If it then cannot start a plugin's server, the report names that backend as missing, but that
+	// is no error.
 	Backends  []string
 	Scenarios []string
 	Baselines []string // a baseline of a backend that is not measured is left out

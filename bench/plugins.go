@@ -56,8 +56,7 @@ func (p Plan) describe(ctx context.Context) ([]described, error) {
 	return out, nil
 }
 
-// The method ask returns a plugin's description. It checks that TTL and configuration fit the
-// plugin.
+// The method ask gets a plugin's description, and checks that TTL and configuration fit the plugin.
 func (p Plan) ask(ctx context.Context, f plugin.Found, cfg driver.Config) (d described, err error) {
 	d = described{Found: f, config: cfg}
 	if d.says, err = describe(ctx, f); err != nil {

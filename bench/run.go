@@ -34,8 +34,7 @@ type Progress interface {
 	End()
 }
 
-// Options are settings that do not change what is measured, so the result folder does not record
-// them.
+// Options are settings that do not change what is measured. The result folder does not have them.
 type Options struct {
 	Progress Progress
 	// Log gets log lines of package core and of the plugins. Nil discards them.

@@ -29,8 +29,7 @@ const (
 	openTimeout = 4 * time.Second
 )
 
-// subject is what is measured: a plugin, a baseline (a library in process), or a floor (a cheap
-// call).
+// subject is what is measured: a plugin, a baseline (library in process) or a floor (cheap call).
 type subject struct {
 	results.Subject
 	locker load.Locker                     // nil for a floor
@@ -119,8 +118,7 @@ func (s *session) reference(backend string) string {
 	return ""
 }
 
-// baselineSubject opens a baseline on the server of a backend. The parameter of is the backend's
-// subject.
+// baselineSubject opens a baseline on a backend's server. Parameter of is the backend's subject.
 func (s *session) baselineSubject(ctx context.Context, bl baseline.Baseline, cfg driver.Config, of *subject) (*subject, error) {
 	locker, err := bl.Open(ctx, cfg)
 	if err != nil {

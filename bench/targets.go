@@ -16,8 +16,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin"
 )
 
-// Servers says where plugins and servers are. The texts have the syntax of the command line's
-// flags.
+// Servers says where plugins and servers are. The texts have the syntax of the command's flags.
 type Servers struct {
 	// Targets are servers of the user: BACKEND=ADDRESS, BACKEND=@FILE or BACKEND=env:VARIABLE. For
 	// other backends, lockbench starts throwaway servers.
@@ -124,8 +123,7 @@ func (s Servers) stray(backends []string) (what, backend string) {
 	return "", ""
 }
 
-// find returns the plugin binaries of the given backends, or all that it finds if no backend is
-// given.
+// find returns the plugin binaries of the given backends, or all that it finds if none is given.
 func (s Servers) find(backends []string) ([]plugin.Found, error) {
 	all := plugin.Discover(s.PluginDirs)
 	if len(all) == 0 {

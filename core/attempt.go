@@ -167,15 +167,16 @@ func (cs *calls) init(c *Client) {
 	cs.wake = make(chan struct{}, 1)
 }
 
-// begin returns a context for one call to the backend. The context ends when budget has passed, or
-// when grace has passed since ctx ended or Close began. The caller must call done.
+// begin returns a context for one call to the backend. The context ends after the duration in
+// budget, or when the duration grace has passed since ctx ended or Close began. The caller must
+// call done.
 func (cs *calls) begin(ctx context.Context, budget time.Duration) *call {
 	return cs.enter(&call{caller: ctx, rest: grace, closes: true}, budget)
 }
 
 // The method try returns a context for one try of a clean-up, such as a release. The context ends
-// after Options.CleanupBudget, or when rest has passed since ctx ended. It does not end when Close
-// begins, but when Close has tried to release all leases.
+// after Options.CleanupBudget, or when the duration in rest has passed since ctx ended. It does not
+// end when Close begins, but when Close has tried to release all leases.
 func (cs *calls) try(ctx context.Context, rest time.Duration) *call {
 	return cs.enter(&call{caller: ctx, rest: rest}, cs.c.opts.CleanupBudget)
 }

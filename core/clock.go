@@ -115,8 +115,7 @@ func leadOf(ttl time.Duration) time.Duration {
 	return min(5*time.Millisecond, ttl/50)
 }
 
-// lifeOf returns the time from the sending of a request to the moment when the client ends the
-// lease.
+// lifeOf returns the time from when a request is sent until the client ends the lease.
 func lifeOf(ttl time.Duration) time.Duration {
 	return ttl - driftOf(ttl) - leadOf(ttl)
 }

@@ -170,7 +170,8 @@ func firstOf(failed []*Error) error {
 	return fmt.Errorf("%w (and %d more)", first, len(names)-1)
 }
 
-// errAbandoned is why a lease is lost that is still held when Close gives up waiting.
+// errAbandoned is the cause of a loss for each lease that is still held when Close gives up
+// waiting.
 var errAbandoned = fmt.Errorf("%w: Close did not wait for it: %w", ErrReleased, ErrClosed)
 
 // abandon ends the leases that are still held. The store is not told, so the locks expire there.

@@ -141,8 +141,7 @@ func (l *Lock) refusal(ctx context.Context) error {
 	return fmt.Errorf("other callers of this host wait for it: %w", l.c.heldHere(l.name, &HeldError{Holder: h}))
 }
 
-// contend alternately waits in this host's queue and asks the store, until it has a lease or ctx
-// ends.
+// contend in turn waits in this host's queue and asks the store, until it has a lease or ctx ends.
 func (a *contender) contend(ctx context.Context) (*Lease, error) {
 	for {
 		if a.answer != nil {
@@ -296,8 +295,7 @@ const (
 	// spuriousWake plus two round trips. A round trip counts as maxRTT at most.
 	spuriousWake = 2 * time.Millisecond
 	maxRTT       = 50 * time.Millisecond
-	// If a store wakes no waiters, pauses between polls grow from at most pollFrom to at most
-	// pollTo.
+	// If no waiter is woken, pauses between polls grow from at most pollFrom to at most pollTo.
 	pollFrom, pollTo = 5 * time.Millisecond, 250 * time.Millisecond
 	// While the backend does not answer, pauses grow from at most retryFrom to at most retryTo.
 	retryFrom, retryTo = 20 * time.Millisecond, 500 * time.Millisecond
@@ -308,8 +306,7 @@ const (
 )
 
 // await waits before the next request, at most until the holder's lease may end and at most maxAsk.
-// The result asked is true if await has asked, or if asking is useless, so that the caller need
-// not.
+// The result asked is true if await has asked or asking is useless, so the caller need not ask.
 func (a *contender) await(ctx context.Context) (lease *Lease, asked bool) {
 	c := a.lock.c
 	var held *HeldError
@@ -384,11 +381,10 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease,
 	return nil, true
 }
 
-// doubts reports whether a request must confirm the grant g. The store made g while a.owner waited
-// in its queue, and the wait began at the instant began. A grant is in doubt if its renewal might
-// come too late, if the machine may have slept since g.sent (unnoticed by the plugin's clock), or
-// if the lock has AtLeast. A grant from the queue is too short for a lock that outlasts a lost
-// holder.
+// doubts reports whether a request must confirm the grant g. The store made g during a wait in its
+// queue that started at the instant began. A grant is in doubt if its renewal might come too late,
+// if the machine may have slept since g.sent (unnoticed by the plugin's clock), or if the lock has
+// AtLeast. A grant from the queue is too short for a lock that outlasts a lost holder.
 func (a *contender) doubts(g grant, began instant) bool {
 	c := a.lock.c
 	age := c.clock.now().sub(g.sent)

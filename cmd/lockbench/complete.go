@@ -39,8 +39,7 @@ func choices(flag, every string) candidates {
 	return func(*cobra.Command) []cobra.Completion { return out }
 }
 
-// prefixed offers the names of backends, each followed by the text in sign, without a space after
-// it.
+// prefixed offers the names of backends, each followed by the text in sign, but by no space.
 func prefixed(sign string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		var out []cobra.Completion

@@ -157,7 +157,8 @@ func keeperOf(t *testing.T, cmd *exec.Cmd) int {
 	return children(t, cmd.Process.Pid)[0]
 }
 
-// often returns a number of repetitions: few, or, if LOCKBENCH_LONG is set, all.
+// often returns a number of repetitions: the number few, or the number all if LOCKBENCH_LONG is
+// set.
 func often(few, all int) int {
 	if os.Getenv("LOCKBENCH_LONG") == "" {
 		return few

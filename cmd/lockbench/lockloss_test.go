@@ -45,8 +45,7 @@ func TestLockIsLost(t *testing.T) {
 				if err := cmd.Start(); err != nil {
 					t.Fatal(err)
 				}
-				// For a moment, func marked may find a new process that still has lockbench's
-				// arguments.
+				// For a moment, func marked may find a fork that has lockbench's arguments.
 				eventually(t, "it runs", func() bool {
 					_, err := os.Stat(termed + ".not")
 					return err == nil

@@ -155,7 +155,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// needs requires at least least and at most most arguments. In errors, what describes them.
+// needs requires from least to most arguments. The parameter what describes them in errors.
 func needs(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {

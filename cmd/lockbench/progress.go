@@ -82,8 +82,7 @@ func timeLeft(s decor.Statistics, took, guess time.Duration) string {
 	return max(0, left).Round(time.Second).String()
 }
 
-// Step implements bench.Progress. In a log, it writes a line if the last one is older than
-// logEvery.
+// Step implements bench.Progress. In a log, it writes a line if none was written for logEvery.
 func (p *progress) Step(label string) {
 	p.label.Store(label)
 	if now := time.Now(); p.bar == nil && p.steps > 0 && now.Sub(p.last) >= logEvery {

@@ -9,7 +9,7 @@ import (
 )
 
 // TestStranger plays faults on a store that lockbench does not know. A command starts the store,
-// and a file says what the store does not promise. All other claims must be judged, also by a later
+// and a file says what the store does not promise. All other claims must be judged, also by
 // "check".
 func TestStranger(t *testing.T) {
 	redisServer(t, nil) // skips without a Redis server

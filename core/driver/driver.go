@@ -1,9 +1,8 @@
 // Package driver is the contract between package core and a backend.
 //
-// Applications use package core. Authors of backends implement [Backend],
-// describe it with a [Spec], and pass the Spec to serve.Main. The
-// conformance suite in core/drivertest decides whether an implementation is
-// correct. Rule numbers in this file (L1, K3, ...) name the suite's cases.
+// Applications use package core. Authors of backends implement [Backend], describe it with a
+// [Spec], and pass the Spec to serve.Main. The conformance suite in core/drivertest decides whether
+// an implementation is correct. Rule numbers in this file (L1, K3, ...) name the suite's cases.
 //
 // A backend makes single attempts. Waiting, retrying, renewing, deadlines,
 // queues and events are the work of core. Every method may be called from any
@@ -19,9 +18,8 @@ import (
 // Request holds the arguments of the operations of a [Lock]. The comment of each method
 // names the fields that the method reads. A backend must not keep or change the Value slice.
 type Request struct {
-	// Name of the lock: valid UTF-8 of 1 to 512 bytes, any character allowed,
-	// case-sensitive. core has checked it. The backend must encode it so that
-	// two names never become one key (K6).
+	// Name of the lock: valid UTF-8 of 1 to 512 bytes, any character allowed, case-sensitive. core
+	// has checked it. The backend must encode it so that two names never become one key (K6).
 	Name string
 	// Owner is the random id of one grant, made in core before the first byte
 	// is sent (L1): 1 to 64 characters of [A-Za-z0-9_-]. Owner is never reused.
@@ -33,18 +31,16 @@ type Request struct {
 	// Token is the number of the store's grant, and zero before the grant. Users see a different
 	// number: core appends bits that count how often callers of one host passed the grant on.
 	Token uint64
-	// TTL is how long the store keeps the lease after this request. core has
-	// checked it against the minimum, step and maximum in [Properties]. The
-	// store counts the TTL from the moment at which it handles the request. The
-	// store never uses a client's clock, and core sends only durations.
+	// TTL is how long the store keeps the lease after this request. core has checked it against the
+	// minimum, step and maximum in [Properties]. The store counts the TTL from the moment at which
+	// it handles the request. The store never uses a client's clock, and core sends only durations.
 	TTL time.Duration
 	// Keep is how long the lock must stay taken from now on, even if it is released. Keep is what
 	// is left of the user's AtLeast (see core.LockOptions), and zero in most requests.
 	Keep time.Duration
 }
 
-// Lock has the operations on a lock. Each method makes one attempt: it does not wait and does not
-// retry.
+// Lock has the operations on a lock. Each method makes one attempt, without waiting or retrying.
 type Lock interface {
 	// TryAcquire grants Name to Owner for TTL if no live grant exists, and returns the grant's
 	// token. The token is minted in the same atomic step, is below 2^53, and is higher than
@@ -174,8 +170,7 @@ type Observer interface {
 // Watcher is an optional capability: the backend reports lost leases and outages.
 type Watcher interface {
 	// Watch calls emit for each notice, one call at a time, until ctx ends, and then returns
-	// ctx.Err(). emit does not block. If Watch returns another error before, core calls Watch
-	// again.
+	// ctx.Err(). emit does not block. If Watch returns another error, core calls it again.
 	Watch(ctx context.Context, emit func(Notice)) error
 }
 

@@ -46,8 +46,7 @@ func (h *Harness) late() time.Duration {
 }
 
 // eventually polls the function ok until it returns true. If ok still returns false after this
-// process has run for the time in limit, eventually calls mistimed. Stalls of the process do not
-// count.
+// process has run for limit, eventually calls mistimed. Stalls of the process do not count.
 func eventually(t T, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	for start := time.Now(); !ok(); {
@@ -80,9 +79,8 @@ func pause(t T, d time.Duration) {
 	}
 }
 
-// awaitDone waits for the end of the lease l, at most for limit. The case fails if Done closes more
-// than tolerance after l's last deadline, if l is valid after the deadline, or if Err is nil after
-// Done.
+// awaitDone waits for the end of lease l, at most for limit. The case fails if Done closes more
+// than tolerance after l's last deadline, if l is valid after that, or if Err is nil after Done.
 func awaitDone(t T, l held, limit time.Duration) {
 	t.Helper()
 	awaitDoneOr(t, l, limit, func() bool { return false })
@@ -142,8 +140,7 @@ func ran(t T, from, to time.Time) time.Duration {
 // ranSince returns how long this process has run since the instant from.
 func ranSince(t T, from time.Time) time.Duration { return ran(t, from, time.Now()) }
 
-// wantWithin fails the case if this process ran for longer than limit between the instants from and
-// to.
+// wantWithin fails the case if this process ran longer than limit between the instants from and to.
 func wantWithin(t T, from, to time.Time, limit time.Duration, what string) {
 	t.Helper()
 	if took := ran(t, from, to); took > limit {

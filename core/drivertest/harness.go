@@ -49,9 +49,8 @@ type Harness struct {
 	// store. It omits entries that will expire within two minutes. The suite
 	// checks that many names leave no more entries than one name.
 	Leftovers func(t T) []string
-	// InProcess reports whether the backend runs in the process of the test.
-	// The cases that kill processes are then n/a; only a run with the
-	// plugin's binary can check them.
+	// InProcess reports whether the backend runs in the process of the test. The cases that kill
+	// processes are then n/a; only a run with the plugin's binary can check them.
 	InProcess bool
 	// Cancels is how many acquires a case cancels at random moments. Zero means 300.
 	Cancels int

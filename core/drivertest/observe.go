@@ -94,8 +94,7 @@ func (s *seen) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// sees waits until the newest holder emitted has the given owner and value. Owner "" means no
-// holder.
+// sees waits until the newest emitted holder has the given owner and value. Owner "" means none.
 func (s *seen) sees(t T, limit time.Duration, owner, value string) {
 	t.Helper()
 	for start := time.Now(); ; pause(t, pollEvery) {

@@ -126,8 +126,7 @@ func (b *backend) change(ctx context.Context, name string, f func(r *record, now
 	}
 }
 
-// write replaces the entry e by the record r. If r has no holder and no withdrawals, write deletes
-// the key.
+// write replaces entry e by record r. If r has no holder and no withdrawals, write deletes the key.
 func (b *backend) write(ctx context.Context, e Entry, r record) (Entry, error) {
 	if r.Holder == nil && len(r.Withdrawn) == 0 {
 		return Entry{}, b.store.Delete(ctx, keyOf(r.Name), e.Revision)
@@ -139,8 +138,7 @@ func (b *backend) write(ctx context.Context, e Entry, r record) (Entry, error) {
 	return b.store.Put(ctx, keyOf(r.Name), value, e.Revision, r.needed(e.Now))
 }
 
-// changeHeld calls change, but returns a NotHeldError if the lease that the request r names is
-// over.
+// changeHeld calls change. It returns a NotHeldError if the lease that request r names is over.
 func (b *backend) changeHeld(ctx context.Context, r driver.Request, f func(s *record, now time.Time)) (Entry, error) {
 	return b.change(ctx, r.Name, func(s *record, now time.Time) error {
 		if s.Holder == nil || s.Holder.Owner != r.Owner || s.Holder.Token != r.Token {
@@ -174,10 +172,9 @@ func (b *backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, err
 }
 
 // Renew must know whether the store wrote the renewal before the lease expired. The renewal was in
-// time if all requests together took less time than was left, or if the result of Put says so.
-// Otherwise, Renew reads the record. If the entry says when the store wrote it, clients ignore a
-// renewal that was late (see holder.void). If not, Renew ends a lease whose renewal may have been
-// late.
+// time if all requests took less time than was left, or if the result of Put says so. Otherwise,
+// Renew reads the record. If the entry says when the store wrote it, clients ignore a renewal that
+// was late (see holder.void). If not, Renew ends a lease whose renewal may have been late.
 func (b *backend) Renew(ctx context.Context, r driver.Request) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {

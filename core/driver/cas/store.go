@@ -93,9 +93,8 @@ type About struct{ Server, Durability string }
 type Watcher interface {
 	// Watch calls changed after each change of key, and whenever it may have missed a change, until
 	// the function stop is called. The function changed does not block. Watch must report all
-	// changes after its return. But if it subscribes on the connection that Read uses, it need only
-	// report changes after a Read that began after Watch returned. Watch does not wait for the
-	// store.
+	// changes after its return. But if it subscribes on Read's connection, it need only report
+	// changes after a Read that began after Watch returned. Watch does not wait for the store.
 	Watch(key string, changed func()) (stop func(), err error)
 }
 

@@ -139,8 +139,7 @@ func Conflict(why string, keys ...string) error {
 	return fmt.Errorf("%w: %s: %s", driver.ErrConfig, strings.Join(keys, " and "), why)
 }
 
-// Invalid returns err if it wraps driver.ErrConfig, and otherwise an error that wraps err and
-// driver.ErrConfig.
+// Invalid returns err, wrapped together with driver.ErrConfig unless err already wraps that.
 func Invalid(err error) error {
 	if errors.Is(err, driver.ErrConfig) {
 		return err

@@ -102,8 +102,7 @@ func (s *Source) LastingTLSConfig(hosts []string) *tls.Config {
 	return cfg
 }
 
-// verify checks that chain leads to an authority in roots, and that chain[0] is for one of the
-// names.
+// verify checks that chain leads to one of the roots, and that chain[0] is for one of the names.
 func verify(chain []*x509.Certificate, roots *x509.CertPool, names []string) error {
 	err := errors.New("x509: no certificate, or no name to compare it with")
 	for _, name := range names {
@@ -121,8 +120,7 @@ func verify(chain []*x509.Certificate, roots *x509.CertPool, names []string) err
 	return &tls.CertificateVerificationError{UnverifiedCertificates: chain, Err: err}
 }
 
-// Stale returns an error that says why a file's present contents are not in use, or nil if they
-// are.
+// Stale returns nil, or an error that says why a file's present contents are not in use.
 func (s *Source) Stale() error {
 	return errors.Join(s.password.failed(), s.pair.failed(), s.roots.failed())
 }
