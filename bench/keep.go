@@ -21,7 +21,7 @@ import (
 )
 
 // kept describes throwaway servers that stay up between runs. One process, which "env up" starts,
-// owns them. It writes this description to a file, and holds a lock on the file.
+// owns them. That process writes this description to a file, and holds a lock on the file.
 type kept struct {
 	Pid     int                      `json:"pid"` // of the process that owns the servers
 	Env     string                   `json:"env"`

@@ -61,7 +61,7 @@ func (r *runner) join(ctx context.Context) error {
 const (
 	// partsTimeout is how long a part (one of several runs) waits for the other parts.
 	partsTimeout = 5 * time.Minute
-	// placeTTL is how long the place of a part stays taken after the part was killed.
+	// placeTTL is how long a part's place (its election) stays taken after the part was killed.
 	placeTTL = 10 * time.Second
 	// gatherEvery is how often a part checks whether the other parts have started.
 	gatherEvery = 50 * time.Millisecond

@@ -40,7 +40,8 @@ type Plan struct {
 	Rate float64
 	// Modes, Candidates and Tick are for scenario takeover. Modes are ways to end a leader, such as
 	// the default kill-host. Candidates is how many processes campaign (0 means 2). Tick is the
-	// time after which a candidate asks the store again. If Tick is 0, the store wakes it.
+	// time after which a candidate asks the store again. If Tick is 0, the store wakes the
+	// candidate.
 	Modes      []string
 	Candidates int
 	Tick       time.Duration
@@ -138,7 +139,7 @@ func (p Plan) filled() Plan {
 	return p
 }
 
-// near is the RTT list of a plan that names none. No delay is added.
+// near is the list of RTTs that is used if the plan names none. Its only delay is 0.
 var near = []time.Duration{0}
 
 // randomSeed returns a seed that is short enough for a user to type it.

@@ -345,8 +345,8 @@ func (r *runner) manifest() (m results.Manifest, err error) {
 	return m, err
 }
 
-// notPossible names the subject, and says why a cell with host processes cannot be measured. It
-// returns "" if the cell can be measured.
+// notPossible returns a text that names the subject and says why a cell with host processes cannot
+// be measured. It returns "" if the cell can be measured.
 func (r *runner) notPossible(sub *subject, sc measure.Scenario, workload measure.Workload) string {
 	switch {
 	case !sc.Processes && sub.Kind != results.KindPlugin:

@@ -50,7 +50,7 @@ type subject struct {
 }
 
 // commands returns a function that reads the command counter, or nil without a counter. For a
-// baseline, the function returns NaN as Sent and Busy, which are right only for plugins.
+// baseline, that function returns NaN as Sent and Busy, because these are right only for plugins.
 func (s *subject) commands() func(ctx context.Context) (servers.Served, error) {
 	if s.counter == nil {
 		return nil

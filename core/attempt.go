@@ -40,8 +40,8 @@ func acquireBudget(ttl time.Duration) time.Duration {
 	return min(max(ttl, 10*time.Millisecond), 3*time.Second)
 }
 
-// answered returns a lease for the grant g. If err is set or method usable refuses g, it sets
-// a.answer to the error, and a.expiresBy if the store may have granted the lock.
+// answered returns a lease for the grant g. If err is set or method usable refuses g, answered sets
+// a.answer to the error. If the store may have granted the lock, it also sets a.expiresBy.
 func (a *contender) answered(ctx context.Context, g grant, err error) (*Lease, error) {
 	c := a.lock.c
 	g.got = c.clock.now()

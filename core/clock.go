@@ -70,10 +70,10 @@ func (c *clock) early() instant {
 	return instant(time.Since(c.base)).add(time.Duration(c.suspended.Load()))
 }
 
-// sleptSince reports whether the machine may have been suspended since the instant i. If i comes
-// from an age that another process measured, i is too late after a suspend. The age does not count
-// the suspend. sleptSince reads the monotonic clock first, and method now reads it last. A pause in
-// between may look like a suspend, but no suspend is missed.
+// sleptSince reports whether the machine may have been suspended since the instant i. The instant i
+// may come from an age that another process measured. That age does not count a suspend, so i is
+// then too late. sleptSince reads the monotonic clock first, and method now reads it last. A pause
+// in between may look like a suspend, but no suspend is missed.
 func (c *clock) sleptSince(i instant) bool {
 	if c.boot == nil {
 		return false

@@ -17,9 +17,9 @@ const releasers = 1024
 // returned. Finally it closes the backend. Calls that wait return ErrClosed, and so do later calls,
 // except Release and Resign. Close may be called more than once. A callback must not call Close,
 // because Close would wait for that callback. If Close gets the callback's ctx, or a ctx derived
-// from it, it closes nothing and returns an error that wraps ErrInvalid. The function Healthy, and
-// the body of a loop over List, must not call Close either, because Close would wait for them until
-// ctx ends.
+// from it, it closes nothing and returns an error that wraps ErrInvalid. A function Healthy and the
+// body of a loop over List must not call Close either, because Close would wait for them until ctx
+// ends.
 //
 // When ctx ends, Close stops waiting for callbacks. Their locks stay taken until they expire. If
 // the backend does not answer, Close tries to release each lease again, until the lease has

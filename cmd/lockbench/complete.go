@@ -26,8 +26,8 @@ func backendNames(cmd *cobra.Command) []cobra.Completion {
 	return out
 }
 
-// choices offers the words that a flag accepts, with descriptions. If the text every is not "", it
-// also offers the word "all" with this text as its description.
+// choices offers the words that a flag accepts, with descriptions. If the parameter every is not
+// "", choices also offers the word "all", with every as its description.
 func choices(flag, every string) candidates {
 	var out []cobra.Completion
 	if every != "" {

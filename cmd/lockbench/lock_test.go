@@ -132,7 +132,8 @@ func (g *guarded) sleep(t *testing.T, stderr io.Writer, words ...string) *sleepe
 	return s
 }
 
-// ended waits until cmd has ended, and returns its state. After some time it fails the test.
+// ended waits until cmd has ended, and returns its state. If that takes too long, it fails the
+// test.
 func ended(t *testing.T, cmd *exec.Cmd) *os.ProcessState {
 	t.Helper()
 	over := make(chan struct{})

@@ -155,7 +155,8 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// needs requires from least to most arguments. The parameter what describes them in errors.
+// needs requires a number of arguments in the range from least to most. The parameter what
+// describes them in errors.
 func needs(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {

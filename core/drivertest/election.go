@@ -186,7 +186,7 @@ func (c *client) elector(t T, name string, o core.ElectorOptions) *core.Elector 
 	return e
 }
 
-// campaign calls Campaign with a ctx that ends after limit, and returns the term.
+// campaign calls Campaign with a ctx that ends after the time in limit, and returns the term.
 func (c *client) campaign(t T, name string, limit time.Duration, o core.ElectorOptions) *core.Term {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)

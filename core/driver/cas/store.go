@@ -32,8 +32,9 @@ import (
 // the request has certainly changed nothing. Put and Delete may also return an error that wraps it.
 var ErrConflict = errors.New("the key has another revision")
 
-// Store is a key-value store, or a part of it with only locks. Any number of goroutines may call
-// its methods, which must return soon after ctx ends. ctx has a deadline, except in List and Close.
+// Store is a key-value store, or the part of one that has only locks. Any number of goroutines may
+// call its methods, which must return soon after ctx ends. ctx has a deadline, except in List and
+// Close.
 //
 // If the reply to a request is lost, the client library must not send the request again. The second
 // request would find the revision that the first request made, and report a conflict. If an error

@@ -54,7 +54,7 @@ const (
 )
 
 // check returns an error that wraps driver.ErrConfig if a field of c is wrong, or contradicts
-// another field. The parameter addressTLS means that the address asks for TLS.
+// another field. The parameter addressTLS is true if the address asks for TLS.
 func (c Connect) check(addressTLS bool) error {
 	var err error
 	for f := range fields(reflect.ValueOf(c)) {

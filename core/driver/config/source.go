@@ -31,7 +31,7 @@ type Source struct {
 	roots    lastGood[*x509.CertPool]
 }
 
-// NewSource reads the files of c for the first time. The parameter secure means that the address
+// NewSource reads the files of c for the first time. The parameter secure is true if the address
 // asks for TLS. The error wraps driver.ErrConfig, and names the configuration key and the file.
 func NewSource(c Connect, secure bool, log *slog.Logger) (*Source, error) {
 	if err := c.check(secure); err != nil {
