@@ -90,7 +90,7 @@ func (c *clock) note(growth time.Duration) {
 		if growth < time.Duration(known)+noise {
 			return
 		}
-		c.noted.Store(int64(time.Since(c.base) + growth)) // before suspended: a goroutine that sees the new suspended must see the new noted, too
+		c.noted.Store(int64(time.Since(c.base) + growth)) // before suspended, so that a goroutine that sees suspended grow sees the new noted
 		if c.suspended.CompareAndSwap(known, int64(growth)) {
 			return
 		}

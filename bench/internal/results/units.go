@@ -9,7 +9,7 @@ import (
 type Unit struct {
 	Name     string // as in results.txt, for example "cycles/s"
 	Title    string // title of its column; "" for none
-	Interval bool   // shown with an interval, because it is the first figure of an operation
+	Interval bool   // shown with an interval, like the first figure of each operation
 	Better   string // "lower", "higher", or "" for neither; for a time, lower is always better
 	Added    bool   // the figures of runs that measure together (parts) are summed
 	Tested   bool   // see [Tested]
