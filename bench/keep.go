@@ -21,7 +21,7 @@ import (
 )
 
 // kept describes throwaway servers that stay up between runs. One process, which "env up" starts,
-// owns them. It writes this description to a file, and holds a lock on the file.
+// owns them. That process writes this description to a file, and holds a lock on the file.
 type kept struct {
 	Pid     int                      `json:"pid"` // of the process that owns the servers
 	Env     string                   `json:"env"`
@@ -32,7 +32,7 @@ type kept struct {
 }
 
 // openState opens the file that describes the kept servers. The environment variable
-// LOCKBENCH_STATE gives its path. Without the variable, it is in the user's cache directory.
+// LOCKBENCH_STATE gives its path. Without the variable, the file is in the user's cache directory.
 func openState(flag int) (*os.File, error) {
 	state := os.Getenv("LOCKBENCH_STATE")
 	if state == "" {

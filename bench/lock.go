@@ -23,31 +23,31 @@ const (
 // Locked is a command that runs under a lock.
 type Locked struct {
 	Servers
-	Backend string // by name, or the path of its plugin
+	Backend string // its name, or the path of its plugin
 	Name    string // of the lock
 	Command []string
 
 	Try  bool          // do not wait for the lock
-	Wait time.Duration // longest wait; 0 for no end
+	Wait time.Duration // longest wait; 0 for no limit
 	// TTL is the TTL of the lease. 0 means the longer of 10 s and AtLeast.
 	TTL     time.Duration
 	AtLeast time.Duration // the lock stays taken for at least this long; no more than TTL
 	Tick    time.Duration // all hosts together run the command once per Tick; 0 for no such rule
 	MaxHold time.Duration // the command is ended after this time; 0 for never
 	Label   string        // who holds the lock, for people; "" for host name and process id
-	Lead    bool          // run it as the leader of the election Name
+	Lead    bool          // run the command as the leader of the election called Name
 	Restart bool          // with Lead: run the command again when it has ended
 
-	Held    int  // the status when another holder has the lock, StatusHeld for example
-	Tell    bool // report it when another holder has the lock
+	Held    int  // exit status if another holder has the lock, for example StatusHeld
+	Tell    bool // write a message if another holder has the lock
 	Verbose bool
 }
 
 // Run runs the command while it holds the lock. The command has the standard input, output and
 // error of this process, and its terminal. Run returns nil if the command ended with status 0. For
-// another status, it writes the reason to w and returns a [StatusError]. If the writer w blocks,
-// Run drops texts while 64 texts wait, and waits at most a second for w at its end. Run handles the
-// signals of this process.
+// another status, it writes the reason to w and returns a [StatusError]. If the writer w blocks, at
+// most 64 texts wait for it, and Run drops further ones. At its end, Run waits at most a second for
+// w. Run handles the signals of this process.
 func (l Locked) Run(ctx context.Context, w io.Writer) error {
 	out := command.NewOut(w)
 	defer out.Close()

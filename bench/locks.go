@@ -23,7 +23,7 @@ import (
 // Locks shows and breaks the locks in one store, through the plugin of its backend.
 type Locks struct {
 	Servers
-	Backend string    // by name, or the path of its plugin
+	Backend string    // its name, or the path of its plugin
 	Warn    io.Writer // gets warnings
 }
 
@@ -134,7 +134,7 @@ func (l Locks) Inspect(ctx context.Context, name string) (*Outcome, error) {
 }
 
 // Break ends the lease of the lock called name, if the lease has the given token. Token 0 means the
-// current lease. Break first calls the function ask, and does nothing if it returns false.
+// current lease. Break first calls the function ask. If ask returns false, Break changes nothing.
 func (l Locks) Break(ctx context.Context, name string, token uint64, ask func(question string) bool) (*Outcome, error) {
 	return l.with(ctx, func(ctx context.Context, s store) (*Outcome, error) {
 		h, err := s.Client.Inspect(ctx, name)
@@ -162,9 +162,9 @@ func (l Locks) Break(ctx context.Context, name string, token uint64, ask func(qu
 	})
 }
 
-// sameGrant reports whether the number that the user typed means the grant with this token. The
-// number may come from a program that rounded the token to a double. It then still belongs to one
-// grant only: tokens differ by at least 1024, and doubles below 2^62 by at most 512.
+// sameGrant reports whether the number that the user typed stands for the grant with this token. A
+// program may have rounded the number to a double. A rounded number still belongs to one grant
+// only: tokens of grants differ by at least 1024, and doubles below 2^62 by at most 512.
 func sameGrant(token, typed uint64) bool {
 	return core.GrantNumber(token) == core.GrantNumber(typed) || token < 1<<62 && float64(token) == float64(typed)
 }

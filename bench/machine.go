@@ -68,7 +68,7 @@ func checksums(others map[string]string) (map[string]string, error) {
 	return sums, nil
 }
 
-// Version is the version of module lockbench. If it was built from a checkout, it is the commit.
+// Version is the version of module lockbench. In a build from a checkout, it is the commit.
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -103,10 +103,10 @@ func moduleVersion(path string) string {
 type gauged struct {
 	at          time.Time
 	wall        time.Time     // by the wall clock, which may be set
-	busy        time.Duration // of all CPUs, stolen time left out
+	busy        time.Duration // of all CPUs, without stolen time
 	all, stolen time.Duration
 	own         time.Duration // run time of this process and its descendants
-	throttled   time.Duration // of the control group
+	throttled   time.Duration // time for which the control group was throttled
 }
 
 // gauge reads counters of the operating system, which takes some milliseconds. A counter that it
@@ -165,7 +165,7 @@ func watch() func(*results.Manifest) {
 	return func(m *results.Manifest) { m.MachineLoad = before.until(gauge()) }
 }
 
-// until says how busy the machine was between the times of the counters g and of the counters end.
+// until says how busy the machine was between two moments, given by the counters in g and in end.
 func (g gauged) until(end gauged) *results.MachineLoad {
 	took := end.at.Sub(g.at)
 	// end.own can be too small, because it lacks some processes that have ended.

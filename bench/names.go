@@ -21,7 +21,7 @@ type Named struct {
 	Does string `json:"does"` // in one line
 }
 
-// Choices returns the words that the flag accepts, or nil if the flag accepts other values.
+// Choices returns the words that the flag accepts, or nil if the flag has no fixed list of words.
 func Choices(flag string) []Named {
 	switch flag {
 	case "scenarios":
@@ -41,7 +41,7 @@ func Choices(flag string) []Named {
 	return nil
 }
 
-// words returns the names of [Choices].
+// words returns the names in the result of [Choices].
 func words(flag string) (names []string) {
 	for _, n := range Choices(flag) {
 		names = append(names, n.Name)
@@ -127,8 +127,8 @@ func listing(lists ...list) *Outcome {
 	return &Outcome{data: lists, text: b.String()}
 }
 
-// freshFolder returns a path for a new result folder. The path has the current time in seconds. If
-// a folder of this name exists, the path gets a number.
+// freshFolder returns a path for a new result folder. The folder's name is the current time, to the
+// second. If a folder of this name exists, a number is added.
 func freshFolder() string {
 	dir := filepath.Join("results", time.Now().UTC().Format("20060102T150405Z"))
 	fresh := dir

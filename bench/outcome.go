@@ -22,8 +22,8 @@ type Outcome struct {
 	write func(w io.Writer, format string) error // if set, used instead of text and data
 }
 
-// Write writes the outcome as "text", "md" (Markdown) or "json". If it has a folder, it can also
-// write "html".
+// Write writes the outcome as "text", "md" (Markdown) or "json". If the outcome has a folder, Write
+// also knows "html".
 func (o *Outcome) Write(w io.Writer, format string) error {
 	switch {
 	case o.Dir != "":
@@ -43,7 +43,7 @@ func (o *Outcome) Write(w io.Writer, format string) error {
 	return err
 }
 
-// These errors end a run although the command lockbench did what it should.
+// These errors end a run although lockbench itself worked as it should.
 var (
 	ErrUnsafe      = errors.New("safety violation")
 	ErrInterrupted = errors.New("interrupted")

@@ -16,8 +16,8 @@ import (
 // maxParts is the largest number of runs that can measure together.
 const maxParts = 64
 
-// checkParts returns an error if the plan has settings that do not work with several parts, which
-// are runs on several machines that measure at the same time.
+// checkParts returns an error if the plan has settings that do not work with several parts. Parts
+// are processes on several machines, and they measure at the same time.
 func (p Plan) checkParts() error {
 	switch {
 	case p.Parts < 0 || p.Parts == 1 || p.Parts > maxParts:
@@ -61,12 +61,12 @@ func (r *runner) join(ctx context.Context) error {
 const (
 	// partsTimeout is how long a part (one of several runs) waits for the other parts.
 	partsTimeout = 5 * time.Minute
-	// placeTTL is how long the place of a part stays taken after the part was killed.
+	// placeTTL is how long a part's place (its election) stays taken after the part was killed.
 	placeTTL = 10 * time.Second
 	// gatherEvery is how often a part checks whether the other parts have started.
 	gatherEvery = 50 * time.Millisecond
 	// stepEvery is how often a part checks whether the other parts are ready to measure. So parts
-	// begin to measure up to about this time apart.
+	// begin to measure within about this time of each other.
 	stepEvery = 2 * time.Millisecond
 )
 
@@ -166,8 +166,8 @@ func (m *rendezvous) look(ctx context.Context) (all []station, there int) {
 	return all, there
 }
 
-// agree publishes that this part has seen the parts of the stations in all. It reports whether the
-// other parts have published that they saw the same parts.
+// agree publishes that this part has seen the parts whose stations are in the slice all. It reports
+// whether the other parts have published that they saw the same parts.
 func (m *rendezvous) agree(ctx context.Context, all []station) (bool, error) {
 	parts := ""
 	for _, s := range all {
@@ -199,15 +199,15 @@ func (m *rendezvous) say(ctx context.Context) error {
 	return m.term.Proclaim(ctx, value)
 }
 
-// alone is the error if parts are missing or too many, end too early, or lose their place.
+// alone returns the error if parts are too few or too many, end too early, or lose their place.
 func (m *rendezvous) alone(format string, args ...any) error {
 	return &EnvError{Backend: m.backend, Err: fmt.Errorf("the parts are not together: "+format, args...), Hint: fmt.Sprintf("start %d of them, with the same flags", len(m.places))}
 }
 
 // The method next waits until the other parts have called next as often as this part. All parts
 // return from it within a few milliseconds of each other. If the parameter last is set, the run is
-// over. Then next waits until each other part has also made its last call or has left, so that no
-// part misses this one. Without parts, m is nil, and next does not wait.
+// over. Then a part that has left its place counts as one that made its last call. Without parts, m
+// is nil, and next does not wait.
 func (m *rendezvous) next(ctx context.Context, last bool) error {
 	if m == nil {
 		return nil

@@ -19,14 +19,14 @@ import (
 // In Scenarios, Baselines and Modes, the word "all" stands for every known name. [Run] rejects a
 // plan for which [Plan.Check] returns an error.
 type Plan struct {
-	// Backends names the plugins to measure. None means every plugin that lockbench finds, except
-	// plugins whose server it cannot start. The report then names the missing backends. That is not
-	// an error.
+	// Backends names the plugins to measure. An empty list means every plugin that lockbench finds.
+	// If it then cannot start a plugin's server, the report names that backend as missing, but that
+	// is no error.
 	Backends  []string
 	Scenarios []string
 	Baselines []string // a baseline of a backend that is not measured is left out
-	Clients   []int    // concurrent callers of one host; each number is measured; none: the scenario's default numbers
-	Hosts     []int    // host processes, each with Clients callers; each number is measured; 1: lockbench itself is the host; none: the scenario's defaults
+	Clients   []int    // numbers of concurrent callers per host; each is measured; if empty: the scenario's default numbers
+	Hosts     []int    // numbers of host processes; each is measured; with 1, lockbench itself is the host; if empty: the scenario's defaults
 	// Keys and Hold are for scenario throughput: how many locks there are, and how long callers
 	// hold a lock. Each value is measured. None means the defaults. Scenarios contend and footprint
 	// use Hold, too.
@@ -35,16 +35,17 @@ type Plan struct {
 	// RTT has delays, from 0 to one second, to add to each round trip between a host and the store.
 	// Each value is measured. None means no delay.
 	RTT []time.Duration
-	// Rate is the rate at which the open loop of scenario acquire starts cycles, per second. 0
-	// means half the rate that the closed loop reached under the same load.
+	// Rate is how many cycles per second the open loop of scenario acquire starts. 0 means half the
+	// rate that the closed loop reached under the same load.
 	Rate float64
 	// Modes, Candidates and Tick are for scenario takeover. Modes are ways to end a leader, such as
 	// the default kill-host. Candidates is how many processes campaign (0 means 2). Tick is the
-	// time after which a candidate asks the store again. If Tick is 0, the store wakes it.
+	// time after which a candidate asks the store again. If Tick is 0, the store wakes the
+	// candidate.
 	Modes      []string
 	Candidates int
 	Tick       time.Duration
-	// For is how long all runs of scenario ttl together hold leases.
+	// For is the total time for which the runs of scenario ttl hold leases.
 	For time.Duration
 	// Stress keeps processors and disk busy during the whole measurement.
 	Stress bool
@@ -138,7 +139,7 @@ func (p Plan) filled() Plan {
 	return p
 }
 
-// near is the RTT list of a plan that names none. No delay is added.
+// near is the list of RTTs that is used if the plan names none. Its only delay is 0.
 var near = []time.Duration{0}
 
 // randomSeed returns a seed that is short enough for a user to type it.
@@ -273,7 +274,7 @@ func rounds(cells []cell, runs int, seed uint64) [][]cell {
 	return out
 }
 
-// recorded returns the plan in the form of run.json.
+// recorded returns the plan in the form that is written to run.json.
 func (p Plan) recorded(backends, baselines []string) results.Plan {
 	if !slices.Contains(p.Scenarios, "ttl") {
 		p.For = 0 // no cell uses it
@@ -295,12 +296,12 @@ func (e *UsageError) Error() string { return e.Msg }
 
 func usagef(format string, args ...any) error { return &UsageError{fmt.Sprintf(format, args...)} }
 
-// Suggest returns the end of an error message about an unknown name. It names the known name that
-// is most similar, or returns "".
+// Suggest returns the end of an error message about an unknown name. That end proposes the most
+// similar known name. It is "" if no known name is similar.
 func Suggest(name string, known []string) string { return similar.Suggest(name, known) }
 
-// unknown returns the error for a name that is not in known. The argument what is the kind of name,
-// for example "scenario".
+// unknown returns the error for a name that is not in the list known. The parameter what is the
+// kind of name, for example "scenario".
 func unknown(what, name string, known []string) error {
 	return usagef("there is no %s %q%s", what, name, similar.Suggest(name, known))
 }

@@ -56,7 +56,7 @@ func (p Plan) describe(ctx context.Context) ([]described, error) {
 	return out, nil
 }
 
-// ask asks a plugin for its description, and checks that the plugin accepts TTL and configuration.
+// The method ask gets a plugin's description, and checks that TTL and configuration fit the plugin.
 func (p Plan) ask(ctx context.Context, f plugin.Found, cfg driver.Config) (d described, err error) {
 	d = described{Found: f, config: cfg}
 	if d.says, err = describe(ctx, f); err != nil {
@@ -85,8 +85,8 @@ func (d described) takes(key string) *driver.Key {
 }
 
 // ownPrefix adds a random text to the configured prefix of lock names, because the servers belong
-// to the user. So the run can remove exactly what it wrote. It returns "" if the plugin has no
-// prefixes.
+// to the user. So the run can remove exactly what it wrote. It returns the new prefix, or "" if the
+// plugin has no prefixes.
 func (d described) ownPrefix() string {
 	key := d.takes("prefix")
 	if key == nil {
@@ -208,7 +208,7 @@ type part struct {
 	doc     string
 }
 
-// Examine lists plugins, each with its description, and the programs of servers. It searches
+// Examine lists plugins, each with its description, and the programs of servers. It searches for
 // plugins in dirs first, and then in the places where each run searches. It starts no server.
 func Examine(ctx context.Context, dirs []string) (*Outcome, error) {
 	parts := foundPlugins(ctx, dirs)

@@ -34,14 +34,14 @@ type Progress interface {
 	End()
 }
 
-// Options are settings that do not change what is measured, so the result folder lacks them.
+// Options are settings that do not change what is measured. The result folder does not have them.
 type Options struct {
 	Progress Progress
 	// Log gets log lines of package core and of the plugins. Nil discards them.
 	Log *slog.Logger
-	// Lines gets text for the user: notes, and the progress of search, replay and soak, which do
-	// not use Progress. Nil discards the text. If Verbose is set, search, replay and soak report
-	// every step.
+	// Lines gets text for the user, such as notes. Search, replay and soak report their progress
+	// here, and not to Progress. Nil discards the text. If Verbose is set, search, replay and soak
+	// report every step.
 	Lines   io.Writer
 	Verbose bool
 }
@@ -101,8 +101,8 @@ type runner struct {
 	progress   Progress
 	checker    *check.Checker
 	folder     *results.Folder
-	measured   int         // cells, in all runs
-	rendezvous *rendezvous // nil if this run is not a part
+	measured   int         // number of measured cells, in all runs
+	rendezvous *rendezvous // nil if this run measures alone
 }
 
 func (r *runner) run(ctx context.Context) (res result, err error) {
@@ -309,11 +309,11 @@ func classify(ctx context.Context, sub *subject, err error) error {
 	return err
 }
 
-// takes estimates how long one run needs for a cell.
+// The method takes estimates how long one run needs for a cell.
 func (r *runner) takes(c cell) time.Duration { return c.scenario.Takes(r.input(c, 0)) }
 
-// input returns what a scenario needs to measure a cell. Its seed depends only on the plan's seed
-// and the number of the run. So compared subjects get the same sequence of requests.
+// input returns what a scenario needs to measure a cell. The seed in it depends only on the plan's
+// seed and the number of the run. So compared subjects get the same sequence of requests.
 func (r *runner) input(c cell, run int) measure.Input {
 	n := max(c.Clients, c.Keys)
 	for i := len(c.subject.names); i < n; i++ {
@@ -345,8 +345,8 @@ func (r *runner) manifest() (m results.Manifest, err error) {
 	return m, err
 }
 
-// notPossible names the subject, and says why a cell with host processes cannot be measured. It
-// returns "" if the cell can be measured.
+// notPossible returns a text that names the subject and says why a cell with host processes cannot
+// be measured. It returns "" if the cell can be measured.
 func (r *runner) notPossible(sub *subject, sc measure.Scenario, workload measure.Workload) string {
 	switch {
 	case !sc.Processes && sub.Kind != results.KindPlugin:
@@ -382,7 +382,7 @@ func (c cell) label() string {
 	if c.RTT > 0 {
 		out += fmt.Sprintf(", rtt %v", c.RTT)
 	}
-	if c.scenario.Processes { // the clients of these scenarios are locks
+	if c.scenario.Processes { // in these scenarios the number of clients is a number of locks
 		return out
 	}
 	return fmt.Sprintf("%s, clients %d", out, c.Clients)

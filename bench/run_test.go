@@ -9,8 +9,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// TestFailuresCostTheirOwnCells checks that a subject must answer before its next measurement if
-// its last cell failed. Other subjects are not asked.
+// TestFailuresCostTheirOwnCells checks that a subject whose last cell failed must answer before it
+// is measured again. Other subjects are not asked.
 func TestFailuresCostTheirOwnCells(t *testing.T) {
 	down := errors.New("connection refused")
 	asked := 0

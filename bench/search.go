@@ -25,15 +25,15 @@ const (
 	quickShrinkFor = time.Minute
 )
 
-// These are about how many leases each host holds during a soak, which is a long run with faults.
+// These say roughly how many leases each host holds during a soak, which is a long run with faults.
 const (
 	soakPool      = 500
 	quickSoakPool = 50
 )
 
 // search plays random schedules of faults. A soak plays them on all backends at the same time, any
-// other search on one backend after the other. If a claim is broken, search writes a reproducer: a
-// file to replay the schedule. If ctx ends, it reports what it has found.
+// other search on one backend after the other. If a claim (a promise of docs/safety.md) is broken,
+// search writes a reproducer: a file to replay the schedule. If ctx ends, it reports its findings.
 func (p FaultsPlan) search(ctx context.Context, opts Options) (*Outcome, error) {
 	actions := p.actions()
 	if len(actions) == 0 {
@@ -146,8 +146,7 @@ func writeUses(w io.Writer, f faults.Found) {
 	}
 }
 
-// played is a reproducer (a schedule that broke a claim) and what happened when it was played
-// again.
+// played is a reproducer (a schedule that broke a claim) and the result of playing it again.
 type played struct {
 	Name       string            `json:"name"`
 	Reproducer faults.Reproducer `json:"reproducer"`
@@ -155,8 +154,7 @@ type played struct {
 	Failure    string            `json:"failure,omitempty"` // why it could not be played
 }
 
-// replay plays reproducers (schedules that broke a claim). It goes on if one of them cannot be
-// played.
+// replay plays reproducers (schedules that broke a claim). If one cannot be played, it goes on.
 func (p FaultsPlan) replay(ctx context.Context, opts Options) (*Outcome, error) {
 	chosen, err := p.reproducers()
 	if err != nil {

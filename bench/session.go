@@ -43,7 +43,7 @@ type session struct {
 	findings    []string
 	failures    failures
 	binaries    map[string]string // paths, by the names that are recorded
-	own         []described       // backends on the caller's servers, each under a new prefix
+	own         []described       // backends on the user's servers, each with a new prefix for lock names
 }
 
 const closeTimeout = 10 * time.Second
@@ -107,10 +107,10 @@ func (s *session) sweep(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// openBackend starts servers for one backend, unless it has a target. It opens the backend's
-// plugin, baselines (libraries in process) and floor (a call that is as cheap as possible). If the
-// user named backends, it is an error if the servers cannot be started. Otherwise, the report says
-// that the backend was skipped.
+// openBackend starts servers for one backend, unless the user named a target for it. It opens the
+// backend's plugin, baselines (libraries in process) and floor (a call that is as cheap as
+// possible). If the user named backends, it is an error if the servers cannot be started.
+// Otherwise, the report says that the backend was skipped.
 func (s *session) openBackend(ctx context.Context, f described) error {
 	var harm *servers.Server
 	own := false
@@ -183,7 +183,7 @@ func (s *session) openAt(ctx context.Context, f described, rtt time.Duration, ha
 	return s.openBaselines(ctx, sub, f.config)
 }
 
-// relayed starts relays that delay each round trip by rtt. It puts their addresses into the result.
+// relayed starts relays that delay each round trip by rtt. It returns cfg with their addresses.
 func (s *session) relayed(backend string, cfg driver.Config, rtt time.Duration) (driver.Config, error) {
 	return kinds.Route(backend, cfg, func(address string) (string, error) {
 		relay, err := inject.NewProxy(address)
@@ -276,7 +276,7 @@ func (s *session) openBaselines(ctx context.Context, of *subject, cfg driver.Con
 	return nil
 }
 
-// floorPluginCall is the floor of all plugins: a call to the memory plugin that asks for a lock
+// floorPluginCall is the floor of all plugins: a call to the memory plugin that inspects a lock
 // that does not exist. It costs little more than a call from one process to another.
 const floorPluginCall = "plugin-call"
 
@@ -343,7 +343,7 @@ func harmed(all servers.Nodes) *servers.Server {
 }
 
 // openOther opens the plugin's second build (see Plan.VS) on the same servers. The same lockbench
-// calls both builds, so that a difference comes from the plugin.
+// calls both builds, so that only the plugin can cause a difference.
 func (s *session) openOther(ctx context.Context, d described, of *subject) error {
 	if s.plan.VS == "" {
 		return nil

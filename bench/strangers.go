@@ -27,7 +27,7 @@ type stranger struct {
 var ofBackend = regexp.MustCompile(`(?s)^([a-z][a-z0-9-]*)=(.+)$`)
 
 // readStrangers reads the commands and claim files from the flags. A flag that names no backend is
-// for only[0], if the user named a single backend.
+// for the backend only[0], if the user named a single one.
 func (s *Servers) readStrangers(only []string) error {
 	s.strangers = map[string]*stranger{}
 	for _, c := range s.Commands {
@@ -70,7 +70,7 @@ func (s *Servers) readStrangers(only []string) error {
 }
 
 // forBackend splits "BACKEND=TEXT", the value of a flag. If "BACKEND=" is missing, the backend is
-// only[0].
+// only[0], if only has a single element.
 func forBackend(flag, text string, only []string) (backend, what string, err error) {
 	if parts := ofBackend.FindStringSubmatch(text); parts != nil {
 		return parts[1], parts[2], nil
@@ -109,7 +109,7 @@ func (s *Servers) meetAll(ctx context.Context) error {
 	return nil
 }
 
-// addressKeys are keys for an address. The plugin's first one is set if no Config has "{port}".
+// addressKeys are keys for an address. Without "{port}" in Config, the plugin's first one is set.
 var addressKeys = []string{"address", "addresses"}
 
 // meet registers the plugin's store with package kinds if lockbench does not know the store. From
@@ -151,8 +151,8 @@ func (s *Servers) meet(d described) error {
 	return nil
 }
 
-// asking starts a plugin. It returns functions to check whether the store answers, and to end the
-// plugin.
+// asking starts a plugin. It returns a function that checks whether the store answers, and a
+// function that ends the plugin.
 func asking(ctx context.Context, d described, o *plugin.Options) (check func(context.Context) error, end func() error, err error) {
 	b, err := plugin.Open(ctx, d.Name, o)
 	if err != nil {
@@ -171,7 +171,7 @@ func asking(ctx context.Context, d described, o *plugin.Options) (check func(con
 	return check, end, nil
 }
 
-// claims returns what a store that lockbench does not know promises, and nil for a known store.
+// claims returns the claims of a store that lockbench does not know, and nil for a known store.
 func (s *Servers) claims(backend string) *claim.Terms {
 	if of := s.strangers[backend]; of != nil {
 		return &of.claims

@@ -29,8 +29,7 @@ const (
 	openTimeout = 4 * time.Second
 )
 
-// subject is what is measured: a plugin, a baseline (a library in process), or a floor (a cheap
-// call).
+// subject is what is measured: a plugin, a baseline (library in process) or a floor (cheap call).
 type subject struct {
 	results.Subject
 	locker load.Locker                     // nil for a floor
@@ -51,7 +50,7 @@ type subject struct {
 }
 
 // commands returns a function that reads the command counter, or nil without a counter. For a
-// baseline, the function returns NaN as Sent and Busy, which are right only for plugins.
+// baseline, that function returns NaN as Sent and Busy, because these are right only for plugins.
 func (s *subject) commands() func(ctx context.Context) (servers.Served, error) {
 	if s.counter == nil {
 		return nil
@@ -84,7 +83,7 @@ func (s *session) open(ctx context.Context, d described) (driver.Backend, error)
 	return b, nil
 }
 
-// at puts the server's address before an error that does not contain it.
+// at puts the server's address before the text of err, unless err already contains it.
 func at(server string, err error) error {
 	addr := shownAddress(server)
 	if addr == "" || strings.Contains(err.Error(), addr) {
@@ -119,7 +118,7 @@ func (s *session) reference(backend string) string {
 	return ""
 }
 
-// baselineSubject opens a baseline on the server of a backend. The argument of is its subject.
+// baselineSubject opens a baseline on a backend's server. Parameter of is the backend's subject.
 func (s *session) baselineSubject(ctx context.Context, bl baseline.Baseline, cfg driver.Config, of *subject) (*subject, error) {
 	locker, err := bl.Open(ctx, cfg)
 	if err != nil {

@@ -16,8 +16,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin"
 )
 
-// Servers says where plugins and servers are. The texts have the syntax of the command line's
-// flags.
+// Servers says where plugins and servers are. The texts have the syntax of the command's flags.
 type Servers struct {
 	// Targets are servers of the user: BACKEND=ADDRESS, BACKEND=@FILE or BACKEND=env:VARIABLE. For
 	// other backends, lockbench starts throwaway servers.
@@ -30,9 +29,9 @@ type Servers struct {
 	// is. If Config has no "{port}", lockbench sets the key address. If the store is only files,
 	// there is no command, and Config has "{dir}".
 	Commands []string
-	// Claims are files, BACKEND=FILE or FILE, with what the stores of Commands do not promise.
+	// Claims name files, as BACKEND=FILE or FILE, that say what stores of Commands do not promise.
 	Claims []string
-	// PluginDirs are where plugins are searched first, before the directory of lockbench and PATH.
+	// PluginDirs are searched for plugins first, before the directory of lockbench and PATH.
 	PluginDirs []string
 
 	own    map[string]bool          // backends with a target
@@ -62,8 +61,8 @@ func (s *Servers) configured() (keys []string) {
 
 // read parses targets and configuration. An address with a password is an error if it stands on the
 // command line, because other users can see the command line in the list of processes. A password
-// in Config only causes a warning, which is written to warn. The argument backends names the user's
-// backends.
+// in Config only causes a warning, which goes to the writer warn. The parameter backends has the
+// backends that the user named.
 func (s *Servers) read(warn io.Writer, backends ...string) error {
 	s.own, s.config = map[string]bool{}, map[string]driver.Config{}
 	for _, t := range s.Targets {
@@ -98,15 +97,15 @@ func (s *Servers) read(warn io.Writer, backends ...string) error {
 	return s.readStrangers(backends)
 }
 
-// of returns the configuration of a backend. It is a copy, so the caller may change it.
+// The method of returns a copy of the configuration of a backend. The caller may change the copy.
 func (s Servers) of(backend string) driver.Config {
 	cfg := driver.Config{}
 	maps.Copy(cfg, s.config[backend])
 	return cfg
 }
 
-// stray returns a backend that has settings but is not in backends, and says which kind of setting.
-// It returns "" if there is none.
+// stray returns a backend that has settings but is not in the slice backends, and the kind of
+// setting. It returns "" if there is no such backend.
 func (s Servers) stray(backends []string) (what, backend string) {
 	all := slices.Concat(slices.Collect(maps.Keys(s.config)), slices.Collect(maps.Keys(s.strangers)))
 	slices.Sort(all)
@@ -124,7 +123,7 @@ func (s Servers) stray(backends []string) (what, backend string) {
 	return "", ""
 }
 
-// find returns the plugin binaries of the given backends, or all that are found if none is given.
+// find returns the plugin binaries of the given backends, or all that it finds if none is given.
 func (s Servers) find(backends []string) ([]plugin.Found, error) {
 	all := plugin.Discover(s.PluginDirs)
 	if len(all) == 0 {

@@ -14,7 +14,7 @@ import (
 // grant describes what the store granted to a successful acquire.
 type grant struct {
 	token     uint64
-	sent, got instant       // sent: when the request was sent; without a request, the last sign of life before the grant
+	sent, got instant       // sent: when the request was sent; for a grant without a request, when the last sign of life before it was sent
 	span      time.Duration // the store keeps the grant for at least this long after sent
 	epoch     uint64        // value of scheduler.epoch when the call began
 }
@@ -40,8 +40,8 @@ func acquireBudget(ttl time.Duration) time.Duration {
 	return min(max(ttl, 10*time.Millisecond), 3*time.Second)
 }
 
-// answered returns a lease for the grant g. If err is set or method usable refuses g, it sets
-// a.answer to the error, and a.expiresBy if the store may have granted the lock.
+// answered returns a lease for the grant g. If err is set or method usable refuses g, answered sets
+// a.answer to the error. If the store may have granted the lock, it also sets a.expiresBy.
 func (a *contender) answered(ctx context.Context, g grant, err error) (*Lease, error) {
 	c := a.lock.c
 	g.got = c.clock.now()
@@ -152,12 +152,12 @@ type calls struct {
 	first   *call
 	recent  bool // a call began since the method round last ran
 	running bool // the goroutine that checks the calls was started
-	parked  bool // the goroutine waits for wake
+	parked  bool // the goroutine waits for a signal on wake
 	over    bool // the client has closed: a new call is cancelled at once
 	wake    chan struct{}
 }
 
-// took records the duration d of the last request that did not wait in the store.
+// The method took records the duration d of the last request that did not wait in the store.
 func (c *Client) took(d time.Duration) { c.rtt.Store(int64(d)) }
 
 func (c *Client) roundTrip() time.Duration { return time.Duration(c.rtt.Load()) }
@@ -167,15 +167,16 @@ func (cs *calls) init(c *Client) {
 	cs.wake = make(chan struct{}, 1)
 }
 
-// begin returns a context for one call to the backend. The context ends after the time budget, or
-// when the time grace has passed since ctx ended or Close began. The caller must call done.
+// begin returns a context for one call to the backend. The context ends after the duration in
+// budget, or when the duration grace has passed since ctx ended or Close began. The caller must
+// call done.
 func (cs *calls) begin(ctx context.Context, budget time.Duration) *call {
 	return cs.enter(&call{caller: ctx, rest: grace, closes: true}, budget)
 }
 
 // The method try returns a context for one try of a clean-up, such as a release. The context ends
-// after Options.CleanupBudget, or when the time rest has passed since ctx ended. It does not end
-// when Close begins, but when Close has tried to release all leases.
+// after Options.CleanupBudget, or when the duration in rest has passed since ctx ended. It does not
+// end when Close begins, but when Close has tried to release all leases.
 func (cs *calls) try(ctx context.Context, rest time.Duration) *call {
 	return cs.enter(&call{caller: ctx, rest: rest}, cs.c.opts.CleanupBudget)
 }

@@ -45,8 +45,7 @@ func cycle(b *testing.B, ctx context.Context, l *Lock) {
 	}
 }
 
-// BenchmarkCycle measures the time that package core needs for one acquire and release of a free
-// lock.
+// BenchmarkCycle measures the time of package core for one acquire and release of a free lock.
 func BenchmarkCycle(b *testing.B) {
 	for name, ctx := range map[string]context.Context{"background": context.Background(), "cancellable": b.Context()} {
 		b.Run("ctx="+name, func(b *testing.B) {

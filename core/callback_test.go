@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// callbacks has a function for each method that runs a callback, and for two nested calls. In each
-// of them, client c runs fn as the callback for the lock "jobs".
+// callbacks has a function for each method that runs a callback, and for two nested calls. Each
+// function makes client c run fn as the callback for the lock "jobs".
 var callbacks = map[string]func(t *testing.T, c *Client, fn func(ctx context.Context, valid func() bool)) error{
 	"Do": func(t *testing.T, c *Client, fn func(context.Context, func() bool)) error {
 		return lockOf(t, c, "jobs", nil).Do(context.Background(), func(ctx context.Context, l *Lease) error {
@@ -54,7 +54,7 @@ func unlessClosed(err error) error {
 }
 
 // TestCloseWaitsForCallbacks checks that a callback may go on for several TTLs after Close has
-// ended its ctx. Until then no other host gets the lock.
+// ended its ctx. Until the callback returns, no other host gets the lock.
 func TestCloseWaitsForCallbacks(t *testing.T) {
 	for name, run := range callbacks {
 		t.Run(name, func(t *testing.T) {

@@ -140,8 +140,7 @@ func New(b driver.Backend, opts *Options) *Client {
 func (c *Client) Properties() Properties { return c.b.Properties() }
 
 // Check asks the store, in one round trip, whether it can be used. It returns nil if the store is
-// reachable, accepts the credentials, and has safe settings. Otherwise, the error says what is
-// wrong.
+// reachable, accepts the credentials and has safe settings. If not, the error says what is wrong.
 func (c *Client) Check(ctx context.Context) error {
 	return c.question(ctx, "check", "", func(ctx context.Context) error {
 		err := c.b.Check(ctx)
@@ -280,7 +279,7 @@ func (c *Client) expireDue() instant {
 	return now
 }
 
-// start starts, before the first acquire, the goroutine that receives the backend's notices.
+// The method start starts the goroutine for the backend's notices, unless it was started before.
 func (c *Client) start() {
 	c.started.Do(func() {
 		if c.b.watcher != nil {
@@ -290,8 +289,7 @@ func (c *Client) start() {
 }
 
 // spawn runs the function f in a goroutine that Close waits for. The function must return when
-// c.lifetime or c.work has ended. If Close has begun to wait, spawn returns false and does not run
-// f.
+// c.lifetime or c.work has ended. If Close already waits, spawn returns false and does not run f.
 func (c *Client) spawn(f func()) bool {
 	c.spawning.Lock()
 	defer c.spawning.Unlock()
@@ -318,7 +316,7 @@ func (c *Client) wrap(op, name string, err error) error {
 	return &Error{Op: op, Backend: c.name, Name: name, Err: err}
 }
 
-// sleep waits for d and returns true. If ctx ends first, it returns false at once.
+// sleep waits for the duration d and returns true. If ctx ends first, it returns false at once.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

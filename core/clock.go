@@ -63,17 +63,17 @@ func (c *clock) now() instant {
 	return instant(mono).add(time.Duration(c.suspended.Load()))
 }
 
-// early is like method now, but does not look for new suspends. So it is never later than now. Use
-// it only for the time at which a request is sent. A time that is too early is safe there, because
-// the deadline is then earlier, too.
+// early is like method now, but does not look for new suspends. So its result is never later than
+// that of now. Use it only for the time at which a request is sent. A time that is too early is
+// safe there, because the deadline is then earlier, too.
 func (c *clock) early() instant {
 	return instant(time.Since(c.base)).add(time.Duration(c.suspended.Load()))
 }
 
-// sleptSince reports whether the machine may have been suspended since the instant i. If i comes
-// from an age that another process measured, i is too late after a suspend. The age does not count
-// the suspend. sleptSince reads the clocks in the opposite order to method now. A pause in between
-// may look like a suspend, but no suspend is missed.
+// sleptSince reports whether the machine may have been suspended since the instant i. The instant i
+// may come from an age that another process measured. That age does not count a suspend, so i is
+// then too late. sleptSince reads the monotonic clock first, and method now reads it last. A pause
+// in between may look like a suspend, but no suspend is missed.
 func (c *clock) sleptSince(i instant) bool {
 	if c.boot == nil {
 		return false
@@ -90,7 +90,7 @@ func (c *clock) note(growth time.Duration) {
 		if growth < time.Duration(known)+noise {
 			return
 		}
-		c.noted.Store(int64(time.Since(c.base) + growth)) // first: a goroutine that sees suspended grow must see noted too
+		c.noted.Store(int64(time.Since(c.base) + growth)) // before suspended, so that a goroutine that sees suspended grow sees the new noted
 		if c.suspended.CompareAndSwap(known, int64(growth)) {
 			return
 		}
@@ -115,8 +115,7 @@ func leadOf(ttl time.Duration) time.Duration {
 	return min(5*time.Millisecond, ttl/50)
 }
 
-// lifeOf returns the time from the sending of a request to the moment when the client ends the
-// lease.
+// lifeOf returns the time from when a request is sent until the client ends the lease.
 func lifeOf(ttl time.Duration) time.Duration {
 	return ttl - driftOf(ttl) - leadOf(ttl)
 }

@@ -17,9 +17,9 @@ const releasers = 1024
 // returned. Finally it closes the backend. Calls that wait return ErrClosed, and so do later calls,
 // except Release and Resign. Close may be called more than once. A callback must not call Close,
 // because Close would wait for that callback. If Close gets the callback's ctx, or a ctx derived
-// from it, it closes nothing and returns an error that wraps ErrInvalid. The function Healthy, and
-// the body of a loop over List, must not call Close either, because Close would wait for them until
-// ctx ends.
+// from it, it closes nothing and returns an error that wraps ErrInvalid. A function Healthy and the
+// body of a loop over List must not call Close either, because Close would wait for them until ctx
+// ends.
 //
 // When ctx ends, Close stops waiting for callbacks. Their locks stay taken until they expire. If
 // the backend does not answer, Close tries to release each lease again, until the lease has
@@ -81,8 +81,8 @@ func (c *Client) join(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	// The goroutines have only just been told to end, so give them the time CleanupBudget even if
-	// ctx ended long ago.
+	// The goroutines have only just been told to end, so wait for at most CleanupBudget even if ctx
+	// ended long ago.
 	timer := time.NewTimer(c.opts.CleanupBudget)
 	defer timer.Stop()
 	select {
@@ -170,7 +170,8 @@ func firstOf(failed []*Error) error {
 	return fmt.Errorf("%w (and %d more)", first, len(names)-1)
 }
 
-// errAbandoned is the cause of the loss of a lease that is held when Close gives up waiting.
+// errAbandoned is the cause of a loss for each lease that is still held when Close gives up
+// waiting.
 var errAbandoned = fmt.Errorf("%w: Close did not wait for it: %w", ErrReleased, ErrClosed)
 
 // abandon ends the leases that are still held. The store is not told, so the locks expire there.
@@ -202,8 +203,8 @@ func (c *Client) refuseCallback(ctx context.Context) error {
 	return fmt.Errorf("%w: Close was called from a callback of Do, TryDo or Run, for which it waits", ErrInvalid)
 }
 
-// serve records that a callback runs under the lease l, so that Close does not release it before
-// the callback has returned. If the lease is over, or if Close is about to release it, serve
+// serve records that a callback runs under the lease l, so that Close does not release the lease
+// before the callback has returned. If the lease is over, or if Close is about to release it, serve
 // returns false, and the callback must not start.
 func (s *scheduler) serve(l *Lease) bool {
 	s.mu.Lock()

@@ -93,7 +93,8 @@ func (l *Lock) unaskable(ctx context.Context) error {
 	return l.c.refuseReentry(ctx, l.name)
 }
 
-// failed emits EventAcquireFailed, and returns err as an *Error. If a is nil, no request was sent.
+// failed emits EventAcquireFailed, and returns err as an *Error. If the contender a is nil, no
+// request was sent.
 func (l *Lock) failed(ctx context.Context, op string, a *contender, err error) error {
 	c := l.c
 	ev := Event{Kind: EventAcquireFailed, Context: ctx, Name: l.name, Label: c.opts.Label, Err: err}
@@ -140,8 +141,7 @@ func (l *Lock) refusal(ctx context.Context) error {
 	return fmt.Errorf("other callers of this host wait for it: %w", l.c.heldHere(l.name, &HeldError{Holder: h}))
 }
 
-// contend alternately waits in this host's queue and asks the store, until it has a lease or ctx
-// ends.
+// contend in turn waits in this host's queue and asks the store, until it has a lease or ctx ends.
 func (a *contender) contend(ctx context.Context) (*Lease, error) {
 	for {
 		if a.answer != nil {
@@ -295,7 +295,7 @@ const (
 	// spuriousWake plus two round trips. A round trip counts as maxRTT at most.
 	spuriousWake = 2 * time.Millisecond
 	maxRTT       = 50 * time.Millisecond
-	// If a store wakes no waiters, pauses between requests grow from at most pollFrom to pollTo.
+	// If no waiter is woken, pauses between polls grow from at most pollFrom to at most pollTo.
 	pollFrom, pollTo = 5 * time.Millisecond, 250 * time.Millisecond
 	// While the backend does not answer, pauses grow from at most retryFrom to at most retryTo.
 	retryFrom, retryTo = 20 * time.Millisecond, 500 * time.Millisecond
@@ -306,7 +306,7 @@ const (
 )
 
 // await waits before the next request, at most until the holder's lease may end and at most maxAsk.
-// The result asked is true if the caller need not ask, because await has asked or it is useless.
+// The result asked is true if await has asked or asking is useless, so the caller need not ask.
 func (a *contender) await(ctx context.Context) (lease *Lease, asked bool) {
 	c := a.lock.c
 	var held *HeldError
@@ -333,8 +333,8 @@ func (a *contender) await(ctx context.Context) (lease *Lease, asked bool) {
 }
 
 // wait waits in the store's queue for at most the time rest. Then it asks for the lock, unless the
-// store made a grant during the wait that is beyond doubt. If it returns no lease, the field
-// a.answer says why. The result asked is false if the caller should ask the store now.
+// store granted the lock during the wait and the grant is beyond doubt. If it returns no lease, the
+// field a.answer says why. The result asked is false if the caller should ask the store now.
 //
 // Note: the plugin could ask the store after a wake-up, to save a round trip between plugin and
 // host. But then a host that is frozen would get the lock, and keep it for the whole TTL.
@@ -381,8 +381,8 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease,
 	return nil, true
 }
 
-// doubts reports whether a request must confirm the grant g, made while a.owner waited in the
-// store's queue, from the instant began on. A grant is in doubt if its renewal might come too late,
+// doubts reports whether a request must confirm the grant g. The store made g during a wait in its
+// queue that started at the instant began. A grant is in doubt if its renewal might come too late,
 // if the machine may have slept since g.sent (unnoticed by the plugin's clock), or if the lock has
 // AtLeast. A grant from the queue is too short for a lock that outlasts a lost holder.
 func (a *contender) doubts(g grant, began instant) bool {

@@ -1,13 +1,13 @@
 // Package core is what applications use: locks and leader elections on a
 // backend, with all the waiting, renewing and deadlines that they need.
 //
-// A [Client] stands for one backend in one host. [Client.Lock] returns a lock by its name,
-// and [Lock.Acquire] returns a [Lease] of the lock. The client renews the lease until the
-// lease is released or lost. Whatever the backend does, a lease is lost at its deadline at
-// the latest, by the clock of this process: watch [Lease.Done], or work under
-// [Lease.Context]. A valid lease does not prove that a later write is safe, because the
-// process can be paused after it has looked at the clock. Only [Lease.Token] protects
-// against such a pause, if the resource that is written to checks the token.
+// A [Client] stands for one backend in one host. [Client.Lock] returns a lock by its name, and
+// [Lock.Acquire] returns a [Lease] of the lock. The client renews the lease until the lease is
+// released or lost. Whatever the backend does, a lease is lost at its deadline at the latest, by
+// the clock of this process. To notice that, watch [Lease.Done] or work under [Lease.Context]. A
+// valid lease does not prove that a later write is safe, because the process can be paused after it
+// has looked at the clock. Only [Lease.Token] protects against such a pause, if the resource that
+// is written to checks the token.
 //
 // [Client.Elector] elects a leader. A leader is the holder of a lease with a value. So a
 // lock and an election of one name are the same lock.

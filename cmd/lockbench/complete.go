@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin"
 )
 
-// candidates returns the words that a shell offers to complete what the user has typed.
+// candidates is a function that returns the words that a shell offers as completions.
 type candidates func(cmd *cobra.Command) []cobra.Completion
 
 // backendNames returns the names of the plugins that are found.
@@ -26,8 +26,8 @@ func backendNames(cmd *cobra.Command) []cobra.Completion {
 	return out
 }
 
-// choices offers the words that a flag accepts, with descriptions. If the text every is not "", it
-// also offers the word "all" with this text as its description.
+// choices offers the words that a flag accepts, with descriptions. If the parameter every is not
+// "", choices also offers the word "all", with every as its description.
 func choices(flag, every string) candidates {
 	var out []cobra.Completion
 	if every != "" {
@@ -39,7 +39,7 @@ func choices(flag, every string) candidates {
 	return func(*cobra.Command) []cobra.Completion { return out }
 }
 
-// prefixed offers the names of backends, each followed by the text sign and then by no space.
+// prefixed offers the names of backends, each followed by the text in sign, but by no space.
 func prefixed(sign string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		var out []cobra.Completion
@@ -80,7 +80,7 @@ func lockNames(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Co
 	return l.Names(ctx, toComplete), cobra.ShellCompDirectiveNoFileComp
 }
 
-// list completes the last word of a list with commas. It offers no words that the list has.
+// The method list completes the last word of a list with commas. It offers words not in the list.
 func (c candidates) list(cmd *cobra.Command, _ []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	before := toComplete[:strings.LastIndexByte(toComplete, ',')+1]
 	chosen := strings.Split(before, ",")

@@ -11,8 +11,7 @@ import (
 	"github.com/lockbench/lockbench/bench"
 )
 
-// TestRunCheckReport runs the commands run, check and report, one after the other, with a real
-// server.
+// TestRunCheckReport runs the commands run, check and report in this order, with a real server.
 func TestRunCheckReport(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())

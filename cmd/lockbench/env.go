@@ -63,8 +63,8 @@ func envUpCommand() *cobra.Command {
 	return cmd
 }
 
-// up starts a process that starts servers and outlives this process. It returns what the new
-// process printed about the servers. If that process fails, up writes the reason to stderr.
+// The function up starts a process that starts servers and outlives this process. It returns what
+// the new process printed about the servers. If that process fails, up writes the reason to stderr.
 func up(ctx context.Context, p bench.Plan, stderr io.Writer) (shown string, err error) {
 	self, err := os.Executable()
 	if err != nil {

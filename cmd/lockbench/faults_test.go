@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestFaults plays one fault on one backend and checks the result folder again, with the same
-// result. Then it plants a violation in the folder, which the next check must find.
+// TestFaults plays one fault on one backend, and then judges the saved result again. The verdict
+// must be the same. Then it plants a violation in the folder, which the next check must find.
 func TestFaults(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())

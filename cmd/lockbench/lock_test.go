@@ -71,7 +71,7 @@ func (g *guarded) acquire(t *testing.T, name string, granted func()) {
 	}
 }
 
-// marked returns the running processes with the text mark in their arguments, but not lockbench.
+// marked returns the running processes, except lockbench, with the text mark in their arguments.
 func marked(lockbench *exec.Cmd, mark string) (pids []int) {
 	for pid, s := range proc.All() {
 		args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
@@ -132,7 +132,8 @@ func (g *guarded) sleep(t *testing.T, stderr io.Writer, words ...string) *sleepe
 	return s
 }
 
-// ended waits until cmd has ended, and returns its state. After some time it fails the test.
+// ended waits until cmd has ended, and returns its state. If that takes too long, it fails the
+// test.
 func ended(t *testing.T, cmd *exec.Cmd) *os.ProcessState {
 	t.Helper()
 	over := make(chan struct{})
@@ -157,7 +158,8 @@ func keeperOf(t *testing.T, cmd *exec.Cmd) int {
 	return children(t, cmd.Process.Pid)[0]
 }
 
-// often returns how often to repeat a test's steps: few, or all if LOCKBENCH_LONG is set.
+// often returns a number of repetitions: the number few, or the number all if LOCKBENCH_LONG is
+// set.
 func often(few, all int) int {
 	if os.Getenv("LOCKBENCH_LONG") == "" {
 		return few

@@ -45,7 +45,7 @@ func TestLockIsLost(t *testing.T) {
 				if err := cmd.Start(); err != nil {
 					t.Fatal(err)
 				}
-				// Note: func marked may find a fork that still has lockbench's arguments for a moment.
+				// For a moment, func marked may find a fork that has lockbench's arguments.
 				eventually(t, "it runs", func() bool {
 					_, err := os.Stat(termed + ".not")
 					return err == nil
@@ -77,8 +77,8 @@ func TestLockIsLost(t *testing.T) {
 }
 
 // TestSuspendedLock suspends the host of a holder for longer than the TTL, and another host gets
-// the lock. When the first host goes on, lockbench must end the command at once. The test only
-// freezes all processes of lockbench. Other hosts see no difference.
+// the lock. When the first host goes on, lockbench must end the command at once. In place of the
+// host, the test freezes all processes of lockbench. Other hosts see no difference.
 func TestSuspendedLock(t *testing.T) {
 	g := startGuarded(t)
 	const ttl = time.Second
@@ -145,8 +145,8 @@ func (g *guarded) eventuallyWait(t *testing.T, name string, waiters int) {
 	})
 }
 
-// TestInterruptedWaiter sends a signal to a lockbench that waits for a lock. It must end with the
-// status of the signal, and leave no process and no queue entry.
+// TestInterruptedWaiter sends a signal to a lockbench that waits for a lock. The process must end
+// with the status of the signal, and leave no process and no queue entry.
 func TestInterruptedWaiter(t *testing.T) {
 	g := startGuarded(t)
 	g.start(t, "lock", "redis", "busy")

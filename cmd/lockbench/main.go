@@ -82,7 +82,7 @@ or plugin cannot be used, 4 invalid run, 5 regression, 6 safety violation,
 	return root
 }
 
-// grouped adds commands to root. In the help, they stand below the heading title.
+// grouped adds commands to root. In the help, they stand below the heading in title.
 func grouped(root *cobra.Command, title string, commands ...*cobra.Command) {
 	root.AddGroup(&cobra.Group{ID: title, Title: title})
 	for _, c := range commands {
@@ -124,8 +124,8 @@ func pluginDirs(cmd *cobra.Command, _ []string) error {
 	return nil
 }
 
-// parentOnly shows the help of a command that only has subcommands. For an argument it returns an
-// error with a similar subcommand.
+// parentOnly shows the help of a command that only has subcommands. If there is an argument, it
+// returns an error that proposes a similar subcommand.
 func parentOnly(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
@@ -155,7 +155,8 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// needs requires between least and most arguments. The argument what describes them in errors.
+// needs requires a number of arguments in the range from least to most. The parameter what
+// describes them in errors.
 func needs(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
@@ -188,7 +189,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return hinted(usagef("%v", err), cmd.CommandPath()+" --help")
 }
 
-// takes has, for each type of package pflag, a description of the values that such a flag accepts.
+// takes describes, for each type of flag of package pflag, the values that such a flag accepts.
 var takes = map[string]string{
 	"bool":          "true or false",
 	"int":           "a whole number",

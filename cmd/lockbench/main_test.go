@@ -52,8 +52,8 @@ func lockbench(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return exitCode(err), out.String(), errs.String()
 }
 
-// ends runs a command line. It must end with the exit code and write all texts in wants, which are
-// separated by "|".
+// ends runs a command line. The command must end with the exit status in code, and write all texts
+// in wants, which are separated by "|".
 func ends(t *testing.T, code int, wants string, args ...string) (stdout, stderr string) {
 	t.Helper()
 	got, stdout, stderr := lockbench(t, args...)

@@ -10,8 +10,8 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// A log gets at most one line about a task's progress per logEvery. If the task is expected to take
-// at least logFrom, the log also gets a line when the task begins.
+// A log gets at most one line about a task's progress in each interval of logEvery. If the task is
+// expected to take at least logFrom, the log also gets a line when the task begins.
 const (
 	logEvery = 30 * time.Second
 	logFrom  = 10 * time.Second
@@ -82,7 +82,7 @@ func timeLeft(s decor.Statistics, took, guess time.Duration) string {
 	return max(0, left).Round(time.Second).String()
 }
 
-// Step implements bench.Progress. In a log, it writes a line if the last line is logEvery old.
+// Step implements bench.Progress. In a log, it writes a line if none was written for logEvery.
 func (p *progress) Step(label string) {
 	p.label.Store(label)
 	if now := time.Now(); p.bar == nil && p.steps > 0 && now.Sub(p.last) >= logEvery {

@@ -8,8 +8,9 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// TestStranger plays faults on a store that lockbench does not know. A command starts it, and a
-// file says what it does not promise. All other claims must be judged, also by a later "check".
+// TestStranger plays faults on a store that lockbench does not know. A command starts the store,
+// and a file says what the store does not promise. All other claims must be judged, also by
+// "check".
 func TestStranger(t *testing.T) {
 	redisServer(t, nil) // skips without a Redis server
 	dir := t.TempDir()

@@ -54,7 +54,7 @@ const (
 	askFor = 2 * time.Second
 )
 
-// Observe calls Inspect once in the time askEvery, or sooner if the holder's TTL ends sooner.
+// Observe calls Inspect again after askEvery, or sooner if the holder's TTL ends sooner.
 func (a asking) Observe(ctx context.Context, name string, emit func(Holder)) error {
 	var last Holder
 	for first := true; ; first = false {

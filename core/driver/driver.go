@@ -1,9 +1,8 @@
 // Package driver is the contract between package core and a backend.
 //
-// Applications use package core. Authors of backends implement [Backend],
-// describe it with a [Spec], and pass the Spec to serve.Main. The
-// conformance suite in core/drivertest decides whether an implementation is
-// correct. Rule numbers in this file (L1, K3, ...) name the suite's cases.
+// Applications use package core. Authors of backends implement [Backend], describe it with a
+// [Spec], and pass the Spec to serve.Main. The conformance suite in core/drivertest decides whether
+// an implementation is correct. Rule numbers in this file (L1, K3, ...) name the suite's cases.
 //
 // A backend makes single attempts. Waiting, retrying, renewing, deadlines,
 // queues and events are the work of core. Every method may be called from any
@@ -19,9 +18,8 @@ import (
 // Request holds the arguments of the operations of a [Lock]. The comment of each method
 // names the fields that the method reads. A backend must not keep or change the Value slice.
 type Request struct {
-	// Name of the lock: valid UTF-8 of 1 to 512 bytes, any character allowed,
-	// case-sensitive. core has checked it. The backend must encode it so that
-	// two names never become one key (K6).
+	// Name of the lock: valid UTF-8 of 1 to 512 bytes, any character allowed, case-sensitive. core
+	// has checked it. The backend must encode it so that two names never become one key (K6).
 	Name string
 	// Owner is the random id of one grant, made in core before the first byte
 	// is sent (L1): 1 to 64 characters of [A-Za-z0-9_-]. Owner is never reused.
@@ -33,18 +31,16 @@ type Request struct {
 	// Token is the number of the store's grant, and zero before the grant. Users see a different
 	// number: core appends bits that count how often callers of one host passed the grant on.
 	Token uint64
-	// TTL is how long the store keeps the lease after this request. core has
-	// checked it against the minimum, step and maximum in [Properties]. The
-	// store counts the TTL from the moment at which it handles the request. The
-	// store never uses a client's clock, and core sends only durations.
+	// TTL is how long the store keeps the lease after this request. core has checked it against the
+	// minimum, step and maximum in [Properties]. The store counts the TTL from the moment at which
+	// it handles the request. The store never uses a client's clock, and core sends only durations.
 	TTL time.Duration
 	// Keep is how long the lock must stay taken from now on, even if it is released. Keep is what
 	// is left of the user's AtLeast (see core.LockOptions), and zero in most requests.
 	Keep time.Duration
 }
 
-// Lock has the operations on a lock. Each method makes one attempt: it does not wait and does not
-// retry.
+// Lock has the operations on a lock. Each method makes one attempt, without waiting or retrying.
 type Lock interface {
 	// TryAcquire grants Name to Owner for TTL if no live grant exists, and returns the grant's
 	// token. The token is minted in the same atomic step, is below 2^53, and is higher than
@@ -71,7 +67,7 @@ type Lock interface {
 	// compare owner and token in the same atomic step. With Keep > 0 Release does not delete the
 	// lease but shortens it to Keep, and never lengthens it. It returns a [*NotHeldError] if the
 	// lease does not exist. A repeated call is harmless (L7). No lease has Token zero, so for Token
-	// zero Release must return an error, with a request or without one.
+	// zero Release must return an error, whether it asks the store or not.
 	Release(ctx context.Context, r Request) error
 
 	// Withdraw undoes everything that owner's TryAcquire or Wait on name did, or may still
@@ -122,8 +118,8 @@ type Waiter interface {
 	// withdrawal, or when Owner has called neither Wait nor TryAcquire for some time: at least two
 	// seconds, and little more than that if the lock is free. If the store grants to waiters (see
 	// [Grant]) and other hosts had the lock recently, core calls Wait before any TryAcquire. Such a
-	// Wait also returns when the lease that lived at the call is over. Wait returns ctx.Err() when
-	// ctx ends.
+	// Wait also returns when the lease that was held at the call has ended. Wait returns ctx.Err()
+	// when ctx ends.
 	Wait(ctx context.Context, r Request, max time.Duration) (Grant, error)
 }
 
@@ -132,15 +128,15 @@ type Waiter interface {
 // Notifier either, core polls. After a report, all waiters ask at the same time, in no order.
 type Notifier interface {
 	// Notify calls emit as soon as it is subscribed to name, and again soon after a release, a
-	// withdrawal or a Break has ended a lease of name. Notify must not miss an end after the first
-	// emit, but one emit may report several ends. An expiry needs no emit. A needless emit costs
-	// core one request. Calls of emit do not overlap, and emit does not block. Notify returns
+	// withdrawal or a Break has ended a lease of name. Notify must not miss such an end after the
+	// first emit, but one emit may report several ends. An expiry needs no emit. A needless emit
+	// costs core one request. Calls of emit do not overlap, and emit does not block. Notify returns
 	// ctx.Err() when ctx ends, and another error as soon as it may miss an end.
 	Notify(ctx context.Context, name string, emit func()) error
 }
 
 // Grant is a grant that the store made to a waiter without a TryAcquire, in the atomic step that
-// freed the lock or found it free. This is a release, a withdrawal, a Break, or the request of
+// freed the lock or found it free. That step is a release, a withdrawal, a Break, or the request of
 // another owner. So the waiter need not call TryAcquire, which saves a round trip (K4).
 //
 // The store makes such a grant only for a short time, because the waiter may be dead, and only to
@@ -174,7 +170,7 @@ type Observer interface {
 // Watcher is an optional capability: the backend reports lost leases and outages.
 type Watcher interface {
 	// Watch calls emit for each notice, one call at a time, until ctx ends, and then returns
-	// ctx.Err(). emit does not block. If it returns another error earlier, core calls it again.
+	// ctx.Err(). emit does not block. If Watch returns another error, core calls it again.
 	Watch(ctx context.Context, emit func(Notice)) error
 }
 
@@ -192,9 +188,9 @@ type Batcher interface {
 // uses a Starter; the plugin client in the host does not declare the capability.
 type Starter interface {
 	// Start does the operation op as TryAcquire, Renew, Release or Withdraw would. It returns
-	// without waiting, and calls the function done once, from any goroutine. done does not block.
-	// If ctx ends before op is sent, op is not sent. If op was sent before ctx ends, done may be
-	// called after the end of ctx, but only within a fixed time.
+	// without waiting, and calls the function done once, from any goroutine. The function done does
+	// not block. If ctx ends before op is sent, op is not sent. If op was sent before ctx ends,
+	// done may be called after the end of ctx, but only within a fixed time.
 	Start(ctx context.Context, op Op, done func(Result))
 }
 

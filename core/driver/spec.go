@@ -52,9 +52,8 @@ type Spec struct {
 	Commands   []Command
 }
 
-// Open opens a backend in this process, after [Spec.CheckConfig] has checked
-// cfg. If cfg has a key that the backend does not have, the error wraps
-// [ErrConfig]. A nil log means slog.Default().
+// Open opens a backend in this process, after [Spec.CheckConfig] has checked cfg. If cfg has a key
+// that the backend does not have, the error wraps [ErrConfig]. A nil log means slog.Default().
 func Open(ctx context.Context, s Spec, cfg Config, log *slog.Logger) (Backend, error) {
 	full, err := s.CheckConfig(cfg)
 	if err != nil {

@@ -81,7 +81,7 @@ type Result struct {
 // Fencing says which failures a backend survives without giving out lower tokens.
 type Fencing string
 
-// The classes of fencing, strongest first, each with the case in which tokens never fall.
+// The classes of fencing, strongest first, each with the condition under which tokens never fall.
 const (
 	FencingStrict  Fencing = "strict"  // despite crash, failover and loss of data, by consensus or durable commits
 	FencingDurable Fencing = "durable" // while the store keeps its data or, with TimedTokens, its clock

@@ -42,7 +42,7 @@ func (h *Harness) open(t T) driver.Backend {
 	return b
 }
 
-// call runs f with a ctx of 10 s. f makes one request, which must be answered within that time.
+// call runs f with a ctx that ends after 10 s. The one request in f must be answered by then.
 func call(t T, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -135,9 +135,9 @@ func (a *attempt) wait(t T, limit time.Duration) error {
 	})
 }
 
-// waitAcquire calls Wait, which may take the time limit. It then calls TryAcquire, unless Wait
+// waitAcquire calls Wait, which may take as long as limit. It then calls TryAcquire, unless Wait
 // returned a grant with more than half of its time left. For such a grant, the result own is the
-// earliest time at which it ends. Otherwise own is zero.
+// earliest time at which the grant ends. Otherwise own is zero.
 func (a *attempt) waitAcquire(t T, limit time.Duration) (own time.Time, err error) {
 	var g driver.Grant
 	err = call(t, func(ctx context.Context) (err error) {
@@ -184,7 +184,7 @@ func inspect(t T, b driver.Backend, name string) driver.Holder {
 	return h
 }
 
-// wantHeldBy fails the case unless the store says that owner a holds the lock.
+// wantHeldBy fails the case unless the store says that the owner of attempt a holds the lock.
 func (a *attempt) wantHeldBy(t T, when string) {
 	t.Helper()
 	if h := inspect(t, a.b, a.Name); h.Owner != a.Owner || h.Token != a.Token {

@@ -376,7 +376,7 @@ func wakesEverybody(c *calls) {
 	onInspect(c, func(h driver.Holder) driver.Holder { h.Waiters = -1; return h })
 }
 
-// keepsTurn is a bug: a free lock stays reserved for the first waiter even if that never comes.
+// keepsTurn is a bug: a free lock stays reserved for the first waiter even if it never asks.
 func keepsTurn(*fixture) func(*calls) {
 	var (
 		mu    sync.Mutex

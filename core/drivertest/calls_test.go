@@ -19,8 +19,8 @@ type whole interface {
 	driver.Admin
 }
 
-// calls is a backend with every capability whose methods can be replaced one by
-// one. A planted bug replaces methods, and so does a valve, which can block them.
+// calls is a backend with every capability whose methods can be replaced one by one. A planted bug
+// replaces methods. A valve replaces them, too, so that it can block calls.
 type calls struct {
 	props    func() driver.Properties
 	check    func(context.Context) error

@@ -226,7 +226,7 @@ func stillWait(t T, d time.Duration, while string, all ...*acquiring) {
 	})
 }
 
-// granted waits for the grant, at most for the time limit, and returns the lease.
+// granted waits for the grant, for at most the time in limit, and returns the lease.
 func (a *acquiring) granted(t T, limit time.Duration) held {
 	t.Helper()
 	if _, ended := receive(t, a.done, limit); !ended {
@@ -256,8 +256,8 @@ func describe(h driver.Holder) string {
 	return fmt.Sprintf("held by owner %q, label %q, token %d, for another %v, %d waiting", h.Owner, h.Label, h.Token, h.TTL, h.Waiters)
 }
 
-// injector stands between core and a backend. A case uses it to lose requests and replies.
-// It declares no capabilities, so that core uses only the methods that can lose them.
+// injector stands between core and a backend. A case uses it to lose requests and replies. It
+// declares no capabilities, so that core calls the methods in which they can be lost.
 type injector struct {
 	driver.Backend
 

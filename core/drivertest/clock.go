@@ -19,7 +19,8 @@ const (
 	breath = 50 * time.Microsecond
 )
 
-// ttl returns the shortest TTL of at least d that the backend accepts, or else its longest TTL.
+// ttl returns the shortest TTL that the backend accepts and that is at least d. If there is none,
+// it returns the backend's longest TTL.
 func (h *Harness) ttl(d time.Duration) time.Duration {
 	d = max(d, h.props.TTLMin)
 	if over := d % h.props.TTLStep; over != 0 {
@@ -45,8 +46,9 @@ func (h *Harness) late() time.Duration {
 	return 300*time.Millisecond + 2*h.props.TTLStep
 }
 
-// eventually polls the function ok until it returns true. If ok is still false when this process
-// has run for the time limit, it calls mistimed. Stalls of the process do not count.
+// eventually polls the function ok until it returns true. If ok still returns false after this
+// process has run for the time in limit, eventually calls mistimed. Stalls of the process do not
+// count.
 func eventually(t T, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	for start := time.Now(); !ok(); {
@@ -58,7 +60,7 @@ func eventually(t T, limit time.Duration, what string, ok func() bool) {
 	step(t, "%s", what)
 }
 
-// throughout polls the function wrong for the time d. If wrong returns a text, the case fails.
+// throughout polls the function in wrong for the duration d. If it returns a text, the case fails.
 func throughout(t T, d time.Duration, wrong func() string) {
 	t.Helper()
 	for start := time.Now(); time.Since(start) < d; pause(t, lookEvery) {
@@ -68,7 +70,7 @@ func throughout(t T, d time.Duration, wrong func() string) {
 	}
 }
 
-// pause waits for the time d, in a case where time must pass.
+// pause waits for the duration d, in a case where time must pass.
 func pause(t T, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -79,8 +81,9 @@ func pause(t T, d time.Duration) {
 	}
 }
 
-// awaitDone waits at most the time limit for the end of l. The case fails if Done closes more than
-// tolerance after l's last deadline, if l is valid after the deadline, or if Err is nil after Done.
+// awaitDone waits for the end of the lease l, at most for the time in limit. The case fails if Done
+// closes more than tolerance after l's last deadline, if l is valid after that, or if Err is nil
+// after Done.
 func awaitDone(t T, l held, limit time.Duration) {
 	t.Helper()
 	awaitDoneOr(t, l, limit, func() bool { return false })
@@ -140,8 +143,7 @@ func ran(t T, from, to time.Time) time.Duration {
 // ranSince returns how long this process has run since the instant from.
 func ranSince(t T, from time.Time) time.Duration { return ran(t, from, time.Now()) }
 
-// wantWithin fails the case if this process ran for longer than limit between the instants from and
-// to.
+// wantWithin fails the case if this process ran longer than limit between the instants from and to.
 func wantWithin(t T, from, to time.Time, limit time.Duration, what string) {
 	t.Helper()
 	if took := ran(t, from, to); took > limit {
@@ -149,9 +151,9 @@ func wantWithin(t T, from, to time.Time, limit time.Duration, what string) {
 	}
 }
 
-// mistimed ends the case because an event did not come, or a state did not last, within the past
-// time d. If a stall of this process may be the reason (see stallShare), the case does not fail,
-// but runs again with a new harness (see tries).
+// mistimed ends the case because an event did not come, or a state did not last, in a period of
+// length d that ends now. If a stall of this process may be the reason (see stallShare), the case
+// does not fail, but runs again with a new harness (see tries).
 func mistimed(t T, d time.Duration, format string, args ...any) {
 	t.Helper()
 	now, what := time.Now(), fmt.Sprintf(format, args...)
@@ -164,8 +166,8 @@ func mistimed(t T, d time.Duration, format string, args ...any) {
 	t.Fatalf("%s", what)
 }
 
-// wantAlive calls mistimed unless the lease l is valid. A stall of this process in the past time
-// ttl may be the reason why l was not renewed.
+// wantAlive calls mistimed unless the lease l is valid. If l was not renewed, a stall of this
+// process during the past ttl may be the reason.
 func wantAlive(t T, l held, ttl time.Duration) {
 	t.Helper()
 	if !l.Valid() {
@@ -185,7 +187,7 @@ func staysAlive(t T, d, ttl time.Duration, all ...held) {
 }
 
 // receive waits until the channel c yields a value or is closed. The result ok is false if neither
-// has happened when this process has run for the time limit.
+// has happened after this process has run for the time in limit.
 func receive[V any](t T, c <-chan V, limit time.Duration) (v V, ok bool) {
 	for start := time.Now(); ; {
 		left := limit - ranSince(t, start)

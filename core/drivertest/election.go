@@ -186,7 +186,7 @@ func (c *client) elector(t T, name string, o core.ElectorOptions) *core.Elector 
 	return e
 }
 
-// campaign calls Campaign with a ctx that ends after the time limit, and returns the term.
+// campaign calls Campaign with a ctx that ends after the time in limit, and returns the term.
 func (c *client) campaign(t T, name string, limit time.Duration, o core.ElectorOptions) *core.Term {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -228,8 +228,8 @@ type runner struct {
 	atOnce int          // number of callbacks that have begun and not returned
 }
 
-// run starts Elector.Run. The callback of Run waits until the term's
-// context ends, and then calls the function after.
+// run starts Elector.Run. The callback of Run waits until the term's context ends, and then calls
+// the function in after.
 func (c *client) run(t T, name string, o core.ElectorOptions, after func()) *runner {
 	t.Helper()
 	e := c.elector(t, name, o)

@@ -163,7 +163,8 @@ func frozenCosts(t T, h *Harness) {
 }
 
 // costsFirstSpan calls harm, which makes a waiter vanish, and lets holder release the lock. The
-// store may grant it to that waiter first, so an owner on b must get it at most FirstSpan later.
+// store may grant the lock to that waiter first. So an owner on the backend b must get the lock at
+// most FirstSpan later.
 func costsFirstSpan(t T, h *Harness, holder *attempt, b driver.Backend, harm func()) {
 	t.Helper()
 	next := h.attempt(b, "jobs", h.lasting().TTL)

@@ -18,9 +18,9 @@ type T interface {
 	Context() context.Context // ends just before the clean-ups run
 }
 
-// Harness is a fresh environment for one case: a store, or a namespace of a store, that no
-// other case uses. Only Open is required. If Other or Denied is nil, the cases that need it are
-// n/a. If Store, Plugin or Host is nil, they are n/a or "not run", and the result says why.
+// Harness is a fresh environment for one case: a store, or a namespace of a store, that no other
+// case uses. Only Open is required. If Other or Denied is nil, the cases that need it are n/a. If
+// Store, Plugin or Host is nil, such cases are n/a or "not run", and the result says why.
 type Harness struct {
 	// Open opens a backend on the harness's store, for a new host. In scope "host", two
 	// calls share one store if the backend runs in process; in a plugin harness each call
@@ -49,9 +49,8 @@ type Harness struct {
 	// store. It omits entries that will expire within two minutes. The suite
 	// checks that many names leave no more entries than one name.
 	Leftovers func(t T) []string
-	// InProcess reports whether the backend runs in the process of the test.
-	// The cases that kill processes are then n/a; only a run with the
-	// plugin's binary can check them.
+	// InProcess reports whether the backend runs in the process of the test. The cases that kill
+	// processes are then n/a; only a run with the plugin's binary can check them.
 	InProcess bool
 	// Cancels is how many acquires a case cancels at random moments. Zero means 300.
 	Cancels int

@@ -26,7 +26,7 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// stall makes t believe that the process stalled during the past time d.
+// stall makes t believe that the process stalled for the duration d until now.
 func stall(t T, d time.Duration) {
 	x, now := t.(*trial), time.Now()
 	x.heartbeat = stalledHeartbeat{x.heartbeat, proc.Stall{From: now.Add(-d), To: now}}

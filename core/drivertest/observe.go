@@ -94,7 +94,7 @@ func (s *seen) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// sees waits until the last holder emitted has the given owner and value. Owner "" means no holder.
+// sees waits until the newest emitted holder has the given owner and value. Owner "" means none.
 func (s *seen) sees(t T, limit time.Duration, owner, value string) {
 	t.Helper()
 	for start := time.Now(); ; pause(t, pollEvery) {
@@ -170,7 +170,7 @@ func neverBack(t T, h *Harness) {
 	}
 }
 
-// nextChange waits for the next change, which must be of kind want and have the given value.
+// nextChange waits for the next change, which must have the kind in want and the given value.
 func nextChange(t T, changes <-chan core.Change, limit time.Duration, want core.ChangeKind, value string) core.Change {
 	t.Helper()
 	c, ok := receive(t, changes, limit)

@@ -101,8 +101,7 @@ func TestHintsBeforeSleep(t *testing.T) {
 	}
 }
 
-// TestEntryForAllNames checks that an entry that a namespace needs only once does not count as a
-// leftover.
+// TestEntryForAllNames checks that an entry needed only once per namespace is no leftover.
 func TestEntryForAllNames(t *testing.T) {
 	once := bug{plant: keeps(func(string) string { return "entry" })}
 	for _, name := range []string{"K2 a refused try leaves nothing behind", "K3 acquires cancelled at random leave nothing and block no client"} {

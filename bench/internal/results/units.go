@@ -9,9 +9,9 @@ import (
 type Unit struct {
 	Name     string // as in results.txt, for example "cycles/s"
 	Title    string // title of its column; "" for none
-	Interval bool   // shown with an interval, as the first figure of an operation
+	Interval bool   // shown with an interval, like the first figure of each operation
 	Better   string // "lower", "higher", or "" for neither; for a time, lower is always better
-	Added    bool   // the figures of parts that measure together are added
+	Added    bool   // the figures of runs that measure together (parts) are summed
 	Tested   bool   // see [Tested]
 }
 
@@ -69,7 +69,7 @@ var Units = []Unit{
 	{Name: "renewal-cpu-%", Title: "renewal-cpu-%", Better: "lower"},
 }
 
-// UnitOf returns the Unit called name. If the name is unknown, the Unit has only the name.
+// UnitOf returns the Unit with this name. If it is unknown, the Unit has only the name.
 func UnitOf(name string) Unit {
 	for _, u := range Units {
 		if u.Name == name {
@@ -79,7 +79,7 @@ func UnitOf(name string) Unit {
 	return Unit{Name: name}
 }
 
-// better returns the text that says in results.txt which direction is better.
+// better returns the text that says in results.txt whether lower or higher values are better.
 func better(name string) string {
 	u := UnitOf(name)
 	if strings.Contains(name, "-ns/") {
@@ -91,9 +91,9 @@ func better(name string) string {
 	return "better=" + u.Better + " "
 }
 
-// Tested reports whether a comparison of builds tests a unit: p50 and p99 of latencies except lag,
-// and the Units with Tested set, such as rates. Other figures describe the load, or change only
-// when a tested figure changes.
+// Tested reports whether a comparison of builds tests the figures of a unit. It tests p50 and p99
+// of latencies except lag, and each Unit with Tested set, such as rates. Other figures describe the
+// load, or change only when a tested figure changes.
 func Tested(name string) bool {
 	if what, op, ok := strings.Cut(name, "-ns/"); ok {
 		return (what == "p50" || what == "p99") && op != "lag"

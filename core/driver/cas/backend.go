@@ -89,7 +89,7 @@ func ask[R any](ctx context.Context, b *backend, f func(context.Context) (R, err
 	return f(ctx)
 }
 
-// read reads the record of the lock called name. A lease or withdrawals in it may have expired.
+// read reads the record of the lock called name. The lease and withdrawals in it may have expired.
 func (b *backend) read(ctx context.Context, name string) (e Entry, r record, err error) {
 	e, err = ask(ctx, b, func(ctx context.Context) (Entry, error) { return b.store.Read(ctx, keyOf(name)) })
 	if err == nil {
@@ -102,7 +102,7 @@ func (b *backend) read(ctx context.Context, name string) (e Entry, r record, err
 // unless f returns an error. If another client writes the record in between, change reads it again
 // and calls f again. It returns what Put returned.
 //
-// The argument now of f is the store's time before the write. So a lease that f finds expired is
+// The parameter now of f is the store's time before the write. So a lease that f finds expired is
 // expired, and a lease that f makes lives at least as long as f says. If the write succeeds, no
 // client wrote after the read, so what f found is still true. There is one exception: a lease that
 // f found alive may have expired since then. Method Renew allows for that.
@@ -126,7 +126,7 @@ func (b *backend) change(ctx context.Context, name string, f func(r *record, now
 	}
 }
 
-// write replaces the entry e by r. If r has no holder and no withdrawals, write deletes the key.
+// write replaces entry e by record r. If r has no holder and no withdrawals, write deletes the key.
 func (b *backend) write(ctx context.Context, e Entry, r record) (Entry, error) {
 	if r.Holder == nil && len(r.Withdrawn) == 0 {
 		return Entry{}, b.store.Delete(ctx, keyOf(r.Name), e.Revision)
@@ -138,7 +138,7 @@ func (b *backend) write(ctx context.Context, e Entry, r record) (Entry, error) {
 	return b.store.Put(ctx, keyOf(r.Name), value, e.Revision, r.needed(e.Now))
 }
 
-// changeHeld calls change, but returns a NotHeldError if the lease that r names is over.
+// changeHeld calls change. It returns a NotHeldError if the lease that request r names is over.
 func (b *backend) changeHeld(ctx context.Context, r driver.Request, f func(s *record, now time.Time)) (Entry, error) {
 	return b.change(ctx, r.Name, func(s *record, now time.Time) error {
 		if s.Holder == nil || s.Holder.Owner != r.Owner || s.Holder.Token != r.Token {
@@ -171,10 +171,10 @@ func (b *backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, err
 	return granted.Revision, nil
 }
 
-// Renew must know whether the store wrote the renewal before the lease expired. It did if all
-// requests together took less time than was left, or if the result of Put says so. Otherwise, Renew
-// reads the record. If the entry says when the store wrote it, clients ignore a renewal that was
-// late (see holder.void). If not, Renew ends a lease whose renewal may have been late.
+// Renew must know whether the store wrote the renewal before the lease expired. The renewal was in
+// time if all requests took less time than was left, or if the result of Put says so. Otherwise,
+// Renew reads the record. If the entry says when the store wrote it, clients ignore a renewal that
+// was late (see holder.void). If not, Renew ends a lease whose renewal may have been late.
 func (b *backend) Renew(ctx context.Context, r driver.Request) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
@@ -232,8 +232,8 @@ func (b *backend) release(ctx context.Context, r driver.Request) error {
 	return err
 }
 
-// Withdraw writes the record even if the owner has no grant. A TryAcquire of the owner that has
-// read the record before cannot write it any more. A later one reads that the owner was withdrawn.
+// Withdraw writes the record even if the owner has no grant. So a TryAcquire of the owner that read
+// the record earlier can no longer write it. A later TryAcquire reads that the owner was withdrawn.
 func (b *backend) Withdraw(ctx context.Context, name, owner string) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {

@@ -32,8 +32,9 @@ import (
 // the request has certainly changed nothing. Put and Delete may also return an error that wraps it.
 var ErrConflict = errors.New("the key has another revision")
 
-// Store is a key-value store, or a part of it with only locks. Any number of goroutines may call
-// its methods, which must return soon after ctx ends. ctx has a deadline, except in List and Close.
+// Store is a key-value store, or the part of one that has only locks. Any number of goroutines may
+// call its methods, which must return soon after ctx ends. ctx has a deadline, except in List and
+// Close.
 //
 // If the reply to a request is lost, the client library must not send the request again. The second
 // request would find the revision that the first request made, and report a conflict. If an error
@@ -92,14 +93,14 @@ type About struct{ Server, Durability string }
 // Watcher is for a [Store] that can report changes.
 type Watcher interface {
 	// Watch calls changed after each change of key, and whenever it may have missed a change, until
-	// the function stop is called. changed does not block. Watch must report all changes after its
-	// return. But if it subscribes on the connection that Read uses, it need only report changes
-	// after a Read that began after that return. Watch does not wait for the store.
+	// the function stop is called. The function changed does not block. Watch must report all
+	// changes after its return. But if it subscribes on Read's connection, it need only report
+	// changes after a Read that began after Watch returned. Watch does not wait for the store.
 	Watch(key string, changed func()) (stop func(), err error)
 }
 
-// Properties returns the claims p of the Store's author, with those of package cas added. watcher
-// says whether the Store is a [Watcher], because some capabilities need one.
+// Properties returns the claims p of the Store's author, with those of package cas added. The
+// parameter watcher says whether the Store is a [Watcher], because some capabilities need one.
 func Properties(p driver.Properties, watcher bool) driver.Properties {
 	p.Scope, p.SurvivesPlugin, p.FIFO, p.FirstSpan = driver.ScopeShared, true, false, 0
 	p.Capabilities = []driver.Capability{driver.CapAdmin}

@@ -28,7 +28,7 @@ type watch struct {
 	changed func()
 }
 
-// client is a Store in memory. It calls its hooks, such as before, while it holds no mutex.
+// client is a Store in memory. It calls the hooks before and after while it holds no mutex.
 type client struct {
 	*data
 	before func(op, key string) error // if it returns an error, the request fails with it and is not executed

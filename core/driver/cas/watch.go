@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// Without a reported change, a record is read once in lookEvery. A store that is down reports
-	// no changes, and the expiry of a lease changes no key.
+	// A record is read again after lookEvery, even if no change was reported. A store that is down
+	// reports no changes, and the expiry of a lease changes no key.
 	lookEvery = time.Second
 	// lingerFor is how long a key is still watched after its last call of follow has ended. Another
 	// call often comes soon.
@@ -120,8 +120,8 @@ func (b *backend) leave(key string, t *topic) {
 	})
 }
 
-// Observe never emits a lower token than before. It must check that, because the new leader of the
-// store may still have an older holder after a failover.
+// Observe never emits a lower token than before. It must check that, because after a failover the
+// store's new leader node may still show an older holder.
 func (b *backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	var last driver.Holder
 	var highest uint64

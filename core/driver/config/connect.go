@@ -17,7 +17,7 @@ import (
 // embeds Connect in its Options.
 type Connect struct {
 	// Username and Password log in to the store. In place of Password, PasswordFile can name a file
-	// with the password, which is read for each connection. A newline at its end is ignored.
+	// with the password, which is read for each connection. A newline at the file's end is ignored.
 	Username     string `key:"username" doc:"user"`
 	Password     string `key:"password" secret:"true" doc:"password of the user"`
 	PasswordFile string `key:"password_file" doc:"file with the password, read again for each connection"`
@@ -26,8 +26,8 @@ type Connect struct {
 	// TLSEnabled must not be false, and no other field about TLS may be set.
 	TLS *tls.Config
 	// TLSEnabled turns TLS on, with the certificate authorities of the system. TLS is also turned
-	// on by each other field about TLS, and by an address that asks for TLS. TLSEnabled must not be
-	// false then.
+	// on by each other field about TLS, and by an address that asks for TLS. In these cases
+	// TLSEnabled must not be false.
 	TLSEnabled *bool `key:"tls_enabled" doc:"connect with TLS; so does any other tls key, and false beside one is refused"`
 	// TLSCAFile names a PEM file with certificate authorities, in place of those of the system. The
 	// files TLSCAFile, TLSCertFile and TLSKeyFile are read again for each connection.
@@ -54,7 +54,7 @@ const (
 )
 
 // check returns an error that wraps driver.ErrConfig if a field of c is wrong, or contradicts
-// another field. The parameter addressTLS means that the address asks for TLS.
+// another field. The parameter addressTLS is true if the address asks for TLS.
 func (c Connect) check(addressTLS bool) error {
 	var err error
 	for f := range fields(reflect.ValueOf(c)) {
@@ -139,7 +139,7 @@ func Conflict(why string, keys ...string) error {
 	return fmt.Errorf("%w: %s: %s", driver.ErrConfig, strings.Join(keys, " and "), why)
 }
 
-// Invalid returns err if it wraps driver.ErrConfig, and otherwise an error that wraps both.
+// Invalid returns err, wrapped together with driver.ErrConfig unless err already wraps that.
 func Invalid(err error) error {
 	if errors.Is(err, driver.ErrConfig) {
 		return err
@@ -165,7 +165,7 @@ func KeysOf(options any) []driver.Key {
 	return keys
 }
 
-// Decode sets fields of a struct from cfg, which Spec.CheckConfig must have returned. The argument
+// Decode sets fields of a struct from cfg, which Spec.CheckConfig must have returned. The parameter
 // options is a pointer to the struct.
 func Decode(cfg driver.Config, options any) {
 	for f := range fields(reflect.ValueOf(options).Elem()) {
@@ -184,7 +184,7 @@ func Filled[O any](options *O) O {
 	return o
 }
 
-// Fill sets the zero fields of a struct to their defaults. options is a pointer to the struct.
+// Fill sets zero fields of a struct to their defaults. The parameter options points to the struct.
 func Fill(options any) {
 	for f := range fields(reflect.ValueOf(options).Elem()) {
 		if f.value.IsZero() {

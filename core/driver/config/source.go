@@ -31,7 +31,7 @@ type Source struct {
 	roots    lastGood[*x509.CertPool]
 }
 
-// NewSource reads the files of c for the first time. The parameter secure means that the address
+// NewSource reads the files of c for the first time. The parameter secure is true if the address
 // asks for TLS. The error wraps driver.ErrConfig, and names the configuration key and the file.
 func NewSource(c Connect, secure bool, log *slog.Logger) (*Source, error) {
 	if err := c.check(secure); err != nil {
@@ -77,12 +77,12 @@ func (s *Source) TLSConfig(host string) *tls.Config {
 }
 
 // LastingTLSConfig is like TLSConfig, for a client library that uses one configuration for all
-// connections. hosts are the hosts that the library connects to.
+// connections. The parameter hosts has the hosts that the library connects to.
 //
 // Package tls reads the authorities of a configuration only once, and would never use renewed ones.
 // So this package verifies the server in place of package tls. The server's certificate must have
 // the name that the client asked for. If the address is an IP address, a client asks for no name.
-// Then the certificate must be for one of hosts.
+// Then the certificate must be for one of the hosts.
 func (s *Source) LastingTLSConfig(hosts []string) *tls.Config {
 	cfg := s.TLSConfig("")
 	if cfg == nil || cfg.InsecureSkipVerify || s.connect.TLSCAFile == "" {
@@ -102,7 +102,7 @@ func (s *Source) LastingTLSConfig(hosts []string) *tls.Config {
 	return cfg
 }
 
-// verify checks that chain leads to one of roots, and that chain[0] is for one of names.
+// verify checks that chain leads to one of the roots, and that chain[0] is for one of the names.
 func verify(chain []*x509.Certificate, roots *x509.CertPool, names []string) error {
 	err := errors.New("x509: no certificate, or no name to compare it with")
 	for _, name := range names {
@@ -120,7 +120,7 @@ func verify(chain []*x509.Certificate, roots *x509.CertPool, names []string) err
 	return &tls.CertificateVerificationError{UnverifiedCertificates: chain, Err: err}
 }
 
-// Stale returns an error that says why the present contents of a file are not in use, or else nil.
+// Stale returns nil, or an error that says why a file's present contents are not in use.
 func (s *Source) Stale() error {
 	return errors.Join(s.password.failed(), s.pair.failed(), s.roots.failed())
 }
@@ -209,8 +209,8 @@ func readRoots(c Connect) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// readPEM reads file. If the file ends within a PEM block, readPEM returns an error, because
-// then another process is still writing the file.
+// readPEM reads a file. If the file ends within a PEM block, readPEM returns an error, because then
+// another process is still writing the file.
 func readPEM(file string) ([]byte, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -155,7 +155,7 @@ func TestLastingTLSConfig(t *testing.T) {
 	}
 }
 
-// server starts a TLS server with a certificate signed by a, and returns its address.
+// server starts a TLS server with a certificate from the authority a, and returns its address.
 func server(t *testing.T, a *configtest.Authority) string {
 	cert, key := a.Issue(t, t.TempDir(), "server", time.Now().Add(time.Hour))
 	pair, err := tls.LoadX509KeyPair(cert, key)
