@@ -17,7 +17,7 @@ var (
 	ErrNotHeld     = driver.ErrNotHeld     // the lease is gone; see NotHeldError
 	ErrUnavailable = driver.ErrUnavailable // the store or the plugin did not answer; trying again may help
 	ErrInvalid     = driver.ErrInvalid     // the request is bad; nothing was sent
-	ErrDenied      = driver.ErrDenied      // the store refuses this client; if it has served the client before, this may end
+	ErrDenied      = driver.ErrDenied      // the store refuses this client; this may end if it served the client before
 	ErrConfig      = driver.ErrConfig      // the backend's configuration is wrong
 	ErrUnsupported = driver.ErrUnsupported // the backend does not have this capability
 	ErrClosed      = driver.ErrClosed      // the Client was closed

@@ -56,10 +56,10 @@ func fifo(p driver.Properties) string {
 // settles is the time after which a waiter that is in the queue surely sleeps there.
 const settles = 300 * time.Millisecond
 
-// queue starts a Wait in the background for each attempt in turn, and returns when all of them sleep
-// in the queue. The function woken returns the indexes of the attempts whose Wait has returned since
-// then. A waiter may be in the queue before it sleeps, for example while its host connects. A Wait
-// that returns at that time does not count, because its waiter was not woken.
+// queue starts a Wait in the background for each attempt in turn, and returns when all sleep in the
+// queue. The function woken returns the indexes of the attempts whose Wait has returned since then.
+// A waiter may be in the queue before it sleeps, for example while its host connects. A Wait that
+// returns at that time does not count, because its waiter was not woken.
 func queue(t T, attempts []*attempt) (woken func() []int) {
 	t.Helper()
 	var (

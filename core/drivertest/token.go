@@ -78,8 +78,8 @@ func (h *Harness) wantHigher(t T, token, before uint64) {
 }
 
 // rising returns a case that checks that tokens rise. In the case two hosts are granted the lock in
-// turn, and the parameter times is the number of all grants. The case calls the function end, which
-// ends the grant of its argument a. The argument next is the backend of the host that acquires next.
+// turn, and the parameter times is the number of all grants. After each grant the case calls the
+// function end, which ends it. The argument next is the backend of the host that acquires next.
 func rising(times int, ttl time.Duration, end func(t T, h *Harness, a *attempt, next driver.Backend)) func(T, *Harness) {
 	return func(t T, h *Harness) {
 		bs := h.backends(t, 2)
