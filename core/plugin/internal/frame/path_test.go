@@ -164,7 +164,7 @@ func TestSlowRequestsHoldUpNoOther(t *testing.T) {
 	}
 }
 
-// A request of which no byte was written fails with ErrNotSent. Other outcomes are unknown.
+// A request of which no byte was written fails with ErrNotSent. The outcome of others is unknown.
 func TestFaultTellsWhatWasSent(t *testing.T) {
 	var slow atomic.Int64
 	p := open(t, blocking(nil, &slow))
@@ -282,7 +282,7 @@ func TestOnlyTheOtherProcessMayTalk(t *testing.T) {
 	}
 }
 
-// starter finishes an acquire when the test calls the function done. It finishes others at once.
+// starter finishes an acquire when the test calls the function done, and other operations at once.
 type starter struct {
 	far
 	started chan func(driver.Result)
