@@ -15,7 +15,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// longTTL is longer than a test waits. So a lock that becomes free was released, and did not expire.
+// longTTL is longer than a test waits. So a lock that becomes free was released and did not expire.
 const longTTL = 4 * timeout
 
 // deadHost starts a host. The host holds locks and waits for another lock when deadHost kills

@@ -129,8 +129,8 @@ func (s starting) Start(_ context.Context, op driver.Op, done func(driver.Result
 	go done(driver.Result{Token: token, Err: err})
 }
 
-// FuzzSession plays a host that sends any bytes. It checks that the plugin's backend gets no request
-// beyond the limits, every reply belongs to a request, and the session ends when the stream ends.
+// FuzzSession plays a host that sends any bytes. It checks that the backend gets no request beyond
+// the limits, every reply belongs to a request, and the session ends when the stream ends.
 func FuzzSession(f *testing.F) {
 	var whole []byte
 	for i, m := range messages(&testing.T{}) {
