@@ -229,8 +229,8 @@ func (l *Lease) event(kind EventKind, took time.Duration, err error) Event {
 	}
 }
 
-// refusal returns the error for another acquire of this host while the lease l is held. The holder
-// in the error is that of the store's answer if the answer names l's owner. Else it is made from l.
+// refusal returns the error for another acquire of this host while the lease l is held. If the
+// store's answer names l's owner, the error has the holder in that answer. Otherwise it describes l.
 func (l *Lease) refusal(answer error) error {
 	c := l.c
 	left := instant(l.deadline.Load()).sub(c.clock.now())

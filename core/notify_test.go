@@ -11,7 +11,7 @@ import (
 )
 
 // notified makes another owner hold the lock "a" in the store f for the time d, while a client
-// waits. It returns how long after the release the client was granted it, after how many requests.
+// waits. It returns the time from the release to the client's grant, and the number of acquires.
 func notified(t *testing.T, f *fake, d time.Duration) (late time.Duration, asked int) {
 	t.Helper()
 	c, _ := open(t, f)

@@ -118,9 +118,9 @@ func (s *suite) try(ctx context.Context, c Case) (r CaseResult, undecided string
 	return r, undecided
 }
 
-// Run runs every case as a subtest of t, each with its own harness. If names are passed in the
-// parameter only, it runs just these cases, and fails if no case has one of the names. Run calls
-// the function mk in goroutines other than t's, so mk must report errors through its argument.
+// Run runs every case as a subtest of t, each with its own harness. If the parameter only has names,
+// Run runs just the cases with these names, and fails the test if a name belongs to no case. Run
+// calls mk in goroutines other than t's, so mk must report errors through its argument.
 func Run(t *testing.T, mk func(T) *Harness, only ...string) {
 	cases := slices.DeleteFunc(Cases(), func(c Case) bool { return len(only) > 0 && !slices.Contains(only, c.Name) })
 	if len(only) > 0 && len(cases) != len(only) {

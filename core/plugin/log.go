@@ -202,7 +202,7 @@ func (f *firstLine) passed() bool {
 	return f.done
 }
 
-// ended returns io.EOF if err is nil (as after io.Copy) or a passed deadline. Else it returns err.
+// ended returns io.EOF if err is nil, as after io.Copy, or a passed deadline, and otherwise err.
 func ended(err error) error {
 	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		return io.EOF

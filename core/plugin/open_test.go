@@ -45,8 +45,8 @@ func refused(t *testing.T, name string, opts plugin.Options, want error, texts .
 	return err
 }
 
-// opened checks that the plugin opens, and then closes it. If the plugin stayed open, it would start
-// goroutines later, and the function refused would report them as left behind by a failed Open.
+// opened checks that the plugin opens, and then closes it. A plugin that stays open starts
+// goroutines later, which the function refused would report as left behind by a failed Open.
 func opened(t *testing.T, name string, opts plugin.Options) {
 	t.Helper()
 	t.Run("opened", func(t *testing.T) { plugintest.Open(t, name, &opts) })

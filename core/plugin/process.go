@@ -41,7 +41,7 @@ type process struct {
 	err  error         // why the process was given up, set before dead is closed
 
 	suspect chan struct{} // holds a value if a heartbeat must be sent at once
-	echo    chan uint64   // number of the newest heartbeat that came back; the method answered takes it
+	echo    chan uint64   // number of the newest heartbeat that came back, for the method answered
 }
 
 func newProcess(run *osProcess) *process {

@@ -135,8 +135,8 @@ func (p *osProcess) finish(ctx context.Context, cmd *exec.Cmd) error {
 	}
 	p.mu.Unlock()
 	if err == nil {
-		// Note: exec.CommandContext would deadlock. Its Wait, which p.wait calls under p.mu, waits
-		// for the kill, which locks p.mu.
+		// Note: exec.CommandContext would deadlock. p.wait calls Wait under p.mu, and Wait would
+		// wait for p.kill, which locks p.mu.
 		stop := context.AfterFunc(ctx, p.kill)
 		defer stop()
 		p.wait()

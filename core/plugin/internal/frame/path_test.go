@@ -114,9 +114,9 @@ func blocking(free <-chan struct{}, slow *atomic.Int64) *far {
 	}
 }
 
-// Even if as many slow acquires and waits are under way as the limits allow,
-// calls of other kinds, such as a renewal or a release, are not delayed. One more
-// acquire waits for room, and is not sent if its ctx ends before there is room.
+// A renewal or a release is not delayed, even if as many slow acquires and waits are
+// under way as the limits allow. One more acquire waits until there is room for it,
+// and is not sent if its ctx ends before that.
 func TestSlowRequestsHoldUpNoOther(t *testing.T) {
 	var slow atomic.Int64
 	free := make(chan struct{})
