@@ -230,7 +230,7 @@ func (l *Lease) event(kind EventKind, took time.Duration, err error) Event {
 }
 
 // refusal returns the error for another acquire of this host while the lease l is held. If the
-// store's answer names l's owner, the error has the holder in that answer. Otherwise it describes l.
+// store's answer names l's owner, the error has the holder in that answer, and otherwise has l.
 func (l *Lease) refusal(answer error) error {
 	c := l.c
 	left := instant(l.deadline.Load()).sub(c.clock.now())

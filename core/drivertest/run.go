@@ -118,7 +118,7 @@ func (s *suite) try(ctx context.Context, c Case) (r CaseResult, undecided string
 	return r, undecided
 }
 
-// Run runs every case as a subtest of t, each with its own harness. If the parameter only has names,
+// Run runs every case as a subtest of t, each with its own harness. If the slice only has names,
 // Run runs just the cases with these names, and fails the test if a name belongs to no case. Run
 // calls mk in goroutines other than t's, so mk must report errors through its argument.
 func Run(t *testing.T, mk func(T) *Harness, only ...string) {
