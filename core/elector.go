@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// ElectorOptions of an Elector. Nil and zero fields mean the defaults. The
-// fields have the same meaning as in [LockOptions].
+// ElectorOptions are the options of an Elector. Nil and zero fields mean the
+// defaults. The fields have the same meaning as in [LockOptions].
 type ElectorOptions struct {
 	TTL, RenewEvery, MaxHold time.Duration
 	Healthy                  func(context.Context) error
@@ -24,8 +24,8 @@ type Elector struct {
 	lock *Lock
 }
 
-// betweenTerms is the longest pause before Run campaigns again, which gives another candidate a
-// chance. The pause is random, and at least half of betweenTerms.
+// betweenTerms is the longest pause of Run between two campaigns. The pause is random, at least
+// half of betweenTerms, and gives another candidate a chance.
 const betweenTerms = 100 * time.Millisecond
 
 // Elector returns the election called name. It checks name and opts as
@@ -109,7 +109,7 @@ func (e *Elector) Run(ctx context.Context, fn func(*Term)) error {
 	}
 }
 
-// ending returns err with the cause of ctx added to it, if ctx has ended.
+// ending returns err, with the cause of ctx added if ctx has ended.
 func ending(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if cause == nil || errors.Is(err, cause) {
@@ -146,12 +146,12 @@ func (e *Elector) Leader(ctx context.Context) (Holder, error) {
 	return e.c.inspect(ctx, "leader", e.lock.name)
 }
 
-// Term is a held leadership.
+// Term is the leadership of one candidate, from its grant until its end.
 type Term struct {
 	lease *Lease
 	ctx   context.Context
 	stop  context.CancelCauseFunc
-	run   bool // a term of Elector.Run, which resigns it; set before other code sees the term
+	run   bool // whether Elector.Run made the term and resigns it; set before other code sees it
 }
 
 func newTerm(ctx context.Context, lease *Lease) *Term {
@@ -179,9 +179,9 @@ func (t *Term) Valid() bool { return t.lease.Valid() }
 // Deadline returns the time at which the term ends unless it is renewed; see [Lease.Deadline].
 func (t *Term) Deadline() time.Time { return t.lease.Deadline() }
 
-// Err returns nil until Context has ended, and then the cause; see [Lease.Err].
-// After a voluntary end Err returns ErrReleased, although the leadership is
-// held until the callback of Elector.Run has returned.
+// Err returns nil until the term's context has ended, and then the cause; see
+// [Lease.Err]. After a voluntary end Err returns ErrReleased, although Elector.Run
+// holds the leadership until its callback has returned.
 func (t *Term) Err() error {
 	t.lease.c.expireDue()
 	return context.Cause(t.ctx)

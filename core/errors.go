@@ -17,14 +17,14 @@ var (
 	ErrNotHeld     = driver.ErrNotHeld     // the lease is gone; see NotHeldError
 	ErrUnavailable = driver.ErrUnavailable // the store or the plugin did not answer; trying again may help
 	ErrInvalid     = driver.ErrInvalid     // the request is bad; nothing was sent
-	ErrDenied      = driver.ErrDenied      // the store refuses this client, perhaps only for a while if it has served it before
+	ErrDenied      = driver.ErrDenied      // the store refuses this client; this may end if it served the client before
 	ErrConfig      = driver.ErrConfig      // the backend's configuration is wrong
 	ErrUnsupported = driver.ErrUnsupported // the backend does not have this capability
 	ErrClosed      = driver.ErrClosed      // the Client was closed
 )
 
-// ErrReentrant means that the caller holds the lock already, because ctx ends with a lease of
-// that lock. Such a ctx comes from Do, TryDo, Run, [Lease.Context] or [Term.Context]. Locks
+// ErrReentrant means that the caller holds the lock already: its ctx is one that ends when a lease
+// of that lock ends. Such a ctx comes from Do, TryDo, Run, [Lease.Context] or [Term.Context]. Locks
 // are not reentrant, so the caller would wait for itself. The error also wraps ErrHeld.
 //
 // A ctx made from such a ctx by context.WithoutCancel and then by context.WithTimeout looks
@@ -72,8 +72,8 @@ var (
 	ErrMaxHold = errors.New("lease was held for its longest time")
 )
 
-// causeNames lists the causes in the order in which CauseName tests them. A cause
-// may wrap ErrPluginDied, which a backend returns, so ErrPluginDied stands last.
+// causeNames lists the causes in the order in which CauseName tests them. ErrPluginDied
+// is an error of backends that the other causes may wrap, so it is tested last.
 var causeNames = []struct {
 	cause error
 	name  string
@@ -116,7 +116,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s %q on %s: %s", e.Op, e.Name, e.Backend, e.cause())
 }
 
-// cause returns the text of Err without the parts that e.Error adds to it. A backend's error names
+// cause returns the text of Err without the parts that e.Error writes too. A backend's error names
 // the backend, the operation and the lock ("redis: acquire \"jobs\": ..."), because a backend may
 // be used without this package. This package may have put other words before that text.
 func (e *Error) cause() string {

@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// blocker has a slog handler and an OnEvent. Both block until the channel shut is closed.
+// blocker is a slog handler, and its method on is an OnEvent. Both block until shut is closed.
 type blocker struct {
 	shut    chan struct{} // closed by the test to end the blocking
 	blocked chan struct{} // closed when the first goroutine blocks
@@ -192,7 +192,7 @@ func TestOnEventThatEndsItsGoroutine(t *testing.T) {
 	})
 }
 
-// panicking is an environment variable of the process that
+// panicking names an environment variable of the process that
 // TestPanicInACallbackEndsTheProcess starts. Its value says which callback panics.
 const panicking = "LOCKBENCH_TEST_PANIC"
 

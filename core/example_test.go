@@ -17,8 +17,8 @@ func client(store *memory.Store, label string) *core.Client {
 	return core.New(store.Open(), &core.Options{Label: label, Logger: slog.New(slog.DiscardHandler)})
 }
 
-// The function holds the lock while it runs. The ctx of the function ends
-// when the lease is lost, and the lock is released when the function returns.
+// The lock is held while the function runs, and released when it returns. The
+// ctx of the function ends when the lease is lost.
 func ExampleLock_Do() {
 	ctx := context.Background()
 	c := client(memory.NewStore(), "billing-1")

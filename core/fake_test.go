@@ -19,7 +19,7 @@ type fake struct {
 	after   func(ctx context.Context, op string, r driver.Request) error
 	notices chan driver.Notice
 	// own is how long the store keeps a grant to a waiter that sent no acquire. If own is zero, the
-	// store only wakes waiters. age is the age of the waiter's last sign of life at the grant.
+	// store only wakes waiters. age is how old the waiter's last sign of life is at the grant.
 	own, age time.Duration
 
 	mu        sync.Mutex
@@ -308,7 +308,7 @@ func (f *fake) Break(ctx context.Context, name string, token uint64) error {
 	})
 }
 
-// times returns the times at which an operation was called.
+// times returns the times at which the operation op was called.
 func (f *fake) times(op string) []time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -323,7 +323,7 @@ func (f *fake) times(op string) []time.Time {
 
 func (f *fake) count(op string) int { return len(f.times(op)) }
 
-// hook sets the functions before and after. It may be called while calls are under way.
+// hook sets the fields before and after of f. It may be called while calls are under way.
 func (f *fake) hook(before, after func(context.Context, string, driver.Request) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -19,8 +19,8 @@ const (
 // untilFirst is how long after the store's grant the waiter sends its first renewal.
 var untilFirst = (lifeOf(ownSpan) - ownAge) / 3
 
-// granted makes the store grant a lock, which another owner has released, to a waiter of the client
-// c without an acquire. It returns the waiter's lease.
+// granted makes the client c wait for a lock that another owner holds, and then frees the lock. So
+// the store grants it to the waiter without an acquire. granted returns the waiter's lease.
 func granted(t *testing.T, f *fake, c *Client, o *LockOptions) *Lease {
 	t.Helper()
 	f.steal("a")
@@ -43,8 +43,8 @@ func granted(t *testing.T, f *fake, c *Client, o *LockOptions) *Lease {
 	return <-back
 }
 
-// withOwn runs a test with a store that grants to waiters without an
-// acquire. Renewals in that store take 10 ms.
+// withOwn runs a test with a store that grants a lock to a waiter without
+// an acquire. Renewals in that store take 10 ms.
 func withOwn(t *testing.T, test func(t *testing.T, f *fake, c *Client)) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(waiting...)
@@ -145,8 +145,8 @@ func TestOwnGrantReleased(t *testing.T) {
 	})
 }
 
-// TestOwnGrantThatIsAskedFor covers grants that core must confirm by an acquire: too little time is
-// left, or the lock has AtLeast and must stay taken even if this machine is lost.
+// TestOwnGrantThatIsAskedFor covers grants that core must confirm by an acquire. Either too little
+// time is left, or the lock has AtLeast and so must stay taken even if this machine is lost.
 func TestOwnGrantThatIsAskedFor(t *testing.T) {
 	for name, tc := range map[string]struct {
 		age, atLeast time.Duration
@@ -283,8 +283,8 @@ func TestOwnGrantOverASuspend(t *testing.T) {
 	}
 }
 
-// TestOwnGrantFarAway checks that the first renewal may take all the time left, if the time
-// left is at least twice the duration of the last acquire. Otherwise core sends an acquire.
+// TestOwnGrantFarAway checks that core sends a renewal, which may take all the time left, if that
+// time is at least twice the duration of the last acquire. Otherwise core sends an acquire.
 func TestOwnGrantFarAway(t *testing.T) {
 	for _, tc := range []struct {
 		rtt, renewal time.Duration

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// handoverBugs are bugs of a hand-over inside a host, or of a grant without an acquire. The code in
-// the field wrong replaces that in right. Then the test in the field caught must fail.
+// handoverBugs are bugs of a hand-over inside a host, or of a grant without an acquire. If the code
+// in the field wrong replaces the code in the field right, the test that caught names must fail.
 var handoverBugs = []struct {
 	name, file, right, wrong string
 	does                     bool
@@ -215,7 +215,7 @@ func TestHandoverBugsAreCaught(t *testing.T) {
 	}
 }
 
-// plantBugs returns the path of an overlay file for the go command, in which the bugs are planted.
+// plantBugs returns the path of an overlay file for the go command. The overlay plants the bugs.
 func plantBugs(t *testing.T) string {
 	t.Helper()
 	sources := map[string]string{"planted.go": "package core\n\nimport \"os\"\n\nvar bug = os.Getenv(\"PLANTED\")\n\nfunc planted(name string) bool { return bug == name }\n"}

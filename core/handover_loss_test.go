@@ -34,8 +34,8 @@ func TestSuspendInAStreak(t *testing.T) {
 	})
 }
 
-// TestLossInAStreak covers a grant that is lost after the lock was handed over inside
-// the host. The present lease must end, in whichever way the host learns of the loss.
+// TestLossInAStreak covers a grant that is lost after the lock was handed over inside the
+// host. The lease that has the lock by then must end, however the host learns of the loss.
 func TestLossInAStreak(t *testing.T) {
 	for name, tc := range map[string]struct {
 		lose  func(t *testing.T, f *fake, l *Lease)
@@ -89,8 +89,8 @@ func TestLossInAStreak(t *testing.T) {
 	}
 }
 
-// TestPluginDeathInAStreak checks that a lock is not handed over inside the host while
-// the plugin is down, and that the new plugin learns of the lease that then has the lock.
+// TestPluginDeathInAStreak checks that a lock is not handed over inside the host while the
+// plugin is down, and that core renews the lease as soon as a new plugin is up.
 func TestPluginDeathInAStreak(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(driver.CapWaiter, driver.CapWatcher)

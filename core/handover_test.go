@@ -21,7 +21,7 @@ func next(t *testing.T, l *Lock) <-chan *Lease {
 	return out
 }
 
-// handOn releases lease, and returns the next lease, which comes from the channel waiter.
+// handOn releases a lease, and returns the next lease, which it gets from the channel waiter.
 func handOn(t *testing.T, lease *Lease, waiter <-chan *Lease) *Lease {
 	t.Helper()
 	if err := lease.Release(t.Context()); err != nil {

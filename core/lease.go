@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// State of a Lease.
+// State is the state of a Lease.
 type State int
 
 // The states of a lease (L4).
@@ -51,7 +51,7 @@ type Lease struct {
 	span       time.Duration // TTL; less until the first renewal if the store granted the lock without a request
 	endAt      instant       // when the lease is lost unless it is renewed
 	due        instant       // planned time of the next renewal
-	expiresBy  instant       // latest time at which the lease expires in the store, even if a renewal without an answer succeeded
+	expiresBy  instant       // latest time at which the lease expires in the store, even if an unanswered renewal succeeded
 	renewal    *renewalBatch // the renewal under way
 	again      bool          // the lease must be renewed again after the renewal under way
 	suspectErr error         // why the lease is suspect
@@ -96,7 +96,8 @@ func newLease(a *contender, owner string, g grant) *Lease {
 	return l
 }
 
-// extend sets the lease's times. The store keeps it for span, from an instant between sent and got.
+// extend sets the lease's times after a request that was sent at the instant sent and answered at
+// got. The store counts the lease's span from an instant between the two.
 func (l *Lease) extend(span time.Duration, sent, got instant) {
 	l.span = span
 	l.deadline.Store(int64(sent.add(span - driftOf(span))))
@@ -228,8 +229,8 @@ func (l *Lease) event(kind EventKind, took time.Duration, err error) Event {
 	}
 }
 
-// refusal returns the error for another acquire of this host while the lease l is held. The error
-// has the holder from the store's answer if that names l's owner, and otherwise from l.
+// refusal returns the error for another acquire of this host while the lease l is held. If the
+// store's answer names l's owner, the error has the holder in that answer, and otherwise has l.
 func (l *Lease) refusal(answer error) error {
 	c := l.c
 	left := instant(l.deadline.Load()).sub(c.clock.now())

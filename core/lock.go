@@ -17,12 +17,11 @@ type LockOptions struct {
 	// long other hosts wait when this host has vanished together with its plugin. TTL must
 	// be within the bounds of the backend's Properties, and is never rounded. Default 10s.
 	TTL time.Duration
-	// RenewEvery is the interval between renewals. RenewEvery must be less than TTL/2. Default
-	// TTL/3.
+	// RenewEvery is the interval between renewals. It must be less than TTL/2. Default TTL/3.
 	RenewEvery time.Duration
 	// NoRenew makes leases of a fixed length. Such leases are not renewed, and are lost at
-	// their deadline. The deadline counts from the sending of the request for the grant.
-	// If the store granted the lock while this client waited in its queue, the deadline
+	// their deadline. The deadline counts from the sending of the request for the lock.
+	// If the store granted the lock while this client waited in the queue, the deadline
 	// counts from the client's next request, which gives the lease its TTL. If AtLeast
 	// equals TTL, the lock stays taken for that time whatever happens to this process.
 	// Only [Client.Break] with the lease's token, on any host, can free the lock sooner.
@@ -93,8 +92,8 @@ func (c *Client) lock(op, name string, opts *LockOptions) (*Lock, error) {
 	return l, nil
 }
 
-// inherits reports whether a lease acquired through the lock from may be handed over to a caller of
-// l. The store and the plugin are not told, so the lease keeps the TTL and AtLeast of from.
+// inherits reports whether a lease acquired through the lock from may be handed over to a caller
+// of the lock l. The store and the plugin are not told, so for them TTL and AtLeast stay the same.
 func (l *Lock) inherits(from *Lock) bool {
 	return l.opts.TTL == from.opts.TTL && l.opts.AtLeast == 0 && l.plain() && from.plain()
 }
@@ -178,8 +177,8 @@ func (l *Lock) Name() string { return l.name }
 // are rotated. Call [Client.Check] for the reason.
 //
 // Locks are not reentrant: a goroutine that acquires a lock that it holds waits for
-// itself. Acquire returns [ErrReentrant] instead if ctx shows that the caller holds the
-// lock: if ctx comes from Do, TryDo, [Lease.Context] or [Term.Context] for this lock and client.
+// itself. Acquire returns [ErrReentrant] instead if ctx shows that the caller holds the lock,
+// because ctx comes from Do, TryDo, [Lease.Context] or [Term.Context] for this lock and client.
 //
 // The error is an [*Error]. When ctx has ended, errors.Is(err, ctx.Err()) is
 // true, and the error also says what Acquire was waiting for. After an error
@@ -288,11 +287,11 @@ func afterWork(work, release error) error {
 	return joinErrors(work, release)
 }
 
-// leasesOf is the context key of a client's leases whose end also ends the context. If ctx has such
-// a lease of a lock, an acquire of the lock would wait for its own caller, so core refuses it.
+// leasesOf is the context key for those leases of a client whose end also ends the context. If a
+// lease of the wanted lock is among them, an acquire would wait for its caller, so core refuses it.
 type leasesOf struct{ c *Client }
 
-// holding is a lease whose end also ends a context. The field outer is another such lease, or nil.
+// holding is a lease whose end also ends a context. Its field outer is another such lease, or nil.
 type holding struct {
 	lease *Lease
 	outer *holding

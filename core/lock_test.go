@@ -251,7 +251,7 @@ func TestDoTellsWorkFromRelease(t *testing.T) {
 		f := newFake()
 		c, _ := open(t, f)
 		err := lockOf(t, c, "a", nil).Do(t.Context(), func(context.Context, *Lease) error {
-			f.forget("a") // the lock is free, so no other owner had to wait
+			f.forget("a") // the lock is free, so Do must not say that it may still be taken
 			return nil
 		})
 		if !errors.Is(err, ErrNotHeld) || errors.Is(err, ErrUnreleased) {
@@ -398,8 +398,8 @@ func TestK8RefusalAfterServiceIsAnOutage(t *testing.T) {
 	}
 }
 
-// TestK8RefusedRenewalIsTriedUntilTheDeadline checks that a lease with a TTL of 10
-// s survives a refusal of 8 s, and is lost at its deadline if the refusal lasts.
+// TestK8RefusedRenewalIsTriedUntilTheDeadline checks that a lease with a TTL of 10 s
+// survives if renewals are refused for 8 s, and is lost at its deadline if that goes on.
 func TestK8RefusedRenewalIsTriedUntilTheDeadline(t *testing.T) {
 	for _, ends := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

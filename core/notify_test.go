@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// notified makes another owner hold the lock "a" of f for d, while a client waits for it. It
-// returns how long after the release the client acquired the lock, and how often the client asked.
+// notified makes another owner hold the lock "a" in the store f for the time d, while a client
+// waits. It returns the time from the release to the client's grant, and the number of acquires.
 func notified(t *testing.T, f *fake, d time.Duration) (late time.Duration, asked int) {
 	t.Helper()
 	c, _ := open(t, f)

@@ -249,7 +249,7 @@ func (s *stream) begin(end context.CancelFunc) {
 	s.seen, s.end = false, end
 }
 
-// see passes a holder, which the driver has reported, to the observers.
+// see passes to the observers a holder that the driver has reported.
 func (s *stream) see(h driver.Holder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -56,10 +56,10 @@ func fifo(p driver.Properties) string {
 // settles is the time after which a waiter that is in the queue surely sleeps there.
 const settles = 300 * time.Millisecond
 
-// queue starts a Wait for each of attempts in the background, one after another. The function woken
-// returns the indexes of the attempts whose Wait has returned since they all slept in the queue. A
-// waiter may be in the queue before it sleeps, for example while its host connects. Until then, its
-// Wait may return at once. Such a return is no wake-up and does not count.
+// queue starts a Wait in the background for each attempt in turn, and returns when all sleep in the
+// queue. The function woken returns the indexes of the attempts whose Wait has returned since then.
+// A waiter may be in the queue before it sleeps, for example while its host connects. A Wait that
+// returns at that time does not count, because its waiter was not woken.
 func queue(t T, attempts []*attempt) (woken func() []int) {
 	t.Helper()
 	var (
@@ -128,7 +128,7 @@ func wakesOne(t T, h *Harness) {
 	holder.mustRelease(t)
 	eventually(t, 2*time.Second, "a waiter is woken", func() bool { return len(woken()) > 0 })
 	first := woken()[0]
-	h.wantTurn(t, first, all[first]) // otherwise the lock is free after FirstSpan, which may wake a waiter
+	h.wantTurn(t, first, all[first]) // a lock that stays free for FirstSpan may wake another waiter
 	throughout(t, 300*time.Millisecond, func() string {
 		if who := woken(); len(who) > 1 {
 			mistimed(t, h.props.FirstSpan, "one release has woken waiters %v of 4", who)
@@ -138,7 +138,7 @@ func wakesOne(t T, h *Harness) {
 }
 
 // wantWoken waits until exactly the waiters in want are woken, in that order. If another waiter is
-// woken, the case fails, unless a stall of this process let a waiter's time (FirstSpan) run out.
+// woken, the case fails, unless this process stalled for so long that a turn (FirstSpan) ran out.
 func (h *Harness) wantWoken(t T, woken func() []int, when string, want ...int) {
 	t.Helper()
 	const limit = 2 * time.Second
@@ -155,7 +155,7 @@ func (h *Harness) wantWoken(t T, woken func() []int, when string, want ...int) {
 	}
 }
 
-// wantTurn calls TryAcquire for a, whose turn it is. The case fails unless a is granted the lock.
+// wantTurn calls TryAcquire for the attempt a, whose turn it is. If it is refused, the case fails.
 func (h *Harness) wantTurn(t T, waiter int, a *attempt) {
 	t.Helper()
 	switch err := a.try(t); {

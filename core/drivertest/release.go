@@ -171,7 +171,7 @@ func keep(t T, h *Harness) {
 	}
 }
 
-// written is the longest time until a store that syncs every second has written a release to disk.
+// written is how long a store that syncs every second may take to write a release to disk.
 const written = 2500 * time.Millisecond
 
 func releaseOutlasts(t T, h *Harness) {

@@ -126,8 +126,8 @@ func batchAsSingle(t T, h *Harness) {
 	batchInOrder(t, h, bs[0], do)
 }
 
-// batchRenewals renews and releases the leases of ops in one batch. Some
-// operations have a wrong token, a wrong owner, or a lock that was never held.
+// batchRenewals renews or releases the lease of each operation in ops, in one batch.
+// Some operations have a wrong token, a wrong owner, or a lock that was never held.
 func batchRenewals(t T, h *Harness, b driver.Backend, ops []driver.Op, do func(...driver.Op) []driver.Result) {
 	t.Helper()
 	for i := range ops {

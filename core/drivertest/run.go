@@ -16,7 +16,7 @@ import (
 // parallel is how many cases run at the same time. Cases mostly wait, so they need few CPUs.
 const parallel = 4
 
-// tries is how often a case runs at most, if stalls of this process spoil each run.
+// tries is the most runs of one case. Only a run that a stall of this process spoiled is repeated.
 const tries = 5
 
 // suite runs cases with harnesses that the function mk makes.
@@ -33,8 +33,7 @@ func makeSuite(mk func(T) *Harness) *suite {
 	return &suite{mk: mk, slots: make(chan struct{}, parallel), turn: make(chan struct{}, 1)}
 }
 
-// newSuite makes a suite. It opens the backend once to read the properties that come from the
-// server.
+// newSuite makes a suite. It opens the backend once to read its properties from the server.
 func newSuite(ctx context.Context, mk func(T) *Harness) (*suite, error) {
 	s := makeSuite(mk)
 	t := newTrial(ctx)
@@ -69,7 +68,8 @@ func (s *suite) enter(c Case) (leave func()) {
 	}
 }
 
-// run runs case c. It repeats a run that a stall spoiled and that did not fail, up to tries runs.
+// run runs the case c. If a stall spoiled the run and it did not fail, it runs c again, at most
+// tries times in all.
 func (s *suite) run(ctx context.Context, c Case) CaseResult {
 	defer s.enter(c)()
 	if c.Excuse != nil {
@@ -118,9 +118,9 @@ func (s *suite) try(ctx context.Context, c Case) (r CaseResult, undecided string
 	return r, undecided
 }
 
-// Run runs every case as a subtest of t, or only the cases that the parameter only names, each with
-// its own harness. Run calls mk in goroutines other than t's, so mk must report errors through the
-// T that it gets. If only has a name that no case has, the test fails.
+// Run runs every case as a subtest of t, each with its own harness. If the slice only has names,
+// Run runs just the cases with these names, and fails the test if a name belongs to no case. Run
+// calls mk in goroutines other than t's, so mk must report errors through its argument.
 func Run(t *testing.T, mk func(T) *Harness, only ...string) {
 	cases := slices.DeleteFunc(Cases(), func(c Case) bool { return len(only) > 0 && !slices.Contains(only, c.Name) })
 	if len(only) > 0 && len(cases) != len(only) {
@@ -143,7 +143,7 @@ func Run(t *testing.T, mk func(T) *Harness, only ...string) {
 	}
 }
 
-// tell makes r, the result of a case, the result of the subtest t.
+// tell ends the subtest t with the result r of its case.
 func tell(t *testing.T, r CaseResult) {
 	t.Helper()
 	switch r.Outcome {
@@ -169,7 +169,7 @@ func Required() bool {
 	return os.Getenv("LOCKBENCH_REQUIRE") != "" || os.Getenv("CI") == "true"
 }
 
-// Conform runs every case over the harnesses that mk makes. It calls report once for each rule, in
+// Conform runs every case with a harness that mk makes. It calls report once for each rule, in
 // the order of [Rules], as soon as the result of that rule and of all rules before it is known. The
 // error is ctx.Err(), or the reason why the suite could not run.
 func Conform(ctx context.Context, mk func(T) *Harness, report func(RuleResult)) error {

@@ -77,9 +77,9 @@ func (h *Harness) wantHigher(t T, token, before uint64) {
 	}
 }
 
-// rising returns a case in which two hosts are granted the lock in turn, in total as often as times
-// says. The case checks that tokens rise. It calls the function end to end each grant. The argument
-// next of end is the backend of the host that acquires next.
+// rising returns a case that checks that tokens rise. In the case two hosts are granted the lock in
+// turn, and the parameter times is the number of all grants. After each grant the case calls the
+// function end, which ends it. The argument next is the backend of the host that acquires next.
 func rising(times int, ttl time.Duration, end func(t T, h *Harness, a *attempt, next driver.Backend)) func(T, *Harness) {
 	return func(t T, h *Harness) {
 		bs := h.backends(t, 2)

@@ -151,7 +151,7 @@ func (t *trial) after() string {
 	return "; the last step was: " + t.step
 }
 
-// watch records the case's actions on h's server and plugins, and keeps h's backends for stacks.
+// watch makes h record the case's actions on servers and plugins, and the backends that it opens.
 func (t *trial) watch(h *Harness) {
 	if store := h.Store; store != nil {
 		h.Store = noted{store}
@@ -225,7 +225,7 @@ func (t *trial) Failed() bool {
 	return t.failed
 }
 
-// label returns the pprof label of the case's goroutines and of all goroutines that these start.
+// label returns the pprof label of the case's goroutines and of all goroutines that they start.
 func (t *trial) label() string { return fmt.Sprintf("%p", t) }
 
 // stacks returns the stacks of the case's goroutines and of the plugins that the case has

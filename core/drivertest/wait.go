@@ -215,9 +215,9 @@ func waitReturns(t T, h *Harness) {
 	})
 }
 
-// hinted calls TryAcquire for a held lock and then the function wait, until wait reports
-// that its time was over, but at most three times. A store may end a wait without a release,
-// for example when one of its members leaves or joins, but not three waits in a row.
+// hinted calls TryAcquire for a held lock and then the function wait. It repeats both, at most 3
+// times in all, until wait returns true because its time was over. A store may end a wait without
+// a release, for example when one of its members leaves or joins, but not three waits in a row.
 func hinted(t T, a *attempt, wait func() (over bool)) {
 	t.Helper()
 	const most = 3

@@ -147,7 +147,7 @@ func unclear(t T, h *Harness) {
 
 type canceller struct {
 	mu    sync.Mutex
-	doubt map[string]time.Time // by lock name: until when a grant with unknown outcome may live
+	doubt map[string]time.Time // by lock name: when the lock is free after an indeterminate error
 }
 
 func randomCancels(t T, h *Harness) {

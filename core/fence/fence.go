@@ -6,10 +6,10 @@
 // writing when it wakes up. Every grant has a token that is higher than the tokens of all earlier
 // grants, so a resource that compares tokens refuses that late write.
 //
-// A new holder must first write, or call [Guard.Raise]. From then on every write of an earlier
-// holder is refused. If a new holder first reads instead, the previous holder may still write
-// between that read and the new holder's first write. Then the new holder overwrites that late
-// write. The same token may be used any number of times.
+// A new holder must begin with a write or a call of [Guard.Raise]. From then on every write of an
+// earlier holder is refused. If a new holder begins with a read instead, the previous holder may
+// still write between that read and the new holder's first write. Then the new holder overwrites
+// that late write. The same token may be used any number of times.
 //
 // The package imports only the standard library and knows nothing of locks, so
 // a service that acquires no locks can use it. The package always refuses the
@@ -47,8 +47,8 @@ func (e *StaleError) Error() string {
 // Is makes errors.Is(err, ErrStale) true.
 func (e *StaleError) Is(target error) bool { return target == ErrStale }
 
-// A Raiser remembers the highest token of each name. If token is at least as
-// high as every earlier token of name, Raise remembers it and returns nil.
+// A Raiser remembers the highest token of each name. If a token is at least as
+// high as every earlier token of its name, Raise remembers it and returns nil.
 // Otherwise the error wraps [ErrStale] or [ErrNoToken].
 type Raiser interface {
 	Raise(name string, token uint64) error
@@ -71,7 +71,7 @@ func (g *Guard) Raise(name string, token uint64) error {
 }
 
 // Do calls the function write if token is not stale, and returns the error of write. No other Do or
-// Raise runs until write returns, so no write with a higher token can come between check and write.
+// Raise runs until write returns, so no higher token can come between the check and the write.
 func (g *Guard) Do(name string, token uint64, write func() error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -9,9 +9,9 @@ import (
 // Header is the HTTP header in which [Handler] expects the token, in decimal.
 const Header = "Lock-Token"
 
-// Handler passes a request to next if the token in its [Header] is not stale. The function name
-// must return the name of the resource that the request is for. For a missing, malformed or zero
-// token Handler answers 400, for a stale token 409, and for any other error of guard 503.
+// Handler passes a request to the handler next if the token in the request's [Header] is not stale.
+// The function name must return the name of the resource that the request is for. Handler answers
+// 400 for a missing, malformed or zero token, 409 for a stale token, and 503 if guard itself fails.
 //
 // Inside next, a request with a lower token may still write after a request with a higher
 // token. If that matters, next must check the token again where it writes ([Guard.Do], [Exec]).

@@ -11,11 +11,11 @@
 //	lock.renew.slack                s          what was left of the lease when its renewal was confirmed
 //	lock.leases.held                {lease}    held now
 //	lock.leases.lost                {lease}    lost, by cause in error.type
-//	lock.leases.suspect             {lease}    in doubt since a renewal failed
+//	lock.leases.suspect             {lease}    put in doubt by a failed renewal
 //	lock.waits                      {wait}     acquires that had to wait
 //	lock.acquire.failures           {failure}  acquires that returned no lease, by error.type
 //	lock.plugin.exits               {exit}     plugin processes that ended by themselves
-//	lock.plugin.restarts            {restart}  plugin processes that replaced one
+//	lock.plugin.restarts            {restart}  plugin processes that replaced another
 //	lock.events.dropped             {event}    events that this package missed, because too many came at once
 //	lock.election.changes           {change}   new leaders, as an observer sees them
 //	lock.election.vacancy.duration  s          from one leader's end to the next one's term
@@ -70,7 +70,7 @@ const (
 	ErrorTypeKey = attribute.Key("error.type")
 )
 
-// Options of a Recorder. Nil and zero fields mean the defaults.
+// Options are the options of a Recorder. Nil and zero fields mean the defaults.
 type Options struct {
 	// Meters provides the meter of the metrics. Default: the global provider.
 	Meters metric.MeterProvider
@@ -199,7 +199,7 @@ var causes = []error{
 	core.ErrReleased, // Close did not wait for the lease
 }
 
-// zero sets the counters with the attributes attrs of ev to 0, unless it has done so before.
+// zero creates the counters for the event ev and its attributes attrs at 0, if they do not exist.
 func (r *Recorder) zero(ctx context.Context, ev core.Event, attrs []attribute.KeyValue, all attribute.Set) {
 	r.mu.Lock()
 	known := r.zeroed[all.Equivalent()]

@@ -273,8 +273,8 @@ func (w *watchers) notify(n driver.Notice) {
 	}
 }
 
-// add adds the watcher emit. If the plugin is down, add first calls emit with the notice w.down.
-// After the function remove has returned, emit is not called any more.
+// add adds a watcher, the function emit. If the plugin is down, add first calls emit with the
+// notice w.down. After the function remove has returned, emit is not called any more.
 func (w *watchers) add(emit func(driver.Notice)) (remove func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -75,8 +75,8 @@ func TestBlockedLoggerBlocksNoPlugin(t *testing.T) {
 	}
 }
 
-// deafHost is an environment variable of a host process whose standard error is not read. Its value
-// is the address of the store of the test backend "far".
+// deafHost names an environment variable of a host process whose standard error is not read. Its
+// value is the address of the store that the test backend "far" uses.
 const deafHost = "LOCKBENCH_TEST_DEAF_HOST"
 
 // deafReport is the output of a host that runs deafRun.

@@ -68,7 +68,7 @@ func Describe(ctx context.Context, path string) (Description, error) {
 
 var errTooLong = errors.New("too much output")
 
-// limited is a buffer that returns an error when it gets more output than any description has.
+// limited is a buffer for at most maxDescription bytes. A Write of more returns an error.
 type limited struct{ *bytes.Buffer }
 
 func (l *limited) Write(b []byte) (int, error) {

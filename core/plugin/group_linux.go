@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wait waits until the process ends, and kills the rest of the process group that it leads. Only
-// then does wait reap the process. Until the process is reaped, no other group can get its number.
+// wait waits until the process p ends, and kills the rest of the process group that p leads. Only
+// then does wait reap p. Until p is reaped, no other process group can get the number of p.
 func (p *osProcess) wait() {
 	// waitid fails if other code in this process has already waited for the process.
 	_ = waitid(p.id, unix.WEXITED|unix.WNOWAIT)

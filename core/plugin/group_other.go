@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// wait waits until the process ends, which leads a process group. Note: this system cannot
-// wait without reaping the process. Another group may then get the group's number, so the
-// group is not killed. A plugin in the group ends by itself, because no host can reach it.
+// wait waits until the process p ends. Note: this system cannot wait without reaping p.
+// Another process group may then get the number of the group that p leads, so p's group is
+// not killed. A plugin in the group ends by itself, because no host can reach it.
 func (p *osProcess) wait() {
 	_ = p.cmd.Wait() // see status
 	p.mu.Lock()

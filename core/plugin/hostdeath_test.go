@@ -15,7 +15,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// longTTL is longer than a test waits. So a lock that becomes free was released, not expired.
+// longTTL is longer than a test waits. So a lock that becomes free was released and did not expire.
 const longTTL = 4 * timeout
 
 // deadHost starts a host. The host holds locks and waits for another lock when deadHost kills
@@ -130,7 +130,7 @@ func TestLifelineAloneIsNoDeath(t *testing.T) {
 	if err := plugin.CloseLifeline(b); err != nil {
 		t.Fatal(err)
 	}
-	// This is longer than the 2 s in which the plugin looks closely for its host's death.
+	// Wait longer than the 2 s in which a plugin without a pidfd checks often for its host's death.
 	<-time.After(2500 * time.Millisecond)
 	if now, _ := plugin.ProcessOf(b); now != before || !s.holder(t, "jobs").Held() {
 		t.Errorf("process %d became %d, the lock is %+v", before, now, s.holder(t, "jobs"))

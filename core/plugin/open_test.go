@@ -46,7 +46,7 @@ func refused(t *testing.T, name string, opts plugin.Options, want error, texts .
 }
 
 // opened checks that the plugin opens, and then closes it. A plugin that stays open starts
-// goroutines later. The function refused would take them for ones that its own Open left behind.
+// goroutines later, which the function refused would report as left behind by a failed Open.
 func opened(t *testing.T, name string, opts plugin.Options) {
 	t.Helper()
 	t.Run("opened", func(t *testing.T) { plugintest.Open(t, name, &opts) })

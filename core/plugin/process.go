@@ -16,7 +16,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// Time limits of the steps by which stop ends a plugin. Their sum is below 3 s.
+// Time limits of the steps in which the method stop ends a plugin. Their sum is below 3 s.
 const (
 	closeCall = time.Second            // for Close of the plugin's backend
 	closeExit = time.Second            // for the process to exit after that
@@ -41,7 +41,7 @@ type process struct {
 	err  error         // why the process was given up, set before dead is closed
 
 	suspect chan struct{} // holds a value if a heartbeat must be sent at once
-	echo    chan uint64   // number of the newest heartbeat that came back, until answered takes it
+	echo    chan uint64   // number of the newest heartbeat that came back, for the method answered
 }
 
 func newProcess(run *osProcess) *process {
@@ -168,8 +168,8 @@ func waitFor(done <-chan struct{}, most time.Duration) {
 const (
 	beatEvery = time.Second
 	// While a signal such as SIGSTOP has stopped the process, stoppedLimit
-	// bounds the wait for a heartbeat's answer. Otherwise silentLimit does.
-	// It is longer, because a running process may only lack CPU time.
+	// bounds the wait for a heartbeat's answer. Otherwise silentLimit does,
+	// which is longer because a running process may only lack CPU time.
 	stoppedLimit = 300 * time.Millisecond
 	silentLimit  = 3 * time.Second
 	// Every beatSlice, the method answered checks how long a heartbeat has had no answer.
@@ -225,9 +225,9 @@ func (p *process) heartbeats(s wire.Session) {
 	}
 }
 
-// answered waits until the heartbeat numbered seq has come back. It returns false if the plugin
-// is frozen. At each tick of beatSlice it adds the time since the last tick, but at most twice
-// beatSlice. So the plugin does not look frozen if this host process pauses or lacks CPU time.
+// answered waits until the heartbeat numbered seq has come back. It returns false if the plugin is
+// frozen. To measure the silence, it adds at each tick the time since the last tick, but at most
+// 2*beatSlice. So the plugin does not look frozen if this host process pauses or lacks CPU time.
 func (p *process) answered(seq uint64) bool {
 	slice := time.NewTicker(beatSlice)
 	defer slice.Stop()

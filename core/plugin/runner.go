@@ -40,7 +40,7 @@ type osProcess struct {
 	lifeline *os.File // the host's end of the pipe; the kernel closes it when the host dies
 
 	mu      sync.Mutex
-	killed  bool // method kill was called, perhaps before the start
+	killed  bool // the method kill was called, perhaps before the start
 	reaped  bool // the process was waited for, so its number may now belong to another process
 	cmd     *exec.Cmd
 	id      int         // 0 before the start
@@ -121,8 +121,8 @@ func (p *osProcess) reap(stderr *os.File) {
 	close(p.exited)
 }
 
-// finish runs cmd until it exits or ctx ends. cmd leads a process group; finish then kills the rest
-// of it. It returns an error only if cmd does not start. The method status says how cmd ended.
+// finish runs cmd, which leads a process group, until cmd exits or ctx ends. Then it kills the rest
+// of the group. The error says why cmd did not start. The method status says how cmd ended.
 func (p *osProcess) finish(ctx context.Context, cmd *exec.Cmd) error {
 	p.mu.Lock()
 	p.cmd = cmd
@@ -135,8 +135,8 @@ func (p *osProcess) finish(ctx context.Context, cmd *exec.Cmd) error {
 	}
 	p.mu.Unlock()
 	if err == nil {
-		// Note: exec.CommandContext would deadlock: Wait runs under p.mu and waits for kill, which
-		// locks p.mu.
+		// Note: exec.CommandContext would deadlock. p.wait calls Wait under p.mu, and Wait would
+		// wait for p.kill, which locks p.mu.
 		stop := context.AfterFunc(ctx, p.kill)
 		defer stop()
 		p.wait()
@@ -261,9 +261,9 @@ func environ(extra []string) []string {
 	return append(env, extra...)
 }
 
-// If a wrapper has started the process at the other end of conn, servedBy
-// records it as p.behind. Some wrappers start their child in a new session,
-// and so in another process group. The host can then still kill the child.
+// servedBy records the process at the other end of conn as p.behind, if a wrapper
+// has started it. Some wrappers start their child in a new session, and so in
+// another process group. With p.behind, the host can kill such a child too.
 func (p *osProcess) servedBy(conn net.Conn) {
 	c, ok := conn.(*net.UnixConn)
 	if !ok {

@@ -25,7 +25,7 @@ const (
 // checkSafe follows the path as the kernel does, through every directory and every symbolic
 // link. It refuses a path through a directory to which any user may write, with one exception.
 // In a sticky directory such as /tmp, the path's next element may be a directory of this user
-// or of root, because no other user can rename that. Otherwise checkSafe ignores owners.
+// or of root, because no other user can rename it. Otherwise checkSafe ignores owners.
 func checkSafe(path string) error {
 	var done []string // the elements of path followed so far, with links resolved
 	rest := parts(path)
@@ -130,8 +130,8 @@ func exhausted(err error) bool {
 
 // verify checks that the binary can be executed, and that no ordinary user could have replaced
 // it. It compares the binary's checksum with the checksum file, if there is one. launch calls
-// verify before each start. Note: a user who can write to the binary could replace it between
-// this check and the start, so the whole path must be safe. Executing the file that verify has
+// verify before each start. Note: a user who can replace the binary could do so between this
+// check and the start, so the whole path must be safe. Executing the file that verify has
 // opened would not help, because a script's interpreter opens the script again.
 func (l *launcher) verify() error {
 	err := checkFile(l.path)

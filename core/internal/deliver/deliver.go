@@ -41,8 +41,8 @@ type entry[T any] struct {
 	dropped uint64
 }
 
-// New returns an empty queue. The total size of waiting items is at most capacity. The items that
-// the delivering goroutine has already taken may have the same size again.
+// New returns an empty queue. The total size of waiting items is at most capacity. It does not
+// include the items that the delivering goroutine has already taken, of at most the same size.
 func New[T any](capacity int, callback func(item T, dropped uint64)) *Queue[T] {
 	return &Queue[T]{callback: callback, capacity: capacity}
 }
@@ -148,15 +148,15 @@ func (q *Queue[T]) next() bool {
 	return false
 }
 
-// deliver is the first function of each goroutine that delivers; delivering looks for its name.
+// deliver is the first function of each goroutine that delivers items.
 //
 //go:noinline
 func deliver(run func()) { run() }
 
 var deliverName = runtime.FuncForPC(reflect.ValueOf(deliver).Pointer()).Name()
 
-// delivering reports whether the calling goroutine is a goroutine that delivers.
-// Goroutines have no names, so delivering searches the stack for the function deliver.
+// delivering reports whether the calling goroutine delivers items. Goroutines have no
+// names, so it searches the stack for the function deliver.
 func delivering() bool {
 	for pcs, skip := make([]uintptr, 64), 2; ; skip += len(pcs) {
 		n := runtime.Callers(skip, pcs)

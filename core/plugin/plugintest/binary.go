@@ -31,7 +31,7 @@ const (
 // called lockplugin-NAME. For each harness, the function config is called once, and must return
 // a configuration with an unused namespace. If config is nil, the configuration is empty. Binary
 // sets the harness's fields Open, Plugin, Host and Stacks; the caller sets the fields about the
-// store. Host needs a call of [HostMain] in the main function or TestMain of the running binary.
+// store. The main function or TestMain of the running binary must call [HostMain], for Host.
 func Binary(path string, config func(t drivertest.T) driver.Config) func(t drivertest.T) *drivertest.Harness {
 	return func(t drivertest.T) *drivertest.Harness {
 		t.Helper()
@@ -112,14 +112,14 @@ func pluginPid(b driver.Backend) int {
 	return pid
 }
 
-// dump collects the lines that a plugin logs after the test asked for its stacks.
+// dump collects the lines that a plugin logs after the test has asked for the plugin's stacks.
 type dump struct {
 	asked atomic.Bool
 	mu    sync.Mutex
 	text  strings.Builder
 }
 
-// of sends SIGQUIT to process pid and returns the stacks that the process prints before it exits.
+// of sends SIGQUIT to the process pid and returns the stacks that it prints before it exits.
 func (d *dump) of(pid int) string {
 	if pid <= 0 {
 		return "the plugin is down"

@@ -75,7 +75,7 @@ func Main(m *testing.M) {
 		// By default the race detector makes each process sleep for a second at its exit.
 		os.Setenv("GORACE", "atexit_sleep_ms=0 log_path="+filepath.Join(races, "in"))
 	}
-	if signal.Ignored(os.Interrupt) { // as in a script's background job; children would inherit it
+	if signal.Ignored(os.Interrupt) { // as in a script's background job; children would ignore it too
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	}
 	code := m.Run()

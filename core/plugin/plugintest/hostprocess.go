@@ -72,7 +72,7 @@ func (h *HostProcess) Acquire(ctx context.Context, name string, ttl, atLeast tim
 	return r.Token, err
 }
 
-// Enqueue makes the host start an Acquire, and returns when that waits or has got the lock.
+// Enqueue makes the host start an Acquire, and returns when the Acquire waits or has got the lock.
 func (h *HostProcess) Enqueue(ctx context.Context, name string, ttl, atLeast time.Duration) error {
 	_, err := h.ask(ctx, command{Op: "enqueue", Name: name, TTL: ttl, AtLeast: atLeast})
 	return err

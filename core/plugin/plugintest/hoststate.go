@@ -43,8 +43,8 @@ func openHost(parent *proc.Parent, spec HostSpec) (proc.Agent[command], error) {
 	return h, nil
 }
 
-// event lets a call of the method enqueue for this event's lock return,
-// because its Acquire now waits or has got the lock.
+// event makes the call of enqueue for the event's lock return, because the
+// Acquire that enqueue has started now waits or has got the lock.
 func (h *host) event(e core.Event) {
 	if e.Kind != core.EventWaiting && e.Kind != core.EventAcquired {
 		return

@@ -19,9 +19,9 @@ const (
 )
 
 // Server is the [drivertest.Store] of a backend if the store's server is a process
-// that a test starts and stops. When Server stops, kills or freezes the process, it
-// does the same to its child processes. For a server that the test does not start,
-// leave the harness's field Store nil. The cases that need a Store are then not run.
+// that a test starts and stops. Server stops, freezes and resumes the process together
+// with its child processes. For a server that the test does not start, leave the
+// harness's field Store nil. The cases that need a Store are then not run.
 //
 // The methods of a Server must not be called concurrently. The suite never does that.
 type Server struct {
@@ -30,7 +30,7 @@ type Server struct {
 	Command func() *exec.Cmd
 	// Ready returns nil if the server answers. Start calls Ready until it returns nil.
 	Ready func(ctx context.Context) error
-	// Wipe replaces the server's data by empty data. Start calls Wipe while the server is stopped.
+	// Wipe makes the server's data empty. Start calls Wipe while the server is stopped.
 	Wipe func() error
 
 	running *exec.Cmd     // nil while stopped

@@ -20,7 +20,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// ready is a backend that does no work. Only an acquire of "slow" takes half a second.
+// ready is a backend that does no work. Only an acquire of the lock "slow" takes half a second.
 type ready struct{ driver.Backend }
 
 func (ready) Properties() driver.Properties { return driver.Properties{Name: "ready"} }

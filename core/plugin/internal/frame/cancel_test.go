@@ -41,8 +41,8 @@ func TestCancelTravels(t *testing.T) {
 	}
 }
 
-// stuckValues is the context of a call. Its method Value blocks, as
-// that of an application's context may.
+// stuckValues is the context of a call. Its method Value blocks, as may
+// happen with a context whose type the application defines.
 type stuckValues struct {
 	context.Context
 	cancellation.Signal

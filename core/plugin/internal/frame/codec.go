@@ -47,14 +47,14 @@ var errBroken = errors.New("broken frame")
 // coder writes or reads the payload of a frame. For each part of a payload, one
 // method both writes and reads it. So the format cannot differ between writing and
 // reading. Values must be zero before they are read, and writing does not modify
-// them. If a part cannot be read, or the payload ends too early, the coder sets
-// the field bad. The values of that part and of all later parts then stay zero.
+// them. If a part is malformed, or the payload ends too early, the coder sets the
+// field bad. The values of that part and of all later parts then stay zero.
 type coder struct {
 	b     []byte // bytes written so far, or left to read
 	reads bool
 	bad   bool
 
-	label         string         // the last label read, because a host always sends the same label
+	label         string         // the last label read; a host always sends the same, so it is reused
 	redact        *wire.Redactor // removes secrets from errors that are written; may be nil
 	texts, values int            // largest size of one text and of one value in a reply
 }
@@ -106,7 +106,7 @@ func (c *coder) text(s *string, most int) {
 	}
 }
 
-// name writes or reads the name of a lock. Backends rely on it being valid UTF-8.
+// name writes or reads the name of a lock. It accepts only valid UTF-8, as backends expect.
 func (c *coder) name(s *string) {
 	if c.text(s, maxName); c.reads && !utf8.ValidString(*s) {
 		c.fail()

@@ -1,8 +1,8 @@
 // Package frame is the data path of protocol version 2: it sends operations as
 // frames over a Unix socket, many in one write. lockpb/data.md specifies it.
 //
-// Neither end waits for more frames to send. A goroutine with a frame writes it at once, together
-// with all queued frames. If another goroutine is writing, the frame is queued, and that other
+// Neither end delays a frame in the hope of more frames. A goroutine writes its frame at once,
+// together with all queued frames. If another goroutine is writing, the frame is queued, and that
 // goroutine writes it. So a single request costs one write and wakes the other process at once.
 // Under load, one write carries all frames that were queued during the previous write.
 //

@@ -129,8 +129,8 @@ func (s starting) Start(_ context.Context, op driver.Op, done func(driver.Result
 	go done(driver.Result{Token: token, Err: err})
 }
 
-// FuzzSession sends any bytes as a host. It checks that the plugin's backend gets no request
-// beyond the limits, every reply belongs to a request, and the session ends with the stream.
+// FuzzSession plays a host that sends any bytes. It checks that the backend gets no request beyond
+// the limits, every reply belongs to a request, and the session ends when the stream ends.
 func FuzzSession(f *testing.F) {
 	var whole []byte
 	for i, m := range messages(&testing.T{}) {
@@ -211,8 +211,8 @@ func framesOf(stream []byte) func(func([]byte) bool) {
 	}
 }
 
-// FuzzLink sends any bytes as a plugin. It checks that every call of the host ends, no call
-// is both granted and refused, and the link reports the reason for its end at most once.
+// FuzzLink plays a plugin that sends any bytes. It checks that every call of the host ends, no
+// call is both granted and refused, and the link reports the reason for its end at most once.
 func FuzzLink(f *testing.F) {
 	h := driver.Holder{Name: "n", Owner: "o", Value: []byte{}, Token: 1, TTL: 1, Waiters: -1}
 	answers := []answer{
@@ -264,7 +264,7 @@ var callKinds = []kind{kindAcquire, kindRenew, kindInspect, kindWait, kindBatch}
 // earlier calls are under way.
 func callID(i int) uint64 { return uint64(i+1)<<slotBits | uint64(i) }
 
-// calls returns functions. Each of them makes one kind of call.
+// calls returns functions that make one call each, of the kinds in callKinds.
 func calls(t *testing.T, l *Link) []func() {
 	ctx, r := t.Context(), driver.Request{Name: "n", Owner: "o", TTL: time.Second}
 	either := func(token uint64, err error) {

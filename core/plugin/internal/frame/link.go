@@ -223,7 +223,7 @@ func (l *Link) send(ctx context.Context, m *message) (c *call, reads bool, err e
 	return c, reads, nil
 }
 
-// noRoom returns nil if a request of kind k may be queued. Else out.freed closes the channel.
+// noRoom returns nil if a request of kind k may be queued, and otherwise a channel to wait for.
 func (l *Link) noRoom(k kind) <-chan struct{} {
 	if l.under.of[k] >= maxUnderWay {
 		return l.out.wait()
@@ -312,8 +312,8 @@ func ended(err error) error {
 	return fmt.Errorf("data connection: %w", err)
 }
 
-// fail ends every call because of cause. A call that was not written ends with driver.ErrNotSent.
-// The outcome of a call that was written is unknown. The outbox calls fail only once.
+// fail ends every call with an error that wraps cause. The error of a call that was not written
+// also wraps driver.ErrNotSent. The outcome of other calls is unknown. The outbox calls fail once.
 func (l *Link) fail(cause error) {
 	l.out.mu.Lock()
 	closed := l.lost != nil

@@ -114,9 +114,9 @@ func blocking(free <-chan struct{}, slow *atomic.Int64) *far {
 	}
 }
 
-// Even if as many slow acquires and waits are under way as the limits allow,
-// calls of other kinds, such as a renewal or a release, are not delayed. One more
-// acquire waits for room, and is not sent if its ctx ends before there is room.
+// A renewal or a release is not delayed, even if as many slow acquires and waits are
+// under way as the limits allow. One more acquire waits until there is room for it,
+// and is not sent if its ctx ends before that.
 func TestSlowRequestsHoldUpNoOther(t *testing.T) {
 	var slow atomic.Int64
 	free := make(chan struct{})
@@ -164,7 +164,7 @@ func TestSlowRequestsHoldUpNoOther(t *testing.T) {
 	}
 }
 
-// A request of which no byte was written fails with ErrNotSent. Other outcomes are unknown.
+// A request of which no byte was written fails with ErrNotSent. The outcome of others is unknown.
 func TestFaultTellsWhatWasSent(t *testing.T) {
 	var slow atomic.Int64
 	p := open(t, blocking(nil, &slow))
@@ -282,7 +282,7 @@ func TestOnlyTheOtherProcessMayTalk(t *testing.T) {
 	}
 }
 
-// starter finishes an acquire when the test calls the function done. It finishes others at once.
+// starter finishes an acquire when the test calls the function done, and other operations at once.
 type starter struct {
 	far
 	started chan func(driver.Result)

@@ -11,7 +11,7 @@ import (
 // ErrPeer means that an unexpected process is at the other end of the data socket.
 var ErrPeer = errors.New("data socket leads to another process")
 
-// Peer returns the id of the process at the other end of conn. If this end has connected,
+// Peer returns the id of the process at the other end of conn. If this process has dialed,
 // that is the listening process. If the system does not tell the id, Peer returns 0.
 func Peer(conn *net.UnixConn) int {
 	pid, _, known, err := peerOf(conn)

@@ -9,9 +9,9 @@ import (
 )
 
 // role says which goroutine reads the replies. While only one call is under way, the
-// goroutine that made it reads the reply. So the reply wakes only one goroutine and not
-// two, perhaps on two processors. As soon as there are more calls, a goroutine of the
-// link reads instead: the background reader. It stops reading when no call is under way.
+// goroutine that made it reads the reply. So the reply wakes only that goroutine, and not
+// a second one first. As soon as there are more calls, a goroutine of the link reads
+// instead: the background reader. It stops reading when no call is under way.
 type role struct {
 	taken       bool
 	call        uint64 // id of the call whose caller reads; 0 if the background reader reads
@@ -62,8 +62,8 @@ func (l *Link) readFor(ctx context.Context, c *call) {
 }
 
 // afterFunc is context.AfterFunc for the reader. The reader must not block, because other
-// goroutines wait for it. But context.AfterFunc calls ctx.Value, which asks the context of the
-// application in a call from core. That context may be a type of the application, and may block.
+// goroutines wait for it. But context.AfterFunc calls ctx.Value. In a call from core, that may
+// call Value of a context whose type the application defines, and may block.
 func afterFunc(ctx context.Context, f func()) (stop func() bool) {
 	if own, ok := ctx.(interface {
 		AfterFunc(f func()) (stop func() bool)

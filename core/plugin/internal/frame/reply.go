@@ -70,7 +70,7 @@ const (
 	faultWithHolder
 )
 
-// fault writes or reads an error. Its codes, those of protocol version 1, are a set of bits.
+// fault writes or reads an error. A set of bits has the error's codes of protocol version 1.
 func (c *coder) fault(err *error) {
 	e := wire.EncodeError(*err, c.redact) // nil when reading
 	how := noFault

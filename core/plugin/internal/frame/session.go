@@ -63,8 +63,8 @@ func (r *request) Deadline() (time.Time, bool) { return r.deadline, !r.deadline.
 // Value implements context.Context.
 func (*request) Value(any) any { return nil }
 
-// errBusy is the answer to a request beyond maxUnderWay. A request that
-// the host gave up still counts while the backend works on it.
+// errBusy is the answer to a request that exceeds maxUnderWay. A request
+// that the host gave up still counts while the backend works on it.
 var errBusy = fmt.Errorf("%w (%w): too many requests at once", driver.ErrUnavailable, driver.ErrNotSent)
 
 // newSession makes a session. The session owns the connections, unless newSession returns an error.

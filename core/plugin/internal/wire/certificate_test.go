@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// shake connects a client and a server by TLS. The client has the certificate client and trusts
-// only server. The server has the certificate server and trusts only the parameter trusted.
+// shake connects two ends by TLS. The client's end has the certificate in parameter client and
+// trusts only that in server. The server's end has that in server and trusts only that in trusted.
 func shake(t *testing.T, client, server, trusted *Certificate) error {
 	t.Helper()
 	accepts, err := server.Server(trusted.PEM())

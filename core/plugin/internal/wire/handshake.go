@@ -11,8 +11,7 @@ const (
 	VersionFramed = 2
 )
 
-// Versions returns the protocol versions that this module supports, with the preferred version
-// last.
+// Versions returns the protocol versions that this module supports. The last is preferred.
 func Versions() []int { return []int{VersionUnary, VersionFramed} }
 
 // Prefix, followed by a backend's name, is the name of its plugin binary.
@@ -31,8 +30,8 @@ const (
 	EnvTrace      = "LOCKPLUGIN_TRACE"
 )
 
-// maxMessage bounds one message, in bytes. No peer that keeps the protocol
-// needs 16 MiB: a value is at most 64 KiB, the host splits a batch into
+// maxMessage bounds one message, in bytes. The protocol never needs
+// 16 MiB: a value is at most 64 KiB, the host splits a batch into
 // messages of about maxBatch, and List and Observe send one holder per message.
 const maxMessage = 16 << 20
 

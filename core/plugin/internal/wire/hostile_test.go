@@ -18,8 +18,8 @@ import (
 // These fuzz targets pass any message to one end of protocol version 1.
 // They do not test gRPC itself, which reads the bytes from the connection.
 
-// echo is a backend with every capability. Its answer contains the request.
-// The lock's name says whether echo returns an error.
+// echo is a backend with every capability. Its answers have parts of the
+// request. The first letter of the lock's name can ask for an error.
 type echo struct{ driver.Backend }
 
 func (echo) Properties() driver.Properties {
@@ -108,7 +108,7 @@ func sendable(t *testing.T, m proto.Message) {
 	}
 }
 
-// FuzzServer sends any message as a host. It checks that the plugin's answer can be encoded.
+// FuzzServer plays a host that sends any message, and checks that the answer can be encoded.
 func FuzzServer(f *testing.F) {
 	r := fromRequest(driver.Request{Name: "held", Owner: "o", Label: "l", Value: []byte{}, Token: 1, TTL: 2})
 	for i, m := range []proto.Message{
@@ -205,7 +205,7 @@ func (c *canned) RecvMsg(m any) error {
 	return proto.Unmarshal(c.reply, m.(proto.Message))
 }
 
-// FuzzUnary sends any message as a plugin. It checks that the host's call returns.
+// FuzzUnary plays a plugin that sends any message. It checks that the host's call returns.
 // If the answer to an acquire cannot be read, the acquire's outcome must be unknown.
 func FuzzUnary(f *testing.F) {
 	h := FromHolder(driver.Holder{Name: "n\xff", Owner: "o", TTL: -1})

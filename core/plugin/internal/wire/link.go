@@ -179,8 +179,8 @@ func unsent(ctx context.Context, name string) error {
 	return nil
 }
 
-// outcome returns the error of a call. It is the one in the plugin's answer, or an error of
-// transport. The latter never wraps ErrNotSent, because gRPC cannot prove that a call was not sent.
+// outcome returns the error of a call, either from the plugin's answer or from gRPC. An error from
+// gRPC never wraps ErrNotSent in the result, because gRPC cannot prove that a call was not sent.
 func outcome(ctx context.Context, answer *lockpb.Error, transport error) error {
 	if transport == nil {
 		err := DecodeError(answer)
@@ -214,7 +214,7 @@ func AwaitDeadline(ctx context.Context) {
 	}
 }
 
-// Ended returns ctx.Err() if err wraps that, and otherwise err. Some methods must return ctx.Err().
+// Ended returns ctx.Err() if err wraps it, and otherwise err. Some methods must return ctx.Err().
 func Ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return ctx.Err()

@@ -20,8 +20,8 @@ type Redactor struct {
 	replacer atomic.Pointer[strings.Replacer]
 }
 
-// SetConfig makes the Redactor remove the secret values of cfg, and no more the values
-// of earlier calls. The function secret reports whether the value of a key is secret.
+// SetConfig makes the Redactor remove the secret values of cfg, instead of those of
+// earlier calls. The function secret reports whether the value of a key is secret.
 func (r *Redactor) SetConfig(cfg map[string]string, secret func(key, value string) bool) {
 	var values []string
 	for key, v := range cfg {
