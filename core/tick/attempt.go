@@ -91,8 +91,8 @@ func (j *Job) attempt(ctx context.Context, at time.Time, patient bool, fn func(c
 	}
 }
 
-// If the previous run still holds the job's lock, inTheWay returns an error that names its host, and
-// otherwise err. It takes at most the time atMost, because the next tick waits.
+// If the previous run still holds the job's lock, inTheWay returns an error that names its host,
+// and otherwise err. It takes at most the time atMost, because the next tick waits.
 func (j *Job) inTheWay(ctx context.Context, atMost time.Duration, err error) error {
 	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()

@@ -19,8 +19,8 @@
 // tick again.
 //
 // Without Overlap, a tick does not run while the previous tick still runs. This promise has the
-// limits of every lock. When the lease is lost, the function's ctx ends, and the function must stop.
-// If a process is paused after it has checked its lease, only the token protects (see package core).
+// limits of every lock. When the lease is lost, the function's ctx ends, and it must stop. If a
+// process is paused after it has checked its lease, only the token protects (see package core).
 //
 // A tick is not run if, from its time until Late after it,
 //   - every host was stopped, or could not reach the store;

@@ -263,7 +263,7 @@ func TestAwayTooLong(t *testing.T) {
 	})
 }
 
-// TestPausedAfterTheGrant pauses a host after the grant of the tick's lock, before the host gets the
+// TestPausedAfterTheGrant pauses a host after the grant of the tick's lock, before it gets the
 // answer. After too long a pause it must not run the tick, whether or not Late's timer has fired.
 func TestPausedAfterTheGrant(t *testing.T) {
 	for _, tt := range []struct {
