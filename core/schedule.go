@@ -23,8 +23,8 @@ const (
 	// maxBatch bounds the renewals in one call.
 	maxBatch = 256
 	// If a lease expires while a renewal waits for its answer, the cause of its loss is
-	// ErrUnreachable. But if the scheduler notices the expiry pauseThreshold or more too late,
-	// the process was paused. Then the cause is ErrExpired, unless an earlier renewal had failed.
+	// ErrUnreachable. But if the scheduler notices the expiry pauseThreshold or more too late, the
+	// process was paused. Then the cause is ErrExpired, unless an earlier renewal had failed.
 	pauseThreshold = 500 * time.Millisecond
 )
 

@@ -48,9 +48,9 @@
 //
 // Why is no tick run twice? Suppose that the store granted NAME@T to host A and then to host B, and
 // that both ran the tick. A sent its request when A's clock showed T or later. The store kept A's
-// grant for Keep after that, by its own clock, at most a hundredth faster. When B had its answer
-// and read its clock, the clock showed T + Keep/2 or less, because B ran the tick. If the clocks of
-// A and B differ by less than Keep/2 - Keep/100, B had its answer before A's grant expired. So the
+// grant for Keep after that, by a clock that is at most a hundredth too fast. When B had its answer
+// and read its clock, it showed T + Keep/2 or less, because B ran the tick. If the clocks of A and
+// B differ by less than Keep/2 - Keep/100, B had its answer before A's grant expired. So the
 // store cannot have granted NAME@T to B. A pause of B between the answer and the function does no
 // harm, because when B's grant has expired, every other host is too late for the tick.
 //

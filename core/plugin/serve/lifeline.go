@@ -63,8 +63,8 @@ func (l *lifeline) watch(died, letGo func()) {
 }
 
 // Without a pidfd, the plugin begins to poll when the pipe ends, to find out whether the
-// host is dead. During confirmFor it polls every confirmEvery, because the kernel closes
-// a dying host's pipe shortly before the host is dead. Later it polls every slowEvery.
+// host is dead. At first, for confirmFor, it polls every confirmEvery, because the kernel
+// closes a dying host's pipe shortly before the host is dead. Later it polls every slowEvery.
 const (
 	confirmFor   = 2 * time.Second
 	confirmEvery = 200 * time.Microsecond

@@ -108,7 +108,7 @@ func (p *process) hostDied() {
 	}
 	if t := p.held.Load(); t != nil && !p.setup.Abandon && !p.isClosed() {
 		p.releaseAll(t)
-		// A backend's Release may return before the next waiter is woken. Close waits until it is.
+		// A backend's Release may return before the next waiter is woken. Close waits for that.
 		if err := p.Close(context.Background()); err != nil {
 			p.log.Warn("host died; closing the backend", "err", err)
 		}
