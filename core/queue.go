@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// A host hands a lock over among its goroutines at least minStreak times and until the store's
-// grant is minStreakTime old, but at most maxHandovers times. Then it releases the lock in the
-// store, so that other hosts get a turn (K5). Without minStreakTime, a host whose goroutines
+// While goroutines wait for its lock, a host hands the lock over at least minStreak times and until
+// the store's grant is minStreakTime old, but at most maxHandovers times. Then it releases the lock
+// in the store, so that other hosts get a turn (K5). Without minStreakTime, a host whose goroutines
 // hold the lock for microseconds would ask the store for every ninth lease.
 const (
 	minStreak     = 8
@@ -307,7 +307,7 @@ func (s *scheduler) handOver(ctx context.Context, l *Lease) bool {
 	})
 }
 
-// successor makes the contender a's new lease, which follows the lease l and has its deadline.
+// successor makes the new lease of the contender a. It follows the lease l and has its deadline.
 // If a renewal of l is on its way, the answer will count for the new lease. Otherwise the new
 // lease is renewed at once if the last confirmed request is at least minStreakTime old.
 func (l *Lease) successor(a *contender, now instant) *Lease {

@@ -14,9 +14,9 @@ import (
 // the lease was lost. After the store has confirmed the release, further calls do nothing and
 // return nil.
 //
-// Release tries again until the store has confirmed the release, Options.CleanupBudget has passed
+// Release tries until the store has confirmed the release, Options.CleanupBudget has passed
 // after the end of ctx, the lease has expired in the store, or an error shows that further tries
-// are useless. Unless they are useless, the client tries on in the background until the lease has
+// are useless. After any other failure the client tries on in the background until the lease has
 // expired. Release returns an [*IndeterminateError] if a request may have reached the store.
 // Otherwise the lock is still taken, and the error wraps ErrUnavailable or the store's reason to
 // refuse. Both kinds of errors say when the lock is free at the latest. If errors.Is(err,
@@ -200,7 +200,7 @@ func (l *Lease) free(ctx context.Context, rest time.Duration) (doubt, err error)
 	pause := backoff{from: minRetry, to: retryTo}
 	for sleep(rctx, pause.next()) && c.clock.now() < l.over() {
 		call := c.calls.try(rctx, 0)
-		err = c.b.Release(call, l.request(c.clock.early())) // a new request, because less of AtLeast is left
+		err = c.b.Release(call, l.request(c.clock.early())) // less of AtLeast is left now
 		call.done()
 		if doubt == nil {
 			doubt = doubtOf(err)

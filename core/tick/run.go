@@ -78,8 +78,8 @@ func (j *Job) tell(ev Event) {
 
 // Run calls fn for each tick from now on that no other host takes, until parent ends. It
 // returns after all calls of fn have returned. Ticks run one after another or, with Overlap,
-// each in a new goroutine. The ctx of fn ends when the tick's lease is lost, parent ends, or
-// the client closes. Then fn must return.
+// each in a new goroutine. The ctx of fn ends when Tick.Lease is lost, parent ends, or the
+// client closes. Then fn must return.
 //
 // If the store cannot be reached, Run tries again for each tick until Late after the tick's
 // time. After parent has ended, Run returns an error that wraps parent.Err(). While parent

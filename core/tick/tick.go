@@ -191,7 +191,7 @@ func (j *Job) check() (err error) {
 func (j *Job) next(t time.Time) time.Time { return j.schedule.Next(t.Round(0)).Round(0) }
 
 // age returns how long ago, by the wall clock, the tick of t=at was
-// due. The time at must have no monotonic clock reading.
+// due. The parameter at must have no monotonic clock reading.
 func (j *Job) age(at time.Time) time.Duration { return j.now().Sub(at) }
 
 // spans returns Late and Keep for the tick of t=at. Late is at most half of Keep.
