@@ -25,8 +25,8 @@ var (
 	namesDecision = regexp.MustCompile(`\bdecisions? ([a-z]+-[0-9]+)(?: and ([a-z]+-[0-9]+))?`)
 )
 
-// TestDecisions checks that the numbers of decisions rise in each file, and do not exceed the
-// index's last number for that file. Every decision must be short and name a rejected design.
+// TestDecisions checks that each decision's number is above that of the decision before it, and at
+// most the last number in the index. Every decision must be short and name a rejected design.
 func TestDecisions(t *testing.T) {
 	index, err := os.ReadFile("docs/decisions/README.md")
 	if err != nil {
@@ -101,7 +101,7 @@ func isShort(t *testing.T, id, body string) {
 	}
 }
 
-// TestDecisionsNamedElsewhereExist checks that there is each decision that a comment or page names.
+// Each decision that a comment or a page names must exist.
 func TestDecisionsNamedElsewhereExist(t *testing.T) {
 	var known []string
 	for _, file := range decisionFiles(t) {

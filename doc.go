@@ -42,7 +42,7 @@
 // backends, injects faults around them, checks that no lock was granted twice,
 // and shows and breaks locks.
 //
-// In the repository, docs/concepts.md explains the words, docs/backends.md says what each backend
+// In the repository, docs/concepts.md explains the terms, docs/backends.md says what each backend
 // guarantees, docs/architecture.md says where everything is, and DESIGN.md gives the reasons for
 // the design.
 package lockbench

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// While its goroutines wait for a lock, a host hands the lock over at least minStreak times, and
-// until the store's grant is minStreakTime old, but at most maxHandovers times. Then it releases
-// the lock in the store, so that other hosts get a turn (K5). Without minStreakTime, a host
-// whose goroutines hold the lock for microseconds would ask the store for every ninth lease.
+// While goroutines wait for its lock, a host hands the lock over at least minStreak times and until
+// the store's grant is minStreakTime old, but at most maxHandovers times. Then it releases the lock
+// in the store, so that other hosts get a turn (K5). Without minStreakTime, a host whose goroutines
+// hold the lock for microseconds would ask the store for every ninth lease.
 const (
 	minStreak     = 8
 	minStreakTime = 10 * time.Millisecond
 )
 
-// queues holds the goroutines of this host that wait for a lock. There is one queue for each name,
+// queues holds the goroutines of this host that wait for a lock. Each name has one queue, which is
 // first come, first served. Only the first goroutine of a queue (its head) asks the store (K5).
 // While this host has a live lease, the head waits for the end of that lease. When the holder
 // releases that lease, the host hands the lock over to the head without a request to the store.
@@ -29,16 +29,16 @@ const (
 //     All code that ends, renews or loses a lease holds that mutex, so it finds exactly one of the
 //     two leases.
 //   - Deadlines. The new lease keeps the deadline of the old lease. Only a renewal moves the
-//     deadline. The host hands over no lease that has expired or will expire soon. Its clock also
-//     counts while the machine is suspended.
+//     deadline. The host hands over no lease that has expired or will expire soon. The host's
+//     clock also counts the time during which the machine is suspended.
 //   - Tokens rise. Each hand-over adds one to the token. A later grant of the store has a higher
 //     token than all hand-overs of an earlier grant.
 //   - Doubt. The host does not hand over a lease if a renewal has failed, the plugin or store is
 //     down, or the client closes. It releases such a lease in the store.
 //   - Loss. To the store, all leases under one grant are one lease. An answer to a renewal, a
-//     notice of the backend or a Break counts for the lease that has the lock when it comes.
-//   - Death. If the host dies, the plugin releases the lock. It knows the owner and the grant,
-//     because a hand-over does not change them. A restarted plugin gets both from the first
+//     notice of the backend or a Break applies to the lease that has the lock when it arrives.
+//   - Death. If the host dies, the plugin releases the lock. The plugin knows the owner and the
+//     grant, because a hand-over changes neither. A restarted plugin gets both from the first
 //     renewal. A goroutine that asks for AtLeast gets no hand-over, because the plugin would not
 //     know that AtLeast. Locks with a value are not handed over, because other hosts read the
 //     value in the store.
@@ -54,7 +54,7 @@ type queues struct {
 type shard struct {
 	mu     sync.Mutex
 	names  map[string]*queue  // only names with a head or a holder
-	others map[string]instant // until when other hosts are assumed to want a lock, by its name
+	others map[string]instant // by lock name: until when other hosts are assumed to want the lock
 }
 
 // mostOthers bounds the number of names in the map shard.others.
@@ -64,7 +64,7 @@ const mostOthers = 64
 type queue struct {
 	head   *contender
 	rest   []*contender
-	holder *Lease  // this host's live lease, or one that method ended has not yet removed
+	holder *Lease  // this host's live lease, or a dead one until method ended removes it
 	since  instant // when the answer with holder's grant arrived
 	streak int     // number of hand-overs since that grant
 }
@@ -80,7 +80,7 @@ func (q *queues) shard(name string) *shard {
 	return &q.shards[maphash.String(q.seed, name)%uint64(len(q.shards))]
 }
 
-// join appends the contender a to its lock's queue. It reports whether a may ask the store at once.
+// join appends the contender a to its lock's queue. It reports whether to ask the store at once.
 func (q *queues) join(a *contender) bool {
 	s := q.shard(a.lock.name)
 	s.mu.Lock()
@@ -215,9 +215,9 @@ const (
 	stepTake             // take the lease that was handed over
 )
 
-// nextStep returns what the contender a must do next. If a must wait, call nextStep
-// again when the channel a.signal has a value, for example after a hand-over. If
-// insist is true, the head asks the store even if this host holds the lock.
+// nextStep returns what the contender a must do next. After a step that waits, call nextStep
+// again when the channel a.signal has a value, for example after a hand-over. If insist is
+// true, the head asks the store even if this host holds the lock.
 func (q *queues) nextStep(a *contender, insist bool) step {
 	s := q.shard(a.lock.name)
 	s.mu.Lock()
@@ -240,8 +240,8 @@ func (q *queues) nextStep(a *contender, insist bool) step {
 	return stepRest
 }
 
-// stopWaiting is called when the contender a gives up. From then on a gets
-// no hand-over. It returns false if a hand-over to a has already happened.
+// stopWaiting is called when the contender a gives up. From then on, that contender gets
+// no hand-over. stopWaiting returns false if the contender has already got one.
 func (q *queues) stopWaiting(a *contender) bool {
 	s := q.shard(a.lock.name)
 	s.mu.Lock()
@@ -307,9 +307,9 @@ func (s *scheduler) handOver(ctx context.Context, l *Lease) bool {
 	})
 }
 
-// successor makes the lease that the contender a gets after the lease l. It has the deadline
-// of l. If a renewal of l was sent, its answer will count for the new lease. Otherwise the
-// new lease is renewed at once if the last confirmed request is at least minStreakTime old.
+// successor makes the new lease of the contender a. It follows the lease l and has its deadline.
+// If a renewal of l is on its way, the answer will count for the new lease. Otherwise the new
+// lease is renewed at once if the last confirmed request is at least minStreakTime old.
 func (l *Lease) successor(a *contender, now instant) *Lease {
 	g := grant{token: l.token, sent: now, got: now}
 	g.token++

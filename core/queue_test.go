@@ -121,7 +121,7 @@ func TestLostLeaseLetsTheNextOneAsk(t *testing.T) {
 		first := acquire(t, l)
 		wait := lineUp(t, l, 1, 0)
 		began := time.Now()
-		f.forget("a") // as Break would; this host would learn of that from its next renewal
+		f.forget("a") // as Break does; the first lease's next renewal would report it
 		wait()
 		if took := time.Since(began); took > maxAsk {
 			t.Errorf("the waiter asked again after %v", took)
@@ -219,8 +219,8 @@ func failedWait(t *testing.T, failure error) {
 	}
 }
 
-// TestPlaceOfADeadPlugin checks that after its plugin's death, a waiter withdraws its owner id and
-// waits again under a new owner id.
+// TestPlaceOfADeadPlugin checks a waiter whose plugin process has died. The waiter must withdraw
+// its owner id and wait again under a new one.
 func TestPlaceOfADeadPlugin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(append(waiting, driver.CapWatcher)...)

@@ -24,15 +24,15 @@ import (
 // the present owner. Release also fails if another Release of the lease takes too long.
 //
 // If a goroutine of the same client waits for the lock, Release usually hands the lock over to it
-// at once, without asking the store. Then Release returns nil even if ctx has ended. It asks the
-// store if, for example, a renewal has failed or other hosts must get a turn.
+// at once, without asking the store. Then Release returns nil even if ctx has ended. Release asks
+// the store instead if, for example, a renewal has failed or other hosts must get a turn.
 func (l *Lease) Release(ctx context.Context) error {
 	l.c.ops.Add(1) // the method begin would refuse the call once Close has begun
 	defer l.c.end()
 	return l.c.wrap("release", l.lock.name, l.release(ctx, l.c.opts.CleanupBudget))
 }
 
-// release tries to release the lease l, until the time rest has passed after the end of ctx.
+// release tries to release the lease l until ctx has ended and then the time rest has passed.
 func (l *Lease) release(ctx context.Context, rest time.Duration) error {
 	if l.c.sched.handOver(ctx, l) {
 		return nil
@@ -200,7 +200,7 @@ func (l *Lease) free(ctx context.Context, rest time.Duration) (doubt, err error)
 	pause := backoff{from: minRetry, to: retryTo}
 	for sleep(rctx, pause.next()) && c.clock.now() < l.over() {
 		call := c.calls.try(rctx, 0)
-		err = c.b.Release(call, l.request(c.clock.early())) // new, because less of AtLeast is left
+		err = c.b.Release(call, l.request(c.clock.early())) // less of AtLeast is left now
 		call.done()
 		if doubt == nil {
 			doubt = doubtOf(err)
@@ -247,8 +247,8 @@ func (c *Client) withGrace(ctx context.Context, rest time.Duration) (context.Con
 }
 
 // janitor continues releases and withdrawals that failed. Their callers have already
-// received an error. It tries each clean-up until it succeeds, the grant has
-// expired, or the client closes. Close itself then tries the remaining clean-ups.
+// received an error. The janitor tries each clean-up until it succeeds, the grant
+// has expired, or the client closes. Close itself then tries the remaining ones.
 type janitor struct {
 	c       *Client
 	mu      sync.Mutex

@@ -149,7 +149,7 @@ func (f *fake) away(d time.Duration, err error) {
 var errNotSent = fmt.Errorf("%w: %w", ErrUnavailable, driver.ErrNotSent)
 
 // TestL7ReleaseTriesAsLongAsItsContextLives checks that a release that
-// begins in an outage of 2.2 s succeeds soon after it.
+// begins in an outage of 2.2 s succeeds soon after the outage.
 func TestL7ReleaseTriesAsLongAsItsContextLives(t *testing.T) {
 	for name, end := range map[string]func(ctx context.Context, c *Client, l *Lease) error{
 		"Release": func(ctx context.Context, _ *Client, l *Lease) error { return l.Release(ctx) },
@@ -247,7 +247,7 @@ func TestL7ReleaseGoesOnInTheBackground(t *testing.T) {
 	}
 }
 
-// TestL7BackgroundReleaseEnds checks that tries end when the lease expires or Close releases it.
+// The background tries to release a lease must end when the lease expires or Close releases it.
 func TestL7BackgroundReleaseEnds(t *testing.T) {
 	for _, closing := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -30,12 +30,12 @@ type renewalBatch struct {
 
 	// Guarded by the scheduler's mutex.
 	asking bool // the health check was called and has not returned
-	sent   bool // the requests were sent; now a hand-over also replaces its old lease in leases
+	sent   bool // the requests were sent; from now on a hand-over puts its new lease into leases
 }
 
 // renew renews the leases of batch f and records the results. Health check and call may together
 // take a third of the time until the first lease ends, so that a hung plugin is replaced while its
-// leases live (L8). For short leases they may take all that time: a new plugin would be too late.
+// leases live (L8). For short leases they may take all that time: a new plugin would come too late.
 func (s *scheduler) renew(ctx context.Context, f *renewalBatch) {
 	defer close(f.done)
 	budget := f.left / 3
@@ -165,7 +165,7 @@ func (s *scheduler) record(f *renewalBatch, sent instant, errs []error) {
 	s.notify(ended)
 }
 
-// verdict returns the cause if l is lost, by its deadline or by the answer err, and otherwise nil.
+// verdict returns why the lease l is lost, by its deadline or the answer err, or nil if it is not.
 func (s *scheduler) verdict(l *Lease, err error, now instant) error {
 	var notHeld *NotHeldError
 	switch {
@@ -239,7 +239,7 @@ func (c *Client) notice(n driver.Notice) {
 	}
 }
 
-// down ends all leases if they died with the plugin, and else makes those without NoRenew suspect.
+// down ends all leases if they died with the plugin. Else it makes those without NoRenew suspect.
 func (s *scheduler) down(n driver.Notice) {
 	why := n.Err
 	if why == nil {
@@ -268,7 +268,7 @@ func (s *scheduler) down(n driver.Notice) {
 }
 
 // up is called when the plugin or store is up again. It renews all leases without NoRenew at
-// once, because some may be lost, and because a new plugin process must get to know them (L8).
+// once, because some may be lost, and because a new plugin process must learn them (L8).
 func (s *scheduler) up() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,17 +23,17 @@ const (
 	// maxBatch bounds the renewals in one call.
 	maxBatch = 256
 	// If a lease expires while a renewal waits for its answer, the cause of its loss is
-	// ErrUnreachable. But if the scheduler notices this pauseThreshold or more too late, the
+	// ErrUnreachable. But if the scheduler notices the expiry pauseThreshold or more too late, the
 	// process was paused. Then the cause is ErrExpired, unless an earlier renewal had failed.
 	pauseThreshold = 500 * time.Millisecond
 )
 
 // scheduler renews and ends all live leases of a client in time, with one goroutine and one timer.
-// That goroutine never waits for the backend. Others send the renewals, many in one call (L5).
+// That goroutine never waits for the backend. Other goroutines send renewals, many per call (L5).
 type scheduler struct {
 	c *Client
-	// No lease ends before the instant earliest. It may be too early but never too
-	// late. With its help, every call checks cheaply whether a lease is overdue.
+	// No lease ends before the instant earliest, which may be too early but never too
+	// late. It lets every call check cheaply whether a lease is overdue.
 	earliest atomic.Int64
 	// epoch counts how often the plugin has died.
 	epoch atomic.Uint64
@@ -58,7 +58,7 @@ func (s *scheduler) init(c *Client) {
 func (s *scheduler) add(l *Lease, a *contender, g grant) {
 	s.mu.Lock()
 	if before := s.c.queues.granted(l, a); before != nil && before.alive.Load() {
-		s.finish(before, Lost, ErrRevoked) // the new grant proves that the store has ended before
+		s.finish(before, Lost, ErrRevoked) // the new grant proves that the store has ended that lease
 	}
 	admitted := s.admit(l, g, a.began)
 	s.mu.Unlock()
@@ -67,8 +67,8 @@ func (s *scheduler) add(l *Lease, a *contender, g grant) {
 	}
 }
 
-// admit puts the lease l into the scheduler. It ends l and returns false if the plugin has
-// died and its leases with it, or if the client has closed without waiting for this call.
+// admit puts the lease l into the scheduler. It ends l and returns false if the plugin and its
+// leases have died, or if the client has closed without waiting for this call.
 func (s *scheduler) admit(l *Lease, g grant, began instant) bool {
 	every := l.lock.opts.RenewEvery
 	// The first renewal comes earlier by a random time, up to a tenth of the interval. Otherwise
@@ -130,7 +130,7 @@ func (s *scheduler) replan(l *Lease) {
 	s.rouse(l.next)
 }
 
-// watchEnd lowers s.earliest to the end of l if necessary, so that sweep does not miss that end.
+// watchEnd lowers s.earliest to the end of l if necessary, so that method sweep sees it.
 func (s *scheduler) watchEnd(l *Lease) {
 	if int64(l.endAt) < s.earliest.Load() {
 		s.earliest.Store(int64(l.endAt))
@@ -190,7 +190,7 @@ func (s *scheduler) step() (ended []*Lease, batches []*renewalBatch, pause time.
 		return ended, batches, time.Hour
 	}
 	// After the last lease has ended, the goroutine sleeps once more for maxSleep. A new lease
-	// wakes it only if the lease is due earlier. Otherwise each of many brief leases would.
+	// wakes it only if the lease is due earlier. Otherwise every brief lease would wake it.
 	s.empty = len(s.leases) == 0
 	s.wakeAt = now.add(maxSleep)
 	if !s.empty {
@@ -200,7 +200,7 @@ func (s *scheduler) step() (ended []*Lease, batches []*renewalBatch, pause time.
 }
 
 // due ends the overdue leases and returns them in the slice ended. The slice soon gets the
-// leases that must be renewed or ended within maxAhead, ordered by next. They leave the heap.
+// leases to renew or end within maxAhead, ordered by field next. They are no longer in the heap.
 func (s *scheduler) due(now instant) (ended, soon []*Lease) {
 	for len(s.leases) > 0 && s.leases[0].next <= now.add(maxAhead) {
 		l := s.leases[0].lease
@@ -276,7 +276,7 @@ func (s *scheduler) sweep(now instant) {
 	s.notify(ended)
 }
 
-// overdue returns why the lease l was lost. Its time endAt has passed.
+// overdue returns why the lease l was lost when its time endAt passed.
 func (l *Lease) overdue(now instant) error {
 	switch {
 	case l.renewal != nil && l.renewal.asking:

@@ -10,7 +10,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// stuckContext is a context. Its methods block while stuck is set, as those of an application may.
+// stuckContext is a context of an application. Its methods block while stuck is set.
 type stuckContext struct {
 	context.Context
 	stuck atomic.Bool
@@ -31,8 +31,8 @@ func (c *stuckContext) Done() <-chan struct{} { c.pass(); return c.Context.Done(
 func (c *stuckContext) Err() error            { c.pass(); return c.Context.Err() }
 func (c *stuckContext) Value(key any) any     { c.pass(); return c.Context.Value(key) }
 
-// TestL3StuckContextsHoldNothingUp blocks the application's contexts of one lease while that lease
-// is renewed and ends. The client must still renew its second lease in time.
+// TestL3StuckContextsHoldNothingUp blocks the application's context, which one lease uses, while
+// that lease is renewed and ends. The client must still renew its second lease in time.
 func TestL3StuckContextsHoldNothingUp(t *testing.T) {
 	const ttl = 2 * time.Second
 	for name, end := range map[string]func(*fake, *Lease){
@@ -76,8 +76,8 @@ func TestL3StuckContextsHoldNothingUp(t *testing.T) {
 	}
 }
 
-// TestStuckContextEndsNoOtherCall makes calls to a backend that does not answer,
-// and blocks the context of the first. The second call must still end in time.
+// TestStuckContextEndsNoOtherCall makes two calls to a backend that does not answer, and
+// blocks the context of the first call. The second call must still end in time.
 func TestStuckContextEndsNoOtherCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

@@ -29,7 +29,7 @@ func GrantNumber(token uint64) uint64 { return token >> handoverBits }
 // errGrantNumber is the error for a grant number that is too large. A further try is useless.
 var errGrantNumber = errors.New("the backend is broken: a grant number is not below 2^53")
 
-// tokenBackend is the backend for the rest of core. The real backend knows only
+// tokenBackend wraps the backend for the rest of package core. The real backend knows only
 // grant numbers. tokenBackend converts between them and the tokens that users see.
 type tokenBackend struct {
 	driver.Backend
@@ -124,7 +124,7 @@ func translateHolder(h Holder) Holder {
 	return h
 }
 
-// translateError returns err. If err has a holder, its grant number is replaced by a token.
+// translateError returns err. If err has a holder, a token replaces the holder's grant number.
 func translateError(err error) error {
 	if err == nil {
 		return nil

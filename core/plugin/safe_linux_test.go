@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// links makes symbolic links below root. Each has the form "path -> target".
+// links makes symbolic links below the directory root. Each string in chain is "path -> target".
 func links(t *testing.T, root string, chain ...string) {
 	t.Helper()
 	for _, l := range chain {
@@ -124,7 +124,7 @@ func nextDescriptor(t *testing.T) int {
 	}
 }
 
-// Without free descriptors, Open must fail with ErrExhausted, at whichever file it fails.
+// If the descriptors run out, Open must fail with ErrExhausted, whichever file it cannot open.
 func TestHostWithoutDescriptorsIsToldSo(t *testing.T) {
 	path := copied(t, 0o755, 0o755)
 	sums := filepath.Join(t.TempDir(), "sums")

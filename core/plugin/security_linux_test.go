@@ -27,8 +27,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// copied copies the memory plugin into a directory with the permissions mode.
-// The parent of that directory has the permissions of the parameter above.
+// copied copies the memory plugin into a new directory. The parameter mode is that
+// directory's permissions. The parameter above is the permissions of its parent.
 func copied(t *testing.T, above, mode fs.FileMode) string {
 	t.Helper()
 	binary, err := os.ReadFile(plugintest.Build(t, memoryMain))
@@ -155,7 +155,7 @@ func TestAnotherUserCannotConnect(t *testing.T) {
 	}
 }
 
-// intruder returns a second client of a plugin that this process started. The host is the first.
+// intruder returns a second client of a plugin. The first client is the host, this process.
 func intruder(t *testing.T) lockpb.PluginClient {
 	t.Helper()
 	for _, path := range sockets(t) {
@@ -176,8 +176,8 @@ func intruder(t *testing.T) lockpb.PluginClient {
 	return nil
 }
 
-// TestStrangersNeitherReleaseNorRenew covers a second client, of the host's user and without
-// mutual TLS. Its Release, Renew and Proclaim must fail unless it has the owner id and the token.
+// TestStrangersNeitherReleaseNorRenew checks a second client, which runs as the host's user and
+// without mutual TLS. Release, Renew and Proclaim must fail unless it has the owner id and token.
 func TestStrangersNeitherReleaseNorRenew(t *testing.T) {
 	b := plugintest.Open(t, "memory", &plugin.Options{Path: plugintest.Build(t, memoryMain), NoMTLS: true})
 	token, err := b.TryAcquire(t.Context(), request("jobs", "holder"))
@@ -230,7 +230,7 @@ func TestMutualTLSKeepsClientsOut(t *testing.T) {
 }
 
 func TestPluginGainsNoPrivileges(t *testing.T) {
-	// setting returns NoNewPrivs of /proc/WHO/status. It is "1" if WHO cannot gain privileges.
+	// setting returns NoNewPrivs of /proc/WHO/status. It is "1" if WHO can gain no privileges.
 	setting := func(who string) string {
 		status, err := os.ReadFile(filepath.Join("/proc", who, "status"))
 		if err != nil {
@@ -273,7 +273,7 @@ func TestPluginGainsNoPrivileges(t *testing.T) {
 }
 
 // TestPrivilegedBinaryIsRefused covers binaries with set-user-ID, set-group-ID or file
-// capabilities. It would start with these privileges, and could give them up only then.
+// capabilities. Such a plugin would have these privileges until it gives them up itself.
 func TestPrivilegedBinaryIsRefused(t *testing.T) {
 	path := copied(t, 0o755, 0o755)
 	for _, mode := range []fs.FileMode{fs.ModeSetuid, fs.ModeSetgid} {

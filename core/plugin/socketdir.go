@@ -23,7 +23,7 @@ const (
 )
 
 // socketDir is a directory that only this user can enter. The host that created the directory holds
-// a flock on it while it lives. Later hosts remove a directory without a flock.
+// a flock on it until the host ends. Later hosts remove a directory without a flock.
 type socketDir struct {
 	path  string
 	claim *os.File // the open directory; its lock ends with remove, or when this host dies
@@ -55,7 +55,7 @@ func (d *socketDir) remove() {
 }
 
 // sweepStale removes the directories for which staleDir returns true. When a host dies, its
-// plugin removes their socket directory. A directory remains only if the plugin was killed too.
+// plugin removes the socket directory. The directory remains only if the plugin was killed too.
 func sweepStale() {
 	for _, parent := range []string{os.TempDir(), "/tmp"} {
 		dirs, err := filepath.Glob(filepath.Join(escapeGlob(parent), wire.Prefix+"[0-9]*-*"))

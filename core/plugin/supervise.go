@@ -13,9 +13,9 @@ import (
 const (
 	backoffFirst = 50 * time.Millisecond
 	maxBackoff   = 2 * time.Second
-	// A failure is a failed start, or an end within steadyAfter of the
-	// start. After crashLoop failures in a row, restarts come about
-	// every slowPace, and errors of calls give the number of failures.
+	// A failure is a failed start, or a plugin's end within steadyAfter of
+	// its start. After crashLoop failures in a row, restarts come about
+	// every slowPace, and the errors of calls state the number of failures.
 	crashLoop   = 8
 	steadyAfter = 20 * time.Second
 	slowPace    = 15 * time.Second
@@ -95,13 +95,13 @@ func (b *backend) setDown(cause error) {
 	}
 }
 
-// setUp makes p the process that serves calls from now on, and notifies the watchers.
+// setUp makes the process p serve all calls from now on, and notifies the watchers.
 func (b *backend) setUp(p *process) {
 	b.install(p)
 	b.watchers.notify(driver.Notice{Kind: driver.NoticeUp, Plugin: true})
 }
 
-// install makes p the process that serves calls, and starts a goroutine that forwards its notices.
+// install makes the process p serve all calls, and starts a goroutine that forwards its notices.
 func (b *backend) install(p *process) {
 	b.setProperties(p.props)
 	b.mu.Lock()

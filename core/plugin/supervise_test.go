@@ -39,7 +39,7 @@ func watch(t *testing.T, b driver.Backend) <-chan driver.Notice {
 	return notices
 }
 
-// next waits for the next notice, which must be of this kind and about the plugin.
+// next waits for the next notice, which must have the given kind and be about the plugin.
 func next(t *testing.T, notices <-chan driver.Notice, kind driver.NoticeKind) driver.Notice {
 	t.Helper()
 	select {
@@ -276,14 +276,14 @@ func TestCloseLeavesNothing(t *testing.T) {
 	before.check(t)
 }
 
-// If its ctx has ended, Close must not wait until the plugin has ended in order.
+// If its ctx has ended, Close must not wait for the plugin to shut down by itself.
 func TestCloseEndsWithItsCtx(t *testing.T) {
 	s := newStore(t)
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config()})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	prompt(t, time.Second, "for Close", func() {
-		_ = b.Close(ctx) // there may be an error or not, because the plugin may end before the kill
+		_ = b.Close(ctx) // it may fail or not, because the plugin may end before the kill
 	})
 }
 
@@ -327,7 +327,7 @@ func TestManyRoundsLeaveNothing(t *testing.T) {
 	before.check(t)
 }
 
-// A terminal's signal must reach only the host. The plugin must ignore such signals and SIGPIPE.
+// A terminal's signals must reach only the host. The plugin must ignore them, and SIGPIPE too.
 func TestPluginIgnoresSignalsWhileTheHostLives(t *testing.T) {
 	s := newStore(t)
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config()})
@@ -346,7 +346,7 @@ func TestPluginIgnoresSignalsWhileTheHostLives(t *testing.T) {
 	}
 }
 
-// The host must log the plugin's prints and log lines, at the plugin's levels and
+// The host must log what the plugin prints and logs, at the plugin's levels and
 // without secrets. The plugin's arguments and environment must not contain secrets.
 func TestSecretsStaySecret(t *testing.T) {
 	s := newStore(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// wrapped makes a plugin called far, a shell script. In the script, $plugin is the real binary.
+// wrapped writes a shell script that acts as the plugin "far". In it, $plugin is the real binary.
 func wrapped(t *testing.T, script string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "lockplugin-far")
@@ -40,7 +40,7 @@ func pluginBelow(t *testing.T, wrapper int) (pid int) {
 }
 
 // TestWrapperIsNoHost kills a wrapper, or kills or freezes the plugin behind it, while
-// the host lives. The lock must stay taken, and neither of the two processes may stay.
+// the host lives. The lock must stay taken, and both old processes must end.
 func TestWrapperIsNoHost(t *testing.T) {
 	for name, script := range map[string]string{
 		"shell":      "$plugin; exit $?",
@@ -90,8 +90,7 @@ func TestWrapperIsNoHost(t *testing.T) {
 	}
 }
 
-// TestHostDeathBehindWrapper checks that when the host dies, a plugin
-// behind a wrapper releases the host's locks.
+// When the host dies, a plugin behind a wrapper must release the host's locks.
 func TestHostDeathBehindWrapper(t *testing.T) {
 	for name, script := range map[string]string{"shell": "$plugin; exit $?", "session": "setsid --wait $plugin"} {
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +104,8 @@ func TestHostDeathBehindWrapper(t *testing.T) {
 	}
 }
 
-// heldByHost kills a host that holds the lock "jobs". It returns the ids of host and plugin.
+// heldByHost starts a host that acquires the lock "jobs", and kills it. It returns the process ids
+// of the host and its plugin.
 func heldByHost(t *testing.T, s *store, path string) (host, below int) {
 	t.Helper()
 	h, err := plugintest.StartHost(t.Context(), plugintest.HostSpec{Plugin: "far", Path: path, Config: s.config()})

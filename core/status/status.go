@@ -38,7 +38,7 @@ const timeout = 800 * time.Millisecond
 // Leader is an election's state as this host sees it.
 type Leader struct {
 	Election string `json:"election"`
-	Held     bool   `json:"held"` // there is a leader, as far as this host knows it
+	Held     bool   `json:"held"` // there is a leader, as far as this host knows
 	Label    string `json:"label,omitempty"`
 	Token    uint64 `json:"token,omitempty"`
 	// TokenText is Token as text, for programs whose JSON numbers are exact only up to 2^53.

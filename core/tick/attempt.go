@@ -31,8 +31,8 @@ type result struct {
 // attempt runs fn for the tick of t=at, unless another host has acquired the tick's lock.
 //
 // Without Overlap, attempt acquires the job's lock before the tick's lock. So if a host dies
-// while it waits for the previous run, other hosts can still take the tick. When the tick is
-// Late old, a timer cancels requests under way, and attempt no longer calls fn. Until then
+// while it waits for the previous run, other hosts can still take the tick. When the tick's age
+// reaches Late, a timer cancels requests under way, and attempt no longer calls fn. Until then
 // attempt tries again while the outcome is open, unless the error makes that pointless. If
 // patient is false, ErrDenied before the grant of the job's lock also ends attempt.
 func (j *Job) attempt(ctx context.Context, at time.Time, patient bool, fn func(context.Context, Tick) error) (r result) {
@@ -91,8 +91,8 @@ func (j *Job) attempt(ctx context.Context, at time.Time, patient bool, fn func(c
 	}
 }
 
-// A previous run may have kept this tick from starting. Then inTheWay returns an error that names
-// the host of that run, and otherwise err. It returns within atMost, because the next tick waits.
+// If the previous run still holds the job's lock, inTheWay returns an error that names its host,
+// and otherwise err. It takes at most the time atMost, because the next tick waits.
 func (j *Job) inTheWay(ctx context.Context, atMost time.Duration, err error) error {
 	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()

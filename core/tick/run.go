@@ -34,7 +34,7 @@ type Event struct {
 	Kind Kind
 	Job  string
 	At   time.Time // when the tick was due
-	// Ticks is how many ticks the event reports. They are those from At to Until.
+	// Ticks is how many ticks the event reports. They are the ticks from At to Until.
 	// For kind Unknown, Ticks is at most 100,000, and for other kinds it is 1.
 	Ticks int
 	Until time.Time
@@ -76,10 +76,10 @@ func (j *Job) tell(ev Event) {
 	}
 }
 
-// Run calls fn for each later tick that no other host takes, until parent
-// ends. It returns after all calls of fn have returned. Ticks run one after
-// another or, with Overlap, each in a new goroutine. The ctx of fn ends when
-// its lease is lost, parent ends, or the client closes. Then fn must return.
+// Run calls fn for each tick from now on that no other host takes, until parent ends. It
+// returns after all calls of fn have returned. Ticks run one after another or, with Overlap,
+// each in a new goroutine. The ctx of fn ends when Tick.Lease is lost, parent ends, or the
+// client closes. Then fn must return.
 //
 // If the store cannot be reached, Run tries again for each tick until Late after the tick's
 // time. After parent has ended, Run returns an error that wraps parent.Err(). While parent
@@ -115,7 +115,7 @@ type run struct {
 	fn      func(context.Context, Tick) error
 	cancel  context.CancelCauseFunc
 	working sync.WaitGroup
-	more    chan struct{} // buffer of 1; gets a value when late has grown
+	more    chan struct{} // buffer of 1; gets a value when the slice late has grown
 
 	mu   sync.Mutex
 	late []lateTick // ticks to settle, oldest first

@@ -18,9 +18,9 @@
 // process, its plugin or its machine dies. If a host dies while it runs a tick, no host runs that
 // tick again.
 //
-// Without Overlap, a tick does not run while the previous tick still runs. This has the limits
-// of every lock. If its lease is lost, a function must stop when its ctx ends. If a process is
-// paused after it has checked its lease, only the token protects (see package core).
+// Without Overlap, a tick does not run while the previous tick still runs. This promise has the
+// limits of every lock. When the lease is lost, the function's ctx ends, and it must stop. If a
+// process is paused after it has checked its lease, only the token protects (see package core).
 //
 // A tick is not run if, from its time until Late after it,
 //   - every host was stopped, or could not reach the store;
@@ -48,9 +48,9 @@
 //
 // Why is no tick run twice? Suppose that the store granted NAME@T to host A and then to host B, and
 // that both ran the tick. A sent its request when A's clock showed T or later. The store kept A's
-// grant for Keep after that, by a clock that is at most a hundredth faster. When B had its answer
-// and read its clock, the clock showed T + Keep/2 or less, because B ran the tick. If the clocks of
-// A and B differ by less than Keep/2 - Keep/100, B had its answer before A's grant expired. So the
+// grant for Keep after that, by a clock that is at most a hundredth too fast. When B had its answer
+// and read its clock, it showed T + Keep/2 or less, because B ran the tick. If the clocks of A and
+// B differ by less than Keep/2 - Keep/100, B had its answer before A's grant expired. So the
 // store cannot have granted NAME@T to B. A pause of B between the answer and the function does no
 // harm, because when B's grant has expired, every other host is too late for the tick.
 //
@@ -191,7 +191,7 @@ func (j *Job) check() (err error) {
 func (j *Job) next(t time.Time) time.Time { return j.schedule.Next(t.Round(0)).Round(0) }
 
 // age returns how long ago, by the wall clock, the tick of t=at was
-// due. This time must have no monotonic clock reading.
+// due. The parameter at must have no monotonic clock reading.
 func (j *Job) age(at time.Time) time.Duration { return j.now().Sub(at) }
 
 // spans returns Late and Keep for the tick of t=at. Late is at most half of Keep.
@@ -228,7 +228,7 @@ func (j *Job) mark(at time.Time) (*core.Lock, error) {
 // Once calls fn for the tick that is due now, unless another host has taken
 // that tick. Once returns when fn has returned. Use Once in a program that
 // cron, a systemd timer or a similar scheduler starts at each tick. If the next
-// tick is due within a tenth of Late, but at most a second, Once waits for it.
+// tick is due within a tenth of Late and within a second, Once waits for it.
 //
 // If another host has taken the tick, Once does not call fn, and its error wraps core.ErrHeld.
 // If the last tick is more than Late old, or the previous run did not end in time, Once does

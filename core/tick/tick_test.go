@@ -51,7 +51,7 @@ func TestLongRun(t *testing.T) {
 }
 
 // TestToldWhileTheRunGoesOn checks the report of ticks that are missed because of an endless
-// run. It must come during that run, even if Late is as long as the time between two ticks.
+// run. The report must come during that run, even if Late is as long as the time between two ticks.
 func TestToldWhileTheRunGoesOn(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		for range 3 {
@@ -67,8 +67,7 @@ func TestToldWhileTheRunGoesOn(t *testing.T) {
 	})
 }
 
-// TestClosed checks that Run returns when the client closes or ctx ends, and that its error has the
-// cause.
+// When the client closes or ctx ends, Run must return, with an error that wraps the cause.
 func TestClosed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, b := w.host(Every(time.Second), Options{}), w.host(Every(time.Second), Options{})
@@ -174,7 +173,7 @@ func TestRefused(t *testing.T) {
 }
 
 // TestClocksStep sets the hosts' clocks at random while ticks run. There are slow answers of
-// the store, long and short runs, and outages. It checks that no tick is run twice, that at
+// the store, long and short runs, and outages. The test checks that no tick is run twice, that at
 // most one host reports a tick as missed, and that no tick that was run is reported as missed.
 func TestClocksStep(t *testing.T) {
 	for seed := range uint64(60) {
@@ -264,8 +263,8 @@ func TestAwayTooLong(t *testing.T) {
 	})
 }
 
-// TestPausedAfterTheGrant pauses a host between the grant of the tick's lock and its answer. After
-// too long a pause, the host must not run the tick, whether or not the timer of Late has fired.
+// TestPausedAfterTheGrant pauses a host after the grant of the tick's lock, before it gets the
+// answer. After too long a pause it must not run the tick, whether or not Late's timer has fired.
 func TestPausedAfterTheGrant(t *testing.T) {
 	for _, tt := range []struct {
 		pause time.Duration

@@ -119,7 +119,7 @@ func (w *world) host(s Schedule, opts Options) *host {
 	return h
 }
 
-// work returns a function for a Job of the host h. It records its run and lasts for the time takes.
+// work returns a function for h's Job. The function records its run and sleeps for the time takes.
 func (w *world) work(h *host, takes time.Duration) func(context.Context, Tick) error {
 	return func(ctx context.Context, t Tick) error {
 		w.mu.Lock()

@@ -20,7 +20,7 @@ import (
 // errUsage is wrapped by errors about a wrong command line.
 var errUsage = errors.New("usage")
 
-// command executes the command line in args and returns the exit code. This is 0 for success,
+// command executes the command line in args and returns the exit code. The code is 0 for success,
 // 2 for a wrong command line or configuration, and 1 for another failure or if args is empty.
 func command(ctx context.Context, spec driver.Spec, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
@@ -93,7 +93,7 @@ func commandConfig(spec driver.Spec, c driver.Command, args []string, stdin io.R
 	}
 	if f, ok := stdin.(*os.File); ok && len(args) == 0 {
 		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-			return nil, refuse("no configuration") // a terminal, from which reading would wait
+			return nil, refuse("no configuration") // a read from a terminal would wait for input
 		}
 	}
 	if len(args) == 0 {

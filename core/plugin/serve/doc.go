@@ -1,6 +1,6 @@
 // Package serve turns a backend into a plugin. An author writes only a main function that calls
-// [Main]. The package implements the handshake, the protocol and the command line. When the host
-// dies, it releases the host's locks.
+// [Main]. The package implements the handshake, the protocol and the command line. It also releases
+// the host's locks when the host dies.
 //
 // # Where is what
 //

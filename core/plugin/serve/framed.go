@@ -30,8 +30,8 @@ func (p framed) Configure(ctx context.Context, s wire.Setup) (wire.Opened, error
 	return o, nil
 }
 
-// operate serves the data socket until the host closes its connections. The process runs on after
-// that, until Close or lifeline.go ends it.
+// operate serves the data socket until the host closes its connections. After that, the process
+// keeps running until Close or lifeline.go ends it.
 func (p framed) operate(l *frame.Listener, o wire.Opened) {
 	refuse := func(err error) { p.log.Warn("connection refused", "err", err) }
 	if err := l.Serve(o.Backend, p.redact, refuse, p.lifeline.parent, p.lifeline.hostPid); err != nil && !p.isClosed() {

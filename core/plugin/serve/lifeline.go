@@ -45,8 +45,8 @@ func openLifeline(log *slog.Logger) (*lifeline, error) {
 }
 
 // watch calls the function died once, when the host is certainly dead. It calls the
-// function letGo once, when the pipe has ended. That does not prove the host's death,
-// because the host may have closed its end or called exec. A new parent of the plugin
+// function letGo once, when the pipe has ended. The pipe's end does not prove the host's
+// death, because the host may have closed its end or called exec. A new parent of the plugin
 // is no proof either, because a wrapper between host and plugin may have died instead.
 func (l *lifeline) watch(died, letGo func()) {
 	go func() {
@@ -63,8 +63,8 @@ func (l *lifeline) watch(died, letGo func()) {
 }
 
 // Without a pidfd, the plugin begins to poll when the pipe ends, to find out whether the
-// host is dead. During confirmFor it polls every confirmEvery, because the kernel closes
-// a dying host's pipe shortly before the host is dead. Later it polls every slowEvery.
+// host is dead. At first, for confirmFor, it polls every confirmEvery, because the kernel
+// closes a dying host's pipe shortly before the host is dead. Later it polls every slowEvery.
 const (
 	confirmFor   = 2 * time.Second
 	confirmEvery = 200 * time.Microsecond
@@ -135,12 +135,12 @@ func (h *host) dead() bool {
 
 func (h *host) exists() bool { return !errors.Is(syscall.Kill(h.pid, 0), syscall.ESRCH) }
 
-// aloneFor is how long a plugin still runs when no host can reach it.
+// aloneFor is how long a plugin keeps running after its connections to the host have ended.
 const aloneFor = 5 * time.Second
 
 // sessions counts the open heartbeat streams. A host, even a frozen host, keeps one stream open
-// while it uses its plugin. When a stream or the lifeline pipe has ended and then no stream is
-// open for aloneFor, no host will connect any more. Then sessions calls its function alone.
+// while it uses its plugin. If no stream is open for aloneFor after the end of a stream or of the
+// lifeline pipe, no host will connect any more. Then sessions calls the function in field alone.
 type sessions struct {
 	alone func()
 

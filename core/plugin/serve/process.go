@@ -108,7 +108,7 @@ func (p *process) hostDied() {
 	}
 	if t := p.held.Load(); t != nil && !p.setup.Abandon && !p.isClosed() {
 		p.releaseAll(t)
-		// A backend's Release may return before the next waiter was woken. Close waits for that.
+		// A backend's Release may return before the next waiter is woken. Close waits for that.
 		if err := p.Close(context.Background()); err != nil {
 			p.log.Warn("host died; closing the backend", "err", err)
 		}
@@ -144,7 +144,7 @@ func (p *process) exitCode() int {
 	return 0
 }
 
-// removeOurDir removes the socket directory. The host normally does this. So
+// removeOurDir removes the socket directory. Normally the host removes it. So
 // call removeOurDir only if the host is dead or cannot reach this process.
 func removeOurDir(log *slog.Logger) {
 	dir := os.Getenv(wire.EnvDir)

@@ -96,9 +96,9 @@ func (t *tracker) renewed(owner string, until time.Time) {
 	}
 }
 
-// releaseAll releases and withdraws owners until none is left or ctx ends, and returns how many are
-// left. It lists the owners again after each attempt, because an acquire of the dead host may still
-// be under way, and may add a grant when it returns.
+// releaseAll releases and withdraws owners until none is left or ctx ends, and returns the number
+// of owners left. After each attempt it lists the owners again, because an acquire of the dead host
+// may still be under way. When that acquire returns, it may add a grant.
 func (t *tracker) releaseAll(ctx context.Context) int {
 	for {
 		ops, acquires := t.pending()
@@ -122,7 +122,7 @@ func (t *tracker) releaseAll(ctx context.Context) int {
 }
 
 // pending returns the releases and withdrawals to send now, and the number of acquires
-// under way. The store then refuses a late acquire, because its owner is withdrawn.
+// under way. If such an acquire is late, the store refuses it, because its owner is withdrawn.
 func (t *tracker) pending() (ops []driver.Op, acquires int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -27,14 +27,14 @@ import (
 const stopGrace = 300 * time.Millisecond
 
 // Main is the whole main function of a plugin. If a host has started the process, Main
-// serves the backend spec until the host closes the plugin or dies. Otherwise Main
+// serves the backend of spec until the host closes the plugin or dies. Otherwise Main
 // executes the command line, which is "describe [--json]", "--version" or a command of
 // spec. Without arguments, Main prints what the program is. Main never returns.
 //
 // Call Main first in the main function. If a host has started the process, Main closes the file
 // descriptors that the process inherited, except the first three and the pipe to its host. On Linux
 // it sets no_new_privs. If the program uses cgo, Main must execute the program again to set it for
-// all threads, so earlier code runs twice.
+// all threads. So the code that runs before Main runs twice.
 func Main(spec driver.Spec) {
 	if len(os.Args) == 1 && hostStartedUs() {
 		os.Exit(serve(spec))
@@ -56,7 +56,7 @@ func serve(spec driver.Spec) int {
 	shedInherited()
 	// A log line to a dead host's pipe causes SIGPIPE. The plugin must survive that, to
 	// release the host's locks. Terminals and service managers send the other signals
-	// to plugin and host together, but the host uses the plugin while it shuts down. So
+	// to plugin and host together, but a host that shuts down still needs its plugin. So
 	// the plugin ends only when the host closes it, dies, or can no longer reach it.
 	signal.Ignore(syscall.SIGPIPE, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	stderr := os.Stderr

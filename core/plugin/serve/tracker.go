@@ -51,7 +51,7 @@ var errHostDead = errors.Join(driver.ErrClosed, errors.New("the host is dead"))
 
 // enter is called before the operations ops are sent. It records what the store
 // may soon hold for their owners. With many leases, each entry has left the CPU's
-// caches by its next renewal. So the look-up is slow, and enter does little else.
+// caches by its next renewal. So the look-up of an entry is slow, and enter does little else.
 func (t *tracker) enter(ops ...driver.Op) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -155,7 +155,7 @@ func (t *tracker) forget(owner string) {
 	delete(t.entries, owner)
 }
 
-// ended forgets an owner if its request has ended the lease or has found no lease.
+// ended forgets an owner if err says that a request ended its lease or found no lease.
 func (t *tracker) ended(owner string, err error) {
 	if err == nil || errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrWithdrawn) {
 		t.forget(owner)

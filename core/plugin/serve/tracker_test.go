@@ -147,7 +147,7 @@ func TestTrackerKnowsTheStoresGrants(t *testing.T) {
 	f.granted(asks.Request, g.Token, nil)
 	wait("b")
 	f.refuse()
-	f.keep(time.Now().Add(600 * time.Millisecond)) // longer than such a grant lasts unrenewed
+	f.keep(time.Now().Add(600 * time.Millisecond)) // without a renewal, such a grant ends earlier
 	for _, name := range []string{"a", "b"} {
 		if h := f.holder(t, name); h.Owner != name {
 			t.Errorf("%s is held by %+v", name, h)
@@ -161,7 +161,7 @@ func TestTrackerKnowsTheStoresGrants(t *testing.T) {
 	}
 }
 
-// After a plugin crash, the renewal of a lease must tell the new process that lease and its Keep.
+// After a plugin crash, a new process must learn a lease and its Keep from the lease's renewal.
 func TestTrackerLearnsFromRenewals(t *testing.T) {
 	f := newFixture(t, same)
 	r := f.grant(t, req("a", "1"))
@@ -260,7 +260,7 @@ func TestDeathWaitsForAcquiresInFlight(t *testing.T) {
 	}
 }
 
-// broken is a backend. As many of its first releases fail as the field failures says.
+// broken is a backend whose first releases fail. The field failures is how many more will fail.
 type broken struct {
 	bare
 	failures atomic.Int64

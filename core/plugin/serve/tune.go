@@ -30,10 +30,10 @@ var ballast []byte
 // GOMAXPROCS=1 instead of 2 about halved a plugin's context switches, and cut its CPU time at
 // 64 clients by a third. So GOMAXPROCS of a plugin is half of the CPUs, but at most maxThreads.
 //
-// A plugin's live memory is a few MB at most, and nearly all other memory is garbage
-// after a request. With the ballast, a garbage collection starts after about 16 MiB
-// of garbage instead of 4 MiB, and so is four times rarer. At 64 clients, this cut
-// the plugin's CPU time by a fifth. It costs up to 16 MiB of memory for the garbage.
+// A plugin's live memory is a few MB at most. Nearly all other memory is garbage after
+// a request. With the ballast, a garbage collection starts after about 16 MiB of garbage
+// instead of 4 MiB, so collections are four times rarer. At 64 clients, this cut the
+// plugin's CPU time by a fifth. The price is up to 16 MiB of memory for the garbage.
 //
 // Note: GOGC=400 instead of ballast has the same effect while little memory is live. But after an
 // outage with 2,000 leases, 17 MB were live, and the plugin grew to 180 MB (decision plugin-24).
