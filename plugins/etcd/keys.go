@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Keys of one namespace, with P for its prefix, N for a lock's name, O for an
-// owner, I for a process and a number, and | for the byte 0xFF:
+// These are the keys of a namespace. P stands for its prefix, N for a lock's name, O for an owner,
+// I for a process and a number, and | for the byte 0xFF:
 //
 //	P|n N|h     an entry of N that was put when there was no other
 //	P|n N|w I   an entry that was put behind others

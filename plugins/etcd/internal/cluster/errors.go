@@ -73,8 +73,8 @@ func Is(err, target error) bool {
 	return err != nil && (errors.Is(err, target) || errors.Is(rpctypes.Error(err), target))
 }
 
-// Wrap adds the sentinel that the contract requires to an error of the client library. If it does
-// not know the error, it adds driver.ErrUnavailable, because the outcome is unknown.
+// Wrap wraps an error of the client library in the sentinel error that the contract requires. If it
+// does not know the error, that is driver.ErrUnavailable, because the outcome is unknown.
 func (c *Cluster) Wrap(err error) error {
 	if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrDenied) || errors.Is(err, driver.ErrClosed) {
 		return err
@@ -159,7 +159,7 @@ func (c *Cluster) Interrupted(ctx context.Context, sent bool) error {
 	return fmt.Errorf("etcd: %s: %w: %w", c.addresses(), driver.ErrUnavailable, ctx.Err())
 }
 
-// Untouched is like Wrap with driver.ErrNotSent, for a request that cannot have changed a lock.
+// Untouched is Wrap for a request that cannot have changed a lock. It adds driver.ErrNotSent.
 func (c *Cluster) Untouched(err error) error {
 	err = c.Wrap(err)
 	if errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrNotSent) {

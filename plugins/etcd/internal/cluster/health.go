@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// If no answer comes from the store for the time quiet, health sends a read to it.
+	// If the store sends no answer for the duration quiet, health sends it a read.
 	quiet = time.Second
 	// timeout is how long the store may take to answer that read before it counts as down.
 	timeout = time.Second
@@ -93,7 +93,7 @@ func (c *Cluster) OnSilence(f func()) {
 	h.silent = f
 }
 
-// watchHealth asks the store after an error, and while it is down, followed or late with an answer.
+// watchHealth checks the store after an error, and while it is down, followed or late to answer.
 func (c *Cluster) watchHealth() {
 	for {
 		select {

@@ -80,7 +80,7 @@ func (c *Cluster) order() []*member {
 	return order
 }
 
-// leave puts the member next into use in place of the member old, and ends all requests to old.
+// leave replaces the member old by the member next, and ends all requests to the member old.
 func (c *Cluster) leave(old, next *member, why error) {
 	c.mu.Lock()
 	old.failed = time.Now()

@@ -18,8 +18,8 @@ import (
 //
 // The zero Event says that the stream is broken. Changes are missed until an Event sets Opened.
 type Event struct {
-	Opened  int64 // not 0: from now on, changes after this revision are seen
-	Changed int64 // not 0: the revision of the last change
+	Opened  int64 // if not 0, changes after this revision are reported from now on
+	Changed int64 // if not 0, the revision of the last change
 	// Created and Version are the deleted key's create revision and version, or
 	// 0 when they are not known.
 	Created, Version int64
@@ -76,8 +76,8 @@ func New(c *cluster.Cluster) *Mux {
 	return m
 }
 
-// Changes watches the keys from key to below end. The function notify must not block, because
-// one goroutine makes all calls.
+// Changes watches the keys from key up to, but without, end. The function notify must not block,
+// because one goroutine makes all calls.
 func (m *Mux) Changes(key string, end []byte, notify func(Event)) *Watch {
 	w := &Watch{key: key, end: end, notify: notify}
 	m.mu.Lock()
@@ -227,7 +227,7 @@ func (m *Mux) run() {
 	}
 }
 
-// The bounds of the pause before the stream is opened again. Each try may cost a login.
+// These are the bounds of the pause before the stream is opened again. Each try may cost a login.
 const (
 	reopenPause    = 50 * time.Millisecond
 	maxReopenPause = time.Second
