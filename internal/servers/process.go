@@ -16,9 +16,9 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// launch is the script that starts a server process. The script writes its pid into a file
-// in the server's directory and then becomes the server by exec, so the file always has the
-// server's pid. If the directory is gone by then, the script does not start the server.
+// launch is the script that starts a server process. The script writes its pid into a file in the
+// server's directory. It then becomes the server by exec, so this pid is also the server's. If the
+// directory is gone by then, the script does not start the server.
 const launch = `echo $$ > "$0" && [ -f "$0" ] && exec "$@"`
 
 // process is one run of a server program. It has its own process group, so that Ctrl-C in the

@@ -43,7 +43,7 @@ func (e *entry) is(kv *mvccpb.KeyValue, gen *txn.Generation) bool {
 	return kv != nil && e.rev != 0 && kv.CreateRevision == e.rev && string(kv.Key) == e.key && gen.Same(e.generation)
 }
 
-// short reports whether e is on a waiters' lease, from which a renewal or an acquire moves it.
+// short reports whether e is on a waiters' lease, from which a renewal or an acquire moves e.
 func (e *entry) short() bool { return e.lease.use == waiting }
 
 // pin keeps e from being deleted while an operation of its owner runs and, unless e is the lock,
@@ -64,8 +64,8 @@ func (e *entry) extend(now time.Time) {
 	}
 }
 
-// unpin undoes one call of pin. It keeps before, the entry in
-// front of e, for the owner's next Wait.
+// unpin undoes one call of pin. It keeps the parameter before, the entry in front of e, for the
+// owner's next Wait.
 func (t *table) unpin(e *entry, before *predecessor) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

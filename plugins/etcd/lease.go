@@ -41,9 +41,9 @@ const (
 const maxLoad = 1024
 
 const (
-	// A withdrawn owner is refused while the store has a key, its tombstone. This
-	// lasts for at least tombstoneFor. One lease takes the tombstones put within
-	// tombstoneUse, at most maxTombstones, and is never renewed.
+	// A withdrawn owner is refused while the store has a key, its tombstone. This key lasts for at
+	// least tombstoneFor. One lease takes the tombstones put within tombstoneUse, at most
+	// maxTombstones, and is never renewed.
 	tombstoneFor  = time.Minute
 	tombstoneUse  = 10 * time.Second
 	maxTombstones = 256

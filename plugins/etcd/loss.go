@@ -28,8 +28,8 @@ type losses struct {
 	looking bool
 }
 
-// add makes sure that the lock e is watched once it is older than young, unless it is then being
-// deleted. It ignores an entry that may not be the lock, because another owner may hold the lock.
+// add makes sure that the lock e is watched 20 ms (young) after its grant, unless its delete has
+// begun. It ignores an entry that may not be the lock, because another owner may hold the lock.
 func (l *losses) add(e *entry) {
 	if !l.feeds.Watched() || !e.held || l.table.watches.Covers(e.watch, e.seenAt) {
 		return
@@ -50,7 +50,7 @@ func (l *losses) addAll() {
 	}
 }
 
-// pause returns for how long there is nothing to do. The caller holds mu.
+// pause returns the time until there is something to do. The caller holds mu.
 func (l *losses) pause() time.Duration {
 	switch {
 	case len(l.suspect) > 0 && !l.looking:

@@ -27,8 +27,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// filling is a server whose database becomes full by the next put while armed is true. It
-// answers that transaction as etcd does: it raises its alarm and returns ErrNoSpace.
+// filling is a server whose database becomes full at the next put if armed is true. It answers that
+// transaction as etcd does: it raises its alarm and returns ErrNoSpace.
 type filling struct {
 	*servers.Server
 	operator *clientv3.Client

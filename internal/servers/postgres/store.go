@@ -104,7 +104,7 @@ func (s *store) Left(ctx context.Context, prefix string) ([]string, error) {
 	return all, nil
 }
 
-// standard begins all lock names in the table if the hosts' configuration has no prefix.
+// standard is the default prefix of lock names in the table.
 const standard = "lockbench_/"
 
 // endSessions ends the connections of the hosts.

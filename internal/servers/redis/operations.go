@@ -325,8 +325,8 @@ func saveKeys(ctx context.Context, s *store, n int) error {
 		if err != nil {
 			return err
 		}
-		// A key that was gone when its expiry was read is not saved, even if it exists
-		// again, because it would be restored without an expiry.
+		// If a key was gone when its expiry was read, it is not saved, even if it exists again. It
+		// would be restored without an expiry.
 		const gone = -2
 		if data, err := s.admins[n].Dump(ctx, key).Result(); err == nil && expires != gone {
 			s.saved = append(s.saved, savedKey{key, data, expires})

@@ -12,9 +12,9 @@ type BatcherOptions[T any] struct {
 	Limits[T]
 	// Senders is the largest number of batches that may be under way at a time.
 	Senders int
-	// Send sends a batch of at least one operation and answers its operations. If Send
-	// takes long, it may call handOn, on any goroutine but before it returns. Another
-	// sender (a goroutine) then replaces this sender. A second call of handOn does nothing.
+	// Send sends a batch of at least one operation and answers its operations. If Send takes long,
+	// it may call handOn before it returns, on any goroutine. Another sender (a goroutine) then
+	// replaces this sender. A second call of handOn does nothing.
 	Send func(batch []T, handOn func())
 }
 

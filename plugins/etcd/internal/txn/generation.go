@@ -37,7 +37,7 @@ func (g *Generation) value() []byte { return strconv.AppendUint([]byte(format), 
 // Token returns the token of a lock whose key was created at rev.
 func (g *Generation) Token(rev int64) uint64 { return g.Base + uint64(rev) }
 
-// Same reports whether g and other are the same generation, so that their revisions compare.
+// Same reports whether g and other are one generation, so that their revisions are comparable.
 func (g *Generation) Same(other *Generation) bool { return g.Base == other.Base }
 
 // generations keeps the present [Generation]. Every Txn compares the generation's key with

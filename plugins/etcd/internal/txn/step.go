@@ -1,5 +1,5 @@
 // Package txn sends transactions to etcd. The waiting operations of many callers share one
-// transaction, and no operation is done in a later generation of the data than it was made for.
+// transaction. No operation is done in a later generation of the data than the one it was made for.
 package txn
 
 import (

@@ -87,7 +87,7 @@ func (m *Mux) Changes(key string, end []byte, notify func(Event)) *Watch {
 }
 
 // Deletes watches for deletes of key that come after revision; see [Mux.Changes]. If a dropped
-// watch of the key has been open since revision, it is used again, and no Event sets Opened.
+// watch of the key has been open since then, it is used again, and no Event sets Opened.
 func (m *Mux) Deletes(key string, revision int64, notify func(Event)) *Watch {
 	w := &Watch{key: key, deletes: true, notify: notify}
 	m.mu.Lock()
@@ -175,8 +175,8 @@ func (s *stream) cancel(w *Watch) {
 	s.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: w.id}}})
 }
 
-// reuse puts the watch w in the place of a dropped watch that has been open since revision
-// and has seen no delete after revision. It returns false if there is no such watch.
+// reuse puts the watch w in the place of a dropped watch that has been open since the given
+// revision and has seen no delete after it. It returns false if there is no such watch.
 func (s *stream) reuse(w *Watch, revision int64) bool {
 	old := s.spare[w.key]
 	if old == nil || old.opened > revision || old.changed > revision {
