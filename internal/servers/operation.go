@@ -18,14 +18,14 @@ type Operation struct {
 	Settings []string
 	// Server reports whether the operation concerns one server. Otherwise it concerns all servers.
 	Server bool
-	// Lasts is the shortest and the longest time before Undo is called. It is zero without Undo.
+	// Lasts is the shortest and the longest time from Do to Undo. It is zero if Undo is nil.
 	Lasts [2]time.Duration
-	// Stops reports whether the store may serve no host during the operation or, if StopsFor is
-	// not zero, for that time. StopsGrants reports whether the store may grant nothing but still
-	// renews leases. Recovers is how long either effect may last after the operation's end.
+	// Stops reports whether the store may serve no host during the operation, or only for StopsFor
+	// if that is not zero. StopsGrants reports whether the store may grant nothing but still renews
+	// leases. Recovers is how long either effect may last after the operation's end.
 	Stops, StopsGrants bool
 	StopsFor, Recovers time.Duration
-	// Makes are the conditions that the operation causes; they excuse the store from rules.
+	// Makes are the conditions that the operation causes. In them, the store may break some rules.
 	Makes []claim.Condition
 
 	// Do begins the operation, and Undo ends it. Undo is nil if there is nothing to undo.
@@ -34,7 +34,7 @@ type Operation struct {
 	Forgets bool // the server forgets that it was admitted to vote
 }
 
-// Step does something to the servers of e or, in an operation on one server, only to server n.
+// Step acts on all servers of the environment e or, in an operation on one server, on server n.
 type Step func(ctx context.Context, e *Environment, n int) error
 
 // On returns a step that calls the function do with the environment's Product, which has type P.
@@ -62,8 +62,8 @@ func (e *Environment) ShiftClock(n int, d time.Duration) error {
 	return e.Clocks[n].Shift(d)
 }
 
-// FreezeMember freezes one server of a cluster. The parameter after counts from the leader, which
-// is 0. The next server is 1, and so on. The first server comes next after the last.
+// FreezeMember freezes one server of a cluster. If the parameter after is 0, that is the leader. If
+// it is 1, that is the next server in e.Servers, and so on. After the last comes the first server.
 func (e *Environment) FreezeMember(ctx context.Context, after int) error {
 	leader, err := e.Product.(interface {
 		Leader(ctx context.Context) (int, error)

@@ -16,15 +16,15 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// launch is the script that starts a server process. The script writes its pid into a file
-// in the server's directory and then becomes the server by exec, so the file always has the
-// server's pid. If the directory is gone by then, the script does not start the server.
+// launch is the script that starts a server process. The script writes its pid into a file in the
+// server's directory. It then becomes the server by exec, so this pid is also the server's. If the
+// directory is gone by then, the script does not start the server.
 const launch = `echo $$ > "$0" && [ -f "$0" ] && exec "$@"`
 
-// process is one run of a server program. It has a process group, so that Ctrl-C in
-// the terminal reaches only lockbench, and so that the whole group can be killed. It
-// stays in the session of the measuring process and shares the CPUs with that process.
-// A server in another session would stall for seconds under load (decision bench-28).
+// process is one run of a server program. It has its own process group, so that Ctrl-C in the
+// terminal reaches only lockbench, and so that the whole group can be killed. It stays in the
+// session of the measuring process and shares the CPUs with that process. A server in another
+// session would stall for seconds under load (decision bench-28).
 type process struct {
 	pid     int
 	pidFile string
@@ -32,9 +32,9 @@ type process struct {
 	err     error // result of Wait; valid once the channel ended is closed
 }
 
-// Command returns a command that runs argv in the directory dir, in a new process
-// group. It writes the group's id into pidFile, so that the watcher of dir can
-// kill the group. The caller must remove pidFile when the command has ended.
+// Command returns a command that runs argv in the directory dir, in a new process group. The
+// command writes the group's id into pidFile, so that the watcher of dir can kill the group. The
+// caller must remove pidFile when the command has ended.
 func Command(ctx context.Context, dir, pidFile string, argv []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "/bin/sh", append([]string{"-c", launch, pidFile}, argv...)...)
 	cmd.Dir = dir
@@ -63,7 +63,7 @@ func start(dir string, argv []string) (*process, error) {
 	return p, nil
 }
 
-// quitWithin is how long a server may take to end after quit has sent the signal.
+// quitWithin is how long a server may take to end after the method quit has sent a signal.
 const quitWithin = 3 * time.Second
 
 // quit sends a signal to the process, and waits until the process ends, at most for quitWithin.
@@ -126,10 +126,10 @@ func tail(dir string) string {
 	return strings.Join(lines[max(0, len(lines)-3):], " | ")
 }
 
-// watch is the script of a watcher. It waits until its standard input ends, because
-// its parent has closed the pipe or has ended. It then kills the server and removes
-// the server's directory. Before the kill it renames the directory: a server that
-// is just being started can then not write its pid, and so does not start.
+// watch is the script of a watcher. It waits until its standard input ends. This happens when its
+// parent closes the pipe or ends. It then kills the server and removes the server's directory.
+// Before the kill it renames the directory. A server that is just being started then cannot write
+// its pid, so it does not start.
 const watch = `
 trap '' HUP INT TERM
 while read -r _; do :; done
@@ -143,16 +143,16 @@ until rm -rf "$1.ended" 2>/dev/null || [ $n -ge 100 ]; do n=$((n+1)); sleep 0.1;
 
 // watcher is a child process that removes a server when its parent has ended.
 //
-// Note: the watcher is a shell script. If it were this binary, each test binary
-// that starts servers would need a hook in its main. Pdeathsig is no replacement:
-// it acts when a thread ends, exists only on Linux, and would leave the directory.
+// Note: the watcher is a shell script. If it were a run of this binary, each test binary that
+// starts servers would need a hook in its main. Pdeathsig is no replacement: it acts when a thread
+// ends, exists only on Linux, and would leave the directory.
 type watcher struct {
 	cmd      *exec.Cmd
 	lifeline io.Closer
 }
 
-// startWatcher starts a child that runs the given script. The script's argument
-// is what: the directory or the project that the script removes.
+// startWatcher starts a child that runs the given script. The parameter what is the script's
+// argument, the directory or the project that it removes.
 func startWatcher(script, what string) (*watcher, error) {
 	cmd := exec.Command("/bin/sh", "-c", script, "lockbench-env-watcher", what)
 	cmd.Dir = "/"
@@ -179,8 +179,8 @@ func (w *watcher) close() error {
 // Scratch is a temporary directory. A watcher process removes it when the
 // process that made it ends in any way. Any goroutine may call the methods.
 //
-// Note: if a container ends, which kills that process and its watcher at
-// once, the directory remains. The container's servers have then ended, too.
+// Note: the end of a container kills that process and its watcher at once. The directory then
+// remains, but the container's servers have ended, too.
 type Scratch struct {
 	dir   string
 	watch *watcher

@@ -26,7 +26,7 @@ type Program struct {
 	Err error
 }
 
-// versionTimeout bounds a run of a program that prints its version. docker may ask its daemon.
+// versionTimeout is how long a program may take to print its version. docker may ask its daemon.
 const versionTimeout = 5 * time.Second
 
 // ContainerPrograms looks for the programs that start containers.
@@ -47,7 +47,7 @@ const (
 // numbered matches the version in a program's output.
 var numbered = regexp.MustCompile(`\d+\.\d+[\w.+~-]*`)
 
-// AskVersion runs the program and sets Version, or Err if the program or docker's daemon fails.
+// AskVersion runs the program to set Version. It sets Err if the program or docker's daemon fails.
 func (p *Program) AskVersion(ctx context.Context) {
 	if p.Err != nil {
 		return
@@ -82,8 +82,8 @@ var errNoComposeV2 = &NotInstalledError{
 		"Debian 12: scripts/docker builds it; Homebrew: brew install docker docker-compose",
 }
 
-// ErrNotInstalled is the error if a server's program is not found.
-// The error that functions return is a [*NotInstalledError].
+// ErrNotInstalled is the error if a server's program is not found. Functions return a
+// [*NotInstalledError], which matches it by errors.Is.
 var ErrNotInstalled = errors.New("server is not installed")
 
 // NotInstalledError names the program that is missing and where to get it.
@@ -110,7 +110,7 @@ func (e *NotInstalledError) How() string {
 // Is makes errors.Is(err, ErrNotInstalled) true.
 func (e *NotInstalledError) Is(target error) bool { return target == ErrNotInstalled }
 
-// Wanted describes a program for Find to look for.
+// Wanted describes a program that Find looks for.
 type Wanted struct {
 	Name, Debian, Homebrew string // as in [NotInstalledError]
 	// Variable is the environment variable by which users choose

@@ -107,8 +107,8 @@ func (s *Server) await(ctx context.Context, p *process) error {
 	}
 }
 
-// Answers returns a function for [Recipe].Ready. It sends the text in ask to the server. The server
-// is ready if it replies within a second and the function right returns true for the reply.
+// Answers returns a function for [Recipe].Ready that sends the text in ask to the server. The
+// server is ready if it replies within a second and the function right returns true for the reply.
 func Answers(ask string, right func(reply string) bool) func(ctx context.Context, addr string) error {
 	return func(ctx context.Context, addr string) error {
 		deadline := time.Now().Add(time.Second)

@@ -20,20 +20,20 @@ const (
 
 // Stranger describes a store that lockbench does not know. A command starts its server.
 type Stranger struct {
-	// Line is the command, for /bin/sh. It must become the server, which listens
-	// on [PortPlace] and keeps its data in [DirPlace], its working directory.
-	// Line is "" if the store has no server and consists of files in [DirPlace].
+	// Line is a command for /bin/sh. Its process must become the server, which listens on
+	// [PortPlace] and keeps its data in its working directory, [DirPlace]. Line is "" if the store
+	// has no server and consists of files in [DirPlace].
 	Line string
 	// Keys has the keys of the plugin's configuration whose values contain a placeholder.
 	Keys driver.Config
 	// Forgets reports whether the server loses its data in a crash.
 	Forgets bool
-	// Open opens a plugin with the configuration cfg, in which no placeholder is left.
-	// The function check returns nil if the store serves, and end ends the plugin.
+	// Open opens a plugin with the configuration cfg, in which no placeholder is left. The function
+	// check returns nil if the store serves. The function end ends the plugin.
 	Open func(ctx context.Context, cfg driver.Config) (check func(context.Context) error, end func() error, err error)
 }
 
-// Kind returns a kind for this store. It has no operations, because lockbench knows none.
+// Kind returns a kind for this store. The kind has no operations, because lockbench knows none.
 func (c Stranger) Kind(backend string) *Kind {
 	k := &Kind{
 		Name: backend, stranger: &c, Settings: []Setting{{Name: Plain, Servers: 1}},
@@ -125,7 +125,7 @@ func (a *asked) Check(ctx context.Context) error { return a.check(ctx) }
 // Left implements [Product]. It lists nothing, because only the plugin can read the store.
 func (a *asked) Left(context.Context, string) ([]string, error) { return nil, nil }
 
-// config returns the keys whose values contain a placeholder, and replaces it by the text in what.
+// config returns the keys whose values contain the placeholder place, replaced by the text what.
 func (c Stranger) config(place, what string) driver.Config {
 	cfg := driver.Config{}
 	for key, value := range c.Keys {
@@ -136,13 +136,13 @@ func (c Stranger) config(place, what string) driver.Config {
 	return cfg
 }
 
-// at returns the configuration for a server at addr, a host:port on this machine.
+// The method at returns the configuration for a server at addr, a host:port on this machine.
 func (c Stranger) at(addr string) driver.Config {
 	return c.config(PortPlace, addr[strings.LastIndexByte(addr, ':')+1:])
 }
 
-// Route replaces the server's address in cfg by the address that the function via returns
-// for the server. ok is false if no command has started the server to which cfg leads.
+// Route replaces the server's address in cfg by the address that the function via returns for the
+// server. The result ok is false if no command has started the server to which cfg leads.
 func (k *Kind) Route(cfg driver.Config, via func(address string) (string, error)) (ok bool, err error) {
 	if k.stranger == nil {
 		return false, nil

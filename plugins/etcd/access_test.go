@@ -147,7 +147,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// tryConfig opens a backend from cfg, as a plugin does, checks it, and returns the first error.
+// tryConfig opens a backend from cfg, as a plugin does, and checks it. It returns the first error.
 func tryConfig(t *testing.T, cfg driver.Config) error {
 	full, err := Spec.CheckConfig(cfg)
 	if err != nil {

@@ -73,7 +73,7 @@ func (b *Backend) acquiring(r driver.Request, l *lease, now time.Time) *acquisit
 }
 
 // start sends a keepalive together with the Txn, so that the lease lasts for the whole TTL. All
-// acquires of the Txn share it. The channel that start returns is closed at the keepalive's answer.
+// acquires of the Txn share this keepalive. Its answer closes the channel that start returns.
 func (a *acquisition) start() <-chan struct{} {
 	a.keepalive = a.b.leases.keepalive(a.lease, a.began)
 	if a.keepalive == nil {

@@ -83,7 +83,7 @@ func open(o Options) (*Backend, error) {
 	b.leases = newLeases(b.cluster)
 	b.txns = txn.New(b.cluster, b.space.generation, func() {
 		opts.Logger.Warn("etcd: the store has lost its data: all leases of before are gone")
-		// If an operator deleted only the key with the token base, locks exist but must end, too.
+		// If an operator deleted only the key with the token base, locks still exist, and must end.
 		b.leases.retireAll()
 	})
 	b.watches = watch.New(b.cluster)

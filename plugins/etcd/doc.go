@@ -2,24 +2,24 @@
 //
 // # What it guarantees
 //
-// A grant is one transaction of the cluster's consensus. It is on the disks of a majority
-// of members before the caller gets it. No crash or partition of a minority of members, no
-// restart and no change of leader grants a lock twice or loses a lock. Tokens keep rising
-// through all of these events. The waiters of all hosts get the lock in the order in which
-// they came. A waiter whose process sends nothing for 2 s loses its place in the queue.
+// A grant is one transaction of the cluster's consensus. It is on the disks of a majority of
+// members before the caller gets it. A crash or partition of a minority of members, a restart or a
+// change of leader never grants a lock twice or loses one. Tokens keep rising through all of these
+// events. The waiters of all hosts get the lock in the order in which they came. A waiter whose
+// process sends nothing for 2 s loses its place in the queue.
 //
 // # What breaks it
 //
-//   - A member that leads and stalls for longer than a TTL. When it continues, it may
-//     revoke leases that the next leader has renewed (etcd-io/etcd#12528 and #15247). The
-//     lock is then granted again while the holder's lease is valid. The holder learns of
-//     the loss by its watch, usually before the next holder acts, and the resource can
-//     refuse the old token. A stall of 2 s is enough to end waiters' entries in this way.
-//     The same holds for a lock that was granted to a waiter and was not renewed yet.
+//   - A member that leads and stalls for longer than a TTL. When it continues, it may revoke leases
+//     that the next leader has renewed (etcd-io/etcd#12528 and #15247). The lock is then granted
+//     again while the holder's lease is valid. The holder's watch reports the loss, usually before
+//     the next holder acts, and the resource can refuse the old token. A stall of 2 s is enough to
+//     end waiters' entries in this way. It also ends a lock that was granted to a waiter and was
+//     not renewed yet.
 //   - A member that runs with --unsafe-no-fsync may forget what it has acknowledged. No client
 //     can detect this.
-//   - Addresses that lead to two clusters. A host that sees both clusters grants nothing
-//     (see cluster.Cluster.Certain). Two hosts that see one cluster each do not notice.
+//   - Addresses that lead to two clusters. A host that sees both clusters grants nothing (see
+//     cluster.Cluster.Certain). Two hosts of which each sees another cluster notice nothing.
 //   - The program grpc-proxy. It answers some keepalives late, so the answer to an
 //     earlier keepalive may be taken for the answer to the last one.
 //   - A restored older snapshot brings back old leases and tokens, unless its revisions are
@@ -72,9 +72,9 @@
 //     holder cannot change another entry, because its requests name its own create revision.
 //   - Tokens are create revisions. They rise, because each entry that becomes the lock
 //     was put after every entry that was the lock before.
-//   - A waiter watches the entry before its own. If that entry was the lock, its end is the
-//     grant to the waiter. The waiter knows this if that entry was the first when the waiter
-//     came, or if its holder has put it again, as a mark. Otherwise the waiter asks the store.
+//   - A waiter watches the entry before its own. If that entry was the lock, its end is the grant
+//     to the waiter. The waiter knows that it was the lock if it was the first when the waiter
+//     came, or if its owner has put it again, as a mark. Otherwise the waiter asks the store.
 //   - The waiters of a process share an etcd lease. A waiter's grant lasts for this lease's TTL.
 //     The time counts from when the last confirmed keepalive was sent, even if the waiter learns
 //     of the grant late. If half of the time is over by then, the waiter asks the store.
@@ -102,8 +102,8 @@
 //
 //	etcdctl role grant-permission locks readwrite --prefix=true lockbench/
 //
-// No other program may use the prefix. Below it, the key with the base of tokens always exists. A
-// concurrency.Mutex or Election with the prefix as its name would take it for an earlier candidate.
+// No other program may use the prefix. The key with the base of tokens always exists below it. A
+// concurrency.Mutex or Election named like the prefix would take this key for an earlier candidate.
 //
 // These settings matter: --election-timeout sets the least TTL. --max-txn-ops is 128 by default;
 // a lower value, down to 8, makes smaller batches. --max-request-bytes limits published values.
@@ -113,10 +113,10 @@
 //
 // # Errors
 //
-// All requests go to one member, until it fails or does not answer although another member
-// does. The backend then sends those requests again that may be executed twice.
-// The outcome of the other requests is unknown, because etcd may still execute them. So the
-// caller withdraws the owner, and a tombstone makes etcd refuse the owner for a minute.
+// All requests go to one member, until it fails or does not answer although another member does.
+// The backend then repeats the requests that may be executed twice. The outcome of the other
+// requests is unknown, because etcd may still execute them. So the caller withdraws the owner, and
+// a tombstone makes etcd refuse the owner for a minute.
 //
 // A server whose database becomes full reports this even for requests that it has executed
 // (see cluster.OutOfSpace). One read then finds out which requests were executed, so that

@@ -43,11 +43,11 @@ func (e *entry) is(kv *mvccpb.KeyValue, gen *txn.Generation) bool {
 	return kv != nil && e.rev != 0 && kv.CreateRevision == e.rev && string(kv.Key) == e.key && gen.Same(e.generation)
 }
 
-// short reports whether e is on a waiters' lease, from which a renewal or an acquire moves it.
+// short reports whether e is on a waiters' lease, from which a renewal or an acquire moves e.
 func (e *entry) short() bool { return e.lease.use == waiting }
 
 // pin keeps e from being deleted while an operation of its owner runs and, unless e is the lock,
-// for the time entryFor after that. The caller holds mu.
+// for entryFor after that. The caller holds mu.
 func (t *table) pin(e *entry, now time.Time) *entry {
 	if e.busy == 0 && !e.held && !now.Before(e.deadline) {
 		e.before = nil // the process was paused, so the entry must be read again
@@ -57,15 +57,15 @@ func (t *table) pin(e *entry, now time.Time) *entry {
 	return e
 }
 
-// extend sets e's deadline to now plus entryFor, unless e is the lock. Renewals extend the lock.
+// extend sets e's deadline to now plus entryFor, unless e is the lock, which renewals extend.
 func (e *entry) extend(now time.Time) {
 	if !e.held {
 		e.deadline = now.Add(entryFor)
 	}
 }
 
-// unpin undoes one call of pin. It keeps before, the entry in
-// front of e, for the owner's next Wait.
+// unpin undoes one call of pin. It keeps the parameter before, the entry in front of e, for the
+// owner's next Wait.
 func (t *table) unpin(e *entry, before *predecessor) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -98,7 +98,7 @@ func (t *table) owns(e *entry) bool {
 	return t.entries[e.who()] == e
 }
 
-// known notes that e's key was created at revision rev of the generation gen.
+// The method known notes that e's key was created at revision rev of the generation gen.
 func (t *table) known(e *entry, gen *txn.Generation, rev int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -116,7 +116,7 @@ func (t *table) hold(e *entry, deadline time.Time) {
 	t.losses.add(e)
 }
 
-// confirm notes that e is the lock, on the etcd lease l, for the duration ttl from the time began.
+// confirm notes that e is the lock, on the etcd lease l, for the duration ttl after t=began.
 func (t *table) confirm(e *entry, l *lease, began time.Time, ttl time.Duration, rev int64) {
 	t.moved(e, l)
 	t.mu.Lock()
@@ -152,7 +152,7 @@ func (t *table) moved(e *entry, l *lease) {
 	e.lease, e.unsure = l, false
 }
 
-// notMoved notes that no answer confirmed a move of e's key to l. If unsure, the key may be on l.
+// notMoved notes that no answer confirmed e's move to l. If unsure is true, the key may be on l.
 func (t *table) notMoved(e *entry, l *lease, unsure bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -206,8 +206,8 @@ func (t *table) end(e *entry) {
 	e.ending = true
 }
 
-// ended notes the result of a delete of e. If gone is true, e is deleted and cannot come back.
-// Otherwise the table deletes the key again at e's deadline, and repeatedly after that.
+// The method ended notes the result of a delete of e. If gone is true, e is deleted and cannot come
+// back. Otherwise the table deletes the key again at e's deadline, and repeatedly after that.
 func (t *table) ended(e *entry, gone bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -225,8 +225,8 @@ func (t *table) ended(e *entry, gone bool) {
 	}
 }
 
-// withdrawing notes that the owner's entry is being deleted, and returns it. If this process knows
-// no such entry, it returns nil. put reports whether this process knows that its key was created.
+// withdrawing notes that the owner's entry is being deleted, and returns it, or nil if this process
+// knows no such entry. The result put reports whether this process knows that the key was created.
 func (t *table) withdrawing(name, owner string) (e *entry, put bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -243,8 +243,8 @@ func (t *table) left(e *entry, now time.Time) time.Duration {
 	return e.deadline.Sub(now)
 }
 
-// verify reads which of the entries are still in the store. It returns
-// those that are gone, and the lowest revision at which it has read.
+// verify reads which of the entries are still in the store. It returns those that are gone, and the
+// lowest revision of its reads.
 func (t *table) verify(ctx context.Context, entries []*entry) (gone map[*entry]bool, rev int64, err error) {
 	gone = map[*entry]bool{}
 	reads := make([][]*pb.RequestOp, len(entries))

@@ -150,7 +150,7 @@ func TestEntryOfAnEarlierProcess(t *testing.T) {
 	}
 }
 
-// TestWithdrawOfOneOnly checks that a withdrawal, by any process, ends only the owner's lock.
+// TestWithdrawOfOneOnly checks that a withdrawal, by any process, ends only that owner's lock.
 func TestWithdrawOfOneOnly(t *testing.T) {
 	s := start(t, nil)
 	b, stranger := connect(t, on(s)), connect(t, on(s))
@@ -197,8 +197,8 @@ func TestWithdrawBehindMany(t *testing.T) {
 	}
 }
 
-// TestOldDeleteIsNoLoss checks that no lock is lost by the delete of an earlier entry with the
-// same key. A member that is behind may report such a delete to a new watch.
+// TestOldDeleteIsNoLoss checks that the delete of an earlier entry with the same key does not count
+// as a loss of the lock. A member that is behind may report such a delete to a new watch.
 func TestOldDeleteIsNoLoss(t *testing.T) {
 	b := connect(t, on(start(t, nil)))
 	r := acquire(t, b, lock("jobs", "a"))

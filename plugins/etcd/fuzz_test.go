@@ -50,7 +50,7 @@ func FuzzNeedle(f *testing.F) {
 	})
 }
 
-// configured does what Open does with a configuration before it makes a client.
+// configured does what Open does with a configuration before Open makes a client.
 func configured(cfg driver.Config) (Options, error) {
 	cfg, err := Spec.CheckConfig(cfg)
 	if err != nil {

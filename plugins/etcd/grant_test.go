@@ -200,7 +200,7 @@ func TestEntryDeletedByHand(t *testing.T) {
 	}
 }
 
-// entryOf returns the entry that b has for r's owner, or nil if there is none or it is not watched.
+// entryOf returns the entry of r's owner in the backend b, or nil if there is no watched entry.
 func entryOf(b *Backend, r driver.Request) *entry {
 	b.table.mu.Lock()
 	defer b.table.mu.Unlock()

@@ -41,9 +41,9 @@ const (
 const maxLoad = 1024
 
 const (
-	// A withdrawn owner is refused while the store has a key, its tombstone. This
-	// lasts for at least tombstoneFor. One lease takes the tombstones put within
-	// tombstoneUse, at most maxTombstones, and is never renewed.
+	// A withdrawn owner is refused while the store has a key, its tombstone. This key lasts for at
+	// least tombstoneFor. One lease takes the tombstones put within tombstoneUse, at most
+	// maxTombstones, and is never renewed.
 	tombstoneFor  = time.Minute
 	tombstoneUse  = 10 * time.Second
 	maxTombstones = 256
@@ -149,8 +149,7 @@ func (ls *leases) grant(ctx context.Context, p purpose) (*lease, error) {
 	return &lease{id: resp.ID, purpose: p, acked: sent}, nil
 }
 
-// learn finds the shortest TTL that the server grants, by making a lease that
-// it gives back at once.
+// learn finds the shortest TTL that the server grants, by making a lease that it revokes at once.
 func (ls *leases) learn(ctx context.Context) error {
 	resp, err := ls.cluster.Grant(ctx, time.Second)
 	if err != nil {
@@ -219,8 +218,8 @@ func (ls *leases) await(ctx context.Context, l *lease, k *keepalive.Keepalive) e
 	return nil
 }
 
-// sign returns when the last confirmed keepalive of the lease l was sent or, if there
-// is none, the request that made l. From that instant, l lives for at least its TTL.
+// sign returns when the last confirmed keepalive of the lease l was sent. If there is none, it
+// returns when the request that made l was sent. From that instant, l lives for at least its TTL.
 func (ls *leases) sign(l *lease) time.Time {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -283,7 +282,7 @@ type expiry struct {
 }
 
 const (
-	rememberTTL = 250 * time.Millisecond // remembered for at least this, at most twice this
+	rememberTTL = 250 * time.Millisecond // answers are kept at least this long, at most twice as long
 	maxTTLs     = 1000
 )
 

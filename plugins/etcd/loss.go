@@ -13,9 +13,9 @@ import (
 // errDeleted is the cause in the notice that another client has ended a lease.
 var errDeleted = errors.New("etcd: key was deleted or its lease revoked from outside")
 
-// The key of a lock that was granted without a wait is watched only once the lock was
-// held for the time young. A watch costs two messages, and most locks are released
-// sooner. If the lock is lost before, the opening of the watch shows it.
+// The key of a lock that was granted without a wait is watched only once the lock was held for 20
+// ms (young). A watch costs two messages, and most locks are released sooner. If the lock is lost
+// before, the opening of the watch shows it.
 const young = 20 * time.Millisecond
 
 // losses finds out which locks of a table are lost, by watching their keys. The
@@ -28,8 +28,8 @@ type losses struct {
 	looking bool
 }
 
-// add makes sure that the lock e is watched once it is older than young, unless it is then being
-// deleted. It ignores an entry that may not be the lock, because another owner may hold the lock.
+// add makes sure that the lock e is watched 20 ms (young) after its grant, unless its delete has
+// begun. It ignores an entry that may not be the lock, because another owner may hold the lock.
 func (l *losses) add(e *entry) {
 	if !l.feeds.Watched() || !e.held || l.table.watches.Covers(e.watch, e.seenAt) {
 		return
@@ -50,7 +50,7 @@ func (l *losses) addAll() {
 	}
 }
 
-// pause returns for how long there is nothing to do. The caller holds mu.
+// pause returns the time until there is something to do. The caller holds mu.
 func (l *losses) pause() time.Duration {
 	switch {
 	case len(l.suspect) > 0 && !l.looking:

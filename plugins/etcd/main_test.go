@@ -59,7 +59,7 @@ func plain(t testing.TB, s *servers.Server) *clientv3.Client {
 	return c
 }
 
-// The helpers that backends share.
+// These are helpers that backends share.
 var (
 	must       = backendtest.Must
 	eventually = backendtest.Eventually

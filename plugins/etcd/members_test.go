@@ -41,7 +41,7 @@ func leader(t *testing.T, members []*servers.Server) int {
 	return found
 }
 
-// sits makes the backend b use the member at addr, which must exist.
+// The function sits makes the backend b use the member at addr, which must exist.
 func sits(t *testing.T, b *Backend, addr string) {
 	t.Helper()
 	if !b.cluster.Prefer("http://" + addr) {
@@ -134,7 +134,7 @@ func TestMemberWithoutLeader(t *testing.T) {
 	})
 }
 
-// rotated returns the addresses of members in a circle. It begins at index first.
+// rotated returns the addresses of members, rotated so that they begin with the index first.
 func rotated(members servers.Nodes, first int) []string {
 	addrs := members.Addrs()
 	return append(addrs[first:len(addrs):len(addrs)], addrs[:first]...)

@@ -17,9 +17,9 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// TestForgottenConnections has a firewall that drops all packets on existing
-// connections, and passes new connections. No lease may be lost, so a new
-// connection must be made long before grpc's pings find the loss.
+// TestForgottenConnections simulates a firewall that drops all packets on existing connections, and
+// passes new connections. No lease may be lost, so a new connection must be made long before grpc's
+// pings find the loss.
 func TestForgottenConnections(t *testing.T) {
 	t.Parallel() // most of its time is waiting
 	p := backendtest.NewProxy(t, start(t, nil).Addr())

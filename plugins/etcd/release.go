@@ -93,8 +93,8 @@ const (
 	maxRecord = 64 << 10
 )
 
-// undo does the operations first and, in the same Txn, deletes the owner's entry that this process
-// knows. Then it deletes the owner's other entries. Its error is the client library's.
+// undo does the operations in parameter first. In the same Txn, it deletes the owner's entry that
+// this process knows. Then it deletes the owner's other entries. Its error is the client library's.
 func (t *table) undo(ctx context.Context, name, owner string, first ...*pb.RequestOp) error {
 	s := &txn.Step{Name: name, Size: 2 * maxRecord, Repeatable: true, Req: &pb.TxnRequest{
 		Success: append([]*pb.RequestOp{entries(t.space, name, maxFound)}, first...),
@@ -132,8 +132,8 @@ func (t *table) undo(ctx context.Context, name, owner string, first ...*pb.Reque
 	return last.Err
 }
 
-// rest returns an operation that deletes the owner's entries that the operation s has read. If put
-// is true, s has already deleted the entry known. If nothing is left to delete, rest returns nil.
+// rest returns an operation that deletes the owner's entries that s has read, or nil if none is
+// left. If put is true, s has already deleted the entry in parameter known.
 func (t *table) rest(owner string, s *txn.Step, known *entry, put bool) *txn.Step {
 	if s.Err != nil {
 		return nil
@@ -150,9 +150,9 @@ func (t *table) rest(owner string, s *txn.Step, known *entry, put bool) *txn.Ste
 	return d
 }
 
-// keep lets the lock end after the time r.Keep, by a delete from this process. This process may end
-// first, so keep also renews the lock for r.Keep, rounded up to whole seconds, and for at least
-// leases.shortest(). If the lock ends by then anyway, keep only checks that its entry exists.
+// keep makes this process delete the lock after r.Keep. This process may end first, so keep also
+// renews the lock for r.Keep, rounded up to whole seconds, and for at least leases.shortest(). If
+// the lock ends by then anyway, keep only checks that its entry exists.
 func (b *Backend) keep(ctx context.Context, r driver.Request) error {
 	now := time.Now()
 	e, err := b.known(ctx, r)

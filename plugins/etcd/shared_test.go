@@ -172,8 +172,7 @@ func TestRestartOfProcess(t *testing.T) {
 	isNotHeld(t, after.Release(t.Context(), kept))
 }
 
-// TestEntryGivenUpAtTheEnd checks that a backend that is closed while it deletes an
-// entry does not hang.
+// TestEntryGivenUpAtTheEnd checks that the delete of an entry does not hang after Close.
 func TestEntryGivenUpAtTheEnd(t *testing.T) {
 	b := connect(t, on(start(t, nil)))
 	must(t, b.Check(t.Context()))

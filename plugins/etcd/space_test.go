@@ -27,8 +27,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// filling is a server whose database becomes full by the next put while armed is true. It
-// answers that transaction as etcd does: it raises its alarm and returns ErrNoSpace.
+// filling is a server whose database becomes full at the next put if armed is true. It answers that
+// transaction as etcd does: it raises its alarm and returns ErrNoSpace.
 type filling struct {
 	*servers.Server
 	operator *clientv3.Client
@@ -112,9 +112,8 @@ func lacksSpace(t *testing.T, err error, unsure bool) {
 	}
 }
 
-// TestGrantedWithoutSpace has a store that grants locks but answers that it has
-// no space. The owners must get the locks, whether they share one transaction,
-// have one transaction each, or have waited.
+// TestGrantedWithoutSpace has a store that grants locks but answers that it has no space. The
+// owners must get the locks, whether or not they share one transaction.
 func TestGrantedWithoutSpace(t *testing.T) {
 	for what, many := range map[string]int{"alone": 1, "together": 5} {
 		t.Run(what, func(t *testing.T) {
@@ -166,8 +165,8 @@ func TestGrantedWithoutSpace(t *testing.T) {
 	}
 }
 
-// TestWaitedForWithoutSpace is like TestGrantedWithoutSpace, for queue entries,
-// and for the acquire of a lock that was granted in the queue.
+// TestWaitedForWithoutSpace is like TestGrantedWithoutSpace, but for queue entries, and for the
+// acquire of a lock that was granted in the queue.
 func TestWaitedForWithoutSpace(t *testing.T) {
 	f := startFilling(t)
 	b := f.connect(t)
@@ -242,7 +241,8 @@ func (f *filling) onItsLease(t *testing.T, b *Backend, r driver.Request) {
 }
 
 // TestMovedWithoutSpace checks a lock whose move to another lease got ErrNoSpace as answer. The
-// lock must be renewed on its present lease. While b does not know it, no renewal may succeed.
+// lock must be renewed on its present lease. While b does not know that lease, no renewal may
+// succeed.
 func TestMovedWithoutSpace(t *testing.T) {
 	f := startFilling(t)
 	before, b := f.connect(t), f.connect(t)

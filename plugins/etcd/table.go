@@ -62,7 +62,7 @@ func (t *table) add(e *entry) {
 	}
 }
 
-// due makes the method run wake at the deadline d. The caller holds mu.
+// The method due makes the method run wake up at the deadline d. The caller holds mu.
 func (t *table) due(d time.Time) {
 	if t.first.IsZero() || d.Before(t.first) {
 		t.first = d
@@ -165,7 +165,7 @@ func (t *table) overdue(now time.Time) (over []*entry) {
 	t.first = time.Time{}
 	for _, e := range t.entries {
 		switch {
-		case e.ending, e.busy > 0: // the code that ends these calls the method due
+		case e.ending, e.busy > 0: // due is called when these end
 		case now.Before(e.deadline):
 			t.due(e.deadline)
 		default:
@@ -179,10 +179,10 @@ func (t *table) overdue(now time.Time) (over []*entry) {
 // eraseAgain is the shortest pause after a delete that failed or got no answer.
 const eraseAgain = 500 * time.Millisecond
 
-// erase deletes the key of the entry e, whose time is over. It tries until the
-// store says that the key is gone, because the renewal of other locks on the
-// lease would keep it alive. If e's put had no answer, it may still arrive, so
-// erase withdraws the owner. Without the right to delete, it retires the lease.
+// erase deletes the key of the entry e, whose time is over. It tries until the store says that the
+// key is gone, because the renewal of other locks on the lease would keep the key alive. If e's put
+// had no answer, the put may still arrive, so erase withdraws the owner. Without the right to
+// delete, erase retires the lease.
 func (t *table) erase(e *entry) {
 	t.mu.Lock()
 	own := []*pb.Compare{txn.At(e.key, e.rev)}

@@ -69,8 +69,8 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration)
 	return g, nil
 }
 
-// turn waits until no entry is before e in the queue. At the start, the entry p
-// is before e. If turn fails, it returns the entry that is then before e.
+// The method turn waits until no entry is before e in the queue. At the start, the entry p is
+// before e. If turn fails, it returns the entry that is then before e.
 func (t *table) turn(ctx context.Context, e *entry, p *predecessor) (*predecessor, error) {
 	for p != nil {
 		events, w := t.follow(p)
@@ -87,8 +87,8 @@ func (t *table) turn(ctx context.Context, e *entry, p *predecessor) (*predecesso
 	return nil, nil
 }
 
-// next waits until the entry p is no longer before the entry e in the queue. It returns the entry
-// that is then before e, or nil.
+// The method next waits until the entry p is no longer before the entry e in the queue. It returns
+// the entry that is then before e, or nil.
 func (t *table) next(ctx context.Context, e *entry, p *predecessor, events <-chan watch.Event) (next *predecessor, err error) {
 	renewal := time.NewTicker(entryRenewal)
 	defer renewal.Stop()
@@ -119,8 +119,8 @@ func (t *table) guard(e *entry) {
 }
 
 // mark puts the key of e once more, unchanged, after e has become the lock. When e ends, the key's
-// version in the event then shows that e was the lock. Without mark, a waiter that came before that
-// grant would have to ask the store. With only two hosts, the waiter knows it without a mark.
+// version in the event then shows that e was the lock. Without a mark, a waiter that came before
+// that grant would have to ask the store. With only two hosts, no mark is needed.
 func (t *table) mark(e *entry) {
 	t.txns.Submit(&txn.Step{Name: e.name, In: e.generation, Req: &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.At(e.key, e.rev)}, Success: []*pb.RequestOp{txn.Touch(e.key)},
@@ -131,8 +131,8 @@ func (t *table) mark(e *entry) {
 // of a new entry is still in use.
 var errNoEntry = errors.New("etcd: queue entry is gone")
 
-// keep renews the lease of the waiting entry e, unless the last renewal was less
-// than the duration age ago. It returns false if the lease is no longer renewed.
+// keep renews the lease of the waiting entry e, unless the last renewal was less than age ago. It
+// returns false if the lease is no longer renewed.
 func (t *table) keep(e *entry, age time.Duration) bool {
 	l, _ := t.where(e)
 	if !t.leases.alive(l) {
@@ -173,9 +173,9 @@ func (t *table) guarded(e *entry) bool {
 }
 
 // passed handles an event of the watch of p, the entry before e. It returns the entry that is now
-// before e, or nil when it is e's turn. Only the lock's key is put twice (see mark), so the version
-// of a deleted key shows that its entry was the lock, unless it was released at once. If the event
-// does not show that, or the watch may have missed something, passed asks the store.
+// before e, or nil when it is e's turn. Only the lock's key is put twice (see mark). So if the
+// version of a deleted key is above 1, its entry was the lock. If the event does not show that, or
+// the watch may have missed something, the method passed asks the store.
 func (t *table) passed(ctx context.Context, e *entry, p *predecessor, event watch.Event) (*predecessor, error) {
 	switch {
 	case event.Changed != 0 && (p.first || event.Created == p.rev && event.Version > 1) && t.guarded(e):
@@ -321,7 +321,7 @@ func (t *table) enter(ctx context.Context, r driver.Request, number int, now tim
 	return e, before, err
 }
 
-// ahead returns a read of name's newest entries. If rev is not 0, they are older than revision rev.
+// ahead returns a read of name's newest entries. If rev is not 0, all are older than revision rev.
 func ahead(s space, name string, rev int64, limit int64) *pb.RequestOp {
 	all := s.entries(name)
 	return txn.Range(&pb.RangeRequest{

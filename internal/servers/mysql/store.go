@@ -19,7 +19,7 @@ type store struct {
 	admin *sql.DB
 	// second has connections to the replica. It is nil if there is no replica.
 	second *sql.DB
-	// began has the values of the server's settings at its start.
+	// The map began has the values that the server's settings had when the store was made.
 	began map[string]string
 	// held is a connection on which an operation holds a lock or a transaction.
 	held *sql.Conn
@@ -82,7 +82,7 @@ var endSessions = servers.On(func(ctx context.Context, s *store, _ int) error {
 	return errors.Join(errs...)
 })
 
-// These are MySQL's error numbers: there is no such connection, or no such table.
+// These are MySQL's error numbers for a connection or a table that does not exist.
 const (
 	unknownThread = 1094
 	unknownTable  = 1146

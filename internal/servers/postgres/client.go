@@ -57,13 +57,13 @@ func remove(ctx context.Context, cfg driver.Config, prefix string) error {
 	return err
 }
 
-// These are PostgreSQL's error codes (SQLSTATE): there is no such table, or no such schema.
+// These are PostgreSQL's error codes (SQLSTATE) for a table or a schema that does not exist.
 const (
 	undefinedTable = "42P01"
 	noSchema       = "3F000"
 )
 
-// stated reports whether the server has sent the error err with one of the codes in states.
+// stated reports whether err is an error that the server sent with one of the codes in states.
 func stated(err error, states ...string) bool {
 	var said *pgconn.PgError
 	if !errors.As(err, &said) {

@@ -15,8 +15,8 @@ const (
 	saved = "lockbench_saved_locks"
 )
 
-// setting returns a step that changes a setting of the server. The function undone
-// returns a step that sets it back. Both steps also affect sessions that are open.
+// setting returns a step that changes a setting of the server. The function undone returns a step
+// that undoes such a change. Both steps also affect open sessions.
 func setting(name, value string) servers.Step {
 	return statements("ALTER SYSTEM SET "+name+" = "+value, "SELECT pg_reload_conf()")
 }
@@ -93,7 +93,7 @@ var operations = []servers.Operation{
 	{Name: "truncate", Does: "all rows of locks are lost", Makes: []claim.Condition{claim.DataLost}, Do: statements("TRUNCATE " + table)},
 }
 
-// foreignRows is how many rows an operator locks. It is enough to be a large part of the table.
+// foreignRows is the number of rows that an operator locks. They are a large part of the table.
 const foreignRows = 500
 
 func rotate(to string) servers.Step {

@@ -62,8 +62,8 @@ func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 	return nil
 }
 
-// letIn makes the account the owner of the files named in wrap, a command such as "env" with
-// variables. It also lets the account enter dir and its parents, but only below os.TempDir.
+// letIn makes the account the owner of the files in the variables of wrap, a command such as "env".
+// It also lets the account enter dir and its parents, but only below os.TempDir.
 func letIn(a *account, dir string, wrap []string) error {
 	var files []string
 	for _, word := range wrap {
@@ -79,8 +79,8 @@ func letIn(a *account, dir string, wrap []string) error {
 	return nil
 }
 
-// plainUser has the statement that makes the hosts' account, which has few rights. It does
-// nothing if the account exists, because it runs at each start, even of a read-only server.
+// plainUser has the statement that makes the hosts' account, which has few rights. It runs at each
+// start, even of a read-only server, so it does nothing if the account exists.
 var plainUser = []string{"DO $$ BEGIN IF to_regrole('" + servers.HostUser + "') IS NULL THEN" +
 	" CREATE ROLE " + servers.HostUser + " LOGIN PASSWORD '" + servers.HostPassword + "';" +
 	" GRANT CREATE ON DATABASE " + database + " TO " + servers.HostUser + ";" +

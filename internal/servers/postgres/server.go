@@ -36,7 +36,7 @@ type Options struct {
 	Certificates string
 	// SQL are statements that run at each start of the server, with fresh or with kept data.
 	SQL []string
-	// Wrap is a command to put in front of the server's command, which it must exec. Default none.
+	// Wrap is a command that is put before the server's command and must exec it. Default none.
 	Wrap []string
 }
 
@@ -116,13 +116,13 @@ func versions() []string {
 
 var server = servers.Wanted{Name: "postgres", Debian: "postgresql", Homebrew: "postgresql", After: versions()}
 
-// Program says where the program is that [Start] runs, or why it was not found.
+// Program returns the server program that [Start] runs: its path, or why it was not found.
 func Program() servers.Program {
 	path, err := server.Find()
 	return servers.Program{Name: server.Name, Path: path, Err: err}
 }
 
-// account is the user that the server runs as. nil means the user of this process.
+// account is the user that the server runs as. A nil *account means the user of this process.
 type account struct{ uid, gid int }
 
 // accountOf returns nil unless this process is root, because PostgreSQL refuses to run as root.
@@ -160,7 +160,7 @@ func (a *account) give(dir string, files ...string) error {
 	return os.Chmod(dir, 0o711)
 }
 
-// install makes the data directory data. It fills a directory with another name and
+// install makes the data directory at the path data. It fills a directory with another name and
 // renames it at the end, so that an interrupted installation does not look complete.
 func (a *account) install(ctx context.Context, bin, dir, data string) error {
 	fresh, secret, pidFile := data+".new", data+".password", data+".pid"

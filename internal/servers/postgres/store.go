@@ -104,13 +104,13 @@ func (s *store) Left(ctx context.Context, prefix string) ([]string, error) {
 	return all, nil
 }
 
-// standard is what lock names in the table begin with if the hosts' configuration has no prefix.
+// standard is the default prefix of lock names in the table.
 const standard = "lockbench_/"
 
 // endSessions ends the connections of the hosts.
 var endSessions = statements("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '" + servers.HostUser + "'")
 
-// statements returns a step that runs SQL statements. It is no error if there is no table yet.
+// statements returns a step that runs SQL statements. It ignores that a table is missing.
 func statements(all ...string) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, _ int) error {
 		err := s.exec(ctx, all...)

@@ -131,11 +131,11 @@ func fromClients(commands map[string]string) (calls, microseconds float64) {
 // Longer keys that begin with controlKey belong to processes that wait for locks, and expire.
 const controlKey, withdrawnKey = "~s:{}", "~b:{}"
 
-// controlSize is the longest correct value of controlKey. A
-// longer value would grow with the number of locks.
+// controlSize is the longest correct value of controlKey, which must not grow with the locks.
 const controlSize = 128
 
-// LeftKeys lists the keys that begin with prefix, except those that exist once for a prefix.
+// LeftKeys lists the keys that begin with prefix, except withdrawnKey and the keys that begin with
+// controlKey. It lists controlKey itself if its value is longer than controlSize.
 func LeftKeys(ctx context.Context, addr, prefix string) ([]string, error) {
 	c := client(addr)
 	defer c.Close()

@@ -51,7 +51,7 @@ func TestFromClients(t *testing.T) {
 	}
 }
 
-// TestLeftKeys checks that the keys of a lock are listed, but not the keys that exist once.
+// TestLeftKeys checks that LeftKeys lists the keys of a lock, but not those of a whole prefix.
 func TestLeftKeys(t *testing.T) {
 	s, err := Start(t.Context(), nil)
 	servers.Keep(t, "redis", s, err)

@@ -17,9 +17,9 @@ import (
 // slots is the number of slots of a Redis Cluster.
 const slots = 16384
 
-// StartCluster starts a Redis Cluster of count nodes without replicas,
-// each with an equal part of the slots. It returns when all nodes know
-// each other and all slots. lines are additional lines of redis.conf.
+// StartCluster starts a Redis Cluster of count nodes without replicas, each with an equal part of
+// the slots. It returns when all nodes know each other and all slots. The parameter lines has
+// additional lines of redis.conf.
 func StartCluster(ctx context.Context, count int, lines ...string) (servers.Nodes, error) {
 	buses := make([]string, count)
 	nodes, err := servers.StartNodes(count, func(i int) (*servers.Server, error) {
@@ -72,7 +72,7 @@ func awaitCluster(ctx context.Context, s *servers.Server, size int) error {
 	})
 }
 
-// clusterNodes is the number of nodes of the setting. To move slots, at least two are needed.
+// clusterNodes is the number of nodes in the setting [Cluster]. Moving slots needs at least two.
 const clusterNodes = 2
 
 func startCluster(ctx context.Context, e *servers.Environment, _ servers.Requirements) error {
@@ -95,8 +95,8 @@ type slotMove struct {
 	from, to clusterNode
 }
 
-// beginMoves begins to move slots to the next node, as redis-cli does: all slots that have
-// keys. It moves a random half of each slot's keys, and does not finish the move.
+// beginMoves begins to move all slots that have keys to the next node, as redis-cli does. It moves
+// a random half of each slot's keys, and does not finish the move.
 func beginMoves(ctx context.Context, s *store, _ int) error {
 	s.moving = nil
 	var nodes []clusterNode

@@ -23,12 +23,12 @@ func command(args ...any) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, n int) error { return s.do(ctx, n, args...) })
 }
 
-// setting returns a step that changes a setting. The function began returns one that undoes it.
+// setting returns a step that changes a setting. The function began returns a step that undoes it.
 func setting(name string, value any) servers.Step { return command("CONFIG", "SET", name, value) }
 
 func began(name string) servers.Step { return setting(name, beganAs[name]) }
 
-// disconnect ends all connections of hosts. The step unsubscribe ends those that subscribe.
+// disconnect ends all connections of hosts. The step unsubscribe ends only those that subscribe.
 var (
 	disconnect  = servers.InTurn(disconnectAll("NORMAL"), unsubscribe)
 	unsubscribe = disconnectAll("PUBSUB")
@@ -41,10 +41,10 @@ func disconnectAll(kind string) servers.Step {
 	})
 }
 
-// full lowers the memory limit of a server below the memory that the server uses.
+// The step full lowers the memory limit of a server below the memory that the server uses.
 var full = setting("maxmemory", 1)
 
-// missingReplicas is more replicas than any server has.
+// missingReplicas is larger than the number of replicas of any server.
 const missingReplicas = 10
 
 // onServers are the operations that an operator does to one server.
@@ -159,8 +159,8 @@ var staged = []servers.Operation{
 	demotion("demotion-uncut", "the same, and no connection is cut when hosts are led to the new master", (*inject.Proxy).Lead),
 }
 
-// learnsLater is the time from when most hosts learn of a new master until the last host does.
-// In production, the clients learn of it at times that differ by a second or more.
+// learnsLater is how much later than the other hosts the last host learns of a new master. In
+// production, the clients learn of it at times that differ by a second or more.
 const learnsLater = 500 * time.Millisecond
 
 // demotion makes the replica the master and the master its replica.
@@ -175,7 +175,7 @@ func demotion(name, does string, by inject.Leading) servers.Operation {
 	}
 }
 
-// Evictions are operations that make all servers evict keys. Hosts notice within about a second.
+// Evictions are operations that make all servers evict keys. Hosts notice it within about 1 s.
 var Evictions = []servers.Operation{
 	{
 		Name: "fill-later", Does: "the servers are told to evict keys, and are full 3 s later", Undo: keeping,
@@ -266,8 +266,8 @@ func deleteLock(ctx context.Context, s *store, n int) error {
 	return s.do(ctx, n, "DEL", keys[rand.IntN(len(keys))])
 }
 
-// The step fill writes as many keys as the constant fillers says, each of fillerSize bytes. They
-// need more memory than spareMemory, which the servers have left. So the servers evict other keys.
+// The step fill writes 1000 keys (the constant fillers), each of fillerSize bytes. They need more
+// memory than the servers have left (spareMemory). So the servers evict other keys.
 const (
 	spareMemory = 4 << 20
 	fillerSize  = 64 << 10
@@ -325,8 +325,8 @@ func saveKeys(ctx context.Context, s *store, n int) error {
 		if err != nil {
 			return err
 		}
-		// A key that was gone when its expiry was read is not saved, even if it exists
-		// again, because it would be restored without an expiry.
+		// If a key was gone when its expiry was read, it is not saved, even if it exists again. It
+		// would be restored without an expiry.
 		const gone = -2
 		if data, err := s.admins[n].Dump(ctx, key).Result(); err == nil && expires != gone {
 			s.saved = append(s.saved, savedKey{key, data, expires})

@@ -58,8 +58,8 @@ func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 // StartStep is one step of [Prepare]. It starts servers of an environment, or prepares them.
 type StartStep func(ctx context.Context, e *servers.Environment, w servers.Requirements) error
 
-// Prepare chooses the hosts' account, runs the given steps, which
-// start Redis servers, and sets e.Product to answer for these servers.
+// Prepare chooses the hosts' account. It then runs the given steps, which start Redis servers, and
+// sets e.Product for these servers.
 func Prepare(ctx context.Context, e *servers.Environment, w servers.Requirements, steps ...StartStep) error {
 	if err := e.Account(ctx, w); err != nil {
 		return err

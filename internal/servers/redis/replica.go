@@ -37,7 +37,7 @@ func promote(ctx context.Context, addr string) error {
 	return Do(ctx, addr, "REPLICAOF", "NO", "ONE")
 }
 
-// follow makes the server at addr a replica of the server at the address master.
+// follow makes the server at addr a replica of the server at the address in parameter master.
 func follow(ctx context.Context, addr, master string) error {
 	host, port, err := net.SplitHostPort(master)
 	if err != nil {
@@ -49,10 +49,10 @@ func follow(ctx context.Context, addr, master string) error {
 	return awaitLink(ctx, addr)
 }
 
-// followClosely does what follow does, and then waits until writes of the master
-// reach the replica. The master first sends a copy of its data. It sends no writes until
-// the replica has acknowledged the copy, which may take up to a second. Once, a replica
-// that was promoted before that lacked all leases of the last 830 ms.
+// followClosely does what func follow does, and then waits until writes of the master reach the
+// replica. The master first sends a copy of its data. It sends no writes until the replica has
+// acknowledged the copy, which may take up to a second. In one run, a replica was promoted before
+// this, and lacked all leases of the last 830 ms.
 func followClosely(ctx context.Context, addr, master string) error {
 	if err := follow(ctx, addr, master); err != nil {
 		return err
@@ -138,7 +138,7 @@ func failBack(by inject.Leading) servers.Step {
 // sentinelMaster is the name by which Sentinel knows the master and its replicas.
 const sentinelMaster = "main"
 
-// sentinelReplicas is the number of replicas: one more than grants wait for in any fault.
+// sentinelReplicas is the number of replicas. In no fault does a grant wait for more than one.
 const sentinelReplicas = 2
 
 // startSentinel starts a master, replicas and a Sentinel. The Sentinel tells
@@ -189,8 +189,8 @@ func sentinelFailOver(ctx context.Context, e *servers.Environment, _ int) error 
 	return awaitMaster(ctx, e, before, sentinelReplicas-1)
 }
 
-// awaitMaster returns when Sentinel names a master with another address than
-// the one in before, and when the given number of replicas follow this master.
+// awaitMaster returns when Sentinel names a master whose address is not the one in parameter
+// before, and when the given number of replicas follow this master.
 func awaitMaster(ctx context.Context, e *servers.Environment, before string, replicas int) error {
 	s := goredis.NewSentinelClient(&goredis.Options{Addr: e.Config["address"]})
 	defer s.Close()

@@ -14,7 +14,7 @@ import (
 // Fsync says how often a Redis server flushes its append-only file to disk.
 type Fsync string
 
-// These are the values of Fsync. With FsyncNone the server has no such file.
+// These are the values of Fsync. With FsyncNone the server has no append-only file.
 const (
 	FsyncNone     Fsync = ""
 	FsyncEverySec Fsync = "everysec"
@@ -28,7 +28,7 @@ type Options struct {
 	AppendFsync Fsync
 	// Password is the password of the default user. Default none.
 	Password string
-	// Lines are added to redis.conf after this package's lines, and override settings there.
+	// Lines are added to redis.conf after this package's lines, which they override.
 	Lines []string
 	// Args are further arguments of redis-server, such as "--sentinel".
 	Args []string
@@ -88,13 +88,13 @@ func (o Options) conf(dir string, port int) []byte {
 	return []byte(strings.Join(append(lines, o.Lines...), "\n") + "\n")
 }
 
-// answers reports whether a server serves requests. A server that refuses PING only
-// for want of a password is ready, but a server that still loads its data is not.
+// answers reports whether a server serves requests. A server that refuses PING because the client
+// has no password is ready. A server that still loads its data is not.
 var answers = servers.Answers("PING\r\n", func(reply string) bool {
 	return strings.HasPrefix(reply, "+PONG") || strings.HasPrefix(reply, "-NOAUTH")
 })
 
-// Program says where the program is that [Start] runs, or why it was not found.
+// Program returns the server program that [Start] runs: its path, or why it was not found.
 func Program() servers.Program {
 	path, err := program.Find()
 	return servers.Program{Name: program.Name, Path: path, Err: err}

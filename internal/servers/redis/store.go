@@ -22,7 +22,7 @@ type store struct {
 	admins []*goredis.Client
 	saved  []savedKey // keys to be restored
 	moving []slotMove // moves of slots between nodes of a Cluster
-	began  []string   // the first rules of the hosts' account on each server
+	began  []string   // the hosts' ACL rules on each server at the start
 }
 
 func newStore(ctx context.Context, e *servers.Environment) (*store, error) {
@@ -140,8 +140,8 @@ func (s *store) admitted(ctx context.Context, n int) error {
 	return nil
 }
 
-// Left lists keys that are left. If the servers vote, a release need not reach all of them.
-// So Left then omits keys that will expire and that only a minority of the servers has.
+// Left lists the keys that contain prefix. If the servers vote, a release need not reach all of
+// them. So Left then omits each key that will expire and that only a minority of the servers has.
 func (s *store) Left(ctx context.Context, prefix string) ([]string, error) {
 	on := map[string]int{}
 	for _, c := range s.admins {

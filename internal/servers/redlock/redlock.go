@@ -52,8 +52,8 @@ var Kind = &servers.Kind{
 }
 
 func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements) error {
-	// A node that has lost its data does not vote for max_ttl. node_timeout is
-	// longer than the default, because all nodes and this program share one machine.
+	// A node that has lost its data does not vote until max_ttl is over. node_timeout is longer
+	// than the default, because all nodes and this program share one machine.
 	e.Config["max_ttl"], e.Config["node_timeout"] = w.TTL.String(), "100ms"
 	return redis.Prepare(ctx, e, w, slices.Repeat([]redis.StartStep{redis.StartServer}, nodes)...)
 }
@@ -62,8 +62,8 @@ func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 func oneOfSeveral(o *servers.Operation) {
 	o.Stops, o.StopsGrants, o.Settings = false, false, nil
 	if o.Forgets {
-		// Without this node and one more, a majority still votes.
-		// Without a third, hosts may have to wait.
+		// If this node and one more do not vote, a majority still does. If a third node does not
+		// vote either, hosts may have to wait.
 		o.Recovers = quarantine
 	}
 	// If a node loses its data, no lock is lost, because the node then does not vote for a while.

@@ -12,10 +12,10 @@ import (
 	"github.com/lockbench/lockbench/core/drivertest"
 )
 
-// HarmToAWaiter freezes or kills the host process of the first waiter, its plugin, or both,
-// just before b releases the lock. The second waiter must get the lock. If the first waiter
-// lives, it must get the lock next. With LOCKBENCH_LONG=1 each case runs a hundred times, and
-// the second waiter must wait no longer than an unused grant lasts, plus 100 ms.
+// HarmToAWaiter freezes or kills the host process of the first waiter, its plugin, or both, just
+// before the backend b releases the lock. The second waiter must get the lock. If the first waiter
+// lives, it must get the lock next. With LOCKBENCH_LONG=1 each case runs a hundred times, and the
+// second waiter must wait at most 100 ms longer than an unused grant lasts.
 func HarmToAWaiter(t *testing.T, h *drivertest.Harness, b driver.Backend) {
 	long, span := os.Getenv("LOCKBENCH_LONG") == "1", b.Properties().FirstSpan
 	// The error is ignored, because the host may have killed its frozen plugin meanwhile.

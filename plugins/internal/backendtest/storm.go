@@ -55,9 +55,9 @@ func (j *judge) set(r driver.Request, until time.Time) {
 }
 
 // Storm lets 32 simulated processes compete for one lock. Each uses a backend from the function
-// open. At random moments they stop asking, or end without a release. No two may hold the lock at
-// a time, and tokens must rise. A lease counts until its deadline even if its holder's process
-// has ended, because a host that is cut off from the store would rely on it until then.
+// open. At random moments, they stop their requests, or end without a release. No two may hold the
+// lock at a time, and tokens must rise. A lease counts until its deadline even if its holder's
+// process has ended, because a host cut off from the store would rely on the lease until then.
 func Storm(t *testing.T, open func() (driver.Backend, error), lasting time.Duration, ttl func() time.Duration) {
 	j := &judge{t: t}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -10,11 +10,11 @@ import (
 // BatcherOptions are the settings of a [Batcher].
 type BatcherOptions[T any] struct {
 	Limits[T]
-	// Senders is the most batches that may be under way at a time.
+	// Senders is the largest number of batches that may be under way at a time.
 	Senders int
-	// Send sends a batch of at least one operation and answers its operations. If Send
-	// takes long, it may call handOn, on any goroutine but before it returns. Another
-	// sender (a goroutine) then replaces this sender. A second call of handOn does nothing.
+	// Send sends a batch of at least one operation and answers its operations. If Send takes long,
+	// it may call handOn before it returns, on any goroutine. Another sender (a goroutine) then
+	// replaces this sender. A second call of handOn does nothing.
 	Send func(batch []T, handOn func())
 }
 
@@ -142,9 +142,9 @@ type Limits[T any] struct {
 	// batch has. An operation larger than that gets a batch of its own.
 	Size func(op T) int
 	Room func() int
-	// Name returns the name of op's lock. No batch contains a name twice. An
-	// operation that does not fit may be overtaken, but not by operations on
-	// the same lock. Without Name no operation overtakes another.
+	// Name returns the name of op's lock. No batch contains a name twice. An operation that does
+	// not fit may be overtaken, but not by operations on the same lock. If Name is nil, no
+	// operation overtakes another.
 	Name func(op T) string
 	// Joins reports whether op may be in a batch that begins with first.
 	Joins func(first, op T) bool

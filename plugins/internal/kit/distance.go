@@ -10,8 +10,8 @@ const (
 	// not used the grant. LongestSpan is that time for the most distant waiter.
 	FirstSpan, LongestSpan = 500 * time.Millisecond, 2 * time.Second
 
-	// A grant's time counts from the waiter's last sign of life. When the grant arrives, a round
-	// trip has passed since then, the pause between two signs (200 ms or a round trip), and a
+	// A grant's time counts from the waiter's last sign of life. When the grant arrives, this has
+	// passed since then: a round trip, the pause between two signs (200 ms or a round trip), and a
 	// wait behind other requests. Core's first renewal needs two more round trips.
 	spanTrips, spanBeside, spanStep = 5, 200 * time.Millisecond, 100 * time.Millisecond
 )

@@ -11,7 +11,7 @@ func TestFeeds(t *testing.T) {
 	if fs.Watched() {
 		t.Error("watched by nobody")
 	}
-	fs.Announce(driver.Notice{Token: 1}) // no watcher is left to hear it
+	fs.Announce(driver.Notice{Token: 1}) // there is no watcher yet
 	first := fs.Open()
 	fs.Announce(driver.Notice{Token: 2})
 	second := fs.Open()

@@ -32,7 +32,7 @@ func (l *Group) Go(f func()) bool {
 	return true
 }
 
-// End ends the context. It reports whether it was the first to do so.
+// End ends the context. It reports whether this call was the first.
 func (l *Group) End() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -33,10 +33,10 @@ type Identity struct {
 
 // Admit decides about a new connection. The parameter server is the server's unique name, which
 // changes with a restart. Admit admits a server whose name is unknown (""), and makes the first
-// named server the current server. For another server it calls the function serves, which asks
-// over an existing connection whether the current server still serves. If so, the caller must close
-// the new connection; the error wraps driver.ErrUnavailable and driver.ErrNotSent. If not, the new
-// server becomes current. A connection to a server that is not current must not be used again.
+// named server the current server. For another server it calls the function serves, which asks over
+// an existing connection whether the current server still serves. If so, the error wraps
+// driver.ErrUnavailable and driver.ErrNotSent, and the caller must close the new connection. If
+// not, the new server becomes current. Connections to an earlier server must not be used again.
 func (i *Identity) Admit(server string, serves func() bool) error {
 	if server == "" || server == i.Current() {
 		return nil
@@ -72,8 +72,8 @@ func (i *Identity) Current() string {
 	return i.server
 }
 
-// Err returns the error of the last refusal by Admit. It returns nil if that was
-// not after the instant since, or if the server in use has changed since then.
+// Err returns the error of Admit's last refusal. It returns nil if the refusal came at or before
+// t=since, or if the server in use has changed afterwards.
 func (i *Identity) Err(since time.Time) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -82,7 +82,7 @@ type round struct {
 // change; see driver.Observer. It returns when ctx ends or Look fails.
 func (p *Poller) Follow(ctx context.Context, name string, emit func(driver.Holder)) error {
 	again := make(chan struct{})
-	close(again) // ask itself pauses between rounds
+	close(again) // the method ask pauses between rounds
 	return Follow(ctx, 0, func() (driver.Holder, <-chan struct{}, error) {
 		r := p.join(name)
 		select {
@@ -95,7 +95,7 @@ func (p *Poller) Follow(ctx context.Context, name string, emit func(driver.Holde
 	}, emit)
 }
 
-// join adds the lock with the given name to the next call of Look, and starts that if necessary.
+// join adds the lock with the given name to the next call of Look, which it starts if necessary.
 func (p *Poller) join(name string) *round {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -48,7 +48,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// table returns the page's table. The keys that several backends have come first.
+// table returns the page's table. Keys of several backends come first.
 func table() string {
 	type row struct{ backends, defaults []string }
 	rows := map[string]*row{}
@@ -98,7 +98,7 @@ func standard(k driver.Key) string {
 	return "`" + k.Default + "`"
 }
 
-// defaults returns a configuration key's default, or each different one with its backends.
+// defaults returns a configuration key's default, or each different default with its backends.
 func defaults(backends, of []string) string {
 	if len(slices.Compact(slices.Clone(of))) == 1 {
 		return of[0]

@@ -34,8 +34,8 @@ import (
 
 const (
 	rounds = 2
-	// held is how many leases the test holds. Each certificate of a client
-	// expires by shelfLife later than the client's previous certificate.
+	// held is how many leases the test holds. Each certificate of a client expires 7 s (shelfLife)
+	// after the client's previous certificate.
 	held      = 20
 	leaseTTL  = 6 * time.Second
 	shelfLife = 7 * time.Second

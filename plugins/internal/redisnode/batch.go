@@ -177,8 +177,8 @@ func (p *part) deliver(unsafe error) {
 		if o.kind != "a" {
 			reply.Token = 0
 		}
-		// The answer "no such lease" does not count either. An earlier try may
-		// have released the lease, and a failover may have undone that release.
+		// The answer "no such lease" is then unsafe, too. An earlier try may have released the
+		// lease, and a failover may have undone that release.
 		if unsafe != nil && confirmed(o.kind) && (reply.Err == nil || o.kind == "d") {
 			*reply = driver.Result{Err: unsafe}
 		}

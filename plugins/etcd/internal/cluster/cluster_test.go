@@ -50,7 +50,7 @@ func (m *member) Range(ctx context.Context, _ *pb.RangeRequest) (*pb.RangeRespon
 	return &pb.RangeResponse{Header: &pb.ResponseHeader{}}, m.wait(ctx)
 }
 
-// The function of returns a Cluster of the members ill and well. It first uses the member ill.
+// The function of returns a Cluster of the members ill and well that first uses the member ill.
 func of(t *testing.T, ill, well *member) *cluster.Cluster {
 	t.Helper()
 	var addrs []string
@@ -109,8 +109,8 @@ func TestOutOfSpace(t *testing.T) {
 	}
 }
 
-// TestWithoutAnswer checks that the Cluster leaves a member that does not answer when
-// another member does, and that a repeatable request then goes to the other member.
+// TestWithoutAnswer checks that the Cluster stops using a member that does not answer while another
+// member does, and that a repeatable request then goes to the other member.
 func TestWithoutAnswer(t *testing.T) {
 	for _, twice := range []bool{false, true} {
 		ill, well := &member{answered: make(chan struct{})}, &member{}

@@ -161,9 +161,9 @@ func (c *Cluster) connect(m *member, token string) (*conn, error) {
 	return made, nil
 }
 
-// attempts says how grpc connects to a member that is away. grpc's default pauses between
-// attempts grow to two minutes. An attempt may take 20 s, because the error of an attempt
-// that is cut short says less. Long before that, the method redial begins another attempt.
+// attempts says how grpc connects to a member that it cannot reach. grpc's default pauses between
+// attempts grow to two minutes. An attempt may take 20 s, because the error of an attempt that is
+// cut short says less. But the method redial begins another attempt long before that.
 //
 // Note: grpc's ResetConnectBackoff would end a pause. But in grpc 1.85 it reads a
 // map, and the process crashes if another goroutine writes to that map meanwhile.
@@ -185,8 +185,8 @@ func (c *conn) close() {
 	_ = c.client.Close() // its error says only that it was cancelled
 }
 
-// expired reports whether err says that conn's login has expired. If so, it drops conn, so
-// that the next request logs in again. The failed request had no effect, and must be repeated.
+// expired reports whether err says that conn's login has expired. If so, it takes conn out of use,
+// so that the next request logs in again. The failed request had no effect, and must be repeated.
 func (c *Cluster) expired(conn *conn, err error) bool {
 	over := Is(err, rpctypes.ErrInvalidAuthToken) || Is(err, rpctypes.ErrAuthOldRevision) || Is(err, rpctypes.ErrUserEmpty)
 	if !over || c.opts.Username == "" {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestDeadAddress checks a name whose first address is dead. The second address
-// must be used before the attempt to connect to the first times out.
+// TestDeadAddress checks a name of which only the last address is alive. That address must be used
+// before the attempts to connect to the others time out.
 func TestDeadAddress(t *testing.T) {
 	dead, alive := silent(t), listening(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // the default of dial_timeout

@@ -17,8 +17,8 @@ import (
 // prepared, and that the request had no effect.
 var ErrDataLost = errors.New("etcd: the store has lost its data")
 
-// refusals are answers by which the server refuses a whole Txn and does nothing of it.
-// ErrNoSpace is no refusal, because the server may have done the Txn; see [OutOfSpace].
+// refusals are answers by which the server refuses a whole Txn and does no part of it. ErrNoSpace
+// is no refusal, because the server may have done the Txn; see [OutOfSpace].
 var refusals = []error{
 	rpctypes.ErrLeaseNotFound, rpctypes.ErrTooManyOps, rpctypes.ErrDuplicateKey, rpctypes.ErrRequestTooLarge,
 	rpctypes.ErrKeyNotFound, rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty,
@@ -30,14 +30,14 @@ var declines = []error{
 	rpctypes.ErrNoLeader, rpctypes.ErrTooManyRequests, rpctypes.ErrCorrupt, rpctypes.Error(rpctypes.ErrGRPCNotSupportedForLearner),
 }
 
-// Refused reports whether the server answered and did nothing of the request.
+// Refused reports whether the server answered and did no part of the request.
 func Refused(err error) bool { return isOneOf(err, refusals) }
 
-// OutOfSpace reports whether the server answered that its database is full. The server says that
-// of two kinds of requests: requests that it refuses while the alarm is raised, and requests that
-// it has done just before it raised the alarm. (The quota's applier, etcdserver/apply/quota.go,
-// checks first, does the request, and then answers with the error.) So the outcome is unknown but
-// final: nothing of the request is still under way.
+// OutOfSpace reports whether the server answered that its database is full. The server says that of
+// two kinds of requests: requests that it refuses while the alarm is raised, and requests that it
+// has done just before it raised the alarm. (The quota's applier, etcdserver/apply/quota.go, checks
+// first, does the request, and then answers with the error.) So the outcome is unknown but final:
+// no part of the request is still under way.
 func OutOfSpace(err error) bool { return Is(err, rpctypes.ErrNoSpace) }
 
 // isAnswer reports whether err, which may be nil, shows that the store answers.
@@ -73,8 +73,8 @@ func Is(err, target error) bool {
 	return err != nil && (errors.Is(err, target) || errors.Is(rpctypes.Error(err), target))
 }
 
-// Wrap adds the sentinel that the contract requires to an error of the client library. If it does
-// not know the error, it adds driver.ErrUnavailable, because the outcome is unknown.
+// Wrap wraps an error of the client library in the sentinel error that the contract requires. If it
+// does not know the error, that is driver.ErrUnavailable, because the outcome is unknown.
 func (c *Cluster) Wrap(err error) error {
 	if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrDenied) || errors.Is(err, driver.ErrClosed) {
 		return err
@@ -159,7 +159,7 @@ func (c *Cluster) Interrupted(ctx context.Context, sent bool) error {
 	return fmt.Errorf("etcd: %s: %w: %w", c.addresses(), driver.ErrUnavailable, ctx.Err())
 }
 
-// Untouched is like Wrap with driver.ErrNotSent, for a request that cannot have changed a lock.
+// Untouched is Wrap for a request that cannot have changed a lock. It adds driver.ErrNotSent.
 func (c *Cluster) Untouched(err error) error {
 	err = c.Wrap(err)
 	if errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrNotSent) {

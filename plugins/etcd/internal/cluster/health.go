@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// If no answer comes from the store for the time quiet, health sends a read to it.
+	// If the store sends no answer for the duration quiet, health sends it a read.
 	quiet = time.Second
-	// timeout is how long the store may take to answer that read before it counts as down.
+	// timeout is how long the store may take to answer that read before the store counts as down.
 	timeout = time.Second
 	// downPause is the pause between two checks of a store that is down.
 	downPause = 200 * time.Millisecond
 )
 
-// health records whether the store is up. A failed request does not prove that the store is
-// down. So health then sends a read through the consensus at once, and its outcome decides.
+// health records whether the store is up. A failed request does not prove that the store is down.
+// So health at once sends a read through the consensus, and the outcome of this read decides.
 type health struct {
 	wake chan struct{}
 	late atomic.Int32 // counts requests whose answer is overdue
@@ -93,7 +93,7 @@ func (c *Cluster) OnSilence(f func()) {
 	h.silent = f
 }
 
-// watchHealth asks the store after an error, and while it is down, followed or late with an answer.
+// watchHealth checks the store after an error, and while it is down, followed or late to answer.
 func (c *Cluster) watchHealth() {
 	for {
 		select {

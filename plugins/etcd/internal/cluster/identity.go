@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	lookEvery = 30 * time.Second // how long the result of asking all members counts
+	lookEvery = 30 * time.Second // how long the result of a look at all members counts
 	lookAgain = 2 * time.Second  // the same after a second cluster was seen
-	// Locks are granted again after no second cluster has answered for the time settles. A load
-	// balancer may lead us to the clusters in turn, so one look at the members is too few.
+	// Locks are granted again once no second cluster has answered for the duration settles. A load
+	// balancer may lead us to the clusters in turn, so one look is too few.
 	settles = 10 * time.Second
 )
 
@@ -102,8 +102,8 @@ func (c *Cluster) Looked() bool {
 	return !c.identity.looked.IsZero() && c.identity.stray() == nil
 }
 
-// stray returns the last error that reported a second cluster, or nil if none came for
-// the time settles and the last look at the members found none. The caller holds mu.
+// stray returns the last error that reported a second cluster. It returns nil if none came in the
+// last 10 s (settles) or since the last look at the members began. The caller holds mu.
 func (i *identity) stray() error {
 	since := time.Now().Add(-settles)
 	if i.looked.Before(since) {

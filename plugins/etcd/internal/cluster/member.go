@@ -66,9 +66,9 @@ func (c *Cluster) avoid(m *member) {
 	}
 }
 
-// order returns the member in use, and then the others in the order in which to
-// try them: first, at random, the members that never failed, then the members
-// that failed, the longest ago first. The caller holds mu.
+// order returns the member in use, and then the others in the order in which to try them: first the
+// members that never failed, in random order, then those that failed, the longest ago first. The
+// caller holds mu.
 func (c *Cluster) order() []*member {
 	order := []*member{c.at}
 	for _, i := range rand.Perm(len(c.all)) {
@@ -80,7 +80,7 @@ func (c *Cluster) order() []*member {
 	return order
 }
 
-// leave puts the member next into use in place of the member old, and ends all requests to old.
+// leave replaces the member old by the member next, and ends all requests to the member old.
 func (c *Cluster) leave(old, next *member, why error) {
 	c.mu.Lock()
 	old.failed = time.Now()

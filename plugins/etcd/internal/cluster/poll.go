@@ -26,7 +26,7 @@ func (c *Cluster) poll(ctx context.Context) error {
 	p.next(ctx)
 	pause := time.NewTicker(askNext)
 	defer pause.Stop()
-	var failed error // the error of the member in use or, until it fails, of the first that failed
+	var failed error // error of the member in use or, until it fails, of the member that failed first
 	for len(p.errs) < len(p.order) {
 		select {
 		case a := <-p.answers:

@@ -98,7 +98,7 @@ func try[T header](c *Cluster, ctx context.Context, on *conn, request func(conte
 	return resp, err
 }
 
-// Stream stands for a stream to one member. Its methods report what happens to that stream.
+// Stream is a handle for a stream to one member. Its user reports by its methods what happens.
 type Stream struct {
 	c  *Cluster
 	on *conn

@@ -26,9 +26,9 @@ func single(r *pb.TxnRequest, holds *pb.Compare) *pb.TxnRequest {
 	}
 }
 
-// lookAfter does the reads in the Failure branches of those steps of a shared Txn that were
-// refused. The shared Txn itself has no such branches, because refusals are rare under load,
-// and the branches would be most of the Txn.
+// lookAfter does the reads in the Failure branches of the refused steps of a shared Txn. The shared
+// Txn itself has no such branches, because refusals are rare under load, and the branches would be
+// most of the Txn.
 func (w *Writer) lookAfter(batch []*Step) {
 	var refused []*Step
 	var reads [][]*pb.RequestOp
@@ -55,7 +55,7 @@ type Found struct {
 
 // ReadEach does groups of reads. The reads of a group see one revision, and one Txn has as many
 // groups as the server allows. ReadEach calls the function found with each group's answer, in
-// order. It returns the number of answered groups. If some are not, the error says why.
+// order. It returns the number of answered groups. If some are not answered, the error says why.
 func (w *Writer) ReadEach(ctx context.Context, groups [][]*pb.RequestOp, found func(int, Found)) (n int, err error) {
 	for n < len(groups) {
 		var ops []*pb.RequestOp

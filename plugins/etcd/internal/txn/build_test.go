@@ -26,7 +26,7 @@ func (d *dice) below(n int) int {
 	return int(b) % n
 }
 
-// shaped is one of two equal sets of keys. A Step is done alone on one, in a batch on the other.
+// shaped is one of two equal sets of keys. A Step runs alone on one, in a batch on the other.
 type shaped struct {
 	w    *Writer
 	name string           // prefix of the keys
@@ -119,8 +119,8 @@ func (s *shaped) outcome(t *testing.T, st *Step) string {
 	return out.String()
 }
 
-// FuzzShapes does a random operation twice, on equal keys: alone, and in a Txn
-// with others. The answers, and the keys after the operation, must be the same.
+// FuzzShapes does a random operation twice, on equal keys: once alone, and once in a Txn with
+// others. The answers, and the keys after the operation, must be the same.
 func FuzzShapes(f *testing.F) {
 	random := rand.NewChaCha8([32]byte{})
 	for i := range 300 { // seeds, so that plain go test runs these too

@@ -37,7 +37,7 @@ func (g *Generation) value() []byte { return strconv.AppendUint([]byte(format), 
 // Token returns the token of a lock whose key was created at rev.
 func (g *Generation) Token(rev int64) uint64 { return g.Base + uint64(rev) }
 
-// Same reports whether g and other are the same generation, so that their revisions compare.
+// Same reports whether g and other are one generation, so that their revisions are comparable.
 func (g *Generation) Same(other *Generation) bool { return g.Base == other.Base }
 
 // generations keeps the present [Generation]. Every Txn compares the generation's key with
@@ -62,8 +62,8 @@ func (gs *generations) load(ctx context.Context) (*Generation, error) {
 	return gs.fetch(ctx, 0)
 }
 
-// fetch reads the generation, or begins one whose base is at least the number least. It first
-// sends a Txn that only reads, because a store without space refuses a Txn that might write.
+// fetch reads the generation, or begins a generation whose base is at least the number least. It
+// first sends a Txn that only reads, because a store without space refuses a Txn that might write.
 func (gs *generations) fetch(ctx context.Context, least uint64) (*Generation, error) {
 	look := []*pb.RequestOp{Range(&pb.RangeRequest{Key: []byte(gs.key)})}
 	g := &Generation{Base: max(least, uint64(max(0, time.Now().UnixMicro())))}
@@ -106,8 +106,8 @@ func goesOn(g *Generation, ops []*pb.ResponseOp) bool {
 	return len(kvs) > 0 && bytes.Equal(kvs[0].Value, g.value())
 }
 
-// over is called when the generation g has ended. It begins the next generation, unless another
-// client has. The new base is above the base of g, even if this machine's clock is behind.
+// The method over is called when the generation g has ended. It begins the next generation, unless
+// another client has. The new base is above the base of g, even if this machine's clock is behind.
 func (gs *generations) over(ctx context.Context, g *Generation) error {
 	if gs.present.CompareAndSwap(g, nil) {
 		gs.ended()

@@ -1,5 +1,5 @@
 // Package txn sends transactions to etcd. The waiting operations of many callers share one
-// transaction, and no operation is done in a later generation of the data than it was made for.
+// transaction. No operation is done in a later generation of the data than the one it was made for.
 package txn
 
 import (
@@ -27,9 +27,9 @@ type Step struct {
 	// Repeatable reports whether a second try does no harm, even if the first
 	// try arrives later. Such a step is sent again while no answer comes.
 	Repeatable bool
-	// Done reports whether the step was done. It is called when the compares fail after an
-	// earlier try that may have been done, or when it is unknown whether they failed. It may read
-	// the answers to Req.Failure in Ops, and correct Rev. Without Done, the outcome stays unknown.
+	// Done reports whether the step was done. It is called when the compares fail after an earlier
+	// try that may have been done, or when it is unknown whether they failed. It may read the
+	// answers to Req.Failure in Ops, and correct Rev. If Done is nil, the outcome stays unknown.
 	Done func() bool
 	// OnAnswer runs before any caller sees the answer, even when no caller waits.
 	OnAnswer func()

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// maxBatch is how many operations may share a Txn. A server allows 128 by
-	// default, and nesting the operations takes up to four.
+	// maxBatch is how many operations may share a Txn. A server allows 128 by default, of which the
+	// nesting takes up to four.
 	maxBatch = 120
 	// maxBatchBytes keeps a Txn well below the servers' limit of 1.5 MB, and its
 	// answer well below the client's limit of 4 MB.
@@ -138,7 +138,7 @@ func (w *Writer) serve(batch []*Step, _ func()) {
 }
 
 // do sends batch as one Txn. If the server refuses the whole Txn because of one step, do sends each
-// step alone. If it refuses the Txn because it has too many steps, do sends the batch in halves.
+// step alone. If the Txn has too many steps for the server, do sends the batch in halves.
 func (w *Writer) do(batch []*Step) {
 	g, err := w.Generation(w.cluster.Context())
 	var answers []*pb.TxnResponse
@@ -228,8 +228,8 @@ func (w *Writer) settle(batch []*Step, g *Generation, full error) {
 	}
 }
 
-// again repeats steps of batch if err is a reason to ask another member. It repeats the steps
-// that may be done twice and whose time is not over. It returns the other steps.
+// again repeats steps of batch if err is a reason to ask another member. It repeats the steps that
+// may be done twice and whose timeout is not over. It returns the other steps.
 func (w *Writer) again(batch []*Step, err error) (rest []*Step) {
 	var twice []*Step
 	for _, s := range batch {
@@ -245,10 +245,10 @@ func (w *Writer) again(batch []*Step, err error) (rest []*Step) {
 	return rest
 }
 
-// current ends the steps whose revisions are of another generation than g, and
-// returns the other steps. In generation g, another client may have created the
-// same key at the same revision. The compare in every Txn would not notice that,
-// because it checks that g is present, not that the step belongs to g.
+// current ends the steps whose revisions are of another generation than g, and returns the other
+// steps. In generation g, another client may have created the same key at the same revision. The
+// compare in every Txn would not notice that, because it checks that g is the present generation,
+// not that the step belongs to g.
 func (w *Writer) current(batch []*Step, g *Generation) []*Step {
 	rest := make([]*Step, 0, len(batch))
 	for _, s := range batch {
@@ -301,8 +301,8 @@ func (w *Writer) send(batch []*Step, g *Generation) ([]*pb.TxnResponse, int64, e
 	return answers, resp.Header.Revision, err
 }
 
-// deliver runs the Then functions of batch. Such a function may have to wait: after a granted
-// step for the work that Alongside has started, after a refused step for further reads.
+// deliver runs the Then functions of batch. After a granted step, Then may have to wait for the
+// work that Alongside has started. After a refused step, it may wait for further reads.
 func (w *Writer) deliver(batch []*Step) {
 	var granted []*Step
 	for _, s := range batch {

@@ -65,7 +65,7 @@ func TestOtherGenerationIsNotSent(t *testing.T) {
 	}
 }
 
-// full is a server that, for lack of space, refuses even requests that need no space.
+// full is a server without space, which refuses even requests that need no space.
 type full struct {
 	pb.UnimplementedKVServer
 	asked atomic.Int64
@@ -76,8 +76,8 @@ func (f *full) Txn(context.Context, *pb.TxnRequest) (*pb.TxnResponse, error) {
 	return nil, rpctypes.ErrGRPCNoSpace
 }
 
-// TestEverythingRefused checks a request that needs no space, but is refused for lack
-// of space. The request must not be sent for ever, and its outcome must be unknown.
+// TestEverythingRefused checks a request that needs no space, but is refused for lack of space. The
+// request must not be repeated, and its outcome must be unknown.
 func TestEverythingRefused(t *testing.T) {
 	f := &full{}
 	w := at(t, clustertest.Member(t, func(s *grpc.Server) { pb.RegisterKVServer(s, f) }))

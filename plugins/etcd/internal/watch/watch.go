@@ -18,8 +18,8 @@ import (
 //
 // The zero Event says that the stream is broken. Changes are missed until an Event sets Opened.
 type Event struct {
-	Opened  int64 // not 0: from now on, changes after this revision are seen
-	Changed int64 // not 0: the revision of the last change
+	Opened  int64 // if not 0, changes after this revision are reported from now on
+	Changed int64 // if not 0, the revision of the last change
 	// Created and Version are the deleted key's create revision and version, or
 	// 0 when they are not known.
 	Created, Version int64
@@ -76,8 +76,8 @@ func New(c *cluster.Cluster) *Mux {
 	return m
 }
 
-// Changes watches the keys from key to below end. The function notify must not block, because
-// one goroutine makes all calls.
+// Changes watches the keys from key up to, but without, end. The function notify must not block,
+// because one goroutine makes all calls.
 func (m *Mux) Changes(key string, end []byte, notify func(Event)) *Watch {
 	w := &Watch{key: key, end: end, notify: notify}
 	m.mu.Lock()
@@ -87,7 +87,7 @@ func (m *Mux) Changes(key string, end []byte, notify func(Event)) *Watch {
 }
 
 // Deletes watches for deletes of key that come after revision; see [Mux.Changes]. If a dropped
-// watch of the key has been open since revision, it is used again, and no Event sets Opened.
+// watch of the key has been open since then, it is used again, and no Event sets Opened.
 func (m *Mux) Deletes(key string, revision int64, notify func(Event)) *Watch {
 	w := &Watch{key: key, deletes: true, notify: notify}
 	m.mu.Lock()
@@ -175,8 +175,8 @@ func (s *stream) cancel(w *Watch) {
 	s.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: w.id}}})
 }
 
-// reuse puts the watch w in the place of a dropped watch that has been open since revision
-// and has seen no delete after revision. It returns false if there is no such watch.
+// reuse puts the watch w in the place of a dropped watch that has been open since the given
+// revision and has seen no delete after it. It returns false if there is no such watch.
 func (s *stream) reuse(w *Watch, revision int64) bool {
 	old := s.spare[w.key]
 	if old == nil || old.opened > revision || old.changed > revision {
@@ -227,7 +227,7 @@ func (m *Mux) run() {
 	}
 }
 
-// The bounds of the pause before the stream is opened again. Each try may cost a login.
+// These are the bounds of the pause before the stream is opened again. Each try may cost a login.
 const (
 	reopenPause    = 50 * time.Millisecond
 	maxReopenPause = time.Second
