@@ -109,7 +109,8 @@ func Open(ctx context.Context, dial sqldriver.Connector, setup string) (*Session
 	return s, nil
 }
 
-// setUp runs the text setup, and then lock, an SQL expression that is 1 if GET_LOCK succeeds.
+// setUp runs the statements in setup. They end with the SQL expression lock, 1 if GET_LOCK
+// succeeds.
 func (s *Session) setUp(ctx context.Context, setup, lock string) error {
 	cluster := ""
 	return s.Query(ctx, setup+","+lock, func(row []sqldriver.Value) error {
