@@ -15,8 +15,7 @@ import (
 )
 
 const (
-	// placeFor is how long a waiter keeps its place in the queue after its last
-	// Wait or TryAcquire.
+	// placeFor is how long a waiter keeps its place in the queue after its last Wait or TryAcquire.
 	placeFor = 2 * time.Second
 	// firstSpan is how long an unused grant to a waiter lasts. It is short, because the waiter may
 	// be gone.

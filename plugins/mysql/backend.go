@@ -130,9 +130,8 @@ func (b *Backend) Close(ctx context.Context) error {
 	})
 }
 
-// statement returns a context for one statement. The end of ctx does not
-// interrupt the statement, because the server would go on with it, and its
-// outcome would remain unknown.
+// statement returns a context for one statement. The end of ctx does not interrupt the statement,
+// because the server would go on with it, and its outcome would remain unknown.
 func (k *link) statement(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), k.opts.RequestTimeout, errSlow)
 	stop := context.AfterFunc(k.background, cancel)

@@ -270,9 +270,8 @@ func TestFirstWaitEntersFirst(t *testing.T) {
 	must(t, p.Heal())
 }
 
-// TestFarWaiters checks that hosts whose round trip is 400 ms are granted the lock in
-// their order, each when the previous lease ends. Each grant must arrive early enough
-// for the first renewal.
+// TestFarWaiters checks that hosts whose round trip is 400 ms are granted the lock in their order,
+// each when the previous lease ends. Each grant must arrive early enough for the first renewal.
 func TestFarWaiters(t *testing.T) {
 	w := newFixture(t)
 	_, b := w.through(t, backendtest.Far)

@@ -177,10 +177,9 @@ func (b *Backend) runSingle(text func(table string, r driver.Request) string) fu
 	}
 }
 
-// Withdraw waits at most settleFor for the replies to the owner's requests that
-// this process sent. If all were refused, the store needs no change. Otherwise it
-// sends a statement, shared with other withdrawals, over reserved connections,
-// because requests may keep all other connections busy.
+// Withdraw waits at most settleFor for the replies to the owner's requests that this process sent.
+// If all were refused, the store needs no change. Otherwise it sends a statement, shared with other
+// withdrawals, over reserved connections, because requests may keep all other connections busy.
 //
 // Note: killing the request's connection is not enough. If a plugin is killed, the server
 // goes on with its statements, and the next plugin process does not know the connections

@@ -36,8 +36,7 @@ const (
 	settleFor = 250 * time.Millisecond
 )
 
-// owner is the state of one owner. owners.mu guards the fields that are not
-// atomic.
+// owner is the state of one owner. owners.mu guards the fields that are not atomic.
 type owner struct {
 	busy   int           // requests under way
 	lost   bool          // a request was sent and its outcome is unknown

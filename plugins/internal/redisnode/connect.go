@@ -118,8 +118,7 @@ type serverConn struct {
 	link
 }
 
-// SetReadDeadline implements net.Conn. The first reply must come within
-// dial_timeout.
+// SetReadDeadline implements net.Conn. The first reply must come within dial_timeout.
 func (c *serverConn) SetReadDeadline(t time.Time) error {
 	if !c.replied && (t.IsZero() || t.After(c.end)) {
 		t = c.end

@@ -70,9 +70,8 @@ func (w *Wakeups) wakeObservers(name string) {
 // scanCount is how many keys a step of SCAN looks at.
 const scanCount = 500
 
-// Names returns the names of locks that start with prefix. It scans the keys
-// of the database without blocking the server, and may go on for a while
-// after ctx has ended.
+// Names returns the names of locks that start with prefix. It scans the keys of the database
+// without blocking the server, and may go on for a while after ctx has ended.
 func (n *Node) Names(ctx context.Context, prefix string) (map[string]struct{}, error) {
 	var mu sync.Mutex
 	names := map[string]struct{}{} // SCAN may return a key twice

@@ -109,10 +109,9 @@ func (n *Node) enqueue(ctx context.Context, r driver.Request) (free bool, left t
 	return n.opts.Turns != nil && number == 1, left, nil
 }
 
-// entry returns the text that follows r.Owner in the queue; see lua/queue.lua.
-// r.TTL bounds how long a grant by the store lasts. A published value that is
-// too long for the queue is sent with the owner's first request, so the owner
-// must call TryAcquire before it may use the grant.
+// entry returns the text that follows r.Owner in the queue; see lua/queue.lua. r.TTL bounds how
+// long a grant by the store lasts. A published value that is too long for the queue is sent with
+// the owner's first request, so the owner must call TryAcquire before it may use the grant.
 func entry(process string, r driver.Request) string {
 	value := r.Value
 	if len(value) > maxEntryValue {
@@ -263,8 +262,7 @@ const (
 	signEvery = 200 * time.Millisecond
 	signFor   = 2 * signEvery
 
-	// signsGoOn is how long signs of life protect an owner's place after its
-	// last wait or request.
+	// signsGoOn is how long signs of life protect an owner's place after its last wait or request.
 	signsGoOn = 2 * time.Second
 )
 

@@ -39,10 +39,9 @@ func Acquire(table string, ops []Operation, base uint64, long, mariadb bool) str
 	return t.add(";SELECT ", reply, " FROM ", table, " WHERE name IN(").list(Names(ops)).add(")").String()
 }
 
-// Take takes one lock, if its row exists and has no queue, no withdrawn owners
-// and no running lease. Otherwise it changes nothing, and the caller uses
-// [Acquire], which costs the server twice the time. Take replies the token as
-// the last insert id.
+// Take takes one lock, if its row exists and has no queue, no withdrawn owners and no running
+// lease. Otherwise it changes nothing, and the caller uses [Acquire], which costs the server twice
+// the time. Take replies the token as the last insert id.
 func Take(table string, a Operation) string {
 	var t text
 	t.add("UPDATE ", table, " SET token=LAST_INSERT_ID(GREATEST(token+1,", micros, ")),attempt=").uint(a.Nonce)

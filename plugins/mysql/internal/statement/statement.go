@@ -1,5 +1,4 @@
-// Package statement builds the SQL statements on the table of locks, and reads
-// the returned rows.
+// Package statement builds the SQL statements on the table of locks, and reads the returned rows.
 package statement
 
 import (
@@ -13,10 +12,9 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 )
 
-// Statements are built here, without the driver's placeholders. Text from
-// callers is written in hexadecimal, which the server reads alike under every
-// sql_mode and character set. Numbers are written as digits. Owners were
-// checked to be plain ASCII and need no encoding.
+// Statements are built here, without the driver's placeholders. Text from callers is written in
+// hexadecimal, which the server reads alike under every sql_mode and character set. Numbers are
+// written as digits. Owners were checked to be plain ASCII and need no encoding.
 
 // Now is the server's clock. Unlike NOW(), it ignores the session's time zone.
 // Within one statement its value does not change.
@@ -26,10 +24,9 @@ const Now = "UTC_TIMESTAMP(6)"
 // new token. So tokens rise even after a row was purged or the table was lost.
 const micros = "TIMESTAMPDIFF(MICROSECOND,'1970-01-01'," + Now + ")"
 
-// A queue is a text of entries, in the order of arrival. Tombstones (withdrawn
-// owners) are a text such as ",owner1,owner2,". Queue and tombstones are
-// columns in the row of their lock. So the row lock makes each change of them
-// atomic, and a statement locks only the rows of its names.
+// A queue is a text of entries, in the order of arrival. Tombstones (withdrawn owners) are a text
+// such as ",owner1,owner2,". Queue and tombstones are columns in the row of their lock. So the row
+// lock makes each change of them atomic, and a statement locks only the rows of its names.
 //
 // An entry is ",owner.process.sign.span_us.label.value.wakeid", with label and value in
 // hexadecimal, or "-" for no value. The statement that grants a lock to its first waiter takes all
@@ -377,9 +374,8 @@ func Fits(r driver.Request) bool { return len(r.Value) <= 512 }
 // a wake-up. It replies the planned sleep in microseconds, or -1 if the owner
 // was withdrawn, and the server's time at the start, in microseconds.
 //
-// One statement reads the row and sleeps, so it misses no release. It sees an
-// earlier release in the row. A later release finds the owner in the queue and
-// interrupts the sleep.
+// One statement reads the row and sleeps, so it misses no release. It sees an earlier release in
+// the row. A later release finds the owner in the queue and interrupts the sleep.
 func Sleep(table string, r driver.Request, most time.Duration) string {
 	var t text
 	t.add("SELECT SLEEP(").pause(r, most).add("/1000000) AS slept,IF(", noTombstone(r.Owner), ",").pause(r, most).add(",-1),", micros, " FROM ", table)
