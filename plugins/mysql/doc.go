@@ -103,7 +103,7 @@
 // # Where is what
 //
 //   - lock.go, acquire.go: the operations
-//   - batcher.go: which operations share a statement; locked.go: operations that wait for a locked row
+//   - batcher.go: which operations share a statement; locked.go: operations on locked rows
 //   - wait.go: the queue; signs.go: which waiters are alive
 //   - owners.go: which owners need no tombstone
 //   - backend.go: Open and Close; dial.go: connections; options.go: the options and the Spec

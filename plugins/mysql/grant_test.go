@@ -28,8 +28,7 @@ func place(t *testing.T, b *mysql.Backend, r driver.Request) driver.Request {
 	return r
 }
 
-// given returns the request r with the token of the grant that the store must have made to r's
-// owner.
+// given returns r with the token of a grant to r's owner, which the store must have made.
 func given(t *testing.T, b *mysql.Backend, r driver.Request) driver.Request {
 	t.Helper()
 	h, err := b.Inspect(t.Context(), r.Name)
@@ -231,8 +230,8 @@ func TestKeptLeaseIsNotGranted(t *testing.T) {
 	}
 }
 
-// through opens a host that reaches the server through a proxy. The parameter far is the round trip
-// time.
+// through opens a host that reaches the server through a proxy. The round trip takes the time in
+// far.
 func (w *fixture) through(t *testing.T, far time.Duration) (*inject.Proxy, *mysql.Backend) {
 	t.Helper()
 	at := strings.Index(w.address, "tcp(") + len("tcp(")

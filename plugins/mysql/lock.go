@@ -106,8 +106,8 @@ func (b *Backend) runReleases(ctx context.Context, s *conn.Session, ops []statem
 }
 
 // then returns a function that wakes waiters, or grants them locks, after a statement has freed
-// rows of ops. The parameter reply is that statement's reply. If it names no waiter, the result is
-// nil.
+// rows of ops. The parameter reply is that statement's reply. If reply is 0, no waiter is left, and
+// the result is nil.
 func (b *Backend) then(ctx context.Context, s *conn.Session, ops []statement.Operation, reply uint64) func() {
 	switch {
 	case reply == 0:
@@ -146,8 +146,7 @@ func (b *Backend) endLeases(ctx context.Context, s *conn.Session, nonce uint64, 
 	return n, reply, err
 }
 
-// missing reads the rows of ops. The result is NotHeldError if a row is missing or done returns
-// false.
+// missing reads the rows of ops. A missing row, or false from done, makes the result NotHeldError.
 func (b *Backend) missing(ctx context.Context, s *conn.Session, ops []statement.Operation, results []driver.Result, done func(statement.Row, statement.Operation) bool) error {
 	rows := map[string]statement.Row{}
 	if err := b.each(ctx, s, statement.Names(ops), func(r statement.Row) { rows[r.Name] = r }); err != nil {

@@ -106,8 +106,7 @@ func (t *inFlight) end() {
 }
 
 // slow is called when a statement takes longer than timeout. It lets the batcher send another
-// statement. It kills this one, except a statement with one operation that is no probe and finds a
-// free slot.
+// statement. It kills this one, unless this is no probe, has one operation, and finds a free slot.
 //
 // On a server without RETURNING, an acquire is two statements. After a KILL exactly
 // between these two, the server sends no reply (see Wait). Reading then fails at its
@@ -171,8 +170,7 @@ func (k *link) kill(ctx context.Context, target *conn.Session) error {
 }
 
 // resendUnlocked sends the operations of a killed statement again if their rows are not locked. The
-// others join the blocked operations. If t.trip is not the constant first, all operations join
-// them.
+// others join the blocked operations. If t.trip is sure or probe, all operations join them.
 func (l *batcher) resendUnlocked(t *inFlight, batch []*pending) {
 	for _, p := range batch {
 		p.kills++

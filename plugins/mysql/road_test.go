@@ -136,8 +136,7 @@ func TestOneOfTwoServers(t *testing.T) {
 	acquire(t, b, want("job/0", time.Second))
 }
 
-// demotedBy returns server options. The keys are the statements that make such a server refuse
-// requests.
+// demotedBy returns server options, keyed by the statement that makes the server refuse requests.
 func demotedBy(t *testing.T) map[string]*mysqlserver.Options {
 	ways := map[string]*mysqlserver.Options{"SET GLOBAL read_only=1": {}}
 	library := "/usr/lib/galera/libgalera_smm.so"

@@ -141,8 +141,7 @@ func newSituation(seed uint64) (c situation) {
 type way func(ctx context.Context, w *bench, r driver.Request) (driver.Result, error)
 
 // alone returns the way that sends the request in a statement without other requests. The function
-// in parameter knows sets what the backend remembers about the lock. This decides which text it
-// sends.
+// knows sets what the backend remembers about the lock. This decides which text is sent.
 func alone(batcher func(*Backend) *batcher, knows func(*Backend, string)) way {
 	return func(ctx context.Context, w *bench, r driver.Request) (driver.Result, error) {
 		return w.ask(ctx, batcher(w.b), knows, newOperation(r))
@@ -213,8 +212,7 @@ func (w *bench) play(t testing.TB, c situation, ask way) string {
 	return answer
 }
 
-// differ describes how the results of two ways differ in the situation made from seed, or returns
-// "".
+// differ describes how the results of two ways differ in the situation that seed makes, or is "".
 func (w *bench) differ(t testing.TB, seed uint64) string {
 	t.Helper()
 	c := newSituation(seed)

@@ -54,8 +54,7 @@ func ask1(ctx context.Context, c *pgconn.PgConn, query string) (row []string, er
 	return row, nil
 }
 
-// through returns a copy of the settings c for connections to a single server, directly or through
-// a pooler.
+// through returns a copy of the settings c for connections to one server, directly or by a pooler.
 func (b *Backend) through(c *pgxpool.Config) *pgxpool.Config {
 	own := c.Copy()
 	before := own.BeforeConnect
@@ -310,9 +309,8 @@ func (b *Backend) unconnected(what, name string, err error) error {
 	return fmt.Errorf("postgres: %s %q: %w", what, name, config.Unanswered("PostgreSQL server", err))
 }
 
-// failed returns the error of a statement. After an ERROR reply, the statement had no effect,
-// because the server rolled it back. If the connection broke, the statement may have been
-// committed.
+// failed returns the error of a statement. After an ERROR reply, the statement was rolled back and
+// had no effect. If the connection broke, the statement may have been committed.
 func (b *Backend) failed(what, name string, err error) error {
 	var e *pgconn.PgError
 	switch {

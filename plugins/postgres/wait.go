@@ -55,8 +55,7 @@ type listener struct {
 }
 
 // sleeper is a waiting owner. At most one notice tells it of a grant, or that it should ask. If it
-// is woken while the field told is false, notices have stopped or resumed, so it enters the queue
-// again.
+// is woken while told is false, notices have stopped or resumed, so it enters the queue again.
 type sleeper struct {
 	woken chan struct{}
 	told  bool
@@ -156,8 +155,8 @@ func (l *listener) hearing() string {
 	return l.process
 }
 
-// sign returns a new sign's number. The result due is false if no notices arrive, or if the last
-// sign is newer than old.
+// sign returns a new sign's number. It is not due without notices, or if the last is newer than
+// old.
 func (l *listener) sign(old time.Duration) (us int64, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

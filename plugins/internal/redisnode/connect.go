@@ -205,8 +205,7 @@ type Links struct {
 }
 
 // If a server is found not to serve, the next connection is made at once. If that happens again
-// within calmAfter, a pause comes before the next connection. The pause grows each time, up to
-// mostPause.
+// within calmAfter, there is a pause first. It grows each time, up to mostPause.
 const (
 	firstPause = 25 * time.Millisecond
 	mostPause  = 250 * time.Millisecond
@@ -220,8 +219,7 @@ func (l *Links) Leave(before time.Time) {
 	l.Refused()
 }
 
-// Keep gives up each connection to a server whose run id is known and differs from the parameter
-// run.
+// Keep gives up each connection to a server whose run id is known and is not in parameter run.
 func (l *Links) Keep(run string) {
 	l.leave(func(c *serverConn) bool { return c.run != "" && c.run != run })
 }

@@ -12,9 +12,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Observe follows the holder of the lock called name; see [kit.Follow]. The store pushes changes
-// that any host makes through this package. To find other changes, Observe reads the lock at the
-// interval every.
+// Observe follows the holder of the lock called name; see [kit.Follow]. The store pushes the
+// changes made through this package. To find others, Observe reads the lock at the interval every.
 func (n *Node) Observe(ctx context.Context, name string, every time.Duration, emit func(driver.Holder)) error {
 	changes, stop := n.Wakeups.listen(ctx, n.opts.Keys.changeChannel(name))
 	defer stop()
@@ -24,9 +23,8 @@ func (n *Node) Observe(ctx context.Context, name string, every time.Duration, em
 	}, emit)
 }
 
-// listen returns a channel that gets a signal when a message arrives on the store's channel called
-// name, when the subscription begins, and when the connection breaks. The returned function ends
-// the signals.
+// listen returns a channel of signals: a message has arrived on the store's channel called name,
+// the subscription has begun, or the connection has broken. The returned function ends the signals.
 func (w *Wakeups) listen(ctx context.Context, name string) (<-chan struct{}, func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

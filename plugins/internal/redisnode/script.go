@@ -40,8 +40,7 @@ var Rights = lua("rights")
 // Script is the text of a script and its digest, which names it in the server.
 type Script struct{ Text, SHA string }
 
-// newScript makes a script from Lua files. The files can use the functions of lua/queue.lua and
-// lua/lease.lua.
+// newScript makes a script from Lua files, which can use the functions in queue.lua and lease.lua.
 func newScript(files ...string) *Script {
 	text := lua("lease")
 	for _, name := range files {
@@ -59,10 +58,9 @@ func QueueScript(head, queue, body string) *Script {
 // known are the variables that lua/read.lua sets.
 const known = "now, last, tombstones_until, queued, observed"
 
-// NewScript makes a script from Lua texts. Usually only the texts head and body run, and these
-// define no functions. In unusual cases body calls the Lua function library with the variables in
-// known. The function library returns the result of slowPath or, with queue_only, those functions
-// of queue that handoff names.
+// NewScript makes a script from Lua texts. Usually only head and body run, and define no functions.
+// In unusual cases body calls the Lua function library with the variables in known. The function
+// returns the result of slowPath or, with queue_only, those functions of queue that handoff names.
 func NewScript(head, queue, handoff, slowPath, body string) *Script {
 	head = lua("head") + head
 	return wholeScript("local function library(" + known + ", queue_only)\n" + head +

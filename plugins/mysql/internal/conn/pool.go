@@ -18,10 +18,9 @@ import (
 // connection's id to kill its statement. And some connections must be reserved for statements that
 // unblock others.
 type Pool struct {
-	// Dial makes a connection. It runs to its end, in a goroutine that the
-	// function spawn starts. The reason is that a server counts each aborted
-	// handshake as an error of this machine. After max_connect_errors of them, it
-	// blocks all programs on the machine.
+	// Dial makes a connection. It runs to its end, in a goroutine that the function spawn starts.
+	// The reason is that a server counts each aborted handshake as an error of this machine. After
+	// max_connect_errors of them, it blocks all programs on the machine.
 	Dial  func() (*Session, error)
 	spawn func(func()) bool
 	// Stale reports whether a connection leads to a server that is no longer used.
@@ -386,7 +385,8 @@ func (p *Pool) Warm(ctx context.Context) {
 	}
 }
 
-// Trim closes connections idle for longer than age. At least as many as keep says stay open.
+// Trim closes connections idle for longer than age. At least as many idle ones as keep says stay
+// open.
 func (p *Pool) Trim(age time.Duration, keep int) {
 	p.mu.Lock()
 	n := 0
