@@ -49,7 +49,7 @@ func (b *backend) locked(ctx context.Context, name string, do func(s *Store, e *
 	return b.store.do(name, do)
 }
 
-// held is like locked, but calls the function change only if r's lease exists.
+// held is like locked, but calls the function change only if the lease of the request r exists.
 // Otherwise it returns a NotHeldError that names the holder.
 func (b *backend) held(ctx context.Context, r driver.Request, change func(s *Store, e *entry, now time.Time) error) error {
 	return b.locked(ctx, r.Name, func(s *Store, e *entry, now time.Time) error {

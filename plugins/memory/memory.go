@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// placeFor is how long a waiter keeps its place in the queue after its last
-	// Wait or TryAcquire.
+	// placeFor is how long a waiter keeps its place in the queue after its last Wait or TryAcquire.
 	placeFor = 2 * time.Second
-	// firstSpan is how long an unused grant to a waiter lasts. The waiter may be gone.
+	// firstSpan is how long an unused grant to a waiter lasts. It is short, because the waiter may
+	// be gone.
 	firstSpan = 500 * time.Millisecond
 	// tombstoneFor is how long a withdrawn owner is refused.
 	tombstoneFor = time.Minute

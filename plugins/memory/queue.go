@@ -24,7 +24,7 @@ func (e *entry) find(owner string) *place {
 	return e.queue[i]
 }
 
-// enter returns the place of r's owner, which it adds at the queue's end if necessary.
+// enter returns the queue place of r's owner. It adds the place at the queue's end if necessary.
 func (e *entry) enter(r driver.Request, now time.Time) *place {
 	p := e.find(r.Owner)
 	if p == nil {
@@ -36,7 +36,7 @@ func (e *entry) enter(r driver.Request, now time.Time) *place {
 	return p
 }
 
-// leave gives up owner's place, if it has one, so that its calls of Wait return.
+// leave gives up the owner's place, if there is one, so that the owner's calls of Wait return.
 func (e *entry) leave(owner string) {
 	if p := e.find(owner); p != nil {
 		e.queue = slices.DeleteFunc(e.queue, func(q *place) bool { return q == p })
@@ -44,9 +44,9 @@ func (e *entry) leave(owner string) {
 	}
 }
 
-// grantNext grants a free lock to its first waiter. The method expire has already dropped
-// dead waiters. A waiter whose call of Wait is asleep lives. A waiter between two calls may
-// be gone, and then the next waiter gets the lock later by firstSpan.
+// grantNext grants a free lock to its first waiter. The method expire has already dropped dead
+// waiters. A waiter whose call of Wait is asleep is alive. A waiter between two calls may be gone,
+// and then the next waiter gets the lock firstSpan later.
 func (s *Store) grantNext(e *entry, now time.Time) {
 	if e.grant != nil || len(e.queue) == 0 {
 		return
@@ -57,7 +57,7 @@ func (s *Store) grantNext(e *entry, now time.Time) {
 	s.set(e, &grant{Request: r, expires: now.Add(min(r.TTL, firstSpan)), made: now, unconfirmed: true})
 }
 
-// madeFor returns the grant that the store made to owner while it waited in the
+// madeFor returns the grant that the store made to the given owner while the owner waited in the
 // queue, or the zero Grant if there is none.
 func (e *entry) madeFor(owner string) driver.Grant {
 	g := e.grant

@@ -36,7 +36,7 @@ type grant struct {
 	unconfirmed bool      // since then, the owner has neither renewed it nor asked for it
 }
 
-// extend lets the grant g live for ttl from now.
+// extend lets the grant g last for the duration ttl from now on.
 func (g *grant) extend(ttl time.Duration, now time.Time) {
 	g.expires, g.unconfirmed = now.Add(ttl), false
 }
@@ -52,13 +52,13 @@ func NewStore() *Store {
 	}
 }
 
-// Open connects another host to the store. Closing it leaves the store and its
-// leases as they are.
+// Open connects another host to the store. Closing the backend leaves the store and its leases as
+// they are.
 func (s *Store) Open() driver.Backend {
 	return &backend{store: s, background: kit.NewGroup()}
 }
 
-// do calls f with the entry of the lock called name while no other call runs.
+// do calls the function f with the entry of the lock called name. No other call runs meanwhile.
 func (s *Store) do(name string, f func(s *Store, e *entry, now time.Time) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

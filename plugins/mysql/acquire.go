@@ -61,9 +61,9 @@ func (b *Backend) runAcquires(ctx context.Context, s *conn.Session, ops []statem
 	return results, nil, nil
 }
 
-// askInFull repeats some refused acquires with the long text of the statement: those whose lock
-// is free, or has a lease that ends later than its TTL allows. If the long text refuses a free
-// lock too, askInFull grants the lock to its first waiter, perhaps one of ops, and tries again.
+// askInFull repeats some refused acquires with the long text of the statement: those whose lock is
+// free, or has a lease that ends later than its TTL allows. If the long text refuses a free lock
+// too, askInFull grants the lock to its first waiter, perhaps an owner in ops, and tries again.
 func (b *Backend) askInFull(ctx context.Context, s *conn.Session, ops []statement.Operation, rows []statement.Row, long bool) error {
 	const most = 3 // each time another host may be quicker
 	for range most {
@@ -95,7 +95,7 @@ func (b *Backend) askInFull(ctx context.Context, s *conn.Session, ops []statemen
 	return nil
 }
 
-// attempt sends ops in one statement, each with a new nonce. It returns the rows' new state.
+// attempt sends all operations in one statement, each with a new nonce, and returns the new rows.
 func (b *Backend) attempt(ctx context.Context, s *conn.Session, ops []statement.Operation, long bool) ([]statement.Row, error) {
 	base := newNonce() >> statement.NonceBits
 	at := make(map[string]int, len(ops))
@@ -114,7 +114,7 @@ func (b *Backend) attempt(ctx context.Context, s *conn.Session, ops []statement.
 	return rows, err
 }
 
-// withdrawn reports whether a's owner has a tombstone, because it was withdrawn.
+// withdrawn reports whether the owner in operation a has a tombstone, because it was withdrawn.
 func (b *Backend) withdrawn(ctx context.Context, s *conn.Session, a statement.Operation) (yes bool, err error) {
 	err = s.Query(ctx, statement.Withdrawn(b.table, a.Request), func(v []sqldriver.Value) error {
 		yes = conn.Uint(v[0]) == 0

@@ -21,8 +21,8 @@ import (
 const (
 	// idleFor is how long an unused connection is kept.
 	idleFor = time.Minute
-	// rowsKept is for how many rows it is remembered that they exist. contendedFor
-	// is how long a lock counts as contended after the last sign of a waiter.
+	// rowsKept is the number of rows whose existence is remembered. contendedFor is how long a lock
+	// counts as contended after the last sign of a waiter.
 	rowsKept     = 4096
 	contendedFor = 10 * time.Second
 )
@@ -34,7 +34,7 @@ type Backend struct {
 	queue
 
 	acquires, renewals, releases, withdrawals batcher
-	firsts                                    batcher // acquires that may insert a row, and wait for a gap lock
+	firsts                                    batcher // acquires that may insert a row, and so may wait for a gap lock
 	proclaims, shortens, breaks               batcher // one operation per statement
 	blocked                                   blockedOps
 	observers                                 kit.Poller
@@ -130,9 +130,8 @@ func (b *Backend) Close(ctx context.Context) error {
 	})
 }
 
-// statement returns a context for one statement. The end of ctx does not
-// interrupt the statement, because the server would go on with it, and its
-// outcome would remain unknown.
+// statement returns a context for one statement. The end of ctx does not interrupt the statement,
+// because the server would go on with it, and its outcome would remain unknown.
 func (k *link) statement(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), k.opts.RequestTimeout, errSlow)
 	stop := context.AfterFunc(k.background, cancel)
@@ -185,9 +184,10 @@ func do[T any](ctx context.Context, k *link, what, name string, f func(ctx conte
 // use is a function that runs statements on a connection.
 type use func(ctx context.Context, s *conn.Session) error
 
-// on runs the function f on a connection. It runs f again if other statements made the server roll
-// f's statement back, and again on a new connection if the server currently serves no client.
-// So f may run several times. The error is the server's, or says that there was no connection.
+// on runs the function f on a connection. It repeats f if other statements made the server roll
+// back f's statement. It repeats f once on a new connection if the server currently serves no
+// client. So f may run several times. The error is the server's, or says that there was no
+// connection.
 func (k *link) on(ctx context.Context, get func(context.Context) (*conn.Session, error), f use) error {
 	created := false
 	var unserved error // set once
@@ -215,9 +215,9 @@ func (k *link) on(ctx context.Context, get func(context.Context) (*conn.Session,
 	}
 }
 
-// Check asks whether the server would serve requests. It must not be a replica, and the
-// address must lead to one server. The table must exist. The user must have its rights on
-// the table, and must be allowed everything that statements need.
+// Check asks whether the server would serve requests. The server must not be a replica, and the
+// address must lead to one server. The table must exist. The user must have its rights on the
+// table, and must be allowed everything that statements need.
 func (b *Backend) Check(ctx context.Context) error {
 	_, err := do(ctx, b.link, "check", b.opts.Prefix, func(ctx context.Context) (none struct{}, err error) {
 		return none, b.on(ctx, b.pool.Get, b.examine)

@@ -34,17 +34,17 @@ const (
 // statement. So batches grow with the load, and no operation waits for a batch to fill.
 type batcher struct {
 	link    *link
-	owners  *owners     // remembers the owners of its requests; nil if it need not
+	owners  *owners     // remembers the owners of its requests; nil if not needed
 	blocked *blockedOps // operations that wait for a row that others have locked
 	what    string      // the operation's name in errors
 	width   int
 	senders int  // zero means the constant senders
-	patient bool // true for renewals, which can wait, and of which a statement takes one TTL
+	patient bool // true for renewals: they can wait, and all in a statement have one TTL
 	repeats bool // a statement may contain a name several times
 	values  bool // a statement contains the published values
-	// get takes a connection. The size of slots limits how many statements may wait for a
-	// row in the server; see the method slow. The size of probes limits how many statements
-	// test whether an insert has to wait. It is nil if the batcher inserts no rows.
+	// get takes a connection. The size of slots limits how many statements may wait for a row in
+	// the server; see the method slow. The size of probes limits how many statements test whether
+	// an insert has to wait. The field probes is nil if the batcher inserts no rows.
 	get           func(ctx context.Context) (*conn.Session, error)
 	slots, probes chan struct{}
 	// run sends ops, sorted by name, in one statement. After an error, the
@@ -279,7 +279,7 @@ func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 		same := byName[op.Name]
 		l := b.batcherOf(op)
 		switch {
-		case same[0] != i: // handled with the first of its name
+		case same[0] != i: // handled with the first operation on its name
 		case len(same) > 1 || l == nil:
 			apart.Go(func() {
 				for _, j := range same {

@@ -40,7 +40,7 @@ func (o Options) connector() (c sqldriver.Connector, database string, err error)
 			own.TLS = source.TLSConfig(host)
 		}
 		if fips140.Enforced() && own.Passwd != "" {
-			own.AllowNativePasswords = false // that plugin needs SHA-1, which panics here
+			own.AllowNativePasswords = false // native passwords need SHA-1, which panics here
 		}
 		conn.Limit(ctx, most)
 		if l := conn.Logger(ctx); l != nil {

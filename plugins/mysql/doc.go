@@ -21,7 +21,7 @@
 //     last grants. A second holder is then possible until the first holder's TTL
 //     is over. Tokens keep rising if the two servers' clocks agree.
 //   - A server clock that is turned forward ends leases early; their holders notice
-//     with the next renewal. A clock that is turned back lengthens leases until
+//     at the next renewal. A clock that is turned back lengthens leases until
 //     another owner asks for the lock; from then on, the lease ends within its TTL.
 //   - An address that leads to two servers. A host stays at one of them while that
 //     server serves, logs a warning, and fails its Check. But another host may stay at
@@ -31,9 +31,9 @@
 //     conflict is found at commit and the statement is repeated, which is safe but slow. Waiters on
 //     other nodes are not woken: they ask for the lock once a second, without order. Waiters
 //     behind a proxy that shares connections among clients do the same. Behind a load balancer a
-//     host stays at one Galera node while that node serves. Its next node may lag, so that a lease
+//     host stays at one Galera node while that node serves. The next node may lag, so that a lease
 //     seems missing; wsrep_sync_wait=7 makes a node catch up before it answers.
-//   - Statements that an operator writes by hand and that change rows.
+//   - Rows that an operator changes by hand.
 //
 // # Cost
 //
@@ -74,8 +74,8 @@
 // waiters the half second of its grant. But the release passes over a waiter whose process has
 // given no sign of life for the last 0.6 s. A waiting process gives five signs a second, with a
 // statement that changes no row. If GET_LOCK is refused, all waiters poll, every 15 to 45 ms at
-// first and later every 120 to 360 ms, without order. Check then fails unless WaitConnections
-// allows no blocked waiters.
+// first and later every 120 to 360 ms, without order. Check then fails if WaitConnections allows
+// blocked waiters.
 //
 // The row of a free lock keeps the last token. The row is purged when its last lease's end, its
 // tombstones and its token are a day old. A token granted while the clock was ahead delays this.
@@ -103,8 +103,8 @@
 // # Where is what
 //
 //   - lock.go, acquire.go: the operations
-//   - batcher.go: which operations share a statement; locked.go: what a locked row delays
-//   - wait.go: the queue; signs.go: which waiters live
+//   - batcher.go: which operations share a statement; locked.go: operations on locked rows
+//   - wait.go: the queue; signs.go: which waiters are alive
 //   - owners.go: which owners need no tombstone
 //   - backend.go: Open and Close; dial.go: connections; options.go: the options and the Spec
 //   - table.go: the table, and which of its rows are purged

@@ -22,8 +22,8 @@ var Granted = granted
 // Purge deletes old rows, as a host does every hour.
 func (b *Backend) Purge(ctx context.Context) (int, error) { return b.purge(ctx) }
 
-// OpenAfter opens a backend whose connections first run the statement prelude,
-// as if it were the server's init_connect.
+// OpenAfter opens a backend whose connections first run the statement in prelude, as if it were the
+// server's init_connect.
 func OpenAfter(opts Options, prelude string) (*Backend, error) {
 	return openWith(opts, func(c sqldriver.Connector, setup string) (sqldriver.Connector, string) {
 		return &prepared{c, prelude}, setup

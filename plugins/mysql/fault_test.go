@@ -147,7 +147,7 @@ func TestLostFirstWaiter(t *testing.T) {
 		t.Errorf("out of turn: %v", err)
 	}
 	must(t, <-woken)
-	for { // a wake-up before the sleep only says to ask, and to wait again
+	for { // after a wake-up that comes before the sleep, it asks and waits again
 		_, err := next.TryAcquire(t.Context(), second)
 		if err == nil {
 			break

@@ -21,14 +21,14 @@ import (
 // firstSpan is how long a grant to a waiter lasts unless it is renewed.
 var firstSpan = mysql.Spec.Properties.FirstSpan
 
-// place puts r's owner into the queue of a held lock without waiting.
+// place puts the owner of the request r into the queue of a held lock without waiting.
 func place(t *testing.T, b *mysql.Backend, r driver.Request) driver.Request {
 	t.Helper()
 	must(t, backendtest.Err(b.Wait(t.Context(), r, time.Millisecond)))
 	return r
 }
 
-// given returns r with the token of the grant that the store must have made to r's owner.
+// given returns r with the token of a grant to r's owner, which the store must have made.
 func given(t *testing.T, b *mysql.Backend, r driver.Request) driver.Request {
 	t.Helper()
 	h, err := b.Inspect(t.Context(), r.Name)
@@ -40,8 +40,8 @@ func given(t *testing.T, b *mysql.Backend, r driver.Request) driver.Request {
 	return r
 }
 
-// TestReleaseGrants checks that a waiter gets the lock with its label and value, for at most
-// firstSpan. The waiter must rely on the grant no longer than the grant lasts in the store.
+// TestReleaseGrants checks that a waiter is granted the lock with the waiter's label and value, for
+// at most firstSpan. The waiter must rely on the grant no longer than the grant lasts in the store.
 func TestReleaseGrants(t *testing.T) {
 	w := newFixture(t)
 	waiter := w.host(t)
@@ -212,8 +212,8 @@ func TestFreeLockIsGrantedToTheFirst(t *testing.T) {
 	}
 }
 
-// TestKeptLeaseIsNotGranted checks that a lock that a release keeps for a while is
-// not granted before that time is over.
+// TestKeptLeaseIsNotGranted checks that a lock is not granted again before the Keep time of its
+// release is over.
 func TestKeptLeaseIsNotGranted(t *testing.T) {
 	w := newFixture(t)
 	holder := acquire(t, w.b, want("jobs", time.Minute))
@@ -230,7 +230,8 @@ func TestKeptLeaseIsNotGranted(t *testing.T) {
 	}
 }
 
-// through opens a host that reaches the server through a proxy. The round trip time is far.
+// through opens a host that reaches the server through a proxy. The round trip takes the time in
+// far.
 func (w *fixture) through(t *testing.T, far time.Duration) (*inject.Proxy, *mysql.Backend) {
 	t.Helper()
 	at := strings.Index(w.address, "tcp(") + len("tcp(")
@@ -245,8 +246,8 @@ func (w *fixture) through(t *testing.T, far time.Duration) (*inject.Proxy, *mysq
 	return p, open(t, mysql.Options{Address: w.address[:at] + p.Addr() + w.address[end:], Prefix: w.prefix})
 }
 
-// TestFirstWaitEntersFirst checks the first waiter of a process that cannot connect to
-// give signs of life. The waiter must enter the queue and get the lock in its turn.
+// TestFirstWaitEntersFirst checks the first waiter of a process that cannot open a connection for
+// signs of life. The waiter must enter the queue and get the lock in its turn.
 func TestFirstWaitEntersFirst(t *testing.T) {
 	w := newFixture(t)
 	p, late := w.through(t, 0)
@@ -268,9 +269,8 @@ func TestFirstWaitEntersFirst(t *testing.T) {
 	must(t, p.Heal())
 }
 
-// TestFarWaiters checks that hosts whose round trip is 400 ms are granted the lock in
-// their order, each when the previous lease ends. Each grant must arrive early enough
-// for the first renewal.
+// TestFarWaiters checks that hosts whose round trip is 400 ms are granted the lock in their order,
+// each when the previous lease ends. Each grant must arrive early enough for the first renewal.
 func TestFarWaiters(t *testing.T) {
 	w := newFixture(t)
 	_, b := w.through(t, backendtest.Far)
@@ -340,8 +340,8 @@ func TestGrantOutlivesThePlugin(t *testing.T) {
 	}
 }
 
-// TestStorm lets 32 processes compete for one lock and end at random moments.
-// It checks that no two hold the lock at a time, and that tokens rise.
+// TestStorm lets 32 processes compete for one lock and end at random moments. It checks that no two
+// processes hold the lock at the same time, and that tokens rise.
 func TestStorm(t *testing.T) {
 	w := newFixture(t)
 	o := mysql.Options{Address: w.address, Prefix: w.prefix, Connections: 2, Logger: slog.New(slog.DiscardHandler)}

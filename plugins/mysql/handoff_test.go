@@ -55,7 +55,7 @@ func TestHandoffs(t *testing.T) {
 		mine = g.request
 	}
 	// If the release comes just before the sleep, the waiter asks (three statements).
-	most := 10 // an acquire in vain (two), enter, sleep, release, wake, read
+	most := 10 // a refused acquire (two), enter, sleep, release, wake, read
 	if w.mariadb(t) {
 		most = 4 // one for an acquire, one for enter, sleep and read, one for release and wake
 	}
@@ -105,8 +105,8 @@ func TestNoHostBarges(t *testing.T) {
 	}
 }
 
-// TestReleaseOfLockedRow releases a lock that has a waiter while another
-// client's transaction keeps its row locked for longer than a statement waits.
+// TestReleaseOfLockedRow releases a lock that has a waiter while another client's transaction keeps
+// the lock's row locked for longer than a statement waits.
 func TestReleaseOfLockedRow(t *testing.T) {
 	w := newFixture(t)
 	mine := acquire(t, w.b, want("jobs", time.Minute))
@@ -114,7 +114,7 @@ func TestReleaseOfLockedRow(t *testing.T) {
 	woken := make(chan error, 1)
 	go func() { woken <- backendtest.Err(host.Wait(t.Context(), next, time.Minute)) }()
 	eventually(t, "it waits", func() bool { return blocked(t, w.db, asleep) > 0 })
-	held(t, second(w.b.TryAcquire(t.Context(), want("jobs", time.Minute)))) // shows b that the lock has waiters
+	held(t, second(w.b.TryAcquire(t.Context(), want("jobs", time.Minute)))) // shows w.b that the lock has waiters
 	unlock := w.lockRow(t, "jobs")
 	released := make(chan error, 1)
 	go func() { released <- w.b.Release(t.Context(), mine) }()

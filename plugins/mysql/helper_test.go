@@ -37,7 +37,7 @@ var (
 
 const timeout = backendtest.Timeout
 
-// throughout polls the function ok for the time d. It fails the test if ok returns false.
+// throughout polls the function ok for the duration d. It fails the test if ok returns false.
 func throughout(t testing.TB, d time.Duration, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); pause(t, 5*time.Millisecond) {
@@ -58,8 +58,7 @@ func pause(t testing.TB, d time.Duration) {
 // asleep is a text that only the statement of a sleeping waiter contains.
 const asleep = " AS slept"
 
-// blocked returns how many statements contain text. It counts the statements that
-// the server is executing for other connections.
+// blocked returns how many running statements of other connections contain the given text.
 func blocked(t testing.TB, db *sql.DB, text string) (n int) {
 	t.Helper()
 	err := db.QueryRow("SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE ID<>CONNECTION_ID() AND INFO LIKE CONCAT('%',?,'%')", text).Scan(&n)
@@ -111,7 +110,7 @@ func (w *fixture) lockRow(t *testing.T, name string) (unlock func()) {
 	must(t, err)
 	var owner string
 	must(t, tx.QueryRow("SELECT owner FROM "+table(w.prefix)+" WHERE name=? FOR UPDATE", []byte(name)).Scan(&owner))
-	t.Cleanup(func() { _ = tx.Rollback() }) // fails if it was committed
+	t.Cleanup(func() { _ = tx.Rollback() }) // fails if tx was committed
 	return func() {
 		must(t, tx.Commit())
 	}

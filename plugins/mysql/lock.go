@@ -105,8 +105,9 @@ func (b *Backend) runReleases(ctx context.Context, s *conn.Session, ops []statem
 	return results, b.then(ctx, s, ops, reply), err
 }
 
-// then returns a function that wakes waiters, or grants them locks, after a statement has
-// freed rows of ops. It returns nil if no waiter is left. reply is that statement's reply.
+// then returns a function that wakes waiters, or grants them locks, after a statement has freed
+// rows of ops. The parameter reply is that statement's reply. If reply is 0, no waiter is left, and
+// the result is nil.
 func (b *Backend) then(ctx context.Context, s *conn.Session, ops []statement.Operation, reply uint64) func() {
 	switch {
 	case reply == 0:
@@ -145,7 +146,7 @@ func (b *Backend) endLeases(ctx context.Context, s *conn.Session, nonce uint64, 
 	return n, reply, err
 }
 
-// missing reads the rows of ops. If a row is missing, or done is false, the result is NotHeldError.
+// missing reads the rows of ops. A missing row, or false from done, makes the result NotHeldError.
 func (b *Backend) missing(ctx context.Context, s *conn.Session, ops []statement.Operation, results []driver.Result, done func(statement.Row, statement.Operation) bool) error {
 	rows := map[string]statement.Row{}
 	if err := b.each(ctx, s, statement.Names(ops), func(r statement.Row) { rows[r.Name] = r }); err != nil {
@@ -175,10 +176,9 @@ func (b *Backend) runSingle(text func(table string, r driver.Request) string) fu
 	}
 }
 
-// Withdraw waits at most settleFor for the replies to the owner's requests that
-// this process sent. If all were refused, the store needs no change. Otherwise it
-// sends a statement, shared with other withdrawals, over reserved connections,
-// because requests may keep all other connections busy.
+// Withdraw waits at most settleFor for the replies to the owner's requests that this process sent.
+// If all were refused, the store needs no change. Otherwise it sends a statement, shared with other
+// withdrawals, over reserved connections, because requests may keep all other connections busy.
 //
 // Note: killing the request's connection is not enough. If a plugin is killed, the server
 // goes on with its statements, and the next plugin process does not know the connections
@@ -230,7 +230,7 @@ func (b *Backend) holders(ctx context.Context, text string) (found []driver.Hold
 	return found, err
 }
 
-// each calls f with the row of each name that has one.
+// each calls the function f with the row of each name, if the name has a row.
 func (b *Backend) each(ctx context.Context, s *conn.Session, names []string, f func(statement.Row)) error {
 	return s.Query(ctx, statement.Inspect(b.table, names...), func(v []sqldriver.Value) error {
 		f(statement.Read(v))
@@ -273,8 +273,8 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 	return b.proclaims.one(ctx, r).Err
 }
 
-// observeEvery is how often a host reads all observed locks. Hosts must poll: if a leader
-// leaves, the store wakes only the next waiter, and if a value changes, it wakes no host.
+// observeEvery is how often a host reads all observed locks. Hosts must poll, because the store
+// wakes only the next waiter when a leader leaves, and no host when a value changes.
 const observeEvery = 25 * time.Millisecond
 
 // Observe reads the lock every 25 ms, by one query for all observers of the host.

@@ -82,7 +82,7 @@ type inFlight struct {
 	mu    sync.Mutex // also keeps the session from being used again during a KILL
 	s     *conn.Session
 	since time.Time     // when the statement began on s
-	yield func()        // lets another sender take this one's place in the batcher; nil if it has none
+	yield func()        // lets another sender take this one's place in the batcher; nil if it has no place
 	place chan struct{} // where the statement has a place: slots, probes or nil
 	over  bool
 }
@@ -106,7 +106,7 @@ func (t *inFlight) end() {
 }
 
 // slow is called when a statement takes longer than timeout. It lets the batcher send another
-// statement. It kills this one, unless it has one operation, is no probe, and a slot is free.
+// statement. It kills this one, unless this is no probe, has one operation, and finds a free slot.
 //
 // On a server without RETURNING, an acquire is two statements. After a KILL exactly
 // between these two, the server sends no reply (see Wait). Reading then fails at its
@@ -137,7 +137,7 @@ func (t *inFlight) slow() {
 	}
 }
 
-// take gives t a free place in places (slots or probes) if it needs one, and reports if t has one.
+// take gives t a free place in places (slots or probes) unless t has a place. It reports success.
 func (t *inFlight) take(places chan struct{}) bool {
 	if t.place != nil {
 		return true
@@ -170,7 +170,7 @@ func (k *link) kill(ctx context.Context, target *conn.Session) error {
 }
 
 // resendUnlocked sends the operations of a killed statement again if their rows are not locked. The
-// others join the blocked operations. If t.trip is not first, all operations join them.
+// others join the blocked operations. If t.trip is sure or probe, all operations join them.
 func (l *batcher) resendUnlocked(t *inFlight, batch []*pending) {
 	for _, p := range batch {
 		p.kills++

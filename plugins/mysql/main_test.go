@@ -126,7 +126,7 @@ func complete(h *drivertest.Harness, address, prefix string) *drivertest.Harness
 	return h
 }
 
-// number returns the number in an environment variable, or the parameter otherwise if it is unset.
+// number returns the number in an environment variable. Its default is the parameter otherwise.
 func number(variable string, otherwise int) int {
 	if n, err := strconv.Atoi(os.Getenv(variable)); err == nil {
 		return n

@@ -9,10 +9,10 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// owners remembers, for each owner, the requests that this process has sent and their outcome.
-// A withdrawn owner whose requests were all answered needs no tombstone (a mark in the row
-// that makes the store refuse the owner). Tombstones are expensive, because every statement on
-// the row reads them for a minute or two. A lock with thousands of them came to a standstill.
+// owners remembers, for each owner, the requests that this process has sent and their outcome. A
+// withdrawn owner whose requests were all answered needs no tombstone (a mark in the row that makes
+// the store refuse the owner). Tombstones are expensive, because every statement on the row reads
+// them for a minute or two. A lock with thousands of tombstones came to a standstill.
 //
 // The type may forget an owner at any time, because a withdrawn owner that it does not
 // know gets a tombstone. After the plugin restarts, core withdraws an owner before it asks
@@ -36,8 +36,7 @@ const (
 	settleFor = 250 * time.Millisecond
 )
 
-// owner is the state of one owner. owners.mu guards the fields that are not
-// atomic.
+// owner is the state of one owner. owners.mu guards the fields that are not atomic.
 type owner struct {
 	busy   int           // requests under way
 	lost   bool          // a request was sent and its outcome is unknown
@@ -54,7 +53,7 @@ func newOwners() *owners {
 	return &owners{known: kit.Recent[string, *owner]{Limit: ownersKept}, gone: kit.Recent[string, struct{}]{Age: goneFor}}
 }
 
-// begin counts a request of the owner id. It returns nil if that owner was withdrawn.
+// begin counts a request of the owner with this id. It returns nil if that owner was withdrawn.
 func (os *owners) begin(id string) *owner {
 	os.mu.Lock()
 	defer os.mu.Unlock()
@@ -83,8 +82,8 @@ func (os *owners) leaving(o *owner) <-chan struct{} {
 	return o.left
 }
 
-// end records the end of a request. stands is true if the request may have left a
-// grant or a queue entry in the store, and lost is true if its outcome is unknown.
+// end records the end of a request. The parameter stands is true if the request may have left a
+// grant or a queue entry in the store, and lost is true if the request's outcome is unknown.
 func (os *owners) end(o *owner, stands, lost bool) {
 	os.mu.Lock()
 	defer os.mu.Unlock()
@@ -97,9 +96,10 @@ func (os *owners) end(o *owner, stands, lost bool) {
 	}
 }
 
-// withdraw makes begin refuse the owner id from now on, if os knows it. It waits at most
-// settleFor for the owner's requests to end. If undo is true, the caller must remove the
-// owner from the store. If tombstone is true, the caller must also put a tombstone there.
+// withdraw makes the method begin refuse the owner with this id from now on, if os knows the owner.
+// It waits at most settleFor for the owner's requests to end. If undo is true, the caller must
+// remove the owner from the store. If tombstone is true, the caller must also put a tombstone
+// there.
 func (os *owners) withdraw(ctx context.Context, id string) (undo, tombstone bool) {
 	os.mu.Lock()
 	o, known := os.known.Get(id)

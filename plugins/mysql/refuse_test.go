@@ -20,8 +20,8 @@ import (
 
 const secret = "s3cret-of-mine"
 
-// refused fails the test unless f returns, within 5 s, an error that wraps
-// class, contains the texts in says, and does not contain the password.
+// refused fails the test unless the function f returns an error within 5 s. The error must wrap the
+// parameter class, contain the texts in says, and not contain the password.
 func refused(t *testing.T, f func() error, class error, says ...string) {
 	t.Helper()
 	start := time.Now()
@@ -152,7 +152,7 @@ func TestDenied(t *testing.T) {
 	wakesAnother(t, b, open(t, mysql.Options{Address: writer, Prefix: prefix}))
 }
 
-// wakesAnother checks that a release by the host holder wakes a waiter on the host waiter.
+// wakesAnother checks that a release by the host in holder wakes a waiter on the host in waiter.
 func wakesAnother(t *testing.T, holder, waiter *mysql.Backend) {
 	t.Helper()
 	r := acquire(t, holder, want("jobs", 10*time.Second))

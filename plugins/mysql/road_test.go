@@ -96,9 +96,9 @@ func TestApplicationIsNotKilled(t *testing.T) {
 	}
 }
 
-// TestOneOfTwoServers checks that behind an address that leads to two servers in
-// turn, all locks are on one server, and Check reports that there are two. When
-// the server that has the locks is stopped, the backend must use the other server.
+// TestOneOfTwoServers uses an address that leads to two servers in turn. All locks must be on one
+// server, and Check must report that there are two. When the server that has the locks is stopped,
+// the backend must use the other server.
 func TestOneOfTwoServers(t *testing.T) {
 	one, two := own(t, nil), own(t, nil)
 	to := backendtest.NewProxy(t, one.Addr(), two.Addr())
@@ -136,7 +136,7 @@ func TestOneOfTwoServers(t *testing.T) {
 	acquire(t, b, want("job/0", time.Second))
 }
 
-// demotedBy returns options of servers, by the statement that makes such a server refuse requests.
+// demotedBy returns server options, keyed by the statement that makes the server refuse requests.
 func demotedBy(t *testing.T) map[string]*mysqlserver.Options {
 	ways := map[string]*mysqlserver.Options{"SET GLOBAL read_only=1": {}}
 	library := "/usr/lib/galera/libgalera_smm.so"
@@ -304,8 +304,8 @@ func TestRolledBackAtCommit(t *testing.T) {
 	release(t, b, acquire(t, b, want("jobs", time.Second)))
 }
 
-// TestNoGetLock checks that if the server refuses GET_LOCK, waiters poll, but
-// not too often, and Check returns an error that says so.
+// TestNoGetLock uses a server that refuses GET_LOCK. Waiters must poll, but not too often, and
+// Check must return an error that says so.
 func TestNoGetLock(t *testing.T) {
 	w := newFixture(t)
 	var logs lines

@@ -27,9 +27,9 @@ var preludes = []string{
 	"LOCK TABLES %s READ",
 }
 
-// TestSessionVariables sets each session variable that is not in allowed to several
-// values, before the backend gets the connection. If the server accepts a value,
-// acquiring, renewing, waiting and releasing must work as they do without it.
+// TestSessionVariables sets each session variable that is not in the list allowed to several
+// values, before the backend gets the connection. If the server accepts a value, acquiring,
+// renewing, waiting and releasing must work as they do without it.
 func TestSessionVariables(t *testing.T) {
 	w := newFixture(t)
 	todo := append([]string(nil), preludes...)
@@ -83,8 +83,8 @@ func crash() error {
 	return nil
 }
 
-// decisions sends a few requests to b. It returns their results and the
-// lock's row, as read by db.
+// decisions sends a few requests to the backend b. It returns their results and the lock's row, as
+// read by db.
 func decisions(ctx context.Context, b *mysql.Backend, db *sql.DB, prefix, name string) string {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -77,20 +77,20 @@ func (d *signs) begin(k *link) (lock string, tried <-chan struct{}, err error) {
 	return conn.WakeName(d.s.WakeID), nil, nil
 }
 
-// by returns the fields of a queue entry that describe this process.
+// The method by returns the fields of a queue entry that describe this process.
 func (d *signs) by() statement.Process {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return statement.Process{ID: d.process, Signs: d.stands, Ahead: d.ahead()}
 }
 
-// ahead returns how much longer, in units of SignEvery, a sign is valid because the server
-// is far away. A grant made to a waiter of this process is longer by the same time.
+// The method ahead returns how much longer, in units of SignEvery, a sign is valid because the
+// server is far away. A grant made to a waiter of this process is longer by the same time.
 func (d *signs) ahead() uint64 {
 	return uint64((d.distance.FirstSpan() - kit.FirstSpan) / statement.SignEvery)
 }
 
-// run gives signs until no waiter has come for the time signsGoOn.
+// run gives signs of life until signsGoOn after the last waiter began to wait.
 func (d *signs) run(k *link) {
 	tick := time.NewTicker(statement.SignEvery)
 	defer tick.Stop()

@@ -36,8 +36,8 @@ func status(t *testing.T, db *sql.DB, name string) int {
 	return n
 }
 
-// TestCancelledWaiters lets 300 callers of one host wait for 300 locks, and give up all at
-// once. The host must keep its limit of connections, and so leave some to other clients.
+// TestCancelledWaiters lets 300 callers of one host wait for 300 locks, and give up all at once.
+// The host must keep to its limit of connections, and so leave some to other clients.
 func TestCancelledWaiters(t *testing.T) {
 	s := own(t, nil)
 	a := mysqlserver.Address(s)
@@ -151,7 +151,8 @@ func TestShortContexts(t *testing.T) {
 	}
 }
 
-// slowRoad returns the address of a proxy to the server at address to. It delays data each way.
+// slowRoad returns the address of a proxy to the server at address to. The proxy delays data in
+// each direction.
 func slowRoad(t *testing.T, to string, delay time.Duration) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -385,8 +386,7 @@ func TestValuesAboveAPacket(t *testing.T) {
 	if _, err := b.TryAcquire(t.Context(), r); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("a value above the server's packet: %v", err)
 	}
-	// The backend must split a batch whose statement would exceed the server's
-	// limit.
+	// The backend must split a batch whose statement would exceed the server's limit.
 	ops := make([]driver.Op, 200)
 	for i := range ops {
 		ops[i] = driver.Op{Kind: driver.OpAcquire, Request: want(fmt.Sprint("job/", i), time.Minute)}
@@ -399,7 +399,7 @@ func TestValuesAboveAPacket(t *testing.T) {
 	}
 }
 
-// TestPurgeGoesThroughOnce checks that a purge makes at most three times as many reads as rows.
+// TestPurgeGoesThroughOnce checks that a purge needs at most three reads for each row.
 func TestPurgeGoesThroughOnce(t *testing.T) {
 	w := newFixture(t)
 	const rows = 20000

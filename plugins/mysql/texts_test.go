@@ -84,7 +84,7 @@ func (w *bench) exec(t testing.TB, text string) {
 	}
 }
 
-// situation is the state of a row and a request for it.
+// situation is the state of a row and a request for its lock.
 type situation struct {
 	row     string // columns and values of an INSERT; empty if there is no row
 	request driver.Request
@@ -140,8 +140,8 @@ func newSituation(seed uint64) (c situation) {
 // way is one way to send a request.
 type way func(ctx context.Context, w *bench, r driver.Request) (driver.Result, error)
 
-// alone returns the way that sends the request in a statement without other requests. The
-// function knows sets what the backend remembers about the lock, and so which text it sends.
+// alone returns the way that sends the request in a statement without other requests. The function
+// knows sets what the backend remembers about the lock. This decides which text is sent.
 func alone(batcher func(*Backend) *batcher, knows func(*Backend, string)) way {
 	return func(ctx context.Context, w *bench, r driver.Request) (driver.Result, error) {
 		return w.ask(ctx, batcher(w.b), knows, newOperation(r))
@@ -161,7 +161,7 @@ func nothing(*Backend, string)           {}
 func waitedFor(b *Backend, name string)  { b.contended.Put(name, struct{}{}) }
 func heldBefore(b *Backend, name string) { b.rows.Put(name, struct{}{}) }
 
-// ask sends ops in one statement and returns the result of the first.
+// ask sends the operations ops in one statement and returns the result of the first operation.
 func (w *bench) ask(ctx context.Context, l *batcher, knows func(*Backend, string), ops ...statement.Operation) (driver.Result, error) {
 	w.b.contended, w.b.rows = kit.Recent[string, struct{}]{}, kit.Recent[string, struct{}]{}
 	knows(w.b, ops[0].Name)
@@ -212,7 +212,7 @@ func (w *bench) play(t testing.TB, c situation, ask way) string {
 	return answer
 }
 
-// differ describes how the results of two ways differ in the situation of seed, or returns "".
+// differ describes how the results of two ways differ in the situation that seed makes, or is "".
 func (w *bench) differ(t testing.TB, seed uint64) string {
 	t.Helper()
 	c := newSituation(seed)
@@ -251,7 +251,7 @@ func FuzzTexts(f *testing.F) {
 	})
 }
 
-// mutant is a connection that replaces old by new in one of the texts, as a bug would.
+// mutant is a connection that replaces the string old by the string new in one text, like a bug.
 type mutant struct {
 	sqldriver.Conn
 	of       string // a part that only the text to change contains

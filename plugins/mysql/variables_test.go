@@ -28,7 +28,7 @@ type variable struct {
 	list        []string // the members of an enumeration or a set
 }
 
-// assignments returns SET statements with several values for each session variable not in allowed.
+// assignments returns SET statements, with several values for each session variable not in allowed.
 func assignments(t *testing.T, w *fixture) (all []string) {
 	t.Helper()
 	describe := mysqlVariables

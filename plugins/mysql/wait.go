@@ -16,37 +16,35 @@ import (
 )
 
 // A waiter is an entry in the queue column of the lock's row, and sleeps in the server on a
-// separate connection. Each connection holds a user lock (GET_LOCK) with a random name, its
-// wake id. The statement that frees the row grants the lock to the first waiter whose
-// process lives, and reads the waiter's wake id. After the commit, the releasing connection
-// finds the session that holds this user lock (IS_USED_LOCK) and interrupts its statement
-// (KILL QUERY). The waiter then reads the grant's token and end from the row. On MariaDB
-// each side does its part in one block of statements. A lock without waiters has none of
-// these costs.
+// separate connection. Each connection holds a user lock (GET_LOCK) with a random name, its wake
+// id. The statement that frees the row grants the lock to the first waiter whose process lives, and
+// reads the waiter's wake id. After the commit, the releasing connection finds the session that
+// holds this user lock (IS_USED_LOCK) and interrupts its statement (KILL QUERY). The waiter then
+// reads the grant's token and end from the row. On MariaDB each side does its part in one block of
+// statements. A lock without waiters has none of these costs.
 //
-// Two owners never hold a lock at once, because a waiter's lease ends before the grant in the
-// row. The server's clock gives the time from the start of the sleeping statement to the
-// grant's end. The waiter counts this time from when it sent the statement, which is earlier.
-// A server clock turned back in between shortens the lease. A clock turned forward lengthens
-// it, but the waiter rejects a grant that seems to be made after the reply. No crash undoes a
-// grant that a waiter knows of: the waiter is woken after the commit. If it wakes without a
-// KILL, the grant in the row may not be on disk yet, so it asks for the lock, which needs a
-// commit (see [statement.Confirm]). An unused grant to a waiter ends after a first span (0.5
-// to 2 s, see [kit.Distance]). So a waiter that is frozen, or killed just when it is granted
-// the lock, delays the others by a first span. The others sleep no longer than that, and then
-// find the lock free. A waiter whose process gives no signs is skipped.
+// Two owners never hold a lock at once, because a waiter's lease ends before the grant in the row.
+// The server's clock gives the time from the start of the sleeping statement to the grant's end.
+// The waiter counts this time from when it sent the statement, which is earlier. A server clock
+// turned back in between shortens the lease. A clock turned forward lengthens it, but the waiter
+// rejects a grant that seems to be made after the reply. No crash undoes a grant that a waiter
+// knows of, because the waiter is woken after the commit. If it wakes without a KILL, the grant in
+// the row may not be on disk yet, so it asks for the lock, which needs a commit (see
+// [statement.Confirm]). An unused grant to a waiter ends after a first span (0.5 to 2 s, see
+// [kit.Distance]). So a waiter that is frozen, or killed just when it is granted the lock, delays
+// the others by a first span. The others sleep no longer than that, and then find the lock free. A
+// waiter whose process gives no signs is skipped.
 //
-// Note: four other designs were rejected. If the holder held a user lock named after the
-// lock, each lease would need one more round trip and a connection, and a lost machine
-// would keep the lock for hours. If it took that user lock only when there are waiters, it
-// would learn of them too late. If it held a row lock, a transaction would stay open as
-// long as the lease. If waiters polled every 10 ms, a handoff would take 5 ms, and waiters
-// would starve.
+// Note: four other designs were rejected. If the holder held a user lock named after the lock, each
+// lease would need one more round trip and a connection, and a lost machine would keep the lock for
+// hours. If the holder took that user lock only when there are waiters, it would learn of them too
+// late. If the holder held a row lock, a transaction would stay open as long as the lease. If
+// waiters polled every 10 ms, a handoff would take 5 ms, and waiters would starve.
 
 const (
 	// pollFrom and pollTo are the shortest and the longest pause of a waiter that polls.
 	pollFrom, pollTo = 15 * time.Millisecond, 45 * time.Millisecond
-	// slowerPolls is how often, at most, an owner's pause doubles if the server refuses GET_LOCK.
+	// slowerPolls is how many times an owner's pause may double if the server refuses GET_LOCK.
 	slowerPolls = 3
 )
 
@@ -64,12 +62,12 @@ type queue struct {
 // wake-up or until r's owner should ask for the lock. On MySQL a third statement
 // reads the grant. MariaDB gets all three in one block of statements.
 //
-// Note: on MySQL, which has no such blocks, entering and sleeping in one packet would save
-// a round trip. But a KILL QUERY that comes between two statements of a packet drops the
-// second one without a reply, so the waiter would hang until its deadline. This was seen
-// with MariaDB 10.11, and MySQL's source has the same loop. The sleep and the reading of
-// the grant cannot share a packet for the same reason. MySQL 9 runs the next statement
-// after a KILL QUERY during the sleep, but not after one that comes just behind the sleep.
+// Note: on MySQL, which has no such blocks, entering and sleeping in one packet would save a round
+// trip. But a KILL QUERY that comes between two statements of a packet drops the second one without
+// a reply, so the waiter would hang until its deadline. This was seen with MariaDB 10.11, and
+// MySQL's source has the same loop over the statements. The sleep and the reading of the grant
+// cannot share a packet for the same reason. MySQL 9 runs the next statement after a KILL QUERY
+// during the sleep, but not after a KILL QUERY just after the sleep.
 func (q *queue) Wait(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, _ error) {
 	if err := ready(ctx, r); err != nil {
 		return none, err
@@ -175,11 +173,11 @@ func (q *queue) wait(ctx context.Context, o *owner, r driver.Request, most time.
 	return none, err
 }
 
-// sleep enters the queue and sleeps for at most one first span (0.5 to 2 s) at a time. Then
-// it checks whether the lock is free, because the wake-up may be lost or the waiter before it
-// dead. If the store has made a grant to r's owner, sleep returns it as g. It reports whether
-// the owner was withdrawn, and whether a KILL interrupted the sleep (woken). An interrupted
-// GET_LOCK returns NULL, and an interrupted SLEEP returns 1, or the statement fails.
+// sleep enters the queue and sleeps for at most one first span (0.5 to 2 s) at a time. Then it
+// checks whether the lock is free, because the wake-up may be lost or the waiter ahead may be dead.
+// If the store has made a grant to r's owner, sleep returns it as g. It reports whether the owner
+// was withdrawn, and whether a KILL interrupted the sleep (woken). An interrupted GET_LOCK returns
+// NULL, and an interrupted SLEEP returns 1, or the statement fails.
 func (q *queue) sleep(ctx context.Context, s *conn.Session, lock string, r driver.Request, most time.Duration, gaveUp func() bool) (g driver.Grant, withdrawn, woken bool, err error) {
 	for end := time.Now().Add(most); ; {
 		piece := max(min(time.Until(end), q.signs.distance.FirstSpan()), 0).Truncate(time.Microsecond)
@@ -220,10 +218,10 @@ func (q *queue) sleep(ctx context.Context, s *conn.Session, lock string, r drive
 	}
 }
 
-// granted returns the grant that the store made to r's owner, for r's TTL. The sleeping statement
-// was sent at the time sent. The grant ends after the duration end, counted from when the server
-// began that statement. If the grant seems to be made in the future, the server's clock was
-// turned forward. Then granted returns the zero Grant, and the owner asks for the lock.
+// granted returns the grant that the store made to r's owner, for r's TTL. The parameter sent is
+// when the sleeping statement was sent. The grant ends after the duration end, counted from when
+// the server began that statement. If the grant seems to be made in the future, the server's clock
+// was turned forward. Then granted returns the zero Grant, and the owner asks for the lock.
 func granted(r driver.Request, sent time.Time, token uint64, end time.Duration) driver.Grant {
 	made := sent.Add(end - r.TTL)
 	if made.After(time.Now()) {
@@ -232,7 +230,7 @@ func granted(r driver.Request, sent time.Time, token uint64, end time.Duration) 
 	return driver.Grant{Token: token, Sent: made, For: r.TTL}
 }
 
-// span returns how long the store's grant to the waiter r lasts if the waiter does not use it.
+// span returns how long the store's grant to the waiter in r lasts if the waiter does not use it.
 func (q *queue) span(r driver.Request) time.Duration { return min(r.TTL, q.signs.distance.FirstSpan()) }
 
 // enter puts r's owner into the queue without a connection to sleep on. It waits for the reply
@@ -261,8 +259,9 @@ func (q *queue) noSleep() bool {
 
 func pollPause() time.Duration { return pollFrom + rand.N(pollTo-pollFrom) }
 
-// poll pauses a waiter that cannot sleep in the server, for the shorter of most and after. It
-// returns earlier if left or found is closed, or ctx ends. The caller then asks for the lock.
+// poll pauses a waiter that cannot sleep in the server, for the shorter of the durations most and
+// after. It returns earlier if the channel left or found is closed, or ctx ends. The caller then
+// asks for the lock.
 func poll(ctx context.Context, left, found <-chan struct{}, most, after time.Duration) error {
 	pause := time.NewTimer(min(most, after))
 	defer pause.Stop()
@@ -279,9 +278,10 @@ func poll(ctx context.Context, left, found <-chan struct{}, most, after time.Dur
 }
 
 // next is called with the reply of a statement that has freed the lock called name; see
-// [statement.Look]. It wakes the waiter that the statement granted the lock to. If there is none,
-// it removes dead waiters from the queue and grants the lock to the first living one. It runs
-// before the release returns, because a plugin whose host has died exits after its last release.
+// [statement.Look]. It wakes the waiter that the statement granted the lock to. If it granted the
+// lock to no waiter, next removes dead waiters from the queue and grants the lock to the first
+// living one. It runs before the release returns, because a plugin whose host has died exits after
+// its last release.
 //
 // An acquire that comes earlier makes the grant itself (see askInFull). So no owner overtakes the
 // waiters.

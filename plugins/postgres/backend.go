@@ -36,8 +36,8 @@ type Backend struct {
 	listener                                  listener
 	observers                                 kit.Poller
 
-	// stuck has the locks whose rows another client recently kept locked. alone
-	// limits how many operations on these locks run at a time.
+	// stuck has the locks whose rows another client recently kept locked. The channel alone limits
+	// how many operations on these locks run at a time.
 	stuck kit.Recent[string, struct{}]
 	alone chan struct{}
 
@@ -264,7 +264,7 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	}
 }
 
-// Break releases the lease of name with this token, whatever its owner.
+// Break ends the lease that has this token, of the lock called name, whatever the lease's owner.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	if token == 0 {
 		return fmt.Errorf("postgres: break %q: %w: no lease has the token 0", name, driver.ErrInvalid)

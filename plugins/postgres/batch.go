@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// width limits the operations of one call, and renewWidth its renewals. A commit costs the
-	// same for one row and for many, but a long call keeps its first rows locked until it ends.
+	// width limits the operations in a call, and renewWidth the renewals in a call. A commit costs
+	// the same for one row and for many, but a long call keeps its first rows locked until it ends.
 	width, renewWidth = 64, 500
 	// senders is how many calls of one kind may be under way at a time. With two,
 	// the server works on one call while it writes the other call's commit to disk.
@@ -271,7 +271,7 @@ func (l *batcher) deliver(ps []*pending, err error) {
 	}
 }
 
-// reply is what an SQL function replied about a lock's holder. Its fields are nil if there is none.
+// reply is what an SQL function replied about a lock's holder. Without one, all fields are nil.
 type reply struct {
 	owner                *string
 	label                []byte

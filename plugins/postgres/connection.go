@@ -42,7 +42,7 @@ const (
 	current_setting('synchronous_commit'), current_setting('transaction_read_only')`
 )
 
-// ask1 runs query in one round trip and returns its only row as texts.
+// ask1 runs the given query in one round trip and returns its only row as texts.
 func ask1(ctx context.Context, c *pgconn.PgConn, query string) (row []string, err error) {
 	results, err := c.Exec(ctx, query).ReadAll()
 	if err != nil {
@@ -54,7 +54,7 @@ func ask1(ctx context.Context, c *pgconn.PgConn, query string) (row []string, er
 	return row, nil
 }
 
-// through returns a copy of c for connections to a single server, directly or through a pooler.
+// through returns a copy of the settings c for connections to one server, directly or by a pooler.
 func (b *Backend) through(c *pgxpool.Config) *pgxpool.Config {
 	own := c.Copy()
 	before := own.BeforeConnect
@@ -108,9 +108,9 @@ const (
 	redialFrom, redialTo = 10 * time.Millisecond, 100 * time.Millisecond
 )
 
-// serves reports whether any idle connection still answers and leads to the server in use.
-// If none does, it waits for busy ones. It reports true at once if a connection was
-// admitted less than redialTo ago, because that connection may not be in the pool yet.
+// serves reports whether any idle connection still answers and leads to the server in use. If none
+// does, it waits for busy connections. It reports true at once if a connection was admitted less
+// than redialTo ago, because that connection may not be in the pool yet.
 func (b *Backend) serves() bool {
 	if s := b.server.Load(); s != nil && time.Since(s.admitted) < redialTo {
 		return true
@@ -223,7 +223,7 @@ func (b *Backend) ask(ctx context.Context, what, name string, f func(ctx context
 	return err
 }
 
-// read is like ask, for a function f with a value. If ctx ends, it returns at once while f goes on.
+// read is like ask, but f returns a value. If ctx ends, read returns at once while f goes on.
 func read[T any](ctx context.Context, b *Backend, what, name string, f func(ctx context.Context, c *pgxpool.Conn) (T, error)) (none T, _ error) {
 	type answer struct {
 		value T
@@ -309,8 +309,8 @@ func (b *Backend) unconnected(what, name string, err error) error {
 	return fmt.Errorf("postgres: %s %q: %w", what, name, config.Unanswered("PostgreSQL server", err))
 }
 
-// failed returns the error of a statement. After an ERROR reply it had no effect, because
-// the server rolled it back. If the connection broke, the statement may have been committed.
+// failed returns the error of a statement. After an ERROR reply, the statement was rolled back and
+// had no effect. If the connection broke, the statement may have been committed.
 func (b *Backend) failed(what, name string, err error) error {
 	var e *pgconn.PgError
 	switch {

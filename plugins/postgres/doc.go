@@ -23,7 +23,7 @@
 //   - An address that leads to two servers. A host uses only one of them while that server
 //     serves, logs a warning, and fails its Check. But another host may use the other server.
 //     A server is recognized by its start time and listening address.
-//   - Statements that an operator writes by hand and that change rows.
+//   - Rows that an operator changes by hand.
 //
 // # Cost
 //
@@ -48,9 +48,9 @@
 // to the first waiter whose process lives, for 0.5 s, or up to 2 s for a distant waiter. The same
 // commit sends the waiter a notice (NOTIFY), and then core renews the lease. A waiting process
 // gives five signs of life a second over the connection that receives notices. Its waiters leave
-// their queues if it is silent for 0.1 s longer than a grant lasts, or if this connection ends. A
-// dead waiter still in the queue delays the others by 0.5 s. If notices do not arrive, waiters
-// poll every 30 to 90 ms, still in order, and a dead waiter delays the others by 1 s.
+// their queues if the process is silent for 0.1 s longer than a grant lasts, or if this connection
+// ends. A dead waiter still in the queue delays the others by 0.5 s. If notices do not arrive,
+// waiters poll every 30 to 90 ms, still in order, and a dead waiter delays the others by 1 s.
 //
 // The caller gets a grant after it is on disk. So a slow fsync delays all grants, as it delays
 // every commit of the database.
@@ -79,7 +79,7 @@
 //
 // # Where is what
 //
-//   - schema.sql: the tables, every statement, and why two owners never hold a lock
+//   - schema.sql: the tables, every statement, and why two owners never hold a lock at once
 //   - backend.go: the operations and the queries
 //   - batch.go: which operations share a call, and what a locked row delays
 //   - wait.go: waiting, notices, signs of life

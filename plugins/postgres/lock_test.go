@@ -28,8 +28,8 @@ func host(t *testing.T, prefix string) *postgres.Backend {
 	return open(t, postgres.Options{Address: postgresserver.Address(server(t)), Prefix: prefix})
 }
 
-// TestHostsMakeTheSchemaAtOnce starts many hosts on an empty database at once.
-// One must create the schema, and none may fail.
+// TestHostsMakeTheSchemaAtOnce starts many hosts on an empty database at once. One host must create
+// the schema, and none may fail.
 func TestHostsMakeTheSchemaAtOnce(t *testing.T) {
 	s := own(t, nil)
 	var hosts sync.WaitGroup
@@ -189,8 +189,8 @@ func TestTextsDoNotMove(t *testing.T) {
 	}
 }
 
-// TestLockedRow checks that while another client's transaction keeps a row locked,
-// the operation on this row fails, but no other operation of the same batch.
+// TestLockedRow lets another client's transaction keep a row locked. In a batch, the operation on
+// this row must fail, but no other operation.
 func TestLockedRow(t *testing.T) {
 	prefix := fresh()
 	b := host(t, prefix)
@@ -214,8 +214,8 @@ func TestLockedRow(t *testing.T) {
 	acquire(t, b, backendtest.Request("stuck", rand.Text()))
 }
 
-// TestDDL checks that a role that may not create the schema needs only the rights that
-// the command ddl prints, and that Check reports it if one of these rights is missing.
+// TestDDL checks that a role that may not create the schema needs only the rights that the command
+// ddl prints, and that Check returns an error if one of them is missing.
 func TestDDL(t *testing.T) {
 	s := own(t, nil)
 	c := connect(t, s)
@@ -348,8 +348,8 @@ func TestDeadListenerIsReplaced(t *testing.T) {
 	}
 }
 
-// TestStorm lets many processes compete for one lock and end at random moments.
-// No two may hold the lock at a time, and tokens must rise.
+// TestStorm lets many processes compete for one lock and end at random moments. No two processes
+// may hold the lock at the same time, and tokens must rise.
 func TestStorm(t *testing.T) {
 	o := postgres.Options{Address: postgresserver.Address(server(t)), Prefix: fresh(), Connections: 2, Logger: slog.New(slog.DiscardHandler)}
 	backendtest.Storm(t, func() (driver.Backend, error) { return postgres.Open(&o) }, 15*time.Second,
@@ -397,8 +397,8 @@ func TestFarWaiters(t *testing.T) {
 	})
 }
 
-// TestWaiterHearsOfAnothersGrant checks that if the lock was granted to a waiter that may be dead,
-// the next waiter is told when this grant ends. So the next waiter asks at that time.
+// TestWaiterHearsOfAnothersGrant grants the lock to a waiter that may be dead. The next waiter must
+// be told when this grant ends, because it asks at that time.
 func TestWaiterHearsOfAnothersGrant(t *testing.T) {
 	prefix := fresh()
 	b, next, c := host(t, prefix), host(t, prefix), connect(t, server(t))

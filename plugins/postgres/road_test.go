@@ -18,8 +18,8 @@ import (
 // many is how many requests a test sends at once, so that they need several connections.
 const many = 40
 
-// TestOneOfTwoServers checks that if an address leads to two servers in turn, only one of them has
-// locks, and Check reports that there are two. If the one with locks stops, the other is used.
+// TestOneOfTwoServers uses an address that leads to two servers in turn. Only one may have locks,
+// and Check must report that there are two. If the one with locks stops, the other must be used.
 func TestOneOfTwoServers(t *testing.T) {
 	one, two := own(t, nil), own(t, nil)
 	to := backendtest.NewProxy(t, one.Addr(), two.Addr())

@@ -102,7 +102,7 @@ func (b *Backend) Check(ctx context.Context) error {
 // sweepEvery is the mean time between two sweeps of a host, which delete expired rows.
 const sweepEvery = time.Minute
 
-// sweep deletes expired rows until Close, at random times, so that hosts do not do it at once.
+// sweep deletes expired rows until Close, at random times, so that hosts do not sweep at once.
 func (b *Backend) sweep() {
 	for {
 		select {

@@ -1,16 +1,15 @@
--- Locks are rows of lockbench.locks, and the row alone decides. A lock's row is created
--- when its name is first asked for. It outlives the leases, so it keeps the last token.
+-- Locks are rows of lockbench.locks, and the row alone says who holds the lock. A lock's row is
+-- created when its name is first asked for. It outlives the leases, so it keeps the last token.
 --
--- Every step is one call of a function here: one statement and one transaction, in
--- which each inner statement sees all that was committed before it began (READ
--- COMMITTED). A step first locks the rows of its names, in the order of the names,
--- so that no two steps deadlock. Then it sees, in every table, what earlier steps
--- on these names have committed, because a step that puts a waiter or a tombstone
--- locks the row too. Under a stricter isolation, a step that would see less fails
+-- Every step is one call of a function here: one statement and one transaction, in which each inner
+-- statement sees all that was committed before it began (READ COMMITTED). A step first locks the
+-- rows of its names, in the order of the names, so that no two steps deadlock. Then it sees, in
+-- every table, what earlier steps on these names have committed, because a step that puts a waiter
+-- or a tombstone locks the row too. Under a stricter isolation, a step that would see less fails
 -- (40001) and is repeated.
 --
--- All times are clock_timestamp(), the present time. now() is not used: it is the
--- start of the transaction, which may have waited for a row since then.
+-- All times are clock_timestamp(), the present time. now() is not used, because it is the start of
+-- the transaction, which may have waited for a row since then.
 --
 -- The digit at the end of a function's name is the version of the function. A changed
 -- function gets a new name, so that hosts of both versions can share the tables.
@@ -51,8 +50,8 @@ CREATE UNLOGGED TABLE IF NOT EXISTS lockbench.waiters (
 	UNIQUE (name, place)
 ) WITH (fillfactor = 50);
 
--- Signs of life, numbered by the clock of the process that gave them. until is when
--- the sign expires.
+-- Signs of life, numbered by the clock of the process that gave them. Column until is when the sign
+-- expires.
 CREATE UNLOGGED TABLE IF NOT EXISTS lockbench.processes (
 	process text COLLATE "C" PRIMARY KEY, sign_us bigint NOT NULL, until timestamptz NOT NULL
 ) WITH (fillfactor = 50);
@@ -66,12 +65,12 @@ AS $$ SELECT greatest(last + 1, (extract(epoch FROM clock_timestamp()) * 1000000
 CREATE OR REPLACE FUNCTION lockbench.after1(us bigint) RETURNS timestamptz LANGUAGE sql VOLATILE
 AS $$ SELECT clock_timestamp() + us * interval '1 microsecond' $$;
 
--- pass1 grants a lock, whose row is locked and free, to the first waiter whose process lives.
--- Dead waiters before it lose their places. A process lives if its last sign is valid and the
--- session in which it listens lives; that session holds an advisory lock. So a killed process
--- delays no other. The signs are for a process that is frozen or whose machine is lost. pass1
--- returns true if it granted the lock, or if the lock is reserved for a first waiter that polls.
--- If the owner in asks is first, pass1 returns false, so that this owner can take the lock.
+-- pass1 grants a lock, whose row is locked and free, to the first waiter whose process lives. Dead
+-- waiters before it lose their places. A process lives if its last sign is valid and the session in
+-- which it listens holds its advisory lock. So a killed process delays no other. The signs are for
+-- a process that is frozen or whose machine is lost. pass1 returns true if it granted the lock, or
+-- if the lock is reserved for a first waiter that polls. If the owner in asks is first, pass1
+-- returns false, so that this owner can take the lock.
 --
 -- The grant lasts as long as the waiter's entry says. The commit sends the waiter a notice,
 -- with the newest sign of life known here. That sign was sent before it was committed, and
@@ -104,7 +103,7 @@ BEGIN
 	RETURN false;
 END $$;
 
--- take1 decides about a row that is locked and marked. It returns the token, or 0
+-- take1 decides whether to grant a lock whose row is locked and marked. It returns the token, or 0
 -- for a refusal.
 CREATE OR REPLACE FUNCTION lockbench.take1(lock bytea, asks text, us bigint, tag bytea, val bytea) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -126,17 +125,18 @@ BEGIN
 	RETURN minted;
 END $$;
 
--- Each of the following functions does one kind of operation to many names, which
--- are sorted. It replies a row for each name. If the operation was done, token is
--- not 0. Else the other columns are the lock's holder. The SET clauses are for query
--- plans, which are made once in a session, perhaps while the tables are empty.
+-- Each of the following functions does one kind of operation to many names, which are sorted. It
+-- replies a row for each name. If the operation was done, column token is not 0. Otherwise the
+-- other columns describe the lock's holder. The SET clauses are for query plans, which are made
+-- once in a session, perhaps while the tables are empty.
 
 DO $$ BEGIN
 	CREATE TYPE lockbench.reply1 AS (at bigint, token bigint, owner text, label bytea, held bigint, left_ms bigint, waiters bigint);
 EXCEPTION WHEN duplicate_object THEN NULL;
 END $$;
 
--- answer1 makes the replies for names. done has the indexes, from 1, of the operations done.
+-- answer1 makes the replies for names. Parameter done has the indexes, from 1, of the operations
+-- done.
 --
 -- Note: a function in the language SQL would be planned anew by each statement that
 -- calls it, unless it is only an expression.
@@ -341,8 +341,8 @@ $$;
 -- ask, or else 0. With 0, if the lock was granted to a waiter that may be dead, left_ms is
 -- the time left of that grant. After that time, the owner looks again.
 --
--- A release locks the row. If it comes before this step, the lock is free or granted
--- to another waiter. If it comes after, it finds this waiter. So no waiter is missed.
+-- A release locks the row. If it comes before this step, the lock is free or granted to another
+-- waiter. If it comes after this step, the release finds this waiter. So no waiter is missed.
 --
 -- An entry need not survive a crash, so its commit waits for no disk. A grant must survive.
 CREATE OR REPLACE FUNCTION lockbench.enter1(patience text, who text, names bytea[], owners text[], spans bigint[], labels bytea[], vals bytea[], stays bigint[])

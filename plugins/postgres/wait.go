@@ -54,8 +54,8 @@ type listener struct {
 	tried  chan struct{}       // closed once it is known whether notices arrive
 }
 
-// sleeper is a waiting owner. At most one notice tells it of a grant, or that it should ask. If
-// it is woken while told is false, notices have stopped or resumed, so it enters the queue again.
+// sleeper is a waiting owner. At most one notice tells it of a grant, or that it should ask. If it
+// is woken while told is false, notices have stopped or resumed, so it enters the queue again.
 type sleeper struct {
 	woken chan struct{}
 	told  bool
@@ -63,7 +63,7 @@ type sleeper struct {
 }
 
 // Wait puts r's owner into the queue until a notice arrives or the duration most is over. It enters
-// again and again, because only then the store skips a dead waiter before the owner.
+// the queue again and again, because only then the store skips a dead waiter ahead.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, _ error) {
 	if err := valid(r); err != nil {
 		return none, err
@@ -80,8 +80,8 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration
 	}
 }
 
-// waitOnce enters the queue once and waits. told is true if a notice or reply
-// brought the returned grant, or said that r's owner should ask for the lock.
+// waitOnce enters the queue once and waits. The result told is true if a notice or reply brought
+// the returned grant, or said that r's owner should ask for the lock.
 func (b *Backend) waitOnce(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, told bool, _ error) {
 	s, most, after := b.listener.sleep(r.Owner, most)
 	r.TTL = min(r.TTL, b.listener.distance.FirstSpan())
@@ -101,7 +101,7 @@ func (b *Backend) waitOnce(ctx context.Context, r driver.Request, most time.Dura
 		}
 	}
 	if p.left > 0 {
-		most = min(most, p.left+time.Millisecond) // otherwise a dead waiter delays r by two spans
+		most = min(most, p.left+time.Millisecond) // otherwise a dead waiter delays r's owner by two spans
 	}
 	timer := time.NewTimer(most)
 	defer timer.Stop()
@@ -155,7 +155,8 @@ func (l *listener) hearing() string {
 	return l.process
 }
 
-// sign returns a new sign's number. due is false without notices, or if the last sign is too new.
+// sign returns a new sign's number. It is not due without notices, or if the last is newer than
+// old.
 func (l *listener) sign(old time.Duration) (us int64, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -174,10 +175,10 @@ func (l *listener) signFirst(ctx context.Context, c *pgxpool.Conn) error {
 	return l.give(ctx, c.Conn(), 2*l.every())
 }
 
-// every returns the time between two signs: signEvery, or a round trip if that takes longer.
+// The method every returns the time between two signs: signEvery, or a round trip if longer.
 func (l *listener) every() time.Duration { return max(signEvery, l.distance.Trip()) }
 
-// within returns how long the server may take to answer a sign of life.
+// The method within returns how long the server may take to answer a sign of life.
 func (l *listener) within() time.Duration { return 2 * l.distance.FirstSpan() }
 
 func (l *listener) give(ctx context.Context, c *pgx.Conn, old time.Duration) error {
@@ -322,7 +323,7 @@ func (l *listener) listen(c *pgxpool.Config) error {
 	}
 }
 
-// test sends a notice over a connection of the pool. If conn does not get it, the two
+// test sends a notice over a connection of the pool. If conn does not get it, the two connections
 // lead to different servers, or a pooler has given conn's session to another client.
 func (l *listener) test(ctx context.Context, conn *pgx.Conn) error {
 	c, err := l.b.connection(ctx)

@@ -143,7 +143,7 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration
 	return g, wrap("wait for", r.Name, err)
 }
 
-// Inspect returns who holds name; see driver.Lock.
+// Inspect returns the holder of the lock called name; see driver.Lock.
 func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, error) {
 	h, err := b.node.Inspect(ctx, name)
 	return h, wrap("inspect", name, err)
@@ -171,7 +171,7 @@ func (b *Backend) Close(ctx context.Context) error {
 	return nil
 }
 
-// Break ends the lease of name that has this token; see driver.Admin. A lock that
+// Break ends the lease with this token, of the lock called name; see driver.Admin. A lock that
 // another kind of client took by SET NX has no token, so Break cannot end it.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	return wrap("break", name, b.node.Break(ctx, name, token))
@@ -192,8 +192,8 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	return wrap("list", prefix, err)
 }
 
-// lookEvery is how often Observe reads a lock's key. It must read the key,
-// because another kind of client publishes nothing when it takes or deletes it.
+// lookEvery is how often Observe reads a lock's key. It must read the key, because another kind of
+// client publishes nothing when it takes or deletes the key.
 const lookEvery = 250 * time.Millisecond
 
 // Proclaim replaces the value that a lease publishes; see driver.Lock.
@@ -201,9 +201,9 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 	return wrap("proclaim", r.Name, b.node.Proclaim(ctx, r))
 }
 
-// Observe follows the holder of name; see driver.Observer. The store pushes
-// changes that this package makes on any host. To see other changes, Observe
-// reads the key four times a second, and when the holder's TTL ends.
+// Observe follows the holder of the lock called name; see driver.Observer. The store pushes changes
+// that this package makes on any host. To see other changes, Observe reads the key four times a
+// second, and when the holder's TTL ends.
 func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	err := b.node.Observe(ctx, name, lookEvery, emit)
 	if ctx.Err() != nil {
@@ -212,9 +212,9 @@ func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Hol
 	return wrap("observe", name, err)
 }
 
-// Watch reports when the store goes away or comes back, and when its settings
-// make its grants unsafe; see driver.Watcher. It watches the connection for
-// wake-ups, which is always being read, so its end is noticed at once.
+// Watch reports when the store goes away or comes back, and when its settings make its grants
+// unsafe; see driver.Watcher. It watches the connection for wake-ups. This connection is always
+// being read, so its end is noticed at once.
 func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	up, last := true, 0
 	for {

@@ -78,11 +78,11 @@ func (c *pollConn) fail(op string, err error) error {
 	return &net.OpError{Op: op, Net: c.LocalAddr().Network(), Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
 }
 
-// SyscallConn implements syscall.Conn. The client uses it to find out whether the
-// server has closed an idle connection, or has sent data without a request.
+// SyscallConn implements syscall.Conn. The client uses it to find out whether the server has closed
+// an idle connection, or has sent data that no request asked for.
 func (c *pollConn) SyscallConn() (syscall.RawConn, error) { return quiet{c.raw}, nil }
 
-// quiet skips the client's system call that looks for data, if there is nothing to read.
+// If there is nothing to read, quiet skips the system call with which the client looks for data.
 type quiet struct{ syscall.RawConn }
 
 // Read implements syscall.RawConn.

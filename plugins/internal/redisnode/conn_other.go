@@ -4,7 +4,7 @@ package redisnode
 
 import "net"
 
-// polled returns conn unchanged, because only on Linux a gain was measured.
+// polled returns conn unchanged, because a gain was measured only on Linux.
 func polled(conn net.Conn) net.Conn { return conn }
 
 // hungUp always returns false. On these systems the client itself finds out

@@ -21,7 +21,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver/config"
 )
 
-// MaxPool is the most connections that a client may be allowed.
+// MaxPool is the largest valid value of the setting pool_size.
 const MaxPool = 1000
 
 // Take adds the user name and the password in the address a to the settings c.
@@ -43,9 +43,9 @@ func Take(c *config.Connect, a Address) error {
 }
 
 // ClientOptions returns the options of every client. The parameter pool is how many connections
-// carry requests, and secure says that the address asks for TLS. Each new connection is passed to
-// the function connected before its first request. If that function fails, the connection is closed
-// and the request fails, unsent, with the same error. Two clients must not share links.
+// carry requests, and secure says whether the address asks for TLS. Each new connection is passed
+// to the function connected before its first request. If that function fails, the connection is
+// closed and the request fails, unsent, with the same error. Each client needs its own Links.
 //
 // The client never sends a request a second time, because the first one may have been executed. It
 // uses RESP2, because RESP3 would make it look for push frames. Its log, which would go to standard
@@ -72,7 +72,7 @@ func ClientOptions(c config.Connect, pool int, secure bool, log *slog.Logger, li
 		Protocol: 2, Dialer: dialer(c.DialTimeout, source, links), OnConnect: connected,
 		MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
 		DialTimeout: c.DialTimeout, ReadTimeout: c.RequestTimeout, WriteTimeout: c.RequestTimeout,
-		// The two connections beyond pool are for a check and a listing.
+		// Beyond pool, there is one connection for a check and one for a listing.
 		PoolSize: pool + 2, PoolTimeout: c.RequestTimeout, PipelinePoolSize: -1,
 		ConnMaxIdleTime: 5 * time.Minute, DisableIdentity: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
@@ -118,8 +118,7 @@ type serverConn struct {
 	link
 }
 
-// SetReadDeadline implements net.Conn. The first reply must come within
-// dial_timeout.
+// SetReadDeadline implements net.Conn. The first reply must come within dial_timeout.
 func (c *serverConn) SetReadDeadline(t time.Time) error {
 	if !c.replied && (t.IsZero() || t.After(c.end)) {
 		t = c.end
@@ -128,7 +127,7 @@ func (c *serverConn) SetReadDeadline(t time.Time) error {
 }
 
 const (
-	// server is what should listen at an address, as errors say it.
+	// server is what errors call the program that should listen at an address.
 	server = "Redis server"
 	// replyKinds are the first bytes of replies: a status, an error, a number, a
 	// string or an array, and a map in RESP3.
@@ -165,7 +164,7 @@ func (c *serverConn) Read(p []byte) (int, error) {
 }
 
 // Write implements net.Conn. After a failed write it reads the server's reason for ending the
-// connection, unless the write failed by its deadline.
+// connection, unless the write missed its deadline.
 func (c *serverConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	if err == nil || c.replied {
@@ -192,9 +191,9 @@ func (silent) Printf(context.Context, string, ...any) {}
 // But if one reply shows that a server does not serve, all connections to that server are useless.
 // The address may already lead new connections to another server while the old ones live on.
 //
-// To leave a connection, Links marks it as not to be used again. The client closes
-// it when it next looks for an idle connection. The connection for wake-ups is
-// never idle, so Links closes it at once. Replies under way still arrive.
+// To give up a connection, Links marks it as not to be used again. The client closes it when it
+// next looks for an idle connection. The connection for wake-ups is never idle, so Links closes it
+// at once. Replies under way still arrive.
 type Links struct {
 	// Labels says whether each connection takes its server's run id from the first INFO reply.
 	Labels bool
@@ -202,11 +201,11 @@ type Links struct {
 	mu     sync.Mutex
 	open   map[*serverConn]struct{}
 	failed time.Time     // when a server was last found not to serve
-	pause  time.Duration // how long after failed no connection is made
+	pause  time.Duration // for how long after the time failed no connection is made
 }
 
 // If a server is found not to serve, the next connection is made at once. If that happens again
-// soon, the connections after that come after longer and longer pauses.
+// within calmAfter, there is a pause first. It grows each time, up to mostPause.
 const (
 	firstPause = 25 * time.Millisecond
 	mostPause  = 250 * time.Millisecond
@@ -220,7 +219,7 @@ func (l *Links) Leave(before time.Time) {
 	l.Refused()
 }
 
-// Keep gives up each connection to a server whose run id is known and is not run.
+// Keep gives up each connection to a server whose run id is known and is not in parameter run.
 func (l *Links) Keep(run string) {
 	l.leave(func(c *serverConn) bool { return c.run != "" && c.run != run })
 }
@@ -268,9 +267,9 @@ func (l *Links) rest(ctx context.Context) {
 	}
 }
 
-// Lead reports whether a usable connection leads to the server whose run id is run. The client
-// prefers such a connection to a new connection, so it notices when that server stops serving.
-// The connection for wake-ups does not count.
+// Lead reports whether a usable connection leads to the server with the run id in run. The client
+// prefers such a connection to a new connection, so it notices when that server stops serving. The
+// connection for wake-ups does not count.
 func (l *Links) Lead(run string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -311,7 +310,7 @@ type link struct {
 	head    []byte
 }
 
-// mostHead bounds the bytes searched for the run id, which some managed servers hide.
+// mostHead is the most bytes searched for the run id. Some managed servers hide this id.
 const mostHead = 16 << 10
 
 // label finds the server's run id in the first bytes that the server sends. These are

@@ -4,11 +4,11 @@
 // the checks of a new connection, and the meaning of a server's errors.
 //
 // All state is in Redis. A lock key is a plain string that expires. So this package and clients
-// that take the same key with SET NX PX exclude each other. The key's value has the lock's
-// owner, token, label and published value. Beside the lock keys, a prefix has one control string
-// (with the last token, for example), one set of withdrawn owners, and one sign of life for each
-// process that waits. In a Cluster it has all of these for every slot in use. A lock has a queue
-// key as long as an owner waits for it.
+// that take the same key with SET NX PX exclude each other. The key's value has the lock's owner,
+// token, label and published value. Beside the lock keys, a prefix has one control string (with the
+// last token, for example), one set of withdrawn owners, and one sign of life for each process that
+// waits. In a Cluster it has all of these for every slot in use. While an owner waits for a lock,
+// the lock also has a queue key.
 //
 // # Where is what
 //
@@ -16,8 +16,8 @@
 //   - keys.go: how names become keys; value.go: what is in a key and in a reply
 //   - script.go: the scripts, which are in lua
 //   - waiting.go, boot_linux.go, boot_other.go: waiters, and signs of life of this process
-//   - wakeups.go: the connection that wakes them
+//   - wakeups.go: the connection that wakes waiters
 //   - observe.go: who holds a lock, and which locks there are
 //   - address.go, connect.go, conn_linux.go, conn_other.go: addresses and connections
-//   - server.go: what a server must be; errors.go: what its errors mean
+//   - server.go: which servers are accepted; errors.go: what their errors mean
 package redisnode

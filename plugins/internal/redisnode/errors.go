@@ -122,9 +122,9 @@ func Explain(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// Astray reports whether err says that its connection leads to a server that
-// does not serve, while a new connection may lead to a server that does. The
-// server is now a replica, has not loaded its data, or has lost its master.
+// Astray reports whether err says that its connection leads to a server that does not serve, while
+// a new connection may lead to a server that does. The first server is then a replica, has not
+// loaded its data, or has lost its master.
 func Astray(err error) bool {
 	var reply goredis.Error
 	if !errors.As(err, &reply) {

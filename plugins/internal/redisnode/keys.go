@@ -38,7 +38,7 @@ var (
 	decoder = strings.NewReplacer("%7B", "{", "%7D", "}", "%25", "%")
 )
 
-// Lock returns the key of the lock name.
+// Lock returns the key of the lock called name.
 func (k Keys) Lock(name string) string {
 	if !encoded(name) {
 		return k.prefix + name
@@ -50,7 +50,7 @@ func encoded(name string) bool {
 	return strings.HasPrefix(name, "~") || strings.ContainsAny(name, "{}")
 }
 
-// Name returns the name of the lock whose key is key, and false when there is no such lock.
+// Name returns the name of the lock that has the given key. It returns false if no lock has it.
 func (k Keys) Name(key string) (string, bool) {
 	name, ours := strings.CutPrefix(key, k.prefix)
 	if !ours || name == "" {
@@ -77,8 +77,8 @@ func (k Keys) side() string                  { return k.prefix + "~" }
 func (k Keys) control(lock string) string    { return k.side() + "s:{" + k.tag(lock) + "}" }
 func (k Keys) tombstones(lock string) string { return k.side() + "b:{" + k.tag(lock) + "}" }
 
-// Head returns the first arguments of every script; see lua/head.lua. In a Cluster, the
-// script's keys are in the slot of the key lock. Otherwise the parameter lock has no effect.
+// Head returns the first arguments of every script; see lua/head.lua. The parameter lock is the key
+// of a lock in the script's Cluster slot. Without a Cluster it has no effect.
 func (k Keys) Head(lock string) []any {
 	cluster := "0"
 	if k.cluster {
@@ -87,7 +87,7 @@ func (k Keys) Head(lock string) []any {
 	return []any{k.control(lock), k.tombstones(lock), k.side(), cluster}
 }
 
-// tag returns the part of a side key that puts the side key in the Cluster slot of the key lock.
+// tag returns the part of a side key that puts it in the Cluster slot of the key in parameter lock.
 // Without a Cluster this part is empty, so all locks of the prefix share these side keys.
 func (k Keys) tag(lock string) string {
 	if !k.cluster {
@@ -120,7 +120,7 @@ func slot(key string) uint16 {
 func slotTag(s uint16) string { return slotTags()[s] }
 
 // slotTags has a tag (text in braces) for each slot: the first number, in base 36, whose hash is
-// that slot. To find all takes some ten milliseconds, once in a process, and only with a Cluster.
+// that slot. Finding all takes some ten milliseconds, once in a process and only with a Cluster.
 var slotTags = sync.OnceValue(func() *[slots]string {
 	var tags [slots]string
 	for i, found := int64(0), 0; found < slots; i++ {

@@ -23,16 +23,16 @@ const TombstoneFor = 110 * time.Second
 // Options are the settings of a [Node].
 type Options struct {
 	Keys Keys
-	// ID is the address of the store's messages to this instance's waiters.
-	// It consists of random letters and digits.
+	// ID is the address to which the store sends messages for this instance's waiters. It consists
+	// of random letters and digits.
 	ID string
 	// Turns is the script with which a waiter enters a queue that only tells it when to try. Nil
 	// means the queue of this package, which grants locks to waiters.
 	Turns *Script
 	// Batches is how many batches of requests may be under way at once.
 	Batches int
-	// WaitReplicas is how many replicas must have a grant, renewal or release
-	// before it counts. WaitTimeout bounds the wait for these replicas.
+	// WaitReplicas is how many replicas must confirm a grant, renewal or release before it counts.
+	// WaitTimeout bounds the wait for these replicas.
 	WaitReplicas int
 	WaitTimeout  time.Duration
 	// Links are the client's connections. A connection is no longer used once

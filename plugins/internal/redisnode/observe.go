@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Observe follows the holder of the lock name; see [kit.Follow]. The store pushes changes that any
-// host makes through this package. To find others, Observe reads the lock at the interval every.
+// Observe follows the holder of the lock called name; see [kit.Follow]. The store pushes the
+// changes made through this package. To find others, Observe reads the lock at the interval every.
 func (n *Node) Observe(ctx context.Context, name string, every time.Duration, emit func(driver.Holder)) error {
 	changes, stop := n.Wakeups.listen(ctx, n.opts.Keys.changeChannel(name))
 	defer stop()
@@ -23,8 +23,8 @@ func (n *Node) Observe(ctx context.Context, name string, every time.Duration, em
 	}, emit)
 }
 
-// listen returns a channel that gets a signal when a message arrives on the store's channel name,
-// when the subscription begins, and when the connection breaks. The returned function ends this.
+// listen returns a channel of signals: a message has arrived on the store's channel called name,
+// the subscription has begun, or the connection has broken. The returned function ends the signals.
 func (w *Wakeups) listen(ctx context.Context, name string) (<-chan struct{}, func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -34,7 +34,7 @@ func (w *Wakeups) listen(ctx context.Context, name string) (<-chan struct{}, fun
 		listeners = map[chan struct{}]struct{}{}
 		w.changes[name] = listeners
 		if w.pubsub != nil {
-			// The error does no harm: it breaks the connection, and the next one subscribes again.
+			// An error breaks the connection, and the next connection subscribes again.
 			_ = w.pubsub.Subscribe(ctx, name)
 		}
 	}
@@ -56,7 +56,7 @@ func (w *Wakeups) unlisten(ctx context.Context, name string, l chan struct{}) {
 	}
 }
 
-// wakeObservers wakes the observers that listen on the channel name.
+// wakeObservers wakes the observers that listen on the channel called name.
 func (w *Wakeups) wakeObservers(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -68,9 +68,8 @@ func (w *Wakeups) wakeObservers(name string) {
 // scanCount is how many keys a step of SCAN looks at.
 const scanCount = 500
 
-// Names returns the names of locks that start with prefix. It scans the keys
-// of the database without blocking the server, and may go on for a while
-// after ctx has ended.
+// Names returns the names of locks that start with prefix. It scans the keys of the database
+// without blocking the server, and may go on for a while after ctx has ended.
 func (n *Node) Names(ctx context.Context, prefix string) (map[string]struct{}, error) {
 	var mu sync.Mutex
 	names := map[string]struct{}{} // SCAN may return a key twice

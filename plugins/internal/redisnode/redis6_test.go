@@ -10,8 +10,8 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// TestRefuseOnRedis6 checks that the script does not mistake an error for the text
-// of a queue. Redis 6 raises errors as strings.
+// TestRefuseOnRedis6 checks that the script does not mistake an error for the text of a queue.
+// Redis 6 raises an error in a script as a string.
 func TestRefuseOnRedis6(t *testing.T) {
 	s, err := redisserver.Start(t.Context(), nil)
 	servers.Keep(t, "redis", s, err)

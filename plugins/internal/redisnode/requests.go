@@ -27,7 +27,7 @@ type item struct {
 
 	deadline time.Time // zero if there is no deadline
 
-	// ctx belongs to an item that no caller waits for; see Start.
+	// ctx is set if no caller waits for the item; see Start.
 	ctx    context.Context
 	finish func(driver.Result)
 
@@ -51,9 +51,9 @@ func (it *item) end() {
 
 // do queues the item and waits until it is answered or ctx ends.
 //
-// A request does not run on its caller's goroutine, so that simultaneous requests
-// share scripts and round trips. The caller can then also return when its ctx is
-// cancelled. A read from a socket would not return.
+// A request does not run on its caller's goroutine, so that simultaneous requests share scripts and
+// round trips. The caller can then also return when its ctx is cancelled, while a read from a
+// socket goes on.
 func (n *Node) do(ctx context.Context, it *item) error {
 	if ctx.Err() != nil {
 		return unsent(ctx)
@@ -250,8 +250,8 @@ func (n *Node) send(ctx context.Context, calls []*invocation, whole, renewed boo
 	return nil
 }
 
-// flush sends a pipeline. If the client gets no connection, it only returns an
-// error. So flush sets this error in the calls.
+// flush sends a pipeline. If the client gets no connection, it returns an error, but sets it in no
+// call. So flush sets it in the calls.
 func flush(ctx context.Context, pipe goredis.Pipeliner, calls []*invocation) {
 	_, err := pipe.Exec(ctx)
 	for _, c := range calls {

@@ -40,7 +40,7 @@ var Rights = lua("rights")
 // Script is the text of a script and its digest, which names it in the server.
 type Script struct{ Text, SHA string }
 
-// newScript makes a script from Lua files. They can use the queue and lease functions.
+// newScript makes a script from Lua files, which can use the functions in queue.lua and lease.lua.
 func newScript(files ...string) *Script {
 	text := lua("lease")
 	for _, name := range files {
@@ -58,8 +58,8 @@ func QueueScript(head, queue, body string) *Script {
 // known are the variables that lua/read.lua sets.
 const known = "now, last, tombstones_until, queued, observed"
 
-// NewScript makes a script from Lua texts. Usually only the texts head and body run, and define no
-// functions. In unusual cases body calls the Lua function library with the variables in known. That
+// NewScript makes a script from Lua texts. Usually only head and body run, and define no functions.
+// In unusual cases body calls the Lua function library with the variables in known. The function
 // returns the result of slowPath or, with queue_only, those functions of queue that handoff names.
 func NewScript(head, queue, handoff, slowPath, body string) *Script {
 	head = lua("head") + head
@@ -68,8 +68,8 @@ func NewScript(head, queue, handoff, slowPath, body string) *Script {
 		lua("read") + lua("state") + slowPath + "end\n" + head + body)
 }
 
-// wholeScript makes a script with its digest. The server names scripts by SHA-1.
-// SHA-1 protects nothing here, so it is used even where only FIPS 140 is allowed.
+// wholeScript makes a script with its digest. The server names scripts by SHA-1. SHA-1 protects
+// nothing here, so it is used even where FIPS 140 is enforced.
 func wholeScript(text string) *Script {
 	var sum [sha1.Size]byte
 	fips140.WithoutEnforcement(func() { sum = sha1.Sum([]byte(text)) })

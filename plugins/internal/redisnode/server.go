@@ -60,8 +60,8 @@ func (n *Node) Probe(ctx context.Context, c Conn) (Server, error) {
 	return readServer(ctx, c, n.invoke(probeScript, []string{n.opts.Keys.Nobody()}, false, []any{n.opts.ID}), n.opts.WaitReplicas > 0)
 }
 
-// Check is like Probe, but uses any connection of the client. If that leads to a server that does
-// not serve, Check tries a new connection. It may go on for a while after ctx has ended.
+// Check is like Probe, but uses any connection of the client. If that connection leads to a server
+// that does not serve, Check tries a new connection. It may go on for a while after ctx has ended.
 func (n *Node) Check(ctx context.Context) (Server, error) {
 	sent := time.Now()
 	s, err := n.Probe(ctx, n.client)
@@ -109,10 +109,10 @@ func readServer(ctx context.Context, c Conn, probe *invocation, waits bool) (Ser
 	return s, nil
 }
 
-// Replicates returns an error if the server has fewer replicas than must confirm a grant. The
-// result spare reports whether it has more replicas than that. Without a spare replica, no
-// grant is confirmed after a failover until the old master is back as a replica. With
-// Sentinel, the old master's return takes longer than most leases last.
+// Replicates returns an error if the server has fewer replicas than wanted, the number that must
+// confirm a grant. The result spare reports whether the server has more than wanted. Without a
+// spare replica, no grant is confirmed after a failover until the old master is back as a replica.
+// With Sentinel, the old master's return takes longer than most leases last.
 func (s Server) Replicates(addr string, wanted int) (spare bool, err error) {
 	if s.replicas < wanted {
 		err = fmt.Errorf("%w: %w: %s has %d replicas and wait_replicas is %d, so nothing is granted; have %d, or a failover ends every lease",
@@ -217,13 +217,13 @@ const PolicyEvery = time.Second
 type policies struct {
 	looking  sync.Mutex // keeps an older answer from overwriting a newer one
 	mu       sync.Mutex
-	verdicts map[string]error // by server, as its clients and connections call themselves
+	verdicts map[string]error // by server: what its clients' and connections' String returns
 }
 
-// Judge notes why a server must not grant locks. The parameter server is a client of
-// that server, or a connection to it. A nil verdict means that the server may grant
-// locks. While any server must not, all acquires are refused. A verdict that does not
-// wrap driver.ErrDenied says nothing about the server, and changes nothing.
+// Judge notes why a server must not grant locks. The parameter server is a client of that server,
+// or a connection to it. A nil verdict means that the server may grant locks. While any server must
+// not grant locks, all acquires are refused. A verdict that does not wrap driver.ErrDenied says
+// nothing about the server, and changes nothing.
 func (n *Node) Judge(server fmt.Stringer, verdict error) {
 	n.policies.mu.Lock()
 	defer n.policies.mu.Unlock()
@@ -259,8 +259,8 @@ func (n *Node) refuseAsJudged() {
 // long as it is a master. So an unreachable master neither hides another master's
 // answer nor prolongs a refusal that another master caused.
 //
-// Note: the last answer of an unreachable master must count. A master that was
-// only frozen executes requests already sent to it when it resumes.
+// Note: the last answer of an unreachable master must count. When a frozen master resumes, it
+// executes the requests that were sent to it before.
 func (n *Node) LookAgain(ctx context.Context, known Server, addr string) {
 	n.policies.looking.Lock()
 	defer n.policies.looking.Unlock()

@@ -37,9 +37,9 @@ func ValueTail(label string, value []byte) string {
 	return b.String()
 }
 
-// parseHolder reads a lock key's value. If the value has another form, another program has
-// the key. Then the holder's owner is a short, printable form of the value, and its token is
-// 0. The parameter ms is a reply of PTTL, where -2 means that the key does not exist.
+// parseHolder reads a lock key's value. If the value does not have the form above, another program
+// has the key. Then the holder's owner is a short, printable form of the value, and its token is 0.
+// The parameter ms is a reply of PTTL, where -2 means that the key does not exist.
 func parseHolder(name, raw string, ms, waiters int64) driver.Holder {
 	if ms == -2 {
 		return driver.Holder{}
@@ -145,7 +145,7 @@ type Refusal string
 
 func (e Refusal) Error() string { return string(e) }
 
-// RedisError makes it a [goredis.Error].
+// RedisError makes Refusal a [goredis.Error].
 func (Refusal) RedisError() {}
 
 // Fields is a reply that is an array.

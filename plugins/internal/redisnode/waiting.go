@@ -39,7 +39,7 @@ type waiting struct {
 // pushed is a grant that the store has pushed; the zero value means no grant. See lua/queue.lua.
 type pushed struct {
 	token uint64
-	sign  time.Duration // the sign of life that the store had seen
+	sign  time.Duration // sinceBoot at the last sign of life that the store had seen
 	span  time.Duration
 }
 
@@ -79,9 +79,10 @@ func (n *Node) Wait(ctx context.Context, r driver.Request, most time.Duration, m
 	}
 }
 
-// enqueue enters r.Owner into the queue of r.Name. The result free reports whether the lock is
-// free and r.Owner is the first in the queue. If the queue grants locks, free is always false,
-// because a push tells the waiter. The result left is how long the holder's lease lasts, or 0.
+// enqueue enters r.Owner into the queue of r.Name. The result free reports whether the lock is free
+// and r.Owner is the first in the queue. If the queue grants locks, free is always false, because a
+// push tells the waiter of its grant. The result left is how much longer the holder's lease lasts,
+// or 0.
 func (n *Node) enqueue(ctx context.Context, r driver.Request) (free bool, left time.Duration, err error) {
 	epoch, err := n.Wakeups.Ready(ctx)
 	if err != nil {
@@ -108,10 +109,9 @@ func (n *Node) enqueue(ctx context.Context, r driver.Request) (free bool, left t
 	return n.opts.Turns != nil && number == 1, left, nil
 }
 
-// entry returns the text that follows r.Owner in the queue; see lua/queue.lua.
-// r.TTL bounds how long a grant by the store lasts. A published value that is
-// too long for the queue is sent with the owner's first request, so the owner
-// must call TryAcquire before it may use the grant.
+// entry returns the text that follows r.Owner in the queue; see lua/queue.lua. r.TTL bounds how
+// long a grant by the store lasts. A published value that is too long for the queue is sent with
+// the owner's first request, so the owner must call TryAcquire before it may use the grant.
 func entry(process string, r driver.Request) string {
 	value := r.Value
 	if len(value) > maxEntryValue {
@@ -122,9 +122,9 @@ func entry(process string, r driver.Request) string {
 
 var entryText = strings.NewReplacer("%", "%0", "\n", "%1")
 
-// take returns the grant that was pushed to r.Owner, once. It returns the zero Grant if there
-// is no grant, its time is over, or replicas must confirm it, if r's value was too long to
-// queue, or if acquires are refused now. The owner then asks the store.
+// take returns the grant that was pushed to r.Owner, once. It returns the zero Grant, and the owner
+// asks the store, in these cases: no grant came, it expired, replicas must confirm it, r's value
+// was too long to queue, or acquires are refused now.
 func (n *Node) take(r driver.Request) driver.Grant {
 	n.Wakeups.mu.Lock()
 	defer n.Wakeups.mu.Unlock()
@@ -163,14 +163,14 @@ func (n *Node) enter(r driver.Request) *waiting {
 	return wt
 }
 
-// Leave forgets owner's place in the queue, after a grant or a withdrawal.
+// Leave forgets the owner's place in the queue, after a grant or a withdrawal.
 func (w *Wakeups) Leave(owner string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.forget(owner)
 }
 
-// forget drops what is known of owner's place in the queue. It is called with mu held.
+// forget drops what is known of the owner's place in the queue. It is called with mu held.
 func (w *Wakeups) forget(owner string) {
 	if wt := w.waiters[owner]; wt != nil && wt.later != nil {
 		wt.later.Stop()
@@ -215,7 +215,7 @@ func (w *Wakeups) inQueue(wt *waiting) bool {
 	return w.link.Up && wt.epoch == w.link.Epoch && time.Since(wt.queued) < refreshEvery
 }
 
-// forgetLost drops the places of owners that have neither waited nor asked for lostAfter.
+// forgetLost drops the places of owners whose last wait or request is longer ago than lostAfter.
 func (w *Wakeups) forgetLost() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -262,17 +262,16 @@ const (
 	signEvery = 200 * time.Millisecond
 	signFor   = 2 * signEvery
 
-	// signsGoOn is how long signs of life protect an owner's place after its
-	// last wait or request.
+	// signsGoOn is how long signs of life protect an owner's place after its last wait or request.
 	signsGoOn = 2 * time.Second
 )
 
 // started is the origin of sinceBoot on a system without CLOCK_BOOTTIME.
 var started = time.Now()
 
-// sign returns a sign of life as the arguments of a script: the process, the time
-// of sending in microseconds, and for how many milliseconds the sign is valid.
-// That time is from a clock of this machine that also runs while the machine sleeps.
+// sign returns a sign of life as the arguments of a script: the process, the time of sending in
+// microseconds, and for how many milliseconds the sign is valid. The time of sending is from a
+// clock of this machine that also runs while the machine sleeps.
 func (n *Node) sign() []any {
 	stands := signFor + n.distance.FirstSpan() - kit.FirstSpan
 	return []any{n.opts.ID, sinceBoot().Microseconds(), stands.Milliseconds()}
@@ -299,8 +298,9 @@ func (n *Node) signs() {
 	}
 }
 
-// waitedFor returns one lock that has a waiter, under its control key. In a Cluster, it returns
-// one such lock for each slot. If there is no waiter, it notes that no more signs are sent.
+// waitedFor returns the key of one lock that has a waiter, by the lock's control key. In a Cluster,
+// it returns one such key for each slot. If there is no waiter, it notes that no more signs are
+// sent.
 func (n *Node) waitedFor() map[string]string {
 	w := n.Wakeups
 	w.mu.Lock()

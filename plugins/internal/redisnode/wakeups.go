@@ -49,7 +49,7 @@ type Link struct {
 	Epoch int   // rises with every change of the state
 }
 
-// newWakeups returns the Wakeups of the instance id, not connected yet.
+// newWakeups returns the Wakeups of the instance with the given id, not connected yet.
 func newWakeups(client goredis.UniversalClient, keys Keys, id string) *Wakeups {
 	return &Wakeups{
 		client: client, channel: keys.side() + "i:" + id, background: kit.NewGroup(),

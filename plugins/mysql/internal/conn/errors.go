@@ -64,8 +64,8 @@ func Number(err error) uint16 {
 	return 0
 }
 
-// outage says what an error number means for the server or the connection, if
-// it is not about the statement.
+// outage says what an error number means for the server or the connection, if the error is not
+// about the statement.
 type outage struct {
 	// closes means that the connection must not be used again. Either the server ends it,
 	// or the server serves no client, and a new connection may lead to another server.

@@ -25,10 +25,10 @@ func Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 // opening keeps facts about a connection while [Open] makes the connection.
 type opening struct {
 	raw  net.Conn // the connection below TLS
-	most int      // most bytes of a statement; 0 means the server's limit
+	most int      // length limit of a statement in bytes; 0 means the server's limit
 
 	mu  sync.Mutex
-	err error // the error that the driver logged; the error that it returns gives no reason
+	err error // the error that the driver logged; the error that Connect returns gives no reason
 }
 
 type openingKey struct{}
@@ -45,8 +45,8 @@ func Logger(ctx context.Context) mysqldriver.Logger {
 	return nil
 }
 
-// Limit bounds the length of statements on the connection that [Open] makes with
-// ctx. The bound is most bytes, or the server's own limit if most is 0.
+// Limit bounds the length of statements on the connection that [Open] makes with ctx. The parameter
+// most is the limit in bytes, or 0 for the server's own limit.
 func Limit(ctx context.Context, most int) {
 	if o, ok := ctx.Value(openingKey{}).(*opening); ok {
 		o.most = most

@@ -13,15 +13,14 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Pool keeps connections between two statements. This package cannot use
-// database/sql, for three reasons. A caller must know for certain that a statement
-// was never sent. It must know a connection's id to kill its statement. And some
-// connections are reserved for statements that free others.
+// Pool keeps connections open between statements. This package cannot use database/sql, for three
+// reasons. A caller must know for certain that a statement was never sent. It must know a
+// connection's id to kill its statement. And some connections must be reserved for statements that
+// unblock others.
 type Pool struct {
-	// Dial makes a connection. It runs to its end, in a goroutine that the
-	// function spawn starts. The reason is that a server counts each aborted
-	// handshake as an error of this machine. After max_connect_errors of them, it
-	// blocks all programs on the machine.
+	// Dial makes a connection. It runs to its end, in a goroutine that the function spawn starts.
+	// The reason is that a server counts each aborted handshake as an error of this machine. After
+	// max_connect_errors of them, it blocks all programs on the machine.
 	Dial  func() (*Session, error)
 	spawn func(func()) bool
 	// Stale reports whether a connection leads to a server that is no longer used.
@@ -68,8 +67,8 @@ func NewPool(limit int, dial func() (*Session, error), spawn func(func()) bool) 
 	}
 }
 
-// Get returns a connection. While as many as the limit are in use, it waits.
-// Its error wraps ErrNotSent.
+// Get returns a connection. While all that the limit allows are in use, it waits. Its error wraps
+// ErrNotSent.
 func (p *Pool) Get(ctx context.Context) (*Session, error) { return p.within(ctx, p.slots) }
 
 // GetSpare is like Get, but uses the connections for withdrawals.
@@ -131,9 +130,9 @@ func (p *Pool) take(ctx context.Context, slots chan struct{}) (*Session, error) 
 	return s, nil
 }
 
-// answers asks over the session s, which is in use, whether the server would
-// serve. It returns false unless the server soon says yes. After false, the pool
-// takes s back, and keeps it if a late answer says yes.
+// answers asks over the session s, which is in use, whether the server would serve. It returns
+// false unless the server soon says yes. If the result is false, the pool takes s back, and keeps s
+// if a late answer says yes.
 func (p *Pool) answers(ctx context.Context, s *Session) bool {
 	answered, gone := make(chan error), make(chan struct{})
 	ends := time.NewTimer(answersSoon)
@@ -175,8 +174,8 @@ func (p *Pool) putBack(s *Session) {
 	}
 }
 
-// pop returns the usable connection that was used last. When no connection is
-// usable, it returns a channel that is closed when one is put back.
+// pop returns the usable connection that was used last. When no connection is usable, it returns a
+// channel that is closed when a connection is put back.
 func (p *Pool) pop() (s *Session, back <-chan struct{}, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -194,9 +193,9 @@ func (p *Pool) pop() (s *Session, back <-chan struct{}, err error) {
 	return nil, p.returns(), nil
 }
 
-// connect dials a new connection, and returns it or a connection that is put
-// back earlier. If the caller does not take the new connection, the next caller
-// gets it. Until it is in the pool, it keeps the caller's place in slots.
+// connect dials a new connection, and returns it or a connection that is put back earlier. If the
+// caller does not take the new connection, the next caller gets it. Until the new connection is in
+// the pool, it keeps the caller's place in slots.
 func (p *Pool) connect(ctx context.Context, slots chan struct{}, back <-chan struct{}) (*Session, error) {
 	type result struct {
 		s   *Session
@@ -261,7 +260,7 @@ func (p *Pool) takeBack(slots chan struct{}) (s *Session, back <-chan struct{}, 
 	return s, nil, nil
 }
 
-// returns gives the channel that is closed when a connection is put back. The caller holds mu.
+// The method returns gives the channel that is closed when a connection is put back. mu is held.
 func (p *Pool) returns() <-chan struct{} {
 	if p.back == nil {
 		p.back = make(chan struct{})
@@ -269,7 +268,7 @@ func (p *Pool) returns() <-chan struct{} {
 	return p.back
 }
 
-// dial calls Dial. After failed dials it pauses first, longer and longer.
+// dial calls Dial, after a pause that grows with the number of failed dials in a row.
 func (p *Pool) dial() (*Session, error) {
 	p.mu.Lock()
 	failed := p.failed
@@ -288,7 +287,7 @@ func (p *Pool) dial() (*Session, error) {
 	return s, err
 }
 
-// Put takes a connection back, and closes it if it has failed. If s brought no answer, or its
+// Put takes the connection s back, and closes s if s has failed. If s brought no answer, or its
 // server serves no client, Put also tests the idle connections without an answer since s.sent.
 func (p *Pool) Put(s *Session) {
 	slots := s.slots
@@ -325,11 +324,11 @@ func (p *Pool) keep(s *Session) (back chan struct{}) {
 	return back
 }
 
-// Question tests all idle connections over which no answer has come since the given
-// instant, at the same time, and keeps the connections that work. During the test,
-// callers get other connections. So when one connection has died silently, a caller
-// does not get another that has died with it. Question returns a function that
-// waits for the end of the test and returns how many connections were kept.
+// Question tests, all at the same time, the idle connections over which no answer has come since
+// the given instant. It keeps the connections that work. During the test, callers get other
+// connections. So when one connection has died silently, a caller does not get another that has
+// died with it. Question returns a function that waits for the end of the test and returns how many
+// connections were kept.
 func (p *Pool) Question(since time.Time) (kept func() int) {
 	var old []*Session
 	p.mu.Lock()
@@ -386,7 +385,8 @@ func (p *Pool) Warm(ctx context.Context) {
 	}
 }
 
-// Trim closes connections that were idle for longer than age, but leaves at least keep idle ones.
+// Trim closes connections idle for longer than age. At least as many idle ones as keep says stay
+// open.
 func (p *Pool) Trim(age time.Duration, keep int) {
 	p.mu.Lock()
 	n := 0

@@ -46,13 +46,12 @@ func WakeName(id uint64) string { return WakePrefix + strconv.FormatUint(id, 36)
 // has a random name, so no session but the wanted session ever holds it, on any server.
 func Kill(wakeID uint64) string { return "KILL QUERY IS_USED_LOCK('" + WakeName(wakeID) + "')" }
 
-// Setup returns a text that prepares a connection and asks the server about
-// itself, in one round trip. The server's settings and its init_connect may
-// have changed any setting of the session. So the text sets each setting that
-// could change or prevent our statements. It also ends a transaction and table
-// locks that init_connect has begun. The character set comes first, because
-// MySQL would misread the rest in UTF-16 or UTF-32. completion_type comes
-// before ROLLBACK, because it can make ROLLBACK begin another transaction.
+// Setup returns a text that prepares a connection and asks the server about itself, in one round
+// trip. The server's settings and its init_connect may have changed any setting of the session. So
+// the text sets each setting that could change or prevent our statements. It also ends a
+// transaction and table locks that init_connect has begun. The character set comes first, because
+// MySQL would misread the rest in UTF-16 or UTF-32. completion_type comes before ROLLBACK, because
+// it can make ROLLBACK begin another transaction.
 //
 // READ COMMITTED is set because gap locks would deadlock concurrent inserts of
 // new rows. The lock wait is one second, the shortest that MySQL has. UTF-8 is
@@ -109,7 +108,8 @@ func Open(ctx context.Context, dial sqldriver.Connector, setup string) (*Session
 	return s, nil
 }
 
-// setUp runs the text setup, and then lock, an SQL expression that is 1 if GET_LOCK succeeds.
+// setUp runs the statements in setup. They end with the SQL expression lock, 1 if GET_LOCK
+// succeeds.
 func (s *Session) setUp(ctx context.Context, setup, lock string) error {
 	cluster := ""
 	return s.Query(ctx, setup+","+lock, func(row []sqldriver.Value) error {

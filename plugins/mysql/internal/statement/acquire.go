@@ -5,9 +5,10 @@ import "strconv"
 // Acquire tries to take many locks at once. Each lock is a row, which is taken when it has no
 // holder, its new owner is not withdrawn, and no other owner is first in its queue.
 //
-// MySQL runs assignments from left to right, and each sees the earlier results. So the first
-// decides: if the row can be taken, it writes the request's random number (nonce) to attempt. The
-// others compare attempt. They end with expires_at and owner, whose old values the first one reads.
+// MySQL runs assignments from left to right, and each sees the earlier results. The first decides.
+// If the row can be taken, it writes the request's random number (nonce) to column attempt. The
+// other assignments compare attempt with the nonce. The first one reads the old expires_at and
+// owner.
 //
 // All nonces of one statement have base as their high bits. The low bits (see NonceBits) are the
 // request's number. A row whose attempt has base as high bits was granted. The statement replies
@@ -38,10 +39,9 @@ func Acquire(table string, ops []Operation, base uint64, long, mariadb bool) str
 	return t.add(";SELECT ", reply, " FROM ", table, " WHERE name IN(").list(Names(ops)).add(")").String()
 }
 
-// Take takes one lock, if its row exists and has no queue, no withdrawn owners
-// and no running lease. Otherwise it changes nothing, and the caller uses
-// [Acquire], which costs the server twice the time. Take replies the token as
-// the last insert id.
+// Take takes one lock, if its row exists and has no queue, no withdrawn owners and no running
+// lease. Otherwise it changes nothing, and the caller uses [Acquire], which costs the server twice
+// the time. Take replies the token as the last insert id.
 func Take(table string, a Operation) string {
 	var t text
 	t.add("UPDATE ", table, " SET token=LAST_INSERT_ID(GREATEST(token+1,", micros, ")),attempt=").uint(a.Nonce)
@@ -63,7 +63,7 @@ const (
 	onTakenLong = " ON DUPLICATE KEY UPDATE attempt=IF(" + Free +
 		" AND LOCATE(CONCAT(',',VALUES(owner),','),barred)=0 AND LOCATE(CONCAT(',',VALUES(owner),','),barred_old)=0" +
 		" AND(queue='' OR LOCATE(CONCAT(',',VALUES(owner),'.'),queue)=1),VALUES(attempt),attempt)," +
-		"queue=" + ifTaken + "SUBSTRING(queue,LOCATE(',',queue,2)),queue)," + // from 0 this is empty
+		"queue=" + ifTaken + "SUBSTRING(queue,LOCATE(',',queue,2)),queue)," + // empty if LOCATE returns 0
 		"barred_old=IF(barred<>'' AND barred_since<" + Now + "-INTERVAL 2 MINUTE,'',barred_old)," +
 		"barred=IF(barred<>'' AND barred_since<" + Now + "-INTERVAL 2 MINUTE,'',barred)," +
 		// A lease that seems to have more than its TTL left shows that the server's

@@ -45,7 +45,7 @@ func (r Row) Holder() driver.Holder {
 
 func (r Row) waiters() int { return strings.Count(r.Queue, ",") }
 
-// Details fills the row r from text. This is the column of [Acquire]'s reply about a refused row.
+// Details fills the row r from text, the column of [Acquire]'s reply about a refused row.
 func (r *Row) Details(text string) {
 	parts := strings.Split(text, " ")
 	if len(parts) != 6 {

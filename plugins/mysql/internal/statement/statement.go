@@ -1,5 +1,4 @@
-// Package statement builds the SQL statements on the table of locks, and reads
-// the returned rows.
+// Package statement builds the SQL statements on the table of locks, and reads the returned rows.
 package statement
 
 import (
@@ -13,10 +12,9 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 )
 
-// Statements are built here, without the driver's placeholders. Text from
-// callers is written in hexadecimal, which the server reads alike under every
-// sql_mode and character set. Numbers are written as digits. Owners were
-// checked to be plain ASCII and need no encoding.
+// Statements are built here, without the driver's placeholders. Text from callers is written in
+// hexadecimal, which the server reads alike under every sql_mode and character set. Numbers are
+// written as digits. Owners were checked to be plain ASCII and need no encoding.
 
 // Now is the server's clock. Unlike NOW(), it ignores the session's time zone.
 // Within one statement its value does not change.
@@ -26,10 +24,9 @@ const Now = "UTC_TIMESTAMP(6)"
 // new token. So tokens rise even after a row was purged or the table was lost.
 const micros = "TIMESTAMPDIFF(MICROSECOND,'1970-01-01'," + Now + ")"
 
-// A queue is a text of entries, in the order of arrival. Tombstones (withdrawn
-// owners) are a text such as ",owner1,owner2,". Queue and tombstones are
-// columns in the row of their lock. So the row lock makes each change of them
-// atomic, and a statement locks only the rows of its names.
+// A queue is a text of entries, in the order of arrival. Tombstones (withdrawn owners) are a text
+// such as ",owner1,owner2,". Queue and tombstones are columns in the row of their lock. So the row
+// lock makes each change of them atomic, and a statement locks only the rows of its names.
 //
 // An entry is ",owner.process.sign.span_us.label.value.wakeid", with label and value in
 // hexadecimal, or "-" for no value. The statement that grants a lock to its first waiter takes all
@@ -76,12 +73,13 @@ type Process struct {
 	Ahead uint64 // for how many more parts than usual its signs are valid
 }
 
-// Signed is a sign of life. It was given in the part Part, which is zero if there is
-// no sign. It is valid for Ahead parts (of 200 ms) longer than usual.
+// Signed is a sign of life. Part is the part in which it was given, zero if there is no sign. Ahead
+// is for how many parts (of 200 ms) longer than usual it is valid.
 type Signed struct{ Part, Ahead uint64 }
 
 // Sign gives a sign of life for process: user locks for the present part and, if ahead is not 0,
-// every third part up to ahead+2 parts later. Then it ends the sign last. It replies the part.
+// every third part up to ahead+2 parts later. Then it ends the previous sign, in parameter last. It
+// replies the present part.
 func Sign(process string, ahead uint64, last Signed) string {
 	var t text
 	t.add("SELECT ", part)
@@ -103,15 +101,17 @@ func alive() string {
 	return "(COALESCE(" + lock + "))," + lock + "-1))," + lock + "-2)))IS NOT NULL OR " + field("3") + ">=CONCAT(" + part + "-2))"
 }
 
-// field returns the SQL expression for the field called number (from 1) of the queue's first entry.
+// field returns the SQL expression for one field of the queue's first entry, by its number from 1
+// on.
 func field(number string) string {
 	return "SUBSTRING_INDEX(SUBSTRING_INDEX(" + head + ",'.'," + number + "),'.',-1)"
 }
 
 // free adds assignments that grant the lock to the first waiter in its queue. If there is no
 // waiter, or the first waiter's process gives no sign of life, they free the lock. The first waiter
-// leaves the queue in each case. Column freed_by becomes freedBy. The reply is the granted waiter's
-// wake id, [Look] if the first waiter gave no sign of life, or 0 if there was no waiter.
+// leaves the queue in each case. They set column freed_by to the parameter freedBy. The reply is
+// the granted waiter's wake id, [Look] if the first waiter gave no sign of life, or 0 if there was
+// no waiter.
 func (t *text) free(freedBy string) *text {
 	const granted = "IF(attempt=1,"
 	t.add("attempt=IF(", alive(), ",1,IF(attempt=1,0,attempt)),freed_by=", freedBy)
@@ -119,7 +119,7 @@ func (t *text) free(freedBy string) *text {
 	t.add(",token=", granted, "GREATEST(token+1,", micros, "),token),ttl_us=", granted, "CAST(", field("4"), " AS UNSIGNED),ttl_us)")
 	t.add(",expires_at=", granted, Now, "+INTERVAL LEAST(ttl_us,").uint(uint64(kit.LongestSpan.Microseconds())).add(") MICROSECOND,", Now, ")")
 	t.add(",label=", granted, "UNHEX(", field("5"), "),''),value=", granted, "IF(", field("6"), "='-',NULL,UNHEX(", field("6"), ")),NULL)")
-	return t.add(",owner=", granted, field("1"), ",''),queue=SUBSTRING(queue,LOCATE(',',queue,2))") // empty from 0
+	return t.add(",owner=", granted, field("1"), ",''),queue=SUBSTRING(queue,LOCATE(',',queue,2))") // empty if LOCATE returns 0
 }
 
 // GrantNext grants a free lock to the first waiter in its queue.
@@ -219,7 +219,7 @@ func (t *text) uint(n uint64) *text {
 	return t.add(strconv.FormatUint(n, 10))
 }
 
-// later adds the expression for the server's time plus d.
+// later adds the expression for the server's time plus the duration d.
 func (t *text) later(d time.Duration) *text {
 	return t.add(Now, "+INTERVAL ").uint(uint64(d.Microseconds())).add(" MICROSECOND")
 }
@@ -262,9 +262,9 @@ func Renew(table string, ops []Operation) string {
 	return t.add(" WHERE ").leases(ops).String()
 }
 
-// Release ends leases and writes nonce into their rows. If contended is true,
-// it grants each lock to the next waiter; see [text.free]. Otherwise it grants
-// none, and replies [Look] if a lock has a waiter.
+// Release ends leases and writes the nonce into column freed_by of their rows. If contended is
+// true, it grants each lock to the next waiter; see [text.free]. Otherwise it grants none, and
+// replies [Look] if a lock has a waiter.
 func Release(table string, nonce uint64, ops []Operation, contended bool) string {
 	var t text
 	t.add("UPDATE ", table, byKey, " SET ")
@@ -305,7 +305,7 @@ func Shorten(table string, r driver.Request) string {
 // the owner gets a tombstone in the row, which refuses the request. If the row is missing,
 // Withdraw creates the row. It replies [Look] if a lock is then free and has a waiter.
 //
-// The VALUES row passes the owner in column label. Its attempt is 1 if the owner gets a
+// The VALUES row passes the owner in column label. Its column attempt is 1 if the owner gets a
 // tombstone.
 func Withdraw(table string, ops []Operation) string {
 	const (
@@ -374,19 +374,18 @@ func Fits(r driver.Request) bool { return len(r.Value) <= 512 }
 // a wake-up. It replies the planned sleep in microseconds, or -1 if the owner
 // was withdrawn, and the server's time at the start, in microseconds.
 //
-// One statement reads the row and sleeps, so it misses no release. It sees an
-// earlier release in the row. A later release finds the owner in the queue and
-// interrupts the sleep.
+// One statement reads the row and sleeps, so it misses no release. It sees an earlier release in
+// the row. A later release finds the owner in the queue and interrupts the sleep.
 func Sleep(table string, r driver.Request, most time.Duration) string {
 	var t text
 	t.add("SELECT SLEEP(").pause(r, most).add("/1000000) AS slept,IF(", noTombstone(r.Owner), ",").pause(r, most).add(",-1),", micros, " FROM ", table)
 	return t.add(" WHERE name=").bytes(r.Name).String()
 }
 
-// EnterAndSleep enters the queue like [Enter] and sleeps like [Sleep], in one block of
-// statements. It sleeps by waiting for the user lock named lock, which is never free. A
-// wake-up during the sleep ends only the sleep, so the block then replies [Granted] too. A
-// wake-up at any other time ends the whole block.
+// EnterAndSleep enters the queue like [Enter] and sleeps like [Sleep], in one block of statements.
+// It sleeps by waiting for the user lock named lock, which is never free. A wake-up during the
+// sleep ends only the sleep, so the block then replies the rows of [Granted] too. A wake-up at any
+// other time ends the whole block.
 //
 // The sleeping statement must not read the row, because it would keep the table's definition
 // locked during the sleep. An ALTER TABLE would then wait for the sleep, and all other
@@ -404,7 +403,8 @@ func EnterAndSleep(table, lock string, p Process, r driver.Request, wakeID uint6
 }
 
 // pause adds an expression for how many microseconds r's owner waits before it asks for the lock.
-// It is 0 if the lock is free or the owner not queued, else the rest of the lease, limited by most.
+// It is 0 if the lock is free or the owner is not queued, else the rest of the lease, but at most
+// the parameter most.
 func (t *text) pause(r driver.Request, most time.Duration) *text {
 	t.add("IF(", Free, " OR LOCATE(',", r.Owner, ".',queue)=0,0,LEAST(").uint(uint64(most.Microseconds()))
 	return t.add(",TIMESTAMPDIFF(MICROSECOND,", Now, ",expires_at)+1000))")
@@ -440,8 +440,8 @@ func Proclaim(table string, r driver.Request) string {
 	return t.add("UPDATE ", table, " SET attempt=0,value=").blob(r.Value).add(" WHERE ").lease(r).String()
 }
 
-// Locked finds the existing rows of names. If free is true, it skips rows that
-// another client has locked.
+// Locked finds which of the named rows exist. If free is true, it skips rows that another client
+// has locked.
 func Locked(table string, names []string, free bool) string {
 	var t text
 	t.add("SELECT name FROM ", table, byKey, " WHERE name IN(").list(names).add(")")
@@ -462,7 +462,7 @@ func Check(table string) string {
 	return t.String()
 }
 
-// Withdrawn asks whether r's owner has a tombstone. The reply is true if it has none.
+// Withdrawn asks whether r's owner has a tombstone. The reply is true if there is no tombstone.
 func Withdrawn(table string, r driver.Request) string {
 	var t text
 	return t.add("SELECT ", noTombstone(r.Owner), " FROM ", table, " WHERE name=").bytes(r.Name).String()
