@@ -63,9 +63,9 @@ func (c *clock) now() instant {
 	return instant(mono).add(time.Duration(c.suspended.Load()))
 }
 
-// early is like method now, but does not look for new suspends. So its result is never later than
-// that of now. Use it only for the time at which a request is sent. A time that is too early is
-// safe there, because the deadline is then earlier, too.
+// early is like method now, but does not look for new suspends. So it is never later than now. Use
+// it only where a time that is too early is safe. If a request counts as sent too early, for
+// example, its deadline is too early, too.
 func (c *clock) early() instant {
 	return instant(time.Since(c.base)).add(time.Duration(c.suspended.Load()))
 }

@@ -127,8 +127,8 @@ func (s *election) run(ctx context.Context) error {
 	return nil
 }
 
-// succeed harms the host that leads the most names. It waits until other hosts lead these names,
-// and ends the harm.
+// succeed harms the host, or the server, that leads the most names. It waits until these names are
+// led again, and ends the harm.
 func (s *election) succeed(ctx context.Context) error {
 	var h incident
 	elected := func() bool {
