@@ -167,7 +167,7 @@ func (p *Proxy) distance() time.Duration {
 	return p.far
 }
 
-// Direction is a direction in which data pass a proxy.
+// Direction is a direction in which data pass through a proxy.
 type Direction string
 
 // The directions.

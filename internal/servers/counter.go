@@ -34,8 +34,7 @@ type Counter struct {
 	End   func() error // closes the counter's connections
 }
 
-// Read returns the average work per server. It does not count the commands that the counter has
-// sent.
+// Read returns the average work per server. It omits the commands that the counter has sent.
 func (c *Counter) Read(ctx context.Context) (Served, error) {
 	c.Reads++
 	var sum Served
