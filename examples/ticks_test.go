@@ -288,8 +288,7 @@ func (w *ticking) blocked(t *testing.T) (all []away) {
 }
 
 // killed reports whether the process that took a tick was killed before it could run the job. If no
-// process took the tick, killed reports whether all processes were killed before they could report
-// the miss.
+// process took the tick, it reports whether all were killed before they could report the miss.
 func (w *ticking) killed(at time.Time) bool {
 	if label := w.taken[at.UTC().Format(tickForm)]; label != "" {
 		return slices.ContainsFunc(slices.Concat(w.aways...), func(a away) bool {

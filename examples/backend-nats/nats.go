@@ -292,8 +292,7 @@ func (s *store) Delete(ctx context.Context, key string, revision uint64) error {
 	return err
 }
 
-// publish stores the message m if revision is the number of the subject's last message. It rounds
-// ttl up to seconds.
+// publish stores the message m if its subject is still at revision. It rounds ttl up to seconds.
 func (s *store) publish(ctx context.Context, m *nats.Msg, revision uint64, ttl time.Duration) (cas.Entry, error) {
 	if _, err := s.open(ctx); err != nil {
 		return cas.Entry{}, err

@@ -3,9 +3,8 @@
 // A port that is free when it is chosen may be in use when the server binds it. Another process may
 // have chosen it, too, or the kernel may have given it to an outgoing connection. So this package
 // chooses ports that the kernel does not give to outgoing connections. Until the caller gives the
-// port back, the package also binds the UDP port of the same number, to lock out other processes
-// that use this package. This hinders no server, and the kernel frees the UDP port when its process
-// ends.
+// port back, the package also binds the UDP port of the same number, to lock out other users of
+// this package. This hinders no server, and the kernel frees the UDP port when its process ends.
 package ports
 
 import (
