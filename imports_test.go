@@ -14,8 +14,8 @@ import (
 
 const module = "github.com/lockbench/lockbench/"
 
-// A rule says what the packages in dirs, and all below them, must not import: the paths in forbid
-// and all below these, except those in or below allow. With "!" in allow, a path stays forbidden.
+// A rule forbids packages to import the paths in forbid and all paths below these. Paths in or
+// below allow are exceptions, but a path in allow with "!" in front stays forbidden.
 type rule struct {
 	dirs     []string // the packages and all packages below them; "!" in front excludes
 	forbid   []string // import prefixes

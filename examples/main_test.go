@@ -22,7 +22,7 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// long reports whether the tests take as long as when they measured the figures in the READMEs.
+// If long is true, the tests run for as long as they did to measure the figures in the READMEs.
 var long = os.Getenv("LOCKBENCH_LONG") == "1"
 
 // timeout bounds the waits of a test.
@@ -160,8 +160,8 @@ func (p *process) output() []string {
 	return slices.Clone(p.lines)
 }
 
-// await skips as many output lines as the parameter from says. It then waits for a line that
-// contains text, and returns the line and the number of lines up to it.
+// await skips as many output lines as the parameter from says, and waits for a line that contains
+// text. It returns the line and its number, counted from 1.
 func (p *process) await(t *testing.T, from int, text string) (string, int) {
 	t.Helper()
 	end := time.After(timeout)
@@ -207,7 +207,7 @@ func (p *process) terminate(t *testing.T) {
 	}
 }
 
-// each runs a test on every backend that has servers, on two backends at a time.
+// each runs a test on every backend that has servers, in parallel.
 func each(t *testing.T, test func(t *testing.T, w system)) {
 	for _, backend := range backends {
 		t.Run(backend, func(t *testing.T) {
@@ -217,8 +217,8 @@ func each(t *testing.T, test func(t *testing.T, w system)) {
 	}
 }
 
-// TestExamples runs every example on every backend. It runs
-// them on memory with all instances in one process.
+// TestExamples runs every example on every backend that has servers. Other tests run the examples
+// on memory, with all instances in one process.
 func TestExamples(t *testing.T) {
 	each(t, func(t *testing.T, w system) {
 		t.Run("scheduler", func(t *testing.T) { testScheduler(t, w) })

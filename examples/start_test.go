@@ -72,8 +72,8 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// download fetches the modules that a program needs if it requires this module. They are more than
-// the build of this module needs, because the tests of its dependencies need some too.
+// download fetches the modules that a program needs if it requires this module. These are more
+// modules than the build of this module needs, because tests of its dependencies need some.
 func download(t *testing.T) {
 	t.Helper()
 	tidy := exec.CommandContext(t.Context(), "go", "-C", "..", "mod", "tidy", "-e", "-diff")
@@ -102,8 +102,8 @@ func shell(t *testing.T, dir, commands string, told *strings.Builder) string {
 	return strings.TrimSpace(read(t, at))
 }
 
-// docker reports whether a docker daemon runs. If the daemon lacks the image named by builder,
-// docker makes it from this machine's Go and shell, and removes it after the test.
+// docker reports whether a docker daemon runs. If the daemon lacks the image that builder names,
+// this function makes one from this machine's Go and shell, and removes it after the test.
 func docker(t *testing.T) bool {
 	t.Helper()
 	ask := func(args ...string) error { return exec.CommandContext(t.Context(), "docker", args...).Run() }
@@ -124,7 +124,7 @@ func docker(t *testing.T) bool {
 	return true
 }
 
-// builder is the Go image that the page's Dockerfile builds in.
+// builder is the Go image in which the page's Dockerfile builds.
 const builder = "golang:1.26"
 
 // first returns the first code block of a language in a document.

@@ -28,10 +28,10 @@ import (
 const (
 	tickForm = "2006-01-02T15:04:05.000Z"
 	tickLate = time.Second // for ticks that are a second apart
-	// enough is a length of time. A process must not miss a tick if it can run for that
-	// long while the tick may begin. The time is long because the machine may be busy.
+	// A process must not miss a tick if it can run for the time enough between the tick and
+	// tickLate after it. The time is long, because the machine may be busy.
 	enough = 600 * time.Millisecond
-	// The machine has stalled if the pause between two requests of this test is above stall.
+	// If this test pauses for longer than stall between two requests, the machine has stalled.
 	stall = 100 * time.Millisecond
 	// storeAway is how long the store is unreachable.
 	storeAway = 5 * time.Second
@@ -51,7 +51,7 @@ type away struct {
 	token    uint64
 }
 
-// covers reports whether the period a overlaps with the time in which the tick may begin.
+// covers reports whether the period a overlaps with the time in which the tick's run may begin.
 func (a away) covers(tick time.Time) bool {
 	return a.from.Before(tick.Add(tickLate)) && a.to.After(tick)
 }
@@ -156,7 +156,7 @@ func (w *ticking) harm(t *testing.T, place int, p *process, end time.Time) *proc
 }
 
 // TestTicks stops and kills three processes and makes their store unreachable. No tick may be run
-// twice, or be missed if a process could run it. A process that lives must report each miss.
+// twice, or missed if a process could run it. Each miss must be reported by a process that lives.
 func TestTicks(t *testing.T) {
 	backends, length := []string{"redis"}, 12*time.Second
 	if long {
@@ -206,8 +206,8 @@ func (w *ticking) loseStore(t *testing.T) {
 	}
 }
 
-// watch asks the store, not through the proxy, who holds the job's lock
-// and the lock of each tick. It notes the answers until the returned function end is called.
+// watch asks the store, not through the proxy, who holds the job's lock and the lock of each tick.
+// It notes the replies until the returned function end is called.
 func (w *ticking) watch(t *testing.T) (end func()) {
 	t.Helper()
 	b, err := plugin.Open(t.Context(), w.backend, &plugin.Options{Path: filepath.Join(plugins, "lockplugin-"+w.backend), Config: w.server})
@@ -288,7 +288,7 @@ func (w *ticking) blocked(t *testing.T) (all []away) {
 }
 
 // killed reports whether the process that took a tick was killed before it could run the job. If no
-// process took it, killed reports whether all processes were killed before they could report that.
+// process took the tick, it reports whether all were killed before they could report the miss.
 func (w *ticking) killed(at time.Time) bool {
 	if label := w.taken[at.UTC().Format(tickForm)]; label != "" {
 		return slices.ContainsFunc(slices.Concat(w.aways...), func(a away) bool {

@@ -200,7 +200,7 @@ func (s *store) open(ctx context.Context) (jetstream.Stream, error) {
 }
 
 // create creates the stream of a bucket. The first sequence number is the host's time in
-// microseconds, so that numbers rise even after the data of an older stream were lost.
+// microseconds, so that sequence numbers rise even if the data of an older stream were lost.
 func (s *store) create(ctx context.Context) (jetstream.Stream, error) {
 	stream, err := s.js.CreateStream(ctx, jetstream.StreamConfig{
 		Name: "KV_" + s.bucket, Subjects: []string{s.subject(">")}, Storage: jetstream.FileStorage, Replicas: s.replicas,
@@ -244,7 +244,7 @@ func (s *store) explain(err error) error {
 	return err
 }
 
-// away returns the error for requests without a connection. Its parameter is the reason, or nil.
+// The function away returns the error for requests without a connection. err is the reason, or nil.
 func away(err error) error {
 	switch {
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked):
@@ -277,7 +277,7 @@ func (s *store) Read(ctx context.Context, key string) (cas.Entry, error) {
 	return entry(m, info.TimeStamp), nil
 }
 
-// entry returns the Entry in the message m. Its Value is empty if m marks a deleted key.
+// entry returns the Entry in the message m. Its Value is empty if the message marks a deleted key.
 func entry(m *jetstream.RawStreamMsg, now time.Time) cas.Entry {
 	return cas.Entry{Value: m.Data, Revision: m.Sequence, Written: m.Time, Now: now}
 }
@@ -292,7 +292,7 @@ func (s *store) Delete(ctx context.Context, key string, revision uint64) error {
 	return err
 }
 
-// publish stores m if the last message of m's subject has revision. It rounds ttl up to seconds.
+// publish stores the message m if its subject is still at revision. It rounds ttl up to seconds.
 func (s *store) publish(ctx context.Context, m *nats.Msg, revision uint64, ttl time.Duration) (cas.Entry, error) {
 	if _, err := s.open(ctx); err != nil {
 		return cas.Entry{}, err
@@ -350,7 +350,7 @@ func (s *store) Check(ctx context.Context) (cas.About, error) {
 }
 
 // Watch subscribes to the messages that the stream republishes after it has stored them. The
-// connection keeps their order, so the server gets the subscription before a later Read.
+// connection keeps requests in order, so the server gets the subscription before a later Read.
 func (s *store) Watch(key string, changed func()) (func(), error) {
 	s.mu.Lock()
 	conn := s.conn

@@ -24,7 +24,7 @@ func buyMain(fs *flag.FlagSet, args []string) {
 // tally counts the outcomes of all attempts.
 type tally struct{ bought, refused atomic.Int64 }
 
-// buyAll lets each customer buy until no coupon is left, or the customer's shop does not answer.
+// buyAll lets each customer buy until no coupon is left or the customer's shop does not answer.
 func buyAll(shops []string, customers int) {
 	var t tally
 	start := time.Now()

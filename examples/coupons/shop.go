@@ -52,7 +52,7 @@ func (s *shop) serve(ctx context.Context, address string) error {
 	return serve(ctx, address, mux)
 }
 
-// buy answers 200 for a coupon, 410 when none is left, and 503 if the customer should try again.
+// buy replies 200 for a coupon, 410 if none is left, and 503 if the customer should try again.
 func (s *shop) buy(w http.ResponseWriter, r *http.Request) {
 	var left int
 	sell := func(ctx context.Context, token uint64) (err error) {
@@ -77,9 +77,9 @@ func (s *shop) buy(w http.ResponseWriter, r *http.Request) {
 
 var errSoldOut = errors.New("sold out")
 
-// sell reads the number of coupons left and writes one less. Both requests carry
-// the lock's token, so the read is a POST. After the read, the stock refuses
-// writes of earlier holders, so the number stays true until sell writes.
+// sell reads the number of coupons left and writes one less. Both requests carry the lock's token,
+// so the read is a POST. After the read, the stock refuses writes of earlier holders, so the number
+// stays right until sell writes.
 func (s *shop) sell(ctx context.Context, token uint64) (left int, err error) {
 	text, err := s.ask(ctx, http.MethodPost, token, "")
 	if err != nil {

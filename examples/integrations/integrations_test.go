@@ -39,8 +39,8 @@ func rounds() int {
 	return 2
 }
 
-// TestIntegrations runs each integration in two processes with one Redis. A job takes longer
-// than the TTL. The test kills the process that runs a job, and the other must run the next job.
+// TestIntegrations runs each integration in two processes with one Redis. A job takes longer than
+// the TTL. The test kills a process that runs a job. Then the other must run the next job.
 func TestIntegrations(t *testing.T) {
 	plugins, err := filepath.Abs("../../bin")
 	if err != nil {
@@ -93,7 +93,7 @@ func (a *application) start(t *testing.T) *exec.Cmd {
 	return cmd
 }
 
-// play kills the process that runs a job, several times, and then ends both processes by SIGTERM.
+// Several times, play kills the process that runs a job. Then it sends SIGTERM to both processes.
 func (a *application) play(t *testing.T) {
 	for round := range rounds() {
 		from := len(a.lines(t))
@@ -170,7 +170,7 @@ func (a *application) await(t *testing.T, from int, what string) line {
 }
 
 // check fails if two jobs overlap or if a token is lower than an earlier token. Every job that
-// starts must end, unless its process was killed. After a kill another process must start a job.
+// starts must end, unless its process was killed. After a kill, another process must start a job.
 func (a *application) check(t *testing.T) {
 	t.Helper()
 	var at *line

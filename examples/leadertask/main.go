@@ -53,8 +53,8 @@ func run(ctx context.Context, i app.Instance, election string, tick, ttl time.Du
 	})
 }
 
-// fit returns the shortest supported TTL that is not below the parameter ttl. First it waits for an
-// answer of the store, because only then the backend's limits are known.
+// fit returns the shortest supported TTL that is not below the parameter ttl. First it waits for a
+// reply of the store, because the backend's limits are unknown until then.
 func fit(ctx context.Context, i app.Instance, ttl time.Duration) (time.Duration, error) {
 	for i.Client.Check(ctx) != nil {
 		select {

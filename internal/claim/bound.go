@@ -12,8 +12,8 @@ const (
 
 	// CleanupBudget is the default of core.Options.CleanupBudget.
 	CleanupBudget = time.Second
-	// underWay is how long a call of package core may wait for the store after its ctx
-	// has ended. core waits 50 ms, and may notice the end two ticks of 10 ms late.
+	// underWay is how long a call of package core may wait for the store after its ctx has ended.
+	// Package core waits 50 ms, and may notice the end of ctx two ticks of 10 ms late.
 	underWay = 50*time.Millisecond + 2*10*time.Millisecond
 
 	// AcquireGrace is the longest time that a call of Acquire or TryAcquire goes on
@@ -23,7 +23,7 @@ const (
 	// It includes the end of a renewal in progress, for which Release waits first.
 	ReleaseGrace = CleanupBudget/2 + CleanupBudget + Slack
 	// CloseGrace is the longest time that Client.Close goes on after its ctx has ended. It includes
-	// releases, a wait for stuck goroutines, and the plugin's end. docs/operations.md has it, too.
+	// releases, a wait for stuck goroutines, and the plugin's end. docs/operations.md states it.
 	CloseGrace = 2*CleanupBudget + time.Second
 
 	// ProcessGone is the longest time that a plugin process outlives its host: 5 s in which it
@@ -34,21 +34,21 @@ const (
 	askAgain = time.Second
 	// retry is the longest pause before a failed request is sent again (core: retryTo, maxRetry).
 	retry = 500 * time.Millisecond
-	// swallowed is the longest wait if a request gets no reply, and then a new connection gets
-	// none either. It is the sum of core's limit of a call, CleanupBudget and dial_timeout.
+	// swallowed is the longest wait if a request gets no reply and then a new connection gets none,
+	// too. It is the sum of core's limit of a call, CleanupBudget and dial_timeout.
 	swallowed = 3*time.Second + CleanupBudget + 3*time.Second
 )
 
-// Terms are what one backend promises differently from the
-// others. The zero value is for an unknown backend.
+// Terms say what one backend promises differently from the others. The zero value is for an unknown
+// backend.
 type Terms struct {
 	// Exceptions are the cases in which the backend, by its documentation, does not keep a rule.
 	Exceptions []Exception
 	// Turn is how long the store keeps a lock for a waiter that does not take it. 0 means
 	// [Setting.FirstSpan] if the store grants locks to waiters in its queue, and otherwise 2 s.
 	Turn time.Duration
-	// ExpiresLate plus [Slack] is how long a lease may outlive its TTL. The time counts
-	// from the end of the last interruption.
+	// ExpiresLate plus [Slack] is how long a lease may outlive its TTL, if the TTL counts from the
+	// end of the last interruption.
 	ExpiresLate time.Duration
 	// Reconnects is the longest pause before the backend tries again to connect to a server.
 	Reconnects time.Duration
@@ -56,9 +56,9 @@ type Terms struct {
 	Forgets bool
 }
 
-// PluginBack returns the longest time that the host waits before it starts a
-// failed plugin again. failures is the number of failures without a run of 20 s
-// between them. The time that the plugin needs to start comes on top.
+// PluginBack returns the longest time that the host waits before it starts a failed plugin again.
+// failures is the number of failures without a run of 20 s between them. The plugin's start takes
+// additional time.
 func PluginBack(failures int) time.Duration {
 	switch {
 	case failures <= 1:
@@ -70,7 +70,7 @@ func PluginBack(failures int) time.Duration {
 	return pause * 3 / 2
 }
 
-// Setting has the values that the bound of a claim depends on.
+// Setting has the values on which the bound of a claim depends.
 type Setting struct {
 	Terms
 	// FirstSpan is the plugin's Properties.FirstSpan. If the store grants a lock to a
@@ -96,8 +96,8 @@ func (s Setting) turns() time.Duration {
 	return time.Duration(s.Absent) * cmp.Or(s.Turn, s.FirstSpan, 2*time.Second)
 }
 
-// lateExpiry is how long a lease may outlive its TTL. The time counts from the
-// end of the last interruption.
+// lateExpiry is how long a lease may outlive its TTL, if the TTL counts from the end of the last
+// interruption.
 func (s Setting) lateExpiry() time.Duration { return Slack + s.ExpiresLate }
 
 // served is the longest time until every host that wants a lock has got it. The time

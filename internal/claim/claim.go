@@ -8,7 +8,7 @@ import (
 // Rule is the name of one promise that lockbench checks in a run.
 type Rule string
 
-// These rules say what never happens. [Rule.Within] returns the bounds that depend on a setting.
+// These rules say what never happens. [Rule.Within] returns a bound that depends on a setting.
 const (
 	// Overlap says that no two holds of one lock overlap. A hold begins when its grant returns. It
 	// ends when its release is sent or, without a release, when its lease was last found valid.
@@ -130,13 +130,13 @@ type Exception struct {
 	// If Any is not empty, at least one condition in Any must be met, too.
 	All []Condition `json:"all"`
 	Any []Condition `json:"any,omitempty"`
-	// Why explains how two hosts can hold the lock at once, if the exception allows that. A
-	// verdict quotes it, so it has one or more sentences and begins with a lower-case letter.
+	// Why explains how two hosts can hold the lock at once, if the exception allows that. Verdicts
+	// quote Why, so it is one or more sentences, and begins with a lower-case letter.
 	Why string `json:"why,omitempty"`
 }
 
 // Exempt returns the exception that excuses the backend from the rule under the conditions in made.
-// If several exceptions apply, it returns that with the most conditions. If none does, ok is false.
+// If several apply, it returns the one with the most conditions. If none does, ok is false.
 //
 // Tokens may protect a resource even if Overlap is exempt: a resource
 // that checks tokens is safe unless the rule Token is exempt, too.
@@ -165,8 +165,8 @@ func (e Exception) asks() int { return len(e.All) + min(1, len(e.Any)) }
 // it is valid, and the earlier holder then loses its lease. It appends the rules in more.
 func Twice(more ...Rule) []Rule { return append([]Rule{Overlap, Linear, Signal, Survives}, more...) }
 
-// TwiceForLong returns the rules that fail when the store may even forget the second grant
-// and renew the lease of the first grant: those of Twice, Renewal, and the rules in more.
+// TwiceForLong returns the rules that fail when the store may even forget the second grant and
+// renew the first. It returns the rules of Twice, Renewal, and the rules in more.
 func TwiceForLong(more ...Rule) []Rule { return Twice(append(more, Renewal)...) }
 
 // Late returns the rules that fail when a store grants nothing for a while, and the rules in more.

@@ -2,15 +2,15 @@
 // what happens within which time, and under which conditions a promise does not hold.
 //
 // [Terms] has what one backend promises differently, with its exceptions. The terms of each backend
-// are in a file that has the backend's name. Package check decides by the rules and the terms
-// whether a run has broken a promise. All that is not an exception is promised. docs/safety.md and
+// are in a file that has the backend's name. Package check uses rules and terms to decide whether a
+// run has broken a promise. Everything that is not an exception is promised. docs/safety.md and
 // docs/backends.md explain promises and exceptions to users: the events that break a promise, where
 // the times come from, and the sources. This package imports only the standard library.
 //
 // # Where is what
 //
 //   - claim.go: the rules, and the conditions under which a rule is not promised
-//   - bound.go: by when something must have happened
+//   - bound.go: how long something may take
 //   - terms.go: the backends; each has a file: etcd.go, memory.go, mysql.go, postgres.go, redis.go,
 //     redlock.go
 //   - file.go: reads the terms of any other backend from a file of its author

@@ -81,7 +81,7 @@ func (t *Terms) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// known returns an error that names the first element of the slice words that the slice all lacks.
+// known returns an error that names the first element of words that is not in the slice all.
 func known[W ~string](what string, words, all []W) error {
 	for _, w := range words {
 		if !slices.Contains(all, w) {

@@ -94,7 +94,7 @@ func exceptionRows(of []backend) (rows string) {
 	return rows
 }
 
-// gone joins the names of the rules in the slice some. It writes one name for a complete group.
+// gone joins the names of the rules in the slice some. For a complete group it writes one name.
 func gone(some []Rule) string {
 	var out []string
 	for _, set := range sets {

@@ -8,8 +8,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Read makes a configuration from lines such as "prefix=a". It omits
-// keys whose values name files, so that a fuzz test reads no file.
+// Read makes a configuration from lines such as "prefix=a". It omits keys whose values name files,
+// so that no fuzz test reads a file.
 func Read(text string) driver.Config {
 	cfg := driver.Config{}
 	for line := range strings.Lines(text) {

@@ -22,7 +22,7 @@ var Haystacks = []string{
 	"h:1\n" + Needle, "[" + Needle + "]:1", "1s password=" + Needle,
 }
 
-// Pasted are texts given by mistake in place of a file's name: PEM keys, some damaged, with Needle.
+// Pasted are PEM keys with Needle, some damaged, pasted by mistake in place of a file's name.
 var Pasted = []string{
 	"-----BEGIN PRIVATE KEY-----\n" + Needle + "\n-----END PRIVATE KEY-----\n", "-----BEGIN EC PRIVATE KEY-----\r\n" + Needle + "\r\n-----END EC PRIVATE KEY-----",
 	`-----BEGIN PRIVATE KEY-----\n` + Needle + `\n-----END PRIVATE KEY-----`, "-----BEGIN PRIVATE KEY----- " + Needle + " -----END PRIVATE KEY-----",

@@ -26,13 +26,13 @@ type Options struct {
 	Config driver.Config
 	// NoMTLS turns off mutual TLS between host and plugin, for plugins that cannot use it.
 	NoMTLS bool
-	// Namespaces reports whether the plugin's configuration has a
-	// key "prefix". Then every case gets its own namespace of locks
-	// by a different prefix. Otherwise all cases use the same locks.
+	// Namespaces reports whether the plugin's configuration has a key "prefix". Then a different
+	// prefix gives every case a separate namespace of locks. Otherwise all cases use the same
+	// locks.
 	Namespaces bool
-	// Servers are the throwaway servers that Config leads to. Servers is nil if
-	// Config leads to servers of the caller. Run never stops or empties those,
-	// so it omits the cases for which a server must stop or lose its data.
+	// Servers are the throwaway servers that Config leads to. Servers is nil if Config leads to
+	// servers of the caller. Run never stops or empties those servers, so it omits the cases in
+	// which a server must stop or lose its data.
 	Servers *servers.Environment
 }
 
@@ -69,7 +69,7 @@ func (o Options) namespace() driver.Config {
 	return cfg
 }
 
-// leftovers returns a function that lists a namespace's keys, or nil if it cannot list them.
+// leftovers returns a function that lists a namespace's keys, or nil if the store's kind cannot.
 func (o Options) leftovers(prefix string) func(drivertest.T) []string {
 	keys := kinds.Of(o.Name).LeftKeys
 	if keys == nil {
@@ -97,8 +97,8 @@ const (
 	clearPause  = 10 * time.Millisecond
 )
 
-// Store returns a drivertest.Store that stops, freezes and starts all servers of a backend at
-// the same time. After a start it calls the function admit, if not nil, so that they vote at once.
+// Store returns a drivertest.Store that stops, freezes and starts all servers of a backend at the
+// same time. After a start it calls the function admit, if not nil, so that servers vote at once.
 func Store(admit func(context.Context) error, servers ...*servers.Server) drivertest.Store {
 	return throwaway{servers, admit}
 }

@@ -12,7 +12,7 @@ type alarm struct {
 
 func newAlarm() (*alarm, error) { return &alarm{rings: make(chan struct{}, 1)}, nil }
 
-// The method in sets the alarm to ring after d. A ring of an earlier call may still come first.
+// The method in sets the alarm to ring after the time d. A ring set earlier may still come first.
 func (a *alarm) in(d time.Duration) <-chan struct{} {
 	a.close()
 	a.timer = time.AfterFunc(d, func() {

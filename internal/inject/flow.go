@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// impairment is one harm to the data that pass the proxy. Several impairments add up.
+// impairment is one harm to the data that pass through the proxy. Several impairments add up.
 type impairment struct {
 	in []Direction
 
@@ -115,8 +115,8 @@ func (f *flow) now() (harms []*impairment, changed chan struct{}, ended bool) {
 	return harms, f.p.changed, f.number <= f.p.ended[f.way]
 }
 
-// await waits until data arrive, the first waiting piece may pass, or the harms
-// change. It passes arriving data to the method take. If held is set, no piece may pass.
+// await waits until data arrive, the first waiting piece may pass, or the harms change. It passes
+// arriving data to the method take. If held is true, no piece may pass.
 func (f *flow) await(changed chan struct{}, held bool) {
 	var next <-chan struct{}
 	if len(f.waiting) > 0 && !held {
@@ -142,7 +142,7 @@ func (f *flow) next() time.Time {
 	return f.free
 }
 
-// look applies the present harms to the waiting pieces and the connection.
+// The method look applies the current harms to the waiting pieces and the connection.
 func (f *flow) look(harms []*impairment, ended bool) {
 	swallows, late := false, f.p.distance() > 0
 	for _, h := range harms {
@@ -165,7 +165,7 @@ func (f *flow) look(harms []*impairment, ended bool) {
 // end ends the connection and drops the waiting pieces.
 func (f *flow) end() { f.over, f.waiting = true, nil }
 
-// take handles an incoming piece of data. If data is nil, the sender sends no more.
+// The method take handles a piece of incoming data. If data is nil, the sender sends no more.
 func (f *flow) take(data []byte) {
 	if data == nil {
 		f.closed, f.over = true, true

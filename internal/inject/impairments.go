@@ -21,7 +21,7 @@ func (p *Proxy) LoseRequests() error {
 	return p.harm(impairment{swallows: true, hidesEnds: true}, Requests)
 }
 
-// Delay delays every reply by d, plus or minus a random part of jitter.
+// Delay delays every reply by d, plus or minus a random time of at most jitter.
 func (p *Proxy) Delay(d, jitter time.Duration) error {
 	return p.harm(impairment{delay: d, jitter: jitter}, Replies)
 }
@@ -33,7 +33,7 @@ func (p *Proxy) DelayPushes(d time.Duration) error {
 	return p.harm(impairment{only: []byte(p.Push), loses: d == 0, delay: d}, Replies)
 }
 
-// DelayRequests delays every request by d, plus or minus a random part of jitter.
+// DelayRequests delays every request by d, plus or minus a random time of at most jitter.
 func (p *Proxy) DelayRequests(d, jitter time.Duration) error {
 	return p.harm(impairment{delay: d, jitter: jitter}, Requests)
 }
@@ -55,15 +55,15 @@ func (p *Proxy) Fragment(size int, gap time.Duration) error {
 	return p.harm(impairment{size: size, gap: gap}, Requests, Replies)
 }
 
-// Reset resets a connection (TCP RST) in place of passing on a request or a reply.
-// share, from 0 to 1, is how likely each request and each reply causes a reset.
+// Reset resets a connection (TCP RST) in place of passing on a request or a reply. The parameter
+// share, from 0 to 1, is the probability of a reset for each request and reply.
 func (p *Proxy) Reset(share float64) error {
 	return p.harm(impairment{resets: share}, Requests, Replies)
 }
 
-// ForgetClients ends the clients' side of every connection. Until the proxy is healed, it
-// hides from the server that these connections have ended, and that clients close others.
-// The same happens if a firewall between them has lost its table of connections.
+// ForgetClients ends the clients' side of every connection. Until the proxy is healed, it hides
+// from the server that these connections have ended, and that clients close other connections. The
+// same happens if a firewall between clients and server loses its table of connections.
 func (p *Proxy) ForgetClients() error { return p.forget(Requests, Replies) }
 
 // ForgetServer ends the server's side of every connection, and hides that from the clients.
@@ -108,7 +108,7 @@ func (p *Proxy) count() int {
 	return p.opened
 }
 
-// Leading is a method that directs a proxy to servers: [Proxy.Lead] or [Proxy.Retarget].
+// Leading is a method that directs a proxy to other servers: [Proxy.Lead] or [Proxy.Retarget].
 type Leading func(p *Proxy, to ...string) error
 
 // Lead passes new connections in turn to the servers at the addresses in to, like a

@@ -1,6 +1,6 @@
-// Package inject breaks connections and sets the clocks of servers wrong, as
-// networks and operators do, and undoes both. It does not depend on the kind
-// of server. Package proc has the functions that freeze and kill processes.
+// Package inject breaks connections and sets the clocks of servers wrong, as networks and operators
+// do, and repairs both. It does not depend on the kind of server. Package proc has the functions
+// that freeze and kill processes.
 package inject
 
 import (
@@ -29,8 +29,8 @@ type Proxy struct {
 	mu      sync.Mutex
 	harms   []*impairment // harms and observers
 	changed chan struct{} // closed and replaced when harms, ended or far changes
-	// leads are the addresses of the servers that get new connections
-	// in turn. next counts the connections given to them so far.
+	// leads are the addresses of the servers that get new connections in turn. next is how many
+	// connections they have got so far.
 	leads    []string
 	next     int
 	listener net.Listener // nil while connections are refused
@@ -67,8 +67,8 @@ func NewProxy(upstream string) (*Proxy, error) {
 // Addr is the host:port on which the proxy listens.
 func (p *Proxy) Addr() string { return p.port.Addr(0) }
 
-// settle bounds how long listen tries again while the port is
-// in use, and how long connecting to a server may take.
+// settle limits how long the method listen retries while the port is in use, and how long it may
+// take to connect to a server.
 const settle = 2 * time.Second
 
 // listen starts to listen. It tries again while the port is in use, because a
@@ -167,7 +167,7 @@ func (p *Proxy) distance() time.Duration {
 	return p.far
 }
 
-// Direction is a direction in which data pass a proxy.
+// Direction is a direction in which data pass through a proxy.
 type Direction string
 
 // The directions.
@@ -238,11 +238,11 @@ func (p *Proxy) refuses() bool {
 	return slices.ContainsFunc(p.harms, func(h *impairment) bool { return h.refuses })
 }
 
-// Observe calls the function seen for each piece of data that arrives at the proxy. The
-// proxy passes the piece on only after seen has returned, so a harm that seen begins applies
-// to this piece. Each direction of each connection has a goroutine that calls seen, so calls
-// may be concurrent. After the returned function end is called, no call of seen begins, but
-// end does not wait for calls in progress. end may be called at any time and more than once.
+// Observe calls the function seen for each piece of data that arrives at the proxy. The proxy
+// passes the piece on only after seen has returned. So if seen begins a harm, the harm applies to
+// this piece. Each direction of each connection has a goroutine that calls seen, so calls may be
+// concurrent. After the returned function end is called, no call of seen begins, but end does not
+// wait for calls in progress. end may be called at any time and more than once.
 func (p *Proxy) Observe(seen func(Direction)) (end func()) {
 	h := p.begin(impairment{seen: seen, in: []Direction{Requests, Replies}})
 	return func() { _ = p.heal(func(one *impairment) bool { return one == h }) } // only healing a refusal can fail

@@ -3,8 +3,8 @@
 // A port that is free when it is chosen may be in use when the server binds it. Another process may
 // have chosen it, too, or the kernel may have given it to an outgoing connection. So this package
 // chooses ports that the kernel does not give to outgoing connections. Until the caller gives the
-// port back, it also binds the UDP port of the same number, to lock out other processes that use
-// this package. This lock hinders no server, and the kernel frees it when its process ends.
+// port back, the package also binds the UDP port of the same number, to lock out other users of
+// this package. This hinders no server, and the kernel frees the UDP port when its process ends.
 package ports
 
 import (
@@ -52,8 +52,8 @@ func (t *Taken) take(port int) error {
 }
 
 // unused returns nil if no process listens on addr. To find out, it connects to addr. It must not
-// listen there. A child that this process starts at that moment would inherit the listening
-// socket until the child executes its program, and the server could not bind the port.
+// listen there, because a child that this process starts at that moment would hold the listening
+// socket until it executes its program. Then the server could not bind the port.
 func unused(addr string) error {
 	c, err := net.DialTimeout("tcp4", addr, answers)
 	switch {
@@ -65,7 +65,7 @@ func unused(addr string) error {
 	return err
 }
 
-// answers bounds how long the loopback interface takes to refuse a connection.
+// The constant answers limits how long the loopback interface may take to refuse a connection.
 const answers = time.Second
 
 // Port returns the port at index i.

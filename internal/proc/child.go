@@ -35,16 +35,16 @@ type Child struct {
 	stdin io.WriteCloser
 }
 
-// started is the line by which a child reports that it is ready, or why
-// it could not start. The child may write other lines before this line.
+// started is the line with which a child reports that it is ready, or why it could not start. The
+// child may write other lines before.
 type started struct {
 	Ready bool   `json:"ready,omitempty"`
 	Error string `json:"error,omitempty"`
 }
 
 // Start starts the child c and returns when the child is ready. It sends spec to the child, which
-// passes spec to the function open of [Become]. Start calls the function take with each line that
-// the child writes, one at a time, until the child ends. If Start fails, no child is left.
+// passes spec to the function open of [Become]. Until the child ends, Start calls the function take
+// with each line that the child writes, one at a time. If Start fails, no child is left.
 func Start[Line any](ctx context.Context, c *Child, spec any, take func(Line)) error {
 	out, err := c.start()
 	if err != nil {
@@ -119,7 +119,7 @@ func (c *Child) start() (out *os.File, err error) {
 	c.cmd.Env = append(append(os.Environ(), c.Role+"=1"), c.Env...)
 	c.cmd.Stderr = os.Stderr
 	// The child gets a separate process group, so that signals of our terminal do not reach it. It
-	// stays in our session, so that the kernel resumes it and ends it if we die while it is frozen.
+	// stays in our session. So if we die while it is frozen, the kernel resumes it and ends it.
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -178,8 +178,8 @@ func (c *Child) Freeze() error { return Freeze(c.Pid()) }
 // child has ended.
 func (c *Child) Resume() error { return c.cmd.Process.Signal(syscall.SIGCONT) }
 
-// Kill ends the child with SIGKILL, even if it is frozen. It returns when the function take
-// of [Start] has got all lines of the child. It returns nil if the child had already ended.
+// Kill ends the child with SIGKILL, even if it is frozen. It returns after the child's last line
+// was passed to the function take of [Start]. It returns nil if the child had already ended.
 func (c *Child) Kill() error {
 	err := c.cmd.Process.Kill()
 	<-c.ended

@@ -23,7 +23,7 @@ type line struct {
 	At int64 // the time by the child's MachineClock
 }
 
-// testChild carries out a test's orders in the child; see [Agent].
+// testChild is the [Agent] in the child. It carries out the test's orders.
 type testChild struct{ parent *Parent }
 
 func openTestChild(p *Parent, l line) (Agent[line], error) {
@@ -129,7 +129,7 @@ func TestChildThatDoesNotStart(t *testing.T) {
 	}
 }
 
-// TestKilledChild checks that the test has got all lines of a child when Kill returns.
+// TestKilledChild checks that no line of a child comes after Kill has returned.
 func TestKilledChild(t *testing.T) {
 	c, said := startChild(t)
 	if err := c.Send(line{Do: "count", N: 5000}); err != nil {

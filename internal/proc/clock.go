@@ -18,9 +18,9 @@ func Now() int64 {
 	return t.Nano()
 }
 
-// Clock converts a time.Time of this process to nanoseconds of another clock. The
-// other clock is the machine's clock, which [Now] reads, or one that starts at a
-// given time. Setting the wall clock does not change the result.
+// Clock converts a time.Time of this process to nanoseconds of another clock. That is the machine's
+// clock, which [Now] reads, or a clock that starts at a given time. Setting the wall clock does not
+// change the result.
 type Clock struct {
 	base time.Time
 	at   int64 // the clock's value at base
@@ -35,7 +35,7 @@ func ClockFrom(zero time.Time) Clock { return Clock{base: zero} }
 
 // readings is how often MachineClock reads the machine's clock and Go's clock, one right after the
 // other. It uses the pair with the shortest time between them, because a pause between them makes
-// the result wrong. With wrong clocks, two holders in different processes could seem to overlap.
+// the result wrong. A wrong result could make two holders in different processes seem to overlap.
 const readings = 50
 
 // MachineClock returns the machine's clock, which [Now] reads. Each process computes

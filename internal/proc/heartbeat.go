@@ -90,8 +90,8 @@ func (h *Heartbeat) Stop() []Stall {
 	return h.stalls
 }
 
-// Ran calls the function do and returns how long this process ran during the call. It
-// subtracts the stalls of the process, which a plain stopwatch would count on a busy machine.
+// Ran calls the function do and returns how long this process ran during the call. It subtracts the
+// process's stalls, which a plain stopwatch on a busy machine would count.
 func Ran(do func()) time.Duration {
 	h := StartHeartbeat(nil)
 	defer h.Stop()
@@ -102,7 +102,7 @@ func Ran(do func()) time.Duration {
 }
 
 // Waits notes how long threads of processes are ready to run but wait for a processor. A
-// [Heartbeat] does not show these waits: its thread sleeps most of the time, so the kernel runs it
+// [Heartbeat] does not show these waits. Its thread sleeps most of the time, so the kernel runs it
 // at once, while busy threads wait for each other. Any goroutine may call the methods of Waits.
 type Waits struct {
 	mu     sync.Mutex
@@ -110,7 +110,7 @@ type Waits struct {
 	found  []wait
 }
 
-// wait is the result of one call of Look: when it was, and the longest wait since the call before.
+// wait is the result of a call of Look: its time, and the longest wait since the previous call.
 type wait struct {
 	looked  time.Time
 	longest time.Duration
@@ -159,8 +159,8 @@ func (w *Waits) Look(pids ...int) {
 	w.found = append(w.found, found)
 }
 
-// Longest returns the longest wait that one thread had between
-// two calls of Look. It considers only calls after the time in from.
+// Longest returns the longest wait of a thread between two calls of Look, of which the second was
+// after the time in from.
 func (w *Waits) Longest(from time.Time) (longest time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

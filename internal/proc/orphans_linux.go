@@ -7,12 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AdoptOrphans makes this process the new parent of each descendant whose parent
-// ends. The first process of a container needs no such call to be that parent (prctl(2)).
+// AdoptOrphans makes this process the new parent of each descendant whose parent ends. In a
+// container, the first process is that parent without this call (prctl(2)).
 func AdoptOrphans() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
-// Rename gives this process a name of at most 15 bytes, which killall and
-// pkill look for instead of the name of its program (proc_pid_comm(5)).
+// Rename gives this process a name of at most 15 bytes, under which killall and pkill then find it,
+// instead of its program's name (proc_pid_comm(5)).
 func Rename(name string) error {
 	return os.WriteFile(fmt.Sprintf("/proc/self/task/%d/comm", os.Getpid()), []byte(name), 0)
 }

@@ -19,16 +19,16 @@ type Parent struct {
 // Agent runs in a child process and carries out the orders of the parent process.
 type Agent[Order any] interface {
 	// Do carries out one order of the parent. The next order waits until Do returns. Work that Do
-	// starts may go on after Do returns, but must end when ctx ends. Close is called after that.
+	// starts may go on after Do returns, but must end when ctx ends. Then Close is called.
 	Do(ctx context.Context, order Order)
 	// Close waits for the work that Do has started, and ends the agent.
 	Close() error
 }
 
 // Become does nothing if the environment variable that the parameter role names is not set.
-// Otherwise it runs this process as a child and exits. Call it first in main or TestMain.
-// Become passes the parent's first line to the function open. It reports to the parent that the
-// child is ready, or the error of open. Other errors go to standard error, with called in front.
+// Otherwise it runs this process as a child and exits. Call it first in main or TestMain. Become
+// passes the parent's first line to the function open. It reports to the parent that the child is
+// ready, or the error of open. Other errors go to standard error, after the text in called.
 func Become[Spec, Order any](role, called string, open func(*Parent, Spec) (Agent[Order], error)) {
 	if os.Getenv(role) == "" {
 		return
@@ -65,8 +65,8 @@ func serve[Spec, Order any](p *Parent, open func(*Parent, Spec) (Agent[Order], e
 	}
 }
 
-// Send writes one line to the parent. Any goroutine may call it. It ignores errors,
-// because a parent that no longer reads has ended, and then this process ends soon.
+// Send writes one line to the parent. Any goroutine may call it. It ignores errors, because a
+// parent that no longer reads has ended, and this process ends soon after.
 func (p *Parent) Send(line any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// stopTime bounds how long the kernel may need to report the effect of a signal.
+// stopTime limits how long the kernel may take to report the effect of a signal.
 const stopTime = 10 * time.Second
 
 // Freeze sends SIGSTOP to one process, and returns when the process has stopped or ended. A thread
@@ -27,9 +27,9 @@ func Resume(pid int) error {
 // may then still be a zombie, until its parent waits for it.
 func Kill(pid int) error { return signal("kill", pid, syscall.SIGKILL, Stat.Ended) }
 
-// FreezeFamily freezes a process and all its descendants, parents first,
-// and returns their ids. A process may start children before it stops.
-// So FreezeFamily looks for descendants again until it finds no more.
+// FreezeFamily freezes a process and all its descendants, parents first, and returns their ids. A
+// process may start children before it stops. So FreezeFamily looks again until it finds no more
+// descendants.
 func FreezeFamily(pid int) (stopped []int, err error) {
 	seen := map[int]bool{}
 	for again := true; again; {

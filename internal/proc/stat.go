@@ -65,8 +65,8 @@ func All() map[int]Stat {
 	return all
 }
 
-// Family returns the ids of process pid and of all its descendants, parents first. A process
-// group would not do, because a descendant may leave the group by starting a session.
+// Family returns the ids of process pid and of all its descendants, parents first. A process group
+// would not suffice, because a descendant leaves the group when it starts a session.
 func Family(pid int) []int {
 	family, all := []int{pid}, All()
 	for i := 0; i < len(family); i++ {
@@ -79,12 +79,12 @@ func Family(pid int) []int {
 	return family
 }
 
-// Children returns the ids of the child processes of process pid. They
-// include children that have ended but for which pid has not waited.
+// Children returns the ids of the child processes of process pid. They include ended children for
+// which pid has not waited.
 //
 // If pid adopts orphans and waits for no child meanwhile, an empty list proves that pid has no
-// descendants, except below another process that adopts orphans. The proof holds because an ended
-// child stays on the list until pid waits for it, and by then its children are children of pid.
+// descendants, except below another process that adopts orphans. This holds because an ended child
+// stays on the list until pid waits for it. By then its children are children of pid.
 func Children(pid int) (all []int) {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is valid
 	for _, f := range files {
@@ -169,8 +169,8 @@ func Waited(pid int) map[int]time.Duration {
 
 // Resident returns how many bytes of the memory of process pid are resident.
 //
-// Note: Of reads /proc/PID/stat, which has this figure, too,
-// but there it is inexact on machines with many processors.
+// Note: /proc/PID/stat, which the function Of reads, has this figure, too. But there it is inexact
+// on machines with many processors.
 func Resident(pid int) (uint64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil { // not Linux

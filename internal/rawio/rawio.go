@@ -1,7 +1,7 @@
-// Package rawio reads and writes non-blocking sockets by system calls that the Go
-// runtime is not told of. The runtime prepares for each call it is told of, because the
-// call may block its thread. After an idle moment, this preparation wakes the runtime's
-// monitor thread and costs as much as the call. On non-blocking sockets no call blocks.
+// Package rawio reads and writes non-blocking sockets by system calls that the Go runtime is not
+// told of. If the runtime is told of a call, it prepares for it, because the call may block its
+// thread. After an idle moment, this preparation wakes the runtime's monitor thread and costs as
+// much as the call. On non-blocking sockets no call blocks.
 package rawio
 
 import (

@@ -17,18 +17,17 @@ import (
 	"github.com/lockbench/lockbench/internal/ports"
 )
 
-// Compose is a docker compose project with the servers of the repository's
-// compose.yaml. [Compose.Up] starts services on free loopback ports. Close
-// removes them, and so does a watcher process when the process that made
-// the Compose ends in any way. Only one goroutine may use a Compose.
+// Compose is a docker compose project with the servers of the repository's compose.yaml.
+// [Compose.Up] starts services on free loopback ports. Close removes them. If the process that made
+// the Compose ends before, a watcher process removes them. Only one goroutine may use a Compose.
 type Compose struct {
 	project, file string
 	taken         []*ports.Taken
 	watch         *watcher
 }
 
-// composeTimeout bounds how long the services of a backend may
-// take to become healthy. This includes downloading their images.
+// composeTimeout limits how long a backend's services may take to become healthy, including the
+// download of their images.
 const composeTimeout = 5 * time.Minute
 
 // removeProject is a script that waits until its standard input ends. It then
@@ -42,8 +41,8 @@ ids=$(docker network ls -q --filter "$mine"); [ -z "$ids" ] || docker network rm
 ids=$(docker volume ls -q --filter "$mine"); [ -z "$ids" ] || docker volume rm --force $ids
 `
 
-// NewCompose prepares a project. It starts only the process that later removes the
-// services, and no service. It fails if docker, its daemon or compose v2 is missing.
+// NewCompose prepares a project. It starts no service, only the process that later removes the
+// services. It fails if docker, its daemon or compose v2 is missing.
 func NewCompose(ctx context.Context) (*Compose, error) {
 	file, err := composeFile()
 	if err != nil {
@@ -111,10 +110,10 @@ func composeFile() (string, error) {
 	return "", fmt.Errorf("%w: lockbench's compose.yaml is neither above the working directory nor above this program", errNoCompose)
 }
 
-// Up starts the services of a backend. When all are healthy, it returns their
-// addresses, each a host:port. compose.yaml reads a service's port from
-// LOCKBENCH_<SERVICE>_PORT. If durable is set, services with an option for it keep
-// their data over a crash. Up must be called only once for each service.
+// Up starts the services of a backend. When all are healthy, it returns their addresses, each a
+// host:port. compose.yaml reads a service's port from LOCKBENCH_<SERVICE>_PORT. If durable is true,
+// services that can do so keep their data over a crash. Up must be called only once for each
+// service.
 func (c *Compose) Up(ctx context.Context, backend string, services []string, durable bool) ([]string, error) {
 	if len(services) == 0 {
 		return nil, fmt.Errorf("%w: compose.yaml has no service for %s", errNoCompose, backend)

@@ -13,7 +13,7 @@ type Served struct {
 	Busy float64
 }
 
-// Since returns the work that was done after the earlier reading in parameter before.
+// Since returns the work that was done since the earlier reading in the parameter before.
 func (s Served) Since(before Served) Served {
 	return Served{s.Run - before.Run, s.Sent - before.Sent, s.Busy - before.Busy}
 }
@@ -34,7 +34,7 @@ type Counter struct {
 	End   func() error // closes the counter's connections
 }
 
-// Read returns the work per server, on average, without the commands that the counter has sent.
+// Read returns the average work per server. It omits the commands that the counter has sent.
 func (c *Counter) Read(ctx context.Context) (Served, error) {
 	c.Reads++
 	var sum Served

@@ -1,20 +1,20 @@
-// Package servers starts, breaks and queries the servers that backends
-// are measured and tested against. Code for one product only is in a
-// package below this package, and package kinds lists these packages.
+// Package servers starts, breaks and queries the servers that backends are measured and tested
+// against. Code for only one product is in a package below this package. Package kinds lists these
+// packages.
 //
-// A local server is a child process on a free loopback port with a temporary directory. Server
-// and directory are removed when the server is closed, or when the process that started it
-// ends in any way. For this, each server and each project of containers has a watcher: a small
-// child process that notices when its pipe to its parent closes. Test files of any package may
-// use this package. The error for a server that is not installed wraps [ErrNotInstalled].
+// A local server is a child process on a free loopback port with a temporary directory. Server and
+// directory are removed when the server is closed, or when the process that started it ends in any
+// way. For this, each server and each project of containers has a watcher, a small child process
+// that notices when the pipe from its parent closes. Test files of any package may use this
+// package. The error for a server that is not installed wraps [ErrNotInstalled].
 //
 // # Where is what
 //
-//   - kind.go: what is known of a product; operation.go: what its operator does
+//   - kind.go: what lockbench knows of a product; operation.go: what the product's operator does
 //   - stranger.go: servers of a store that lockbench does not know, started by a command
 //   - environment.go: the servers of a backend, and the proxies by which hosts reach them
 //   - server.go: a local server; process.go: its process; programs.go: finds the server's program
 //   - compose.go: servers in containers
 //   - counter.go: what servers have done
-//   - missing.go: skips or fails a test without its server
+//   - missing.go: skips or fails a test whose server is missing
 package servers

@@ -17,8 +17,8 @@ import (
 	"github.com/lockbench/lockbench/internal/inject"
 )
 
-// Timeout bounds how long a server may take to do what it was told. The slowest is a replica
-// that has lost its master: it looks for the master once a second, and then copies all data.
+// Timeout limits how long a server may take to do what it was told. The slowest is a replica that
+// has lost its master: it looks for the master once a second, and then copies all data.
 const Timeout = 15 * time.Second
 
 // healthTimeout bounds one check of all servers' health.
@@ -41,7 +41,7 @@ type Environment struct {
 	Product Product
 	// Paths has, for each host, the proxies to the servers. AddPaths makes them.
 	Paths [][]*inject.Proxy
-	// Shifted reports whether a clock was set wrong since the last [Environment.Again].
+	// Shifted reports whether a clock was set wrong since the last call of [Environment.Again].
 	Shifted bool
 	User    string // account with which hosts log in
 	Login   string // replaces the login in the address, unless it is ""
@@ -96,9 +96,9 @@ func (k *Kind) Open(ctx context.Context, w Requirements) (*Environment, error) {
 	return e, nil
 }
 
-// Start starts the servers of store k for a measurement. Call [Environment.Admit] before
-// hosts use the servers. If durable is false, servers run without durability where
-// they can, to be faster. plugin is the path of the backend's plugin.
+// Start starts the servers of store k for a measurement. Call [Environment.Admit] before hosts use
+// the servers. If durable is false, servers that can do so run without durability, to be faster.
+// plugin is the path of the backend's plugin.
 func (k *Kind) Start(ctx context.Context, plugin string, durable bool) (*Environment, error) {
 	e := &Environment{kind: k, plugin: plugin, Config: driver.Config{}}
 	var err error
@@ -126,8 +126,8 @@ func (k *Kind) Up(ctx context.Context, c *Compose, plugin string, durable bool) 
 	return &Environment{kind: k, plugin: plugin, Config: k.config(at)}, nil
 }
 
-// Admit lets servers vote at once, which otherwise would not vote for a while
-// after their start. It does nothing for backends whose servers do not vote.
+// Admit lets servers vote at once. Without it, they would not vote for a while after their start.
+// It does nothing for backends whose servers do not vote.
 func (e *Environment) Admit(ctx context.Context) error {
 	if !e.Has(CapVotes) {
 		return nil
@@ -178,8 +178,8 @@ func (e *Environment) AddPaths() ([]*inject.Proxy, error) {
 	return paths, nil
 }
 
-// Lead leads path n of each host to other servers. The slice to has their
-// addresses. Lead calls by, a method of the proxy, on each path.
+// Lead leads path n of each host to other servers. The slice to has their addresses. On each path,
+// it calls the proxy's method in the parameter by.
 func (e *Environment) Lead(n int, by inject.Leading, to ...string) error {
 	return inject.Each(e.Paths, func(paths []*inject.Proxy) error { return by(paths[n], to...) })
 }
@@ -254,7 +254,7 @@ func (e *Environment) Close() error {
 }
 
 // StartClock makes a clock that can be set wrong for one server, if w needs [CapClock]. It returns
-// the words to put in front of the server's command. If it makes no clock, it returns no words.
+// the words to put in front of the server's command, or no words if it makes no clock.
 func (e *Environment) StartClock(ctx context.Context, w Requirements) ([]string, error) {
 	if !w.Wants(CapClock) {
 		return nil, nil

@@ -20,8 +20,8 @@ type Kind struct {
 	Lacks map[Capability]string
 	// Settings are the ways to set up the store's servers. There is at least one.
 	Settings []Setting
-	// Forgets reports whether locks are lost if a server that is not
-	// durable restarts. It is false if other servers make up for the loss.
+	// Forgets reports whether locks are lost if a server that is not durable restarts. It is false
+	// if other servers make up for the loss.
 	Forgets bool
 	// Synced lists the words in the plugin's Properties.Durability that mean that a grant is on
 	// disk before the reply. SyncsUntold reports whether the servers that lockbench starts write
@@ -39,8 +39,8 @@ type Kind struct {
 	// prefix. It omits the few keys that exist once for each prefix and not for each lock.
 	LeftKeys func(ctx context.Context, addr, prefix string) ([]string, error)
 
-	// Foreign returns an instruction for operators. It says how to remove the lock of
-	// the given name if another program than our backend has created its key.
+	// Foreign returns an instruction for operators. It says how to remove the lock of the given
+	// name if a program other than our backend has created its key.
 	Foreign func(prefix, name string) string
 	// Operations are what an operator may do to the servers. Each names the settings it is for.
 	Operations []Operation
@@ -90,7 +90,7 @@ type Setting struct {
 	Copied bool
 }
 
-// OneSQLServer gives the reasons why an environment of one SQL server lacks capabilities.
+// OneSQLServer has the reasons why an environment of one SQL server lacks some capabilities.
 var OneSQLServer = map[Capability]string{
 	CapMinority: "one server has no minority",
 	CapLeader:   "one server has no other to lead",
@@ -177,7 +177,7 @@ const (
 	CapEvict    Capability = "evict"    // the servers can be made to delete keys when their memory is full
 )
 
-// Lacking returns a copy of the map others. It adds each of the capabilities, with why as reason.
+// Lacking returns a copy of the map others. For each of the capabilities it adds the reason in why.
 func Lacking(others map[Capability]string, why string, capabilities ...Capability) map[Capability]string {
 	out := maps.Clone(others)
 	if out == nil {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// requireVar is an environment variable, which CI sets. It lists, separated by commas,
-// the servers without which tests fail and are not skipped; "all" means every server.
+// requireVar is an environment variable, which CI sets. It lists servers, separated by commas. If
+// one is missing, tests fail and are not skipped. "all" means every server.
 const requireVar = "LOCKBENCH_REQUIRE"
 
 // test is the part of testing.TB that Missing and Keep need.
@@ -36,8 +36,8 @@ func Missing(t test, server string, cause error) {
 	t.Skipf("no %s: %v", server, cause)
 }
 
-// Keep makes the test close the server s when the test ends. err is the
-// error of the start of s. If err is not nil, Keep calls [Missing] instead.
+// Keep makes the test close the server s when the test ends. err is the error of starting s. If err
+// is not nil, Keep calls [Missing] instead.
 func Keep(t test, server string, s io.Closer, err error) {
 	t.Helper()
 	if err != nil {

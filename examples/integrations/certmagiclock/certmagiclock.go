@@ -1,5 +1,5 @@
 // Package certmagiclock gives a certmagic cluster distributed locks, so that its machines take
-// turns. The certificates stay in a storage of any kind.
+// turns. Any kind of storage can keep the certificates.
 package certmagiclock
 
 import (
@@ -36,7 +36,7 @@ var (
 	_ certmagic.LockLeaseRenewer = (*Storage)(nil)
 )
 
-// New returns a Storage that keeps certificates in s and takes its locks from client.
+// New returns a Storage that keeps certificates in the storage s and takes its locks from client.
 func New(s certmagic.Storage, client *core.Client, prefix string, opts *core.LockOptions) *Storage {
 	return &Storage{Storage: s, client: client, prefix: prefix, opts: opts, held: map[string][]*core.Lease{}}
 }
@@ -71,7 +71,7 @@ func (s *Storage) lock(ctx context.Context, name string, take func(*core.Lock, c
 }
 
 // Unlock implements certmagic.Locker. A caller names only the lock, not its lease. So if this
-// process lost a lease and was then granted the lock again, the first Unlock counts for the lost
+// process lost a lease and was then granted the lock again, the first Unlock belongs to the lost
 // lease, and releases nothing. Otherwise a caller could release another caller's lease.
 func (s *Storage) Unlock(ctx context.Context, name string) error {
 	lease := s.pop(name)

@@ -12,18 +12,18 @@ import (
 	"github.com/lockbench/lockbench/core/tick"
 )
 
-// Job is a job that knows its lock. ctx ends when the lock is lost.
-// The lease in the tick t has the fencing token for the job's writes.
+// Job is a job that knows its lock. ctx ends when the lock is lost. The field Lease of the tick t
+// has the fencing token for the job's writes.
 type Job func(ctx context.Context, t tick.Tick) error
 
 // Run implements cron.Job. cron calls it only in a chain without [Once], where
 // nothing excludes other machines. So Run only panics; cron.Recover logs the panic.
 func (Job) Run() { panic("cronlock: this job must run in a chain with cronlock.Once") }
 
-// Once returns a [cron.JobWrapper] that skips a tick if another machine runs it. job must have the
-// schedule of the wrapped job. Use tick.Every instead of cron's @every, which tick.New refuses
-// because each machine would count from its start. ctx is the parent of the jobs' contexts. The
-// function failed may be nil. It gets each error, except if another machine runs the tick.
+// Once returns a [cron.JobWrapper] that skips ticks that other machines run. The parameter job must
+// have the schedule of the wrapped job. Use tick.Every instead of cron's @every, which tick.New
+// refuses because each machine would count from its start. ctx is the parent of the jobs' contexts.
+// The function failed, if not nil, gets each error, except if another machine runs the tick.
 //
 // The wrapped job should be a [Job]. Any other cron.Job does not learn that its lock was lost.
 func Once(ctx context.Context, job *tick.Job, failed func(error)) cron.JobWrapper {

@@ -34,16 +34,16 @@ type Locker struct {
 var _ gocron.Locker = (*Locker)(nil)
 
 // NewLocker returns a Locker whose locks are named prefix plus the job's name. Name jobs with
-// gocron.WithName, because two jobs may share the default name, which is that of a function. gocron
-// does not say which tick it runs, so the Locker must know the schedule of its jobs: tick.Every for
-// a DurationJob, or a Schedule of robfig/cron for a CronJob. Give jobs with another schedule a
+// gocron.WithName, because two jobs may share the default name, the name of a function. gocron does
+// not say which tick it runs, so the Locker must know the schedule of its jobs: tick.Every for a
+// DurationJob, or a Schedule of robfig/cron for a CronJob. Give jobs with another schedule a
 // separate Locker by gocron.WithDistributedJobLocker.
 func NewLocker(client *core.Client, prefix string, schedule tick.Schedule, opts *tick.Options) *Locker {
 	return &Locker{client: client, prefix: prefix, schedule: schedule, opts: opts, held: map[string]*core.Lease{}}
 }
 
-// Lock implements gocron.Locker. If the job's previous run has not ended, Lock waits for its end,
-// but only until the tick is [tick.Options].Late old.
+// Lock implements gocron.Locker. If the job's previous run has not ended, Lock waits for that end,
+// but only until [tick.Options].Late after the tick's time.
 func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	due, err := tick.New(l.client, l.prefix+job, l.schedule, l.opts)
 	if err != nil {
@@ -59,10 +59,10 @@ func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	return &held{l, job, t.Lease}, nil
 }
 
-// Under returns a context that ends when the job's lock is lost, and the fencing
-// token for the job's writes. gocron cannot pass the token to a job, and the ctx
-// that gocron passes does not end with the lock. So the job's function must call
-// Under first, with gocron's ctx, and must call cancel at its end.
+// Under returns a context that ends when the job's lock is lost, and the fencing token for the
+// job's writes. gocron cannot pass the token to a job, and the ctx that gocron passes does not end
+// with the lock. So the job's function must first call Under with gocron's ctx, and must call
+// cancel at its end.
 func (l *Locker) Under(ctx context.Context, job string) (_ context.Context, token uint64, cancel context.CancelFunc, err error) {
 	l.mu.Lock()
 	lease := l.held[job]

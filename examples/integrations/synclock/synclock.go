@@ -1,12 +1,12 @@
 // Package synclock is a distributed lock as a [sync.Locker],
 // for code that accepts only a sync.Locker.
 //
-// A sync.Locker is weaker than a lease, so core has no type like Mutex. Lock has no context, so
-// it waits for as long as the store is away. Lock returns no error, so it panics if the lock
-// cannot be granted. The holder of a sync.Locker never asks whether it still holds the lock. If
-// the lease is lost (the machine slept, the network broke), the holder goes on working at the
-// same time as the next holder, and no token lets the resource distinguish their writes. The
-// only remedy is to end the process, which the function lost should do; see New.
+// A sync.Locker is weaker than a lease, so core has no type like Mutex. Lock has no context, so it
+// waits for as long as the store is unreachable. Lock returns no error, so it panics if the lock
+// cannot be granted. The holder of a sync.Locker never asks whether it still holds the lock. If the
+// lease is lost (the machine slept, the network broke), the holder goes on working at the same time
+// as the next holder, and no token lets the resource distinguish their writes. The only remedy is
+// to end the process. The function lost, a parameter of New, should do so.
 package synclock
 
 import (

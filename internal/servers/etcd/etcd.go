@@ -13,13 +13,13 @@ import (
 const (
 	One   = "one"
 	Three = "three"
-	// Balanced is three members behind one address. Connections to it go to each member in turn.
+	// Balanced is three members behind one address. New connections go to the members in turn.
 	Balanced = "balanced"
 	// FewOperations is one member that allows 64 operations in a transaction. The default is 128.
 	FewOperations = "few-operations"
 )
 
-// members is the size of Three and Balanced. In a smaller cluster, one member is no minority.
+// members is the size of a cluster with Three or Balanced. Of fewer members, one is no minority.
 const members = 3
 
 // Kind is an etcd cluster.
@@ -53,7 +53,7 @@ var Kind = &servers.Kind{
 func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements) error {
 	s := &store{Environment: e}
 	size := 1
-	// With the default true, etcd changes its members only after 5 s without a disturbance.
+	// By default (true), etcd changes its members only after 5 s without a disturbance.
 	args := []string{"--strict-reconfig-check=false"}
 	if w.Setting == FewOperations {
 		args = append(args, "--max-txn-ops=64")

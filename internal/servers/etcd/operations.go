@@ -26,8 +26,8 @@ func asked(do func(context.Context, *clientv3.Client) error) servers.Step {
 	})
 }
 
-// alarm returns a step that raises or ends the alarm of a full database on the first
-// member. During this alarm the cluster refuses all requests that need space.
+// alarm returns a step that raises or ends the alarm of a full database on the first member. During
+// the alarm the cluster refuses all requests that need space.
 func alarm(what pb.AlarmRequest_AlarmAction) servers.Step {
 	return asked(func(ctx context.Context, c *clientv3.Client) error {
 		list, err := c.MemberList(ctx)
@@ -58,7 +58,7 @@ func deleted(key string, opts ...clientv3.OpOption) servers.Step {
 }
 
 // election is the longest time from the loss of a leader until clients are served again. It
-// includes the second after which a client leaves a member that has no leader.
+// includes one second, after which a client leaves a member that has no leader.
 const election = 3 * time.Second
 
 // The constant longer is a time above any TTL that the search for failures uses.
@@ -79,7 +79,7 @@ var operations = []servers.Operation{
 		Name: "no-space", Does: "the database is full, and refuses what needs space", Lasts: servers.WhileWatched, StopsGrants: true, Recovers: time.Second,
 		Do: alarm(pb.AlarmRequest_ACTIVATE), Undo: alarm(pb.AlarmRequest_DEACTIVATE),
 	},
-	// The store serves no host while the leader changes and while clients change the member.
+	// The store serves no host while the leader changes and while clients move to another member.
 	{Name: "move-leader", Does: "%s is made the leader", Settings: []string{Three, Balanced}, Server: true, Stops: true, Recovers: time.Second, Do: servers.On(moveLeader)},
 	{
 		Name: "remove", Does: "%s is removed from the cluster, and added again without its data", Settings: []string{Three, Balanced}, Server: true, Lasts: servers.WhileWatched, Stops: true, Recovers: election,
@@ -98,7 +98,7 @@ var operations = []servers.Operation{
 		Do: deleted(etcdPrefix + "\xffe"),
 	},
 	{Name: "delete", Does: "a lock is deleted by hand", Makes: []claim.Condition{claim.EndedByHand}, Do: deletedFrom(0)},
-	// A deleted queue entry of a waiter excuses no rule, because the holder keeps the lock.
+	// A deleted queue entry of a waiter excuses no broken rule, because the holder keeps the lock.
 	{Name: "entry-deleted", Does: "the queue entry of a waiter is deleted by hand", Do: deletedFrom(1)},
 	{
 		Name: "wipe", Does: "all keys of the locks are deleted", Makes: []claim.Condition{claim.DataLost},
@@ -226,7 +226,7 @@ func addMember(ctx context.Context, s *store, n int) error {
 	}
 	err := s.with(func(c *clientv3.Client) error {
 		return servers.Retry(ctx, "the member is added", func() error {
-			// If a member asks a leader that has just gone, it never answers the request.
+			// A member that asks a leader that has just gone never answers the request.
 			once, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
 			_, err := c.MemberAdd(once, s.removed)

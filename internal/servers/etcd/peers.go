@@ -14,9 +14,9 @@ import (
 	"github.com/lockbench/lockbench/internal/inject"
 )
 
-// Peers relay the messages between the members of one cluster, so that a
-// member can be cut off from the other members while clients still reach
-// it. The zero value is ready to be set in the [Options] of [StartCluster].
+// Peers relay the messages between the members of a cluster. So a member can be cut off from the
+// other members while clients still reach it. The zero value is ready to be set in the [Options] of
+// [StartCluster].
 type Peers struct {
 	mu     sync.Mutex
 	relays []*peerRelay
@@ -34,8 +34,8 @@ type peerRelay struct {
 	cut    bool
 }
 
-// relay starts a relay to the member whose peer port is port. It
-// returns the relay's port, which the other members use instead.
+// relay starts a relay to the member with the given peer port. It returns the relay's port, which
+// the other members use instead.
 func (p *Peers) relay(port int) (int, error) {
 	target, err := url.Parse(loopback("http", port))
 	if err != nil {
@@ -84,7 +84,7 @@ func (r *peerRelay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 }
 
 // CutOff cuts the member at index i off from all others if the parameter on is true. Otherwise it
-// reconnects that member. It also aborts messages between other members, which send them again.
+// reconnects that member. It also aborts messages between other members, which are sent again.
 func (p *Peers) CutOff(i int, on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

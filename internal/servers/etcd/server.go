@@ -20,8 +20,8 @@ import (
 // Options describe etcd members. The zero value is a member that uses no TLS,
 // asks for no password and flushes every commit to the disk.
 type Options struct {
-	// Binary is the path of the program. The default is the program that "make servers"
-	// builds from tools/etcd into bin/ or, without that, the first etcd on the PATH.
+	// Binary is the path of the program. The default is the program that "make servers" builds from
+	// tools/etcd into bin/. If it is missing, the default is the first etcd on the PATH.
 	Binary string
 	// CertFile and KeyFile are PEM files. With them, the client port speaks TLS.
 	CertFile, KeyFile string
@@ -131,7 +131,7 @@ func loopback(scheme string, port int) string {
 	return scheme + "://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
 
-// ready returns nil if the member is healthy, and so has served a read that needs a leader.
+// ready returns nil if the member is healthy. Then it has served a read that needs a leader.
 func (m *member) ready(ctx context.Context, _ string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -155,15 +155,15 @@ func (m *member) ready(ctx context.Context, _ string) error {
 	return nil
 }
 
-// Program says where the program is that [Start] runs, or why it was not found.
+// Program says where the program that [Start] runs is, or why it was not found.
 func Program() servers.Program {
 	path, err := binary("")
 	return servers.Program{Name: "etcd", Path: path, Err: err, Built: "make servers builds it from Go modules"}
 }
 
-// binary finds the server program. It first looks beside this program and in bin/
-// of the source tree, where "make servers" puts the program built from tools/etcd.
-// It looks on the PATH last, because a packaged program may be years old.
+// binary finds the server program. It first looks beside this program and in bin/ of the source
+// tree, where "make servers" puts the program built from tools/etcd. It searches the PATH last,
+// because a packaged program may be years old.
 func binary(explicit string) (string, error) {
 	if explicit != "" {
 		return explicit, nil

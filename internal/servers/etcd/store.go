@@ -28,7 +28,7 @@ type store struct {
 	removed []string      // the URLs of a member that was removed
 }
 
-// The method with calls do with a client of the given members, or of all members if none is given.
+// The method with calls the function do with a client of the given members, by default of all.
 func (s *store) with(do func(*clientv3.Client) error, members ...int) error {
 	var at []string
 	for n, server := range s.Servers {
@@ -44,7 +44,7 @@ func (s *store) with(do func(*clientv3.Client) error, members ...int) error {
 	return do(c)
 }
 
-// Leader returns the number of the member that leads.
+// Leader returns the number of the leading member.
 func (s *store) Leader(ctx context.Context) (leads int, err error) {
 	err = s.with(func(c *clientv3.Client) error {
 		for n, m := range s.Servers {

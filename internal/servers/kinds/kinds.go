@@ -39,8 +39,8 @@ func Names() []string {
 
 var added sync.Map
 
-// Add makes [Of] return the kind k for the backend of that name. It replaces an earlier
-// kind of the same name. It must be called before [Of] is called for the backend.
+// Add makes [Of] return the kind k for the backend with the name of k. It replaces an earlier kind
+// of the same name. It must be called before [Of] is called for the backend.
 func Add(k *servers.Kind) { added.Store(k.Name, k) }
 
 // Of returns the kind of a backend's store. For an unknown
@@ -82,10 +82,10 @@ func Programs(ctx context.Context) []servers.Program {
 // ErrNoRoute is the error for a configuration with which hosts cannot connect through a proxy.
 var ErrNoRoute = errors.New("its connections cannot be led through a proxy")
 
-// Route returns a copy of cfg, the configuration of a backend. In the copy, each server's
-// address is replaced by a proxy's address, which the function via returns.
-// Route fails with [ErrNoRoute] if cfg has TLS, because certificates name the server,
-// or if an address is neither a host:port nor in the form of a known store.
+// Route returns a copy of cfg, the configuration of a backend. In the copy, a proxy's address
+// replaces each server's address. The function via returns the proxy's address. Route fails with
+// [ErrNoRoute] if cfg turns on TLS, because certificates name the server. It also does if an
+// address is neither a host:port nor in the form of a known store.
 func Route(backend string, cfg driver.Config, via func(address string) (string, error)) (driver.Config, error) {
 	out := driver.Config{}
 	for k, v := range cfg {
@@ -117,8 +117,8 @@ func Route(backend string, cfg driver.Config, via func(address string) (string, 
 	return out, nil
 }
 
-// hostIn returns the position of host and port in the address, and the kind of store whose
-// addresses have this form. If there is no such kind, the whole address counts as host:port.
+// hostIn returns where host and port are in the address, and the kind of store whose addresses have
+// this form. If there is no such kind, the whole address counts as host:port.
 func hostIn(address string) (at []int, k *servers.Kind) {
 	for _, k := range All() {
 		if k.HostIn == nil {

@@ -41,8 +41,8 @@ func TestKindsAreWellFormed(t *testing.T) {
 	}
 }
 
-// TestSurvivesCrash checks that a grant counts as being on disk before
-// the reply if, and only if, the plugin reports such a durability.
+// TestSurvivesCrash checks that a grant counts as surviving a crash if, and only if, the plugin
+// reports that grants are on disk before the reply.
 func TestSurvivesCrash(t *testing.T) {
 	for _, c := range []struct {
 		kind, durability string

@@ -14,12 +14,12 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// sqlConns is the largest number of connections of one pool. It is high, so that each caller
-// of a benchmark has a connection. Users would raise a lower limit before they measure.
+// sqlConns limits the connections of one pool. The limit is high, so that each caller of a
+// benchmark has a connection. Users would raise a lower limit before they measure.
 const sqlConns = 300
 
 // Dial opens a pool of connections to the server in the configuration of a backend. The client
-// itself fills in placeholders. Otherwise each statement would need a round trip to prepare it.
+// itself fills placeholders with values. Otherwise each statement needs a round trip to prepare it.
 func Dial(cfg driver.Config) (*sql.DB, error) {
 	c, err := mysqldriver.ParseDSN(cfg["address"])
 	if err != nil {

@@ -55,7 +55,7 @@ func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 	return nil
 }
 
-// start starts a server. With the setting WithReplica, the server can be a master or a replica.
+// start starts a server. With the setting WithReplica, the server can become master or replica.
 func start(ctx context.Context, e *servers.Environment, w servers.Requirements) (*servers.Server, error) {
 	wrap, err := e.StartClock(ctx, w)
 	if err != nil {
@@ -71,8 +71,8 @@ func start(ctx context.Context, e *servers.Environment, w servers.Requirements) 
 	return Start(ctx, o)
 }
 
-// plainUser has the statements that make the hosts' account. Unlike the
-// server's first account, it may not write while the server is read-only.
+// plainUser has the statements that make the hosts' account. Unlike the server's first account,
+// this account may not write while the server is read-only.
 var plainUser = []string{
 	"DROP USER IF EXISTS " + sqlUser,
 	"CREATE USER " + sqlUser + " IDENTIFIED BY '" + servers.HostPassword + "'",

@@ -10,7 +10,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// statements returns a step that runs SQL statements. It is no error if there is no table yet.
+// statements returns a step that runs SQL statements. It does not fail if no table exists yet.
 func statements(all ...string) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, _ int) error {
 		if err := s.exec(ctx, all...); err != nil && !numbered(err, unknownTable) {
@@ -20,7 +20,7 @@ func statements(all ...string) servers.Step {
 	})
 }
 
-// holding returns a step that runs SQL statements whose locks are held until the step [letGo].
+// holding returns a step that runs SQL statements and keeps their locks until the step [letGo].
 func holding(all ...string) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, _ int) error { return s.hold(ctx, all...) })
 }
@@ -30,8 +30,8 @@ func connectionLimit(most int) servers.Step {
 	return statements(fmt.Sprintf("ALTER USER %s WITH MAX_USER_CONNECTIONS %d", sqlUser, most))
 }
 
-// sqlChanges are new defaults of the server for the settings of new
-// sessions. A session that sets such a setting itself is not affected.
+// sqlChanges are new defaults for sessions that begin later. A session that sets such a setting
+// itself is not affected.
 var sqlChanges = []struct{ setting, value string }{
 	{"completion_type", "'CHAIN'"},
 	{"sql_mode", "'ANSI,NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES,ONLY_FULL_GROUP_BY'"},
@@ -102,7 +102,7 @@ var operations = append(sqlSettingOperations(), []servers.Operation{
 	{Name: "truncate", Does: "all rows of locks are lost", Makes: []claim.Condition{claim.DataLost}, Do: statements("TRUNCATE TABLE " + sqlTable)},
 }...)
 
-// sqlSettingOperations returns an operation for each of [sqlChanges], which affects new sessions.
+// sqlSettingOperations returns an operation for each of [sqlChanges].
 func sqlSettingOperations() []servers.Operation {
 	var all []servers.Operation
 	for _, c := range sqlChanges {
@@ -141,7 +141,7 @@ func sqlRotate(to string) servers.Step {
 }
 
 // lockGaps locks the gaps between rows by SELECT FOR UPDATE of rows that do not exist. It sends one
-// query for each gap. For several rows in one query, the server may lock all rows of a small table.
+// query for each gap. For a query of several rows, the server may lock all rows of a small table.
 func lockGaps(ctx context.Context, s *store, _ int) error {
 	names, err := s.texts(ctx, "SELECT CONCAT('0x', HEX(CONCAT(name, '!'))) FROM "+sqlTable+" ORDER BY expires_at DESC LIMIT 40")
 	if err != nil && !numbered(err, unknownTable) {
@@ -154,7 +154,7 @@ func lockGaps(ctx context.Context, s *store, _ int) error {
 	return s.hold(ctx, all...)
 }
 
-// foreignRows is how many rows an operator locks. It is enough to be a large part of the table.
+// foreignRows is how many rows an operator locks. They are a large part of the table.
 const foreignRows = 500
 
 // lockForeignRows returns a step that inserts rows that no host uses, and locks these rows.

@@ -15,8 +15,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// ahead is how far the clock of the promoted replica is ahead.
-// It is longer than the remaining time of most leases.
+// The constant ahead is how far the promoted replica's clock is ahead. Most leases have less time
+// left.
 const ahead = 3 * time.Second
 
 // failovers make the replica the master without losing writes.
@@ -72,7 +72,7 @@ func (s *store) both() [2]*sql.DB { return [2]*sql.DB{s.admin, s.second} }
 
 func (s *store) addrs() [2]string { return [2]string{s.Servers[0].Addr(), s.Replica.Addr()} }
 
-// follow makes server n (0 or 1) a replica of the other server. It begins at the GTID in from.
+// follow makes server n (0 or 1) replicate the other server, beginning at the GTID that from names.
 func (s *store) follow(ctx context.Context, n int, from string) error {
 	host, port, err := net.SplitHostPort(s.addrs()[1-n])
 	if err != nil {

@@ -36,10 +36,10 @@ type Options struct {
 	Wrap []string
 }
 
-// Start starts a server with a fresh data directory, an account and an empty database, and
-// returns when the server is ready. A nil opts means the zero value. Start uses the program that
-// the environment variable LOCKBENCH_MYSQLD names. If it is not set, Start uses mariadbd or, if
-// that is missing, mysqld. If no program is found, the error wraps [servers.ErrNotInstalled].
+// Start starts a server with a fresh data directory, an account and an empty database, and returns
+// when the server is ready. A nil opts means the zero value. Start uses the program that the
+// environment variable LOCKBENCH_MYSQLD names. If the variable is not set, Start uses mariadbd or,
+// if that is missing, mysqld. If no program is found, the error wraps [servers.ErrNotInstalled].
 func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -111,9 +111,9 @@ func (o Options) initSQL() []byte {
 	return []byte(strings.Join(lines, ";\n") + ";\n")
 }
 
-// greets reports whether the server is ready. Once it has run its init file, a server greets every
-// client. The greeting begins with 3 bytes of length, 1 byte of sequence and the protocol version,
-// which is 10. A server that refuses the client sends 255 in place of the version.
+// greets reports whether the server is ready. A server greets clients after it has run its init
+// file. The greeting begins with 3 bytes of length, 1 byte of sequence and the protocol version,
+// 10. A server that refuses the client sends 255 in place of the version.
 var greets = servers.Answers("", func(reply string) bool { return reply[4] == 10 })
 
 // mysqlProgram says how to start a MariaDB or a MySQL server.
@@ -124,8 +124,8 @@ type mysqlProgram struct {
 	tables []string
 }
 
-// These are the programs to look for. sbin has the directories
-// of servers that are not on an ordinary user's PATH.
+// These are the programs to look for. sbin has directories with servers that are not on an ordinary
+// user's PATH.
 var (
 	sbin    = []string{"/usr/sbin", "/usr/local/sbin", "/opt/homebrew/bin"}
 	mariadb = servers.Wanted{Name: "mariadbd", Debian: "mariadb-server", Homebrew: "mariadb", After: sbin}
@@ -157,7 +157,7 @@ func findMySQL() (*mysqlProgram, error) {
 	}}, nil
 }
 
-// Program says where the program is that [Start] runs, or why it was not found.
+// Program says where the program that [Start] runs is, or why it was not found.
 func Program() servers.Program {
 	found, err := findMySQL()
 	if err != nil {
@@ -172,8 +172,8 @@ func mysqld(binary string) *mysqlProgram {
 	}}
 }
 
-// install makes the data directory data with the system tables. It fills a directory with another
-// name and renames it at the end, so that an interrupted installation does not look complete.
+// install makes the directory data with the system tables. It fills a directory with another name,
+// and renames it at the end, so that an interrupted installation does not look complete.
 func (p *mysqlProgram) install(ctx context.Context, data string) error {
 	fresh := data + ".new"
 	if err := os.RemoveAll(fresh); err != nil {
