@@ -5,7 +5,7 @@ var postgres = Terms{
 	Exceptions: []Exception{
 		{
 			Rules: Twice(), All: []Condition{DataLost},
-			Why: "the row is lost with the data. Tokens go on above the server's clock",
+			Why: "the row is lost with the data. Tokens still rise, because they are never below the server's clock",
 		},
 		{
 			Rules: TwiceForLong(), All: []Condition{WritesLost},
@@ -21,12 +21,12 @@ var postgres = Terms{
 		},
 		{
 			Rules: Twice(), All: []Condition{ClockForward},
-			Why: "rows end at a time of the server's clock. So even a failover in order grants twice when the promoted server's clock is ahead. " +
+			Why: "rows end at a time of the server's clock. So even an orderly failover grants twice when the promoted server's clock is ahead. " +
 				"Keep the servers' clocks together, or wait for the longest TTL before the new one takes writes",
 		},
 		{
 			Rules: Twice(), All: []Condition{ClockBack, FailedOver},
-			Why: "the promoted server's clock is ahead of the one before it, which was set back: a lease ends by as much too early",
+			Why: "the promoted server's clock is ahead of the earlier one, which was set back. A lease ends too early by the difference",
 		},
 		{Rules: Late(Orphaned, Leaked), All: []Condition{ClockBack}},
 		{Rules: []Rule{Token}, All: []Condition{ClockBack}, Any: []Condition{DataLost, WritesLost, OldData, ReplicaPromoted, EndedByHand}},

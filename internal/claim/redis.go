@@ -5,11 +5,11 @@ var redis = Terms{
 	Exceptions: []Exception{
 		{
 			Rules: Twice(), All: []Condition{DataLost},
-			Why: "the lock is lost with the data, and free at once. Tokens go on above the server's clock",
+			Why: "the lock is lost with the data, and is free at once. Tokens still rise, because they are never below the server's clock",
 		},
 		{
 			Rules: TwiceForLong(), All: []Condition{WritesLost},
-			Why: "with `appendfsync everysec` a crash takes the last second with it, without a file of writes everything",
+			Why: "with `appendfsync everysec` a crash loses the last second, and without an append-only file everything",
 		},
 		{
 			Rules: TwiceForLong(), All: []Condition{OldData},
