@@ -81,7 +81,7 @@ func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 
 // do carries out operations. It sends the first requests of all operations together, waits for the
 // votes, then sends the second requests, and so on. When ctx ends, do returns, but requests that
-// were sent still take effect.
+// were sent may still take effect.
 func (b *Backend) do(ctx context.Context, ops ...*operation) []driver.Result {
 	requests := make([]*quorumRequest, 0, len(ops))
 	for {

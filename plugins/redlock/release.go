@@ -92,8 +92,8 @@ func (b *Backend) remember(x *quorumRequest, missed int) {
 const maxRemembered = 1000
 
 // lookForOver ends released leases on nodes that missed the release. Such a node says that an owner
-// holds the lock, but the owner has a tombstone on another node. Without lookForOver, no owner
-// could get a majority for the rest of the TTL if another node is unreachable.
+// holds the lock, but the owner has a tombstone on another node. Without lookForOver, this
+// node and an unreachable one could keep all owners from a majority for the rest of the TTL.
 func (b *Backend) lookForOver(name string, votes []vote) {
 	if !slices.ContainsFunc(votes, vote.absent) {
 		return

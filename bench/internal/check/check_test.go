@@ -186,8 +186,8 @@ func TestFolder(t *testing.T) {
 
 const ms = int64(time.Millisecond)
 
-// lease returns a hold of lock 0 by a host. Times are in milliseconds; 0 means never. The host
-// learned of a loss at t=done, and began to release the lock at t=release.
+// lease returns a hold of lock 0 by a host, with times in milliseconds. The host learned of a loss
+// at t=done, and began to release the lock at t=release. For these two times, 0 means never.
 func lease(host int, token uint64, asked, granted, valid, done, release int64, renewals ...int64) results.Hold {
 	l := results.Hold{
 		Host: host, Token: token, AskedNs: asked * ms, GrantedNs: granted * ms, ValidNs: valid * ms,

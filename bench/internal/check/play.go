@@ -160,7 +160,7 @@ func (j *judge) exclusion() {
 }
 
 // staleRenewal returns the time from the grant of the hold in parameter next to the last confirmed
-// renewal of the hold in parameter first. It returns 0 if no renewal came after that grant, or if
+// renewal of the hold in parameter first. It returns 0 if none was sent after that grant, or if
 // the token of next is not higher than that of first.
 func staleRenewal(first, next results.Hold) (ns int64) {
 	if first.Token >= next.Token {

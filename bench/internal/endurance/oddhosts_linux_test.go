@@ -40,7 +40,7 @@ var habits = map[string]func(t *testing.T) (end func()){
 }
 
 // TestOddHosts runs hosts with odd habits. Each host opens a plugin, acquires a lock, kills the
-// plugin and acquires another. No host may panic or leave a process, directory or descriptor.
+// plugin and acquires another lock. No host may panic or leave a process, directory or descriptor.
 func TestOddHosts(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *system) {
 		for habit := range habits {

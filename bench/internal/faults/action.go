@@ -97,7 +97,7 @@ type Span [2]time.Duration
 type Event struct {
 	Action string `json:"action"`
 	Target int    `json:"target"` // number of the host or server, or [everywhere]
-	// At is the time from the callers' warm-up to the event (the table of faults has no warm-up).
+	// At is the time from the end of the callers' warm-up to the event (the table of faults has none).
 	// If Trigger is set, the event then waits for the trigger on host number Of.
 	At      Duration `json:"at"`
 	Trigger Trigger  `json:"trigger,omitempty"`
@@ -107,8 +107,8 @@ type Event struct {
 	// from a moment of that event. Since says which moment.
 	After int    `json:"after,omitempty"`
 	Since Moment `json:"since,omitempty"`
-	// Until, if not 0, is a host's number (the first is 1). When all locks that this host last
-	// requested were granted or failed, the event lasts Linger longer, else Lasts.
+	// Until, if not 0, is a host's number (the first is 1). The event then ends Linger after all locks
+	// that this host last requested were granted or failed, or else after Lasts.
 	Until  int      `json:"until,omitempty"`
 	Linger Duration `json:"linger,omitempty"`
 	// Group and Limit are for the actions named ask and give-back. Group is the number of the group of
