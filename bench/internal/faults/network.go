@@ -32,7 +32,7 @@ var (
 	while   = Span{100 * time.Millisecond, 6 * time.Second}
 )
 
-// redialed is how long a client needs to notice that a connection is silent, and to replace it.
+// redialed bounds the time until a client notices that a connection is silent, and replaces it.
 const redialed = 4 * time.Second
 
 // impairments are the possible impairments of a path between a host and a server.

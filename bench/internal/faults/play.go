@@ -31,7 +31,7 @@ const (
 	// exitTimeout bounds the end of a host, so that hosts that hang are found. It is long, because
 	// with 40 runnable threads per processor a host needed more than 10 s without hanging.
 	exitTimeout = 30 * time.Second
-	// healTimeout bounds an action's injection and healing. The time between the two does not count.
+	// healTimeout plus Lasts of an event bounds the time from its injection until it is healed.
 	healTimeout = 30 * time.Second
 )
 
@@ -43,7 +43,7 @@ type players struct {
 	needs   []servers.Capability // the capabilities that the servers must have
 	ttl     time.Duration        // the longest TTL of a schedule
 	// files is "" in a search. In the table of faults it is the directory that hosts write to, and
-	// players do not look for leftovers after a schedule.
+	// players do not look for leftovers in the store after a schedule.
 	files string
 	soak  bool // hosts keep running from one schedule to the next
 

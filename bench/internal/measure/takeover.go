@@ -87,7 +87,7 @@ func runTakeover(ctx context.Context, in Input) (cell results.Cell, err error) {
 	s := newElection(in, m)
 	s.system.Dir = filepath.Join(scratch.Dir(), "hosts")
 	s.system.AtEnd(scratch.Close)
-	if m.waits != nil || in.Host.Baseline != "" { // then the takeover waits for a timeout
+	if m.waits != nil || in.Host.Baseline != "" { // then the takeover waits for a time, not for the store
 		in.Relays = nil
 	}
 	s.passing = in.watch()
@@ -127,8 +127,8 @@ func (s *election) run(ctx context.Context) error {
 	return nil
 }
 
-// succeed harms the host, or the server, that leads the most names. It waits until these names are
-// led again, and ends the harm.
+// succeed harms the host that leads the most names, or in some modes a server. It waits until
+// these names are led again, and ends the harm.
 func (s *election) succeed(ctx context.Context) error {
 	var h incident
 	elected := func() bool {

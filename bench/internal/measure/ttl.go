@@ -29,7 +29,7 @@ var shortTTL = Scenario{
 
 const (
 	// leasesOfTTL is the default number of leases for each TTL of at least manyFrom. A shorter TTL
-	// has fewer leases, so that there are as many renewals per second. The minimum is fewLeases.
+	// has fewer leases, for the same number of renewals per second. The minimum is fewLeases.
 	leasesOfTTL = 100
 	manyFrom    = time.Second
 	fewLeases   = 4

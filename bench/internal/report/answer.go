@@ -29,7 +29,7 @@ func (r Report) answer() answer {
 type choice struct {
 	Need string `json:"need"`
 	// Take has the backend with the best figure, and all backends that the figures do not show to be
-	// worse. It is empty if the figures show no difference. In scenario ttl, Take has a TTL.
+	// worse. It is empty if none of several is worse. In scenario ttl, Take has a TTL.
 	Take     []string `json:"take,omitempty"`
 	Measured string   `json:"measured,omitempty"` // the figures of the best backends
 	Others   string   `json:"others,omitempty"`   // how much worse the others are, or why there is no choice

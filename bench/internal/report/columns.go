@@ -229,7 +229,7 @@ func (t Table) blankNote() string {
 	return "A blank figure had too few samples in some run: " + strings.Join(parts, ", ")
 }
 
-// tail reports whether a unit is a 99th percentile, which runs with few samples do not have. A
+// tail reports whether a unit is p99 or p99.9, which runs with few samples do not have. A
 // median over some of the runs cannot be compared with a median over all runs.
 func tail(unit string) bool { return strings.HasPrefix(unit, "p99") }
 

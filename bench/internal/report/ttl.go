@@ -140,7 +140,7 @@ func (t ttlRow) said() string {
 // because they need too many renewals per second, the report also advises a longer TTL.
 const manyLeases = 1000
 
-// ttlChoices advises for each backend the shortest sound TTL, if all longer ones were sound too. It
+// ttlChoices advises for each backend the shortest TTL that was sound, as all longer ones were. It
 // also says how shorter TTLs failed, down to the longest TTL that lost a lease. If a host could not
 // renew manyLeases leases of the advised TTL at the measured rate, it also advises a longer TTL.
 func (r Report) ttlChoices() (out []choice) {

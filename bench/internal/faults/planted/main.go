@@ -67,7 +67,7 @@ var (
 		redis.call('PEXPIRE', KEYS[1], ARGV[4])
 		return {1, token}`)
 	// The script renew with the bug "resurrect" restores a lost lease, even if another owner has the
-	// lock. With "release" it always succeeds. Otherwise a refused renewal could tell the owner in
+	// lock. With "release" it always succeeds, because a refused renewal could tell the owner in
 	// time that another owner has deleted its key.
 	renew = redis.NewScript(`
 		local own = redis.call('HGET', KEYS[1], 'owner') == ARGV[2]
