@@ -343,7 +343,7 @@ func harmed(all servers.Nodes) *servers.Server {
 }
 
 // openOther opens the plugin's second build (see Plan.VS) on the same servers. The same lockbench
-// calls both builds, so that only the plugin can cause a difference.
+// calls both builds, so that lockbench itself causes no difference.
 func (s *session) openOther(ctx context.Context, d described, of *subject) error {
 	if s.plan.VS == "" {
 		return nil

@@ -48,7 +48,7 @@ func (s skeleton) Descriptor() (string, error) {
 // NewPlugin writes the skeleton of a backend, with its plugin and its test, into the directory dir.
 // The default of dir is the backend's name. The language is one of [Languages]. If dir is in a Go
 // module, the backend becomes a package of the module. Otherwise NewPlugin makes a new module,
-// whose path is in parameter module. The backend uses a release of lockbench, or the checkout in
+// whose path is in parameter module. The new module uses a release of lockbench, or the checkout in
 // directory replace if replace is set. If cas is set, the backend uses package cas. The Outcome
 // says what to do next.
 func NewPlugin(name, lang string, cas bool, dir, module, replace string) (*Outcome, error) {

@@ -109,7 +109,7 @@ func (s *Servers) meetAll(ctx context.Context) error {
 	return nil
 }
 
-// addressKeys are keys for an address. Without "{port}" in Config, the plugin's first one is set.
+// addressKeys are tried in order for the server's address if no value of Config has "{port}".
 var addressKeys = []string{"address", "addresses"}
 
 // meet registers the plugin's store with package kinds if lockbench does not know the store. From

@@ -41,7 +41,7 @@ func acquireBudget(ttl time.Duration) time.Duration {
 }
 
 // answered returns a lease for the grant g. If err is set or method usable refuses g, answered sets
-// a.answer to the error. If the store may have granted the lock, it also sets a.expiresBy.
+// a.answer to the error, and sets a.expiresBy if the store may have granted the lock.
 func (a *contender) answered(ctx context.Context, g grant, err error) (*Lease, error) {
 	c := a.lock.c
 	g.got = c.clock.now()

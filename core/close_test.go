@@ -167,8 +167,8 @@ func TestCloseWithRenewalsUnderWay(t *testing.T) {
 	})
 }
 
-// TestCloseTriesWhatOthersHoldUp checks that Close releases all other leases if the store refuses
-// to release some.
+// TestCloseTriesWhatOthersHoldUp checks that Close releases all other leases if some cannot be
+// released.
 func TestCloseTriesWhatOthersHoldUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

@@ -94,7 +94,7 @@ func (l *Lock) unaskable(ctx context.Context) error {
 }
 
 // failed emits EventAcquireFailed, and returns err as an *Error. If the contender a is nil, no
-// request was sent.
+// acquire was sent.
 func (l *Lock) failed(ctx context.Context, op string, a *contender, err error) error {
 	c := l.c
 	ev := Event{Kind: EventAcquireFailed, Context: ctx, Name: l.name, Label: c.opts.Label, Err: err}
@@ -141,7 +141,7 @@ func (l *Lock) refusal(ctx context.Context) error {
 	return fmt.Errorf("other callers of this host wait for it: %w", l.c.heldHere(l.name, &HeldError{Holder: h}))
 }
 
-// contend in turn waits in this host's queue and asks the store, until it has a lease or ctx ends.
+// contend by turns waits in this host's queue and asks the store, until it has a lease or ctx ends.
 func (a *contender) contend(ctx context.Context) (*Lease, error) {
 	for {
 		if a.answer != nil {
@@ -295,7 +295,7 @@ const (
 	// spuriousWake plus two round trips. A round trip counts as maxRTT at most.
 	spuriousWake = 2 * time.Millisecond
 	maxRTT       = 50 * time.Millisecond
-	// If no waiter is woken, pauses between polls grow from at most pollFrom to at most pollTo.
+	// If a store wakes no waiters, pauses between polls grow from at most pollFrom to at most pollTo.
 	pollFrom, pollTo = 5 * time.Millisecond, 250 * time.Millisecond
 	// While the backend does not answer, pauses grow from at most retryFrom to at most retryTo.
 	retryFrom, retryTo = 20 * time.Millisecond, 500 * time.Millisecond

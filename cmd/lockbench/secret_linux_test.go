@@ -17,8 +17,8 @@ import (
 
 const secret = "correct-horse-battery"
 
-// TestSecretIsNowhere runs lockbench on a server with a password. While lockbench runs, it searches
-// all processes for the password. Then it searches all files and all output.
+// TestSecretIsNowhere runs lockbench on a server with a password. Meanwhile, the test searches all
+// processes for the password. Then it searches all files and all output.
 func TestSecretIsNowhere(t *testing.T) {
 	server := redisServer(t, &redisserver.Options{Password: secret})
 	dir, work := plugins(t), t.TempDir()

@@ -257,7 +257,7 @@ func describe(h driver.Holder) string {
 }
 
 // injector stands between core and a backend. A case uses it to lose requests and replies. It
-// declares no capabilities, so that core calls the methods in which they can be lost.
+// declares no capabilities, so that core calls only methods in which they can be lost.
 type injector struct {
 	driver.Backend
 

@@ -113,7 +113,7 @@ func serverFrozen(t T, h *Harness) {
 	wantReturns(t, h, a, 300*time.Millisecond)
 }
 
-// wantReturns fails the case unless calls return an error soon after their ctx, which ends after d.
+// wantReturns fails the case unless each call returns an error soon after its ctx ends (after d).
 func wantReturns(t T, h *Harness, a *attempt, d time.Duration) {
 	t.Helper()
 	other := h.attempt(a.b, "other", a.TTL)

@@ -172,9 +172,9 @@ func (b *backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, err
 }
 
 // Renew must know whether the store wrote the renewal before the lease expired. The renewal was in
-// time if all requests took less time than was left, or if the result of Put says so. Otherwise,
-// Renew reads the record. If the entry says when the store wrote it, clients ignore a renewal that
-// was late (see holder.void). If not, Renew ends a lease whose renewal may have been late.
+// time if all requests together took less time than was left, or if Put says so. Otherwise, Renew
+// reads the record. If the entry says when the store wrote it, clients ignore a renewal that was
+// late (see holder.void). If not, Renew ends a lease whose renewal may have been late.
 func (b *backend) Renew(ctx context.Context, r driver.Request) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
