@@ -168,7 +168,7 @@ func (l *Lease) Err() error {
 }
 
 // State returns the state (L4). A lease whose release failed is no longer valid, but stays Held or
-// Suspect until a Release succeeds, or until its deadline. From then on it is Lost.
+// Suspect until a Release succeeds, or until its deadline. From the deadline on it is Lost.
 func (l *Lease) State() State {
 	now := l.c.expireDue()
 	l.c.sched.mu.Lock()
@@ -230,7 +230,7 @@ func (l *Lease) event(kind EventKind, took time.Duration, err error) Event {
 }
 
 // refusal returns the error for another acquire of this host while the lease l is held. If the
-// store's answer names l's owner, the error has the holder in that answer, and otherwise has l.
+// store's answer names l's owner, the error's holder comes from the answer, and otherwise from l.
 func (l *Lease) refusal(answer error) error {
 	c := l.c
 	left := instant(l.deadline.Load()).sub(c.clock.now())

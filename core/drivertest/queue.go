@@ -155,7 +155,7 @@ func (h *Harness) wantWoken(t T, woken func() []int, when string, want ...int) {
 	}
 }
 
-// wantTurn calls TryAcquire for the attempt a, whose turn it is. If it is refused, the case fails.
+// wantTurn fails the case unless TryAcquire grants the lock to the attempt a, whose turn it is.
 func (h *Harness) wantTurn(t T, waiter int, a *attempt) {
 	t.Helper()
 	switch err := a.try(t); {

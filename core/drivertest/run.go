@@ -33,7 +33,7 @@ func makeSuite(mk func(T) *Harness) *suite {
 	return &suite{mk: mk, slots: make(chan struct{}, parallel), turn: make(chan struct{}, 1)}
 }
 
-// newSuite makes a suite. It opens the backend once to read its properties from the server.
+// newSuite makes a suite. It opens the backend once, because some properties come from the server.
 func newSuite(ctx context.Context, mk func(T) *Harness) (*suite, error) {
 	s := makeSuite(mk)
 	t := newTrial(ctx)
@@ -118,7 +118,7 @@ func (s *suite) try(ctx context.Context, c Case) (r CaseResult, undecided string
 	return r, undecided
 }
 
-// Run runs every case as a subtest of t, each with its own harness. If the slice only has names,
+// Run runs every case as a subtest of t, each with its own harness. With names in the slice only,
 // Run runs just the cases with these names, and fails the test if a name belongs to no case. Run
 // calls mk in goroutines other than t's, so mk must report errors through its argument.
 func Run(t *testing.T, mk func(T) *Harness, only ...string) {

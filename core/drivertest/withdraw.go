@@ -147,7 +147,7 @@ func unclear(t T, h *Harness) {
 
 type canceller struct {
 	mu    sync.Mutex
-	doubt map[string]time.Time // by lock name: when the lock is free after an indeterminate error
+	doubt map[string]time.Time // by lock name: the latest end of a grant that is in doubt
 }
 
 func randomCancels(t T, h *Harness) {

@@ -32,7 +32,7 @@ func killGroup(p *os.Process) {
 		return
 	}
 	// Linux before 6.9 cannot signal a group by pidfd. waitid succeeds only if
-	// the process is not reaped yet. Until then, no other group has its number.
+	// the process is not reaped yet. Until it is, no other group has its number.
 	if waitid(p.Pid, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG) == nil {
 		_ = unix.Kill(-p.Pid, unix.SIGKILL)
 		return

@@ -174,8 +174,8 @@ func (p *osProcess) byItself() bool {
 	return !p.killed || !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL
 }
 
-// crashed returns false if a signal ended the process. Otherwise it returns
-// true, and the process may have printed why it ended. p.exited must be closed.
+// crashed returns false if the status says that a signal ended the process. Otherwise it
+// returns true, and the process may have printed why it ended. p.exited must be closed.
 func (p *osProcess) crashed() bool { return p.status() == nil || p.status().Exited() }
 
 // succeeded reports whether the exit status was 0. p.exited must be closed.

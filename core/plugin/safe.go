@@ -128,9 +128,9 @@ func exhausted(err error) bool {
 	return false
 }
 
-// verify checks that the binary can be executed, and that no ordinary user could have replaced
-// it. It compares the binary's checksum with the checksum file, if there is one. launch calls
-// verify before each start. Note: a user who can replace the binary could do so between this
+// verify checks that the binary can be executed, and that not every user could have replaced
+// it. It compares the binary's checksum with the checksum file, if there is one. It is
+// called before each start. Note: a user who can replace the binary could do so between this
 // check and the start, so the whole path must be safe. Executing the file that verify has
 // opened would not help, because a script's interpreter opens the script again.
 func (l *launcher) verify() error {

@@ -41,8 +41,8 @@ type entry[T any] struct {
 	dropped uint64
 }
 
-// New returns an empty queue. The total size of waiting items is at most capacity. It does not
-// include the items that the delivering goroutine has already taken, of at most the same size.
+// New returns an empty queue. Add lets the total size of waiting items grow to capacity. The items
+// that the delivering goroutine has already taken may have as much again.
 func New[T any](capacity int, callback func(item T, dropped uint64)) *Queue[T] {
 	return &Queue[T]{callback: callback, capacity: capacity}
 }

@@ -77,7 +77,7 @@ func (l *Link) Wait(ctx context.Context, r driver.Request, max time.Duration) (d
 	if err := check(&r); err != nil {
 		return driver.Grant{}, err
 	}
-	began := time.Now() // a.waited counts from the begin of the Wait in the plugin, a little later
+	began := time.Now() // a.waited counts from the start of the Wait in the plugin, a little later
 	c, err := l.call(ctx, &message{kind: kindWait, request: r, max: max})
 	if err != nil {
 		return driver.Grant{}, wire.Ended(ctx, err)

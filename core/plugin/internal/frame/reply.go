@@ -20,7 +20,7 @@ type answer struct {
 	results []driver.Result // for kindBatch
 }
 
-// appendAnswer appends the payload of the reply to the request with that id. redact may be nil.
+// appendAnswer appends to b the reply's payload for the request with that id. redact may be nil.
 func appendAnswer(b []byte, id uint64, k kind, a *answer, redact *wire.Redactor) []byte {
 	b = binary.AppendUvarint(b, id)
 	c := coder{b: b, redact: redact, texts: maxShown, values: maxValue}
