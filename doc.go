@@ -1,6 +1,6 @@
 // Package lockbench is the root of a module for distributed locks and leader
 // election. Each backend runs in a separate process. The command lockbench helps
-// to choose a backend. This package has no code. The module has these packages:
+// to choose a backend. This package has no code. The main packages are:
 //
 // Applications:
 //

@@ -32,7 +32,7 @@ func (l *Lease) Release(ctx context.Context) error {
 	return l.c.wrap("release", l.lock.name, l.release(ctx, l.c.opts.CleanupBudget))
 }
 
-// release tries to release the lease l until ctx has ended and then the time rest has passed.
+// release tries to release the lease l, at most until the time rest has passed after ctx ended.
 func (l *Lease) release(ctx context.Context, rest time.Duration) error {
 	if l.c.sched.handOver(ctx, l) {
 		return nil

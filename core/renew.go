@@ -30,7 +30,7 @@ type renewalBatch struct {
 
 	// Guarded by the scheduler's mutex.
 	asking bool // the health check was called and has not returned
-	sent   bool // the requests were sent; from now on a hand-over puts its new lease into leases
+	sent   bool // the requests were sent; from now on a hand-over replaces the old lease in leases
 }
 
 // renew renews the leases of batch f and records the results. Health check and call may together

@@ -19,8 +19,8 @@
 // tick again.
 //
 // Without Overlap, a tick does not run while the previous tick still runs. This promise has the
-// limits of every lock. When the lease is lost, the function's ctx ends, and it must stop. If a
-// process is paused after it has checked its lease, only the token protects (see package core).
+// limits of every lock. A function whose lease is lost must stop when its ctx ends. If a process
+// is paused after it has checked its lease, only the token protects (see package core).
 //
 // A tick is not run if, from its time until Late after it,
 //   - every host was stopped, or could not reach the store;
@@ -129,8 +129,8 @@ type Options struct {
 	OnEvent func(Event)
 }
 
-// Job has a name and a schedule. At each tick of the schedule, one host calls a
-// function. A Job is safe for use by many goroutines, and need not be closed.
+// Job has a name and a schedule. At each tick of the schedule, at most one host calls
+// a function. A Job is safe for use by many goroutines, and need not be closed.
 type Job struct {
 	c        *core.Client
 	name     string
