@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestHostsHaveNoStoreClient checks that the examples, which use core and core/plugin from another
+// TestHostsHaveNoStoreClient checks that four examples, which use core and core/plugin from another
 // module, contain no client of any store. Only the plugins contain clients.
 func TestHostsHaveNoStoreClient(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "./scheduler", "./leadertask", "./coupons", "./fencedfile").CombinedOutput()

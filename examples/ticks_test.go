@@ -156,7 +156,7 @@ func (w *ticking) harm(t *testing.T, place int, p *process, end time.Time) *proc
 }
 
 // TestTicks stops and kills three processes and makes their store unreachable. No tick may be run
-// twice, or missed if a process could run it. Each miss must be reported by a process that lives.
+// twice, or missed if a process could run it. Unless killed, a process must report each miss.
 func TestTicks(t *testing.T) {
 	backends, length := []string{"redis"}, 12*time.Second
 	if long {

@@ -57,7 +57,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// The function all returns the backends, and an entry "all" with the exceptions of every backend.
+// The function all returns the backends, and an entry "all" with the exceptions common to all.
 func all() []backend {
 	return append(slices.Clone(backends), backend{"all", Terms{Exceptions: everywhere}})
 }

@@ -67,8 +67,8 @@ func NewProxy(upstream string) (*Proxy, error) {
 // Addr is the host:port on which the proxy listens.
 func (p *Proxy) Addr() string { return p.port.Addr(0) }
 
-// settle limits how long the method listen retries while the port is in use, and how long it may
-// take to connect to a server.
+// settle limits how long the method listen retries while the port is in use, and how long
+// connecting to a server may take.
 const settle = 2 * time.Second
 
 // listen starts to listen. It tries again while the port is in use, because a

@@ -178,7 +178,7 @@ func (e *Environment) AddPaths() ([]*inject.Proxy, error) {
 	return paths, nil
 }
 
-// Lead leads path n of each host to other servers. The slice to has their addresses. On each path,
+// Lead leads path n of each host to other servers. The slice to has their addresses. For each host,
 // it calls the proxy's method in the parameter by.
 func (e *Environment) Lead(n int, by inject.Leading, to ...string) error {
 	return inject.Each(e.Paths, func(paths []*inject.Proxy) error { return by(paths[n], to...) })

@@ -84,8 +84,8 @@ var ErrNoRoute = errors.New("its connections cannot be led through a proxy")
 
 // Route returns a copy of cfg, the configuration of a backend. In the copy, a proxy's address
 // replaces each server's address. The function via returns the proxy's address. Route fails with
-// [ErrNoRoute] if cfg turns on TLS, because certificates name the server. It also does if an
-// address is neither a host:port nor in the form of a known store.
+// [ErrNoRoute] if cfg turns on TLS, because certificates name the server, or if an address is
+// neither a host:port nor in the form of a known store.
 func Route(backend string, cfg driver.Config, via func(address string) (string, error)) (driver.Config, error) {
 	out := driver.Config{}
 	for k, v := range cfg {
