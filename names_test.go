@@ -47,8 +47,8 @@ func TestStoresAreNamedOnce(t *testing.T) {
 }
 
 // namedIn calls the function found for each backend that a Go file names. In most files any string,
-// identifier, import or comment that contains the name counts. In internal/servers and cmd, only a
-// string that equals the name counts, because help has examples. A backend's folder may name it.
+// identifier, import or comment that contains the name counts. In internal/servers, and in cmd, as
+// help has examples, only a string that equals the name counts. A backend's folder may name it.
 func namedIn(path string, source any, found func(name string)) error {
 	file, err := parser.ParseFile(token.NewFileSet(), path, source, parser.ParseComments)
 	if err != nil {

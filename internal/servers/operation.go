@@ -34,7 +34,7 @@ type Operation struct {
 	Forgets bool // the server forgets that it was admitted to vote
 }
 
-// Step acts on all servers of the environment e or, in an operation on one server, on server n.
+// Step acts on servers of the environment e or, in an operation on one server, only on server n.
 type Step func(ctx context.Context, e *Environment, n int) error
 
 // On returns a step that calls the function do with the environment's Product, which has type P.

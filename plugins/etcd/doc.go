@@ -14,12 +14,12 @@
 //     that the next leader has renewed (etcd-io/etcd#12528 and #15247). The lock is then granted
 //     again while the holder's lease is valid. The holder's watch reports the loss, usually before
 //     the next holder acts, and the resource can refuse the old token. A stall of 2 s is enough to
-//     end waiters' entries in this way. It also ends a lock that was granted to a waiter and was
-//     not renewed yet.
+//     end waiters' entries in this way, and a lock that was granted to a waiter and was not
+//     renewed yet.
 //   - A member that runs with --unsafe-no-fsync may forget what it has acknowledged. No client
 //     can detect this.
 //   - Addresses that lead to two clusters. A host that sees both clusters grants nothing (see
-//     cluster.Cluster.Certain). Two hosts of which each sees another cluster notice nothing.
+//     cluster.Cluster.Certain). Two hosts that see one cluster each notice nothing.
 //   - The program grpc-proxy. It answers some keepalives late, so the answer to an
 //     earlier keepalive may be taken for the answer to the last one.
 //   - A restored older snapshot brings back old leases and tokens, unless its revisions are

@@ -65,7 +65,7 @@ var forTombstones = purpose{ttl: tombstoneFor + tombstoneUse, use: tombstones}
 //     process. It moves each lock that it is asked to renew to a lease that it has made.
 //
 // Waiters have a separate lease with the shortest TTL that the server grants. If a waiter's
-// machine is lost, the next waiters must wait for the end of that TTL. When a waiter's entry
+// machine is lost, it delays the next waiters for at most that TTL. When a waiter's entry
 // has become the lock, an acquire or a renewal moves it to a lease with the lock's TTL.
 type leases struct {
 	cluster    *cluster.Cluster
@@ -290,7 +290,7 @@ func newTTLs(c *cluster.Cluster) *ttls {
 	return &ttls{cluster: c, known: kit.Recent[int64, expiry]{Age: rememberTTL, Limit: maxTTLs}}
 }
 
-// left returns how long the lease id still lives. This may be one second too short, because etcd
+// left returns how long the lease id still lives. This may be up to 1 s too short, because etcd
 // rounds down. For id 0 it is negative: another program has put the key without a lease.
 func (t *ttls) left(ctx context.Context, id int64) (time.Duration, error) {
 	if id == 0 {

@@ -134,7 +134,7 @@ func TestMemberWithoutLeader(t *testing.T) {
 	})
 }
 
-// rotated returns the addresses of members, rotated so that they begin with the index first.
+// rotated returns the addresses of members, beginning with the member that has the index first.
 func rotated(members servers.Nodes, first int) []string {
 	addrs := members.Addrs()
 	return append(addrs[first:len(addrs):len(addrs)], addrs[:first]...)

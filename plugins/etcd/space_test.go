@@ -27,14 +27,14 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// filling is a server whose database becomes full at the next put if armed is true. It answers that
-// transaction as etcd does: it raises its alarm and returns ErrNoSpace.
+// filling is a server whose database becomes full at the next Txn with a put if armed is true. It
+// answers that Txn as etcd does: it raises its alarm and returns ErrNoSpace.
 type filling struct {
 	*servers.Server
 	operator *clientv3.Client
 	relay    string
 	armed    atomic.Bool  // the next transaction fills the database
-	blind    atomic.Bool  // requests without a put are not answered
+	blind    atomic.Bool  // transactions without a put fail
 	full     atomic.Int64 // number of transactions that were done but answered with ErrNoSpace
 }
 

@@ -210,7 +210,7 @@ func (a *account) certify(data, from string) error {
 	return nil
 }
 
-// Certify makes the server s use the certificates in another directory, named by from.
+// Certify makes the server s, which has certificates, use those in the directory named by from.
 func Certify(ctx context.Context, s *servers.Server, from string) error {
 	account, err := accountOf()
 	if err != nil {

@@ -20,7 +20,7 @@ const (
 // be called from any number of goroutines.
 type Distance struct{ trip atomic.Int64 }
 
-// Took notes how long a round trip has taken. If it took longer than the last trip, only
+// Took notes how long a round trip has taken. If it took longer than Trip returns, only
 // an eighth of the difference counts, because the delay may be due to chance.
 func (d *Distance) Took(trip time.Duration) {
 	if last := d.Trip(); last != 0 && trip > last {

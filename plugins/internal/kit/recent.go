@@ -71,7 +71,7 @@ func (m *Recent[K, V]) Len() int {
 	return len(m.recent) + len(m.older)
 }
 
-// turn makes the map recent the map older once it has reached Age or Limit. The caller holds mu.
+// turn replaces older by recent once the map recent has reached Age or Limit. The caller holds mu.
 func (m *Recent[K, V]) turn() {
 	var age time.Duration
 	if m.Age > 0 {

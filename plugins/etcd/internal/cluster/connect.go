@@ -161,7 +161,7 @@ func (c *Cluster) connect(m *member, token string) (*conn, error) {
 	return made, nil
 }
 
-// attempts says how grpc connects to a member that it cannot reach. grpc's default pauses between
+// attempts says how grpc tries to reach a member that is away. grpc's default pauses between
 // attempts grow to two minutes. An attempt may take 20 s, because the error of an attempt that is
 // cut short says less. But the method redial begins another attempt long before that.
 //

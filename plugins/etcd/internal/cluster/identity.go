@@ -103,7 +103,7 @@ func (c *Cluster) Looked() bool {
 }
 
 // stray returns the last error that reported a second cluster. It returns nil if none came in the
-// last 10 s (settles) or since the last look at the members began. The caller holds mu.
+// last 10 s (settles), and none since the last look at the members began. The caller holds mu.
 func (i *identity) stray() error {
 	since := time.Now().Add(-settles)
 	if i.looked.Before(since) {

@@ -55,7 +55,7 @@ type Found struct {
 
 // ReadEach does groups of reads. The reads of a group see one revision, and one Txn has as many
 // groups as the server allows. ReadEach calls the function found with each group's answer, in
-// order. It returns the number of answered groups. If some are not answered, the error says why.
+// order. It returns the number of answered groups. Its error is the client library's.
 func (w *Writer) ReadEach(ctx context.Context, groups [][]*pb.RequestOp, found func(int, Found)) (n int, err error) {
 	for n < len(groups) {
 		var ops []*pb.RequestOp
