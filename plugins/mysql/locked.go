@@ -19,7 +19,7 @@ import (
 // Another client, such as a foreign transaction or an operator at a console, may keep a row
 // locked for long. Operations on other rows must not wait for that row. So a statement that waits
 // for a locked row is killed. Of its operations, those on unlocked rows are sent again. Those on
-// locked rows wait in this process, and one query for all of them regularly checks their rows. A
+// locked rows wait in this process, and queries for all of them regularly check their rows. A
 // few statements for a single row may wait in the server, because the server's queue is fair.
 //
 // A transaction that asks for a missing row locks the gap between the rows around it.

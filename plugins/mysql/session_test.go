@@ -27,7 +27,7 @@ var preludes = []string{
 	"LOCK TABLES %s READ",
 }
 
-// TestSessionVariables sets each session variable that is not in the list allowed to several
+// TestSessionVariables sets each session variable, except those in the map allowed, to several
 // values, before the backend gets the connection. If the server accepts a value, acquiring,
 // renewing, waiting and releasing must work as they do without it.
 func TestSessionVariables(t *testing.T) {

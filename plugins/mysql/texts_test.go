@@ -212,7 +212,7 @@ func (w *bench) play(t testing.TB, c situation, ask way) string {
 	return answer
 }
 
-// differ describes how the results of two ways differ in the situation that seed makes, or is "".
+// differ describes how the results of two ways differ in the situation of seed, or returns "".
 func (w *bench) differ(t testing.TB, seed uint64) string {
 	t.Helper()
 	c := newSituation(seed)

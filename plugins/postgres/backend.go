@@ -264,7 +264,7 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	}
 }
 
-// Break ends the lease that has this token, of the lock called name, whatever the lease's owner.
+// Break ends the lease with this token, of the lock called name, whatever the lease's owner.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	if token == 0 {
 		return fmt.Errorf("postgres: break %q: %w: no lease has the token 0", name, driver.ErrInvalid)

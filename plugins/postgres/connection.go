@@ -54,7 +54,7 @@ func ask1(ctx context.Context, c *pgconn.PgConn, query string) (row []string, er
 	return row, nil
 }
 
-// through returns a copy of the settings c for connections to one server, directly or by a pooler.
+// through returns a copy of the settings c for connections to one server, directly or via a pooler.
 func (b *Backend) through(c *pgxpool.Config) *pgxpool.Config {
 	own := c.Copy()
 	before := own.BeforeConnect

@@ -337,7 +337,7 @@ CREATE OR REPLACE FUNCTION lockbench.sign1(who text, us bigint, stands bigint) R
 $$;
 
 -- enter1 puts owners into queues, and grants free locks to their first waiters. The token
--- replied for an owner is that of its grant, -1 if it has a tombstone, -2 if it should
+-- replied for an owner is that of its new grant, -1 if it has a tombstone, -2 if it should
 -- ask, or else 0. With 0, if the lock was granted to a waiter that may be dead, left_ms is
 -- the time left of that grant. After that time, the owner looks again.
 --

@@ -63,7 +63,7 @@ type sleeper struct {
 }
 
 // Wait puts r's owner into the queue until a notice arrives or the duration most is over. It enters
-// the queue again and again, because only then the store skips a dead waiter ahead.
+// the queue again and again, because the store skips a dead waiter ahead only during a call.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, _ error) {
 	if err := valid(r); err != nil {
 		return none, err

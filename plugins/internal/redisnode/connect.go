@@ -219,7 +219,7 @@ func (l *Links) Leave(before time.Time) {
 	l.Refused()
 }
 
-// Keep gives up each connection to a server whose run id is known and is not in parameter run.
+// Keep gives up each connection to a server whose run id is known and is not the parameter run.
 func (l *Links) Keep(run string) {
 	l.leave(func(c *serverConn) bool { return c.run != "" && c.run != run })
 }

@@ -208,8 +208,8 @@ func (n *Node) astray(c *invocation, sent time.Time) bool {
 	return away
 }
 
-// AstrayInside returns the first error in a script's reply for which [Astray]
-// returns true, or nil. The script went on after that error.
+// AstrayInside returns nil, or the first error in a script's reply for which
+// [Astray] returns true. The script went on after that error.
 func AstrayInside(reply any) error {
 	all := FieldsOf(reply)
 	for _, one := range all {

@@ -82,7 +82,7 @@ func (n *Node) Wait(ctx context.Context, r driver.Request, most time.Duration, m
 // enqueue enters r.Owner into the queue of r.Name. The result free reports whether the lock is free
 // and r.Owner is the first in the queue. If the queue grants locks, free is always false, because a
 // push tells the waiter of its grant. The result left is how much longer the holder's lease lasts,
-// or 0.
+// or 0 if unknown.
 func (n *Node) enqueue(ctx context.Context, r driver.Request) (free bool, left time.Duration, err error) {
 	epoch, err := n.Wakeups.Ready(ctx)
 	if err != nil {

@@ -385,8 +385,7 @@ func (p *Pool) Warm(ctx context.Context) {
 	}
 }
 
-// Trim closes connections idle for longer than age. At least as many idle ones as keep says stay
-// open.
+// Trim closes connections that were idle for longer than age, as long as more than keep are idle.
 func (p *Pool) Trim(age time.Duration, keep int) {
 	p.mu.Lock()
 	n := 0

@@ -43,7 +43,7 @@ func WakeName(id uint64) string { return WakePrefix + strconv.FormatUint(id, 36)
 //
 // Note: KILL QUERY with a session number would be wrong. If the address leads to several servers,
 // the KILL may reach a server where a session of the application has that number. The user lock
-// has a random name, so no session but the wanted session ever holds it, on any server.
+// has a random name. While the wanted session lives, no other session holds it, on any server.
 func Kill(wakeID uint64) string { return "KILL QUERY IS_USED_LOCK('" + WakeName(wakeID) + "')" }
 
 // Setup returns a text that prepares a connection and asks the server about itself, in one round

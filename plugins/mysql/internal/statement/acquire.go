@@ -5,10 +5,9 @@ import "strconv"
 // Acquire tries to take many locks at once. Each lock is a row, which is taken when it has no
 // holder, its new owner is not withdrawn, and no other owner is first in its queue.
 //
-// MySQL runs assignments from left to right, and each sees the earlier results. The first decides.
-// If the row can be taken, it writes the request's random number (nonce) to column attempt. The
-// other assignments compare attempt with the nonce. The first one reads the old expires_at and
-// owner.
+// MySQL runs assignments from left to right, and each sees the earlier results. The first decides,
+// and reads the old expires_at and owner. If the row can be taken, it writes the request's random
+// number (nonce) to column attempt. The other assignments compare attempt with the nonce.
 //
 // All nonces of one statement have base as their high bits. The low bits (see NonceBits) are the
 // request's number. A row whose attempt has base as high bits was granted. The statement replies

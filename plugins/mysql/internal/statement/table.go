@@ -22,7 +22,7 @@ func Create(table string) string {
 }
 
 // unused is the condition that a row has been free for a day, and that the time in its
-// last token is a day ago. A waiter in the row's queue is dead, because a living waiter
+// last token is over a day ago. A waiter in the row's queue is dead, because a living waiter
 // would have taken the lock. Deleting the row is safe unless the clock goes back by more
 // than a day, because a new row's first token is the clock's time. The token is checked,
 // because a clock that was ahead may have made a token that lies in the future.
