@@ -90,7 +90,7 @@ func (j *Job) Run(parent context.Context, fn func(context.Context, Tick) error) 
 	r := &run{Job: j, fn: fn, cancel: cancel, more: make(chan struct{}, 1)}
 	r.working.Go(func() { r.settleAll(ctx) })
 	defer r.end()
-	for next := j.next(j.now()); r.wait(ctx, next); {
+	for next := j.next(j.now()); r.wait(ctx, &next); {
 		at := r.skip(next)
 		if next = at; at.IsZero() || j.age(at) < 0 {
 			continue
@@ -116,6 +116,7 @@ type run struct {
 	cancel  context.CancelCauseFunc
 	working sync.WaitGroup
 	more    chan struct{} // buffer of 1; gets a value when the slice late has grown
+	latest  time.Time     // the latest time that wait has read
 
 	mu   sync.Mutex
 	late []lateTick // ticks to settle, oldest first
@@ -127,12 +128,21 @@ type lateTick struct {
 	err error // why it was not run
 }
 
-// wait waits until t=at, or for ever if at is zero. It returns false when ctx ends.
-func (r *run) wait(ctx context.Context, at time.Time) bool {
+// wait waits until t=*at, or for ever if *at is zero. It returns false when ctx ends. If the wall
+// clock is set back by more than half of Keep, it changes *at to the first tick after the new time.
+func (r *run) wait(ctx context.Context, at *time.Time) bool {
 	for ctx.Err() == nil {
+		now := r.now().Round(0)
+		if _, keep := r.spans(*at); r.latest.Sub(now) > keep/2 {
+			r.opts.Logger.Warn("tick: the wall clock was set back", "job", r.name, "from", r.latest, "to", now)
+			r.latest, *at = now, r.next(now)
+		}
+		if now.After(r.latest) {
+			r.latest = now
+		}
 		d := nap
 		if !at.IsZero() {
-			d = min(d, -r.age(at))
+			d = min(d, -r.age(*at))
 		}
 		if d <= 0 {
 			return true

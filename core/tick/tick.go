@@ -36,6 +36,9 @@
 // after the tick. Later such a host reports the tick as [Unknown]. If a host takes a tick and
 // is killed, no host reports that tick as missed, whether or not the function had begun.
 //
+// If a host's wall clock is set back by more than half of Keep, its ticks begin again at the new
+// time, so ticks that it ran at the wrong time are run and reported once more.
+//
 // # How
 //
 // A job uses two kinds of locks. The job's lock NAME is held and renewed while the function runs,
@@ -108,12 +111,12 @@ func (d every) Next(t time.Time) time.Time {
 type Options struct {
 	// Late is how long after its time a tick may still be started, for example by a host that was
 	// stopped or cut off, or that waited for the previous run. The default is the time until the
-	// next tick, but at most an hour, half of Keep, and half of the backend's longest TTL.
+	// next tick, but at most an hour, a quarter of Keep, and a quarter of the longest TTL.
 	Late time.Duration
-	// Keep is how long the store records that a tick was taken. Keep must be at least 2 * Late, and
+	// Keep is how long the store records that a tick was taken. Keep must be at least 4 * Late, and
 	// is rounded up to a TTL that the backend can keep. The store has a lock for every tick that is
 	// younger than Keep. The wall clocks of two hosts must differ by less than 49 % of Keep. The
-	// default is 2 * Late, but at least a minute, or the backend's longest TTL if that is shorter.
+	// default is 4 * Late, but at least a minute, or the backend's longest TTL if that is shorter.
 	Keep time.Duration
 	// Lock has options such as TTL and MaxHold for the job's lock, which is held while the
 	// function runs. New always sets ReleaseInBackground. With Overlap, Lock is unused.
@@ -173,8 +176,8 @@ func (j *Job) check() (err error) {
 	switch {
 	case o.Late < 0 || o.Keep < 0:
 		return fmt.Errorf("%w: Late %v or Keep %v is negative", core.ErrInvalid, o.Late, o.Keep)
-	case o.Keep > 0 && o.Keep < 2*o.Late:
-		return fmt.Errorf("%w: Keep %v is less than twice Late %v", core.ErrInvalid, o.Keep, o.Late)
+	case o.Keep > 0 && o.Keep < 4*o.Late:
+		return fmt.Errorf("%w: Keep %v is less than 4 times Late %v", core.ErrInvalid, o.Keep, o.Late)
 	case !first.IsZero() && (!first.After(now) || !j.next(first.Add(-1)).Equal(first)):
 		return fmt.Errorf("%w: the schedule counts from when it is asked, so that hosts would not agree about ticks: take tick.Every", core.ErrInvalid)
 	}
@@ -194,21 +197,22 @@ func (j *Job) next(t time.Time) time.Time { return j.schedule.Next(t.Round(0)).R
 // due. The parameter at must have no monotonic clock reading.
 func (j *Job) age(at time.Time) time.Duration { return j.now().Sub(at) }
 
-// spans returns Late and Keep for the tick of t=at. Late is at most half of Keep.
+// spans returns Late and Keep for the tick of t=at. Late is at most a quarter of Keep. So a tick
+// that is too late to be run can be reported as missed for as long as Late, until half of Keep.
 func (j *Job) spans(at time.Time) (late, keep time.Duration) {
 	p := j.c.Properties()
 	late, keep = j.opts.Late, j.opts.Keep
 	if late == 0 {
-		late = min(maxLate, p.TTLMax/2)
+		late = min(maxLate, p.TTLMax/4)
 		if next := j.next(at); !next.IsZero() {
 			late = min(late, next.Sub(at))
 		}
 		if keep > 0 {
-			late = min(late, keep/2)
+			late = min(late, keep/4)
 		}
 	}
 	if keep == 0 {
-		keep = max(2*late, min(minKeep, p.TTLMax))
+		keep = max(4*late, min(minKeep, p.TTLMax))
 	}
 	keep = max(keep, p.TTLMin)
 	return late, (keep + p.TTLStep - 1) / p.TTLStep * p.TTLStep

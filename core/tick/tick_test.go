@@ -53,18 +53,21 @@ func TestLongRun(t *testing.T) {
 // TestToldWhileTheRunGoesOn checks the report of ticks that are missed because of an endless
 // run. The report must come during that run, even if Late is as long as the time between two ticks.
 func TestToldWhileTheRunGoesOn(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		for range 3 {
-			w.host(Every(time.Second), Options{})
-		}
-		w.run(10*time.Second+time.Second/2, time.Hour, func() {
-			time.Sleep(8*time.Second + time.Second/2)
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.wantTold(Missed, 2*time.Second, 3*time.Second, 4*time.Second, 5*time.Second, 6*time.Second, 7*time.Second)
+	for _, every := range []time.Duration{time.Second, time.Minute} {
+		bubble(t, func(t *testing.T, w *world) {
+			for range 3 {
+				h := w.host(Every(every), Options{})
+				h.b.granted = func(string) { time.Sleep(10 * time.Millisecond) } // the store's answer takes this long
+			}
+			w.run(10*every+every/2, time.Hour, func() {
+				time.Sleep(8*every + every/2)
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.wantTold(Missed, 2*every, 3*every, 4*every, 5*every, 6*every, 7*every)
+			})
+			w.wantTold(Unknown)
 		})
-		w.wantTold(Unknown)
-	})
+	}
 }
 
 // When the client closes or ctx ends, Run must return, with an error that wraps the cause.
@@ -308,8 +311,8 @@ func TestClocksApart(t *testing.T) {
 	for _, apart := range []time.Duration{0, time.Second, 20 * time.Second, 29 * time.Second} {
 		t.Run(apart.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
-				w.host(Every(time.Second), Options{Late: 30 * time.Second, Keep: time.Minute})
-				behind := w.host(Every(time.Second), Options{Late: 30 * time.Second, Keep: time.Minute})
+				w.host(Every(time.Second), Options{Late: 15 * time.Second, Keep: time.Minute})
+				behind := w.host(Every(time.Second), Options{Late: 15 * time.Second, Keep: time.Minute})
 				behind.now = func() time.Time { return time.Now().Add(-apart) }
 				w.run(2*time.Minute, 0, nil)
 				if len(w.runs) < 119 {
@@ -352,6 +355,24 @@ func TestSuspended(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSetBack checks that a host whose clock was an hour ahead runs ticks again
+// as soon as the clock is right.
+func TestSetBack(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		h := w.host(Every(time.Second), Options{})
+		var ahead atomic.Int64
+		ahead.Store(int64(time.Hour))
+		h.now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+		w.run(10*time.Second+time.Second/2, 0, func() {
+			time.Sleep(4500 * time.Millisecond)
+			ahead.Store(0)
+		})
+		if n := len(w.told(Ran)); n < 9 {
+			t.Errorf("%d ticks were run, want one each second", n)
+		}
+	})
 }
 
 func TestOnce(t *testing.T) {
@@ -492,7 +513,7 @@ func TestBadJobs(t *testing.T) {
 		"negative interval":    {Every(-time.Second), Options{}},
 		"counts from now":      {fromNow{}, Options{}},
 		"negative Late":        {Every(time.Second), Options{Late: -1}},
-		"Keep too short":       {Every(time.Second), Options{Late: time.Second, Keep: time.Second}},
+		"Keep too short":       {Every(time.Second), Options{Late: time.Second, Keep: 3 * time.Second}},
 		"Keep beyond the TTL":  {Every(time.Second), Options{Keep: 25 * time.Hour}},
 		"options of the lock":  {Every(time.Second), Options{Lock: core.LockOptions{TTL: -1}}},
 		"Late beyond the TTLs": {Every(24 * time.Hour), Options{Late: 13 * time.Hour}},
@@ -514,8 +535,8 @@ func TestDefaults(t *testing.T) {
 		every, late, keep time.Duration
 	}{
 		{time.Second, time.Second, time.Minute},
-		{time.Minute, time.Minute, 2 * time.Minute},
-		{24 * time.Hour, time.Hour, 2 * time.Hour},
+		{time.Minute, time.Minute, 4 * time.Minute},
+		{24 * time.Hour, time.Hour, 4 * time.Hour},
 	} {
 		j, err := New(c, "job", Every(tt.every), nil)
 		if err != nil {
