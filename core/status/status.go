@@ -123,9 +123,15 @@ func (h *Handler) Ready(ctx context.Context) error {
 	if len(clients) == 0 {
 		return errors.New("no client is open yet")
 	}
-	for _, c := range clients {
-		if err := c.Check(ctx); err != nil && !h.sees(c) {
-			return err
+	checks := make([]error, len(clients))
+	var work sync.WaitGroup
+	for i, c := range clients { // together, so that a slow store does not use up another one's time
+		work.Go(func() { checks[i] = c.Check(ctx) })
+	}
+	work.Wait()
+	for i, c := range clients {
+		if checks[i] != nil && !h.sees(c) {
+			return checks[i]
 		}
 	}
 	return nil

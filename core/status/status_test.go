@@ -19,10 +19,11 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// gated is a backend. Its Check fails if away is set, and its Inspect fails if hidden is set.
+// gated is a backend. Its Check fails if away is set, or when its ctx ends if slow is set. Its
+// Inspect fails if hidden is set.
 type gated struct {
 	driver.Backend
-	away, hidden atomic.Bool
+	away, slow, hidden atomic.Bool
 }
 
 var errAway = fmt.Errorf("%w: connection refused", driver.ErrUnavailable)
@@ -30,6 +31,12 @@ var errAway = fmt.Errorf("%w: connection refused", driver.ErrUnavailable)
 func (g *gated) Check(ctx context.Context) error {
 	if g.away.Load() {
 		return errAway
+	}
+	if g.slow.Load() {
+		<-ctx.Done()
+	}
+	if err := ctx.Err(); err != nil {
+		return err
 	}
 	return g.Backend.Check(ctx)
 }
@@ -106,6 +113,14 @@ func TestReady(t *testing.T) {
 			t.Fatal(err)
 		}
 		want("with a leader", http.StatusOK, "ready")
+		other := core.New(&gated{Backend: memory.NewStore().Open()}, nil)
+		defer other.Close(context.Background())
+		h.Add(other)
+		h.b.away.Store(false)
+		h.b.slow.Store(true)
+		want("with a leader, and with a slow store beside another one", http.StatusOK, "ready")
+		h.b.slow.Store(false)
+		h.b.away.Store(true)
 		h.b.hidden.Store(true)
 		want("when the leader is out of sight", http.StatusServiceUnavailable, "connection refused")
 		h.b.hidden.Store(false)
