@@ -180,6 +180,23 @@ func TestRepeatedRenewal(t *testing.T) {
 	})
 }
 
+// TestCloseEndsWatches closes backends while calls begin to watch a key. No watch may be left.
+func TestCloseEndsWatches(t *testing.T) {
+	for range 2000 {
+		d := &data{}
+		b := cas.New(watched{&client{data: d}}, claims, time.Second)
+		var work sync.WaitGroup
+		work.Go(func() { _ = driver.NotifierOf(b).Notify(t.Context(), "jobs", func() {}) })
+		if err := b.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		work.Wait()
+		if len(d.watches) > 0 {
+			t.Fatal("a watch is left")
+		}
+	}
+}
+
 // TestNoRecord checks that package cas does not overwrite a value that is no record of a lock.
 func TestNoRecord(t *testing.T) {
 	d := &data{}

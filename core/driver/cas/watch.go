@@ -92,6 +92,9 @@ func (b *backend) join(key string) (*topic, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t := b.topics[key]
+	if b.life.Err() != nil { // Close has already ended all watches
+		return nil, driver.ErrClosed
+	}
 	if t == nil {
 		t = &topic{next: make(chan struct{})}
 		var err error
