@@ -240,7 +240,7 @@ func TestQuestionsToAFrozenBackendEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(driver.CapAdmin)
 		c, _ := open(t, f)
-		term, err := electorOf(t, c, "jobs", nil).Campaign(t.Context())
+		term, err := electorOf(t, c, "jobs", &ElectorOptions{TTL: time.Minute}).Campaign(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

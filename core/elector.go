@@ -198,6 +198,9 @@ func (t *Term) Proclaim(ctx context.Context, value []byte) error {
 		if err := checkValue(value); err != nil {
 			return err
 		}
+		if !l.Valid() { // the store may keep a term that is over here until its TTL ends
+			return &NotHeldError{}
+		}
 		r := l.request(l.c.clock.now())
 		r.Value = value
 		err := l.c.b.Proclaim(ctx, r)

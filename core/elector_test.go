@@ -104,6 +104,9 @@ func TestE2LostTermIsLeftToExpire(t *testing.T) {
 					cancel()
 				}
 				<-term.Context().Done()
+				if err := term.Proclaim(t.Context(), nil); terms == 1 && !errors.Is(err, ErrNotHeld) {
+					t.Errorf("publishes after its term: %v", err)
+				}
 				ended = time.Now()
 			})
 			if terms != 2 || f.count("release") > 1 {

@@ -165,8 +165,8 @@ var ErrIndeterminate = errors.New("outcome is unknown")
 // IndeterminateError says that an acquire or release has failed, and until
 // when the lock may be taken because of that.
 type IndeterminateError struct {
-	// FreeAt is the latest time at which the grant expires, if there is a grant. It is a time by
-	// the clock of this process, so compare it with time.Now.
+	// FreeAt is the latest time at which the grant expires, if the store has made a grant by now. It
+	// is a time by the clock of this process, so compare it with time.Now.
 	FreeAt time.Time
 	Err    error // why the outcome could not be found out
 }
