@@ -181,6 +181,7 @@ func TestOpenRefusesBadConfig(t *testing.T) {
 		texts []string
 	}{
 		{with("addres", "x"), driver.ErrConfig, []string{"did you mean address?"}},
+		{with("password", "caf\xe9"), driver.ErrConfig, []string{`"password" or its value is not UTF-8`}},
 		{with("address", ""), driver.ErrConfig, []string{`needs "address"`}},
 		{with("fail", "error"), driver.ErrConfig, []string{"cannot work", "[secret]"}},
 		{with("fail", "panic"), plugin.ErrCrashed, []string{"panic: cannot work", "[secret]"}},

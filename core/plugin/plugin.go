@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
@@ -131,6 +132,11 @@ func newLauncher(name string, opts *Options) (*launcher, error) {
 	if v := l.opts.Protocol; v != 0 && !slices.Contains(wire.Versions(), v) {
 		return nil, fmt.Errorf("%w: Protocol %d is none of %v", driver.ErrConfig, v, wire.Versions())
 	}
+	for key, value := range l.opts.Config {
+		if !utf8.ValidString(key) || !utf8.ValidString(value) {
+			return nil, fmt.Errorf("%w: %q or its value is not UTF-8", driver.ErrConfig, key)
+		}
+	}
 	log := l.opts.Logger
 	if log == nil {
 		log = slog.Default()
@@ -172,7 +178,7 @@ func (l *launcher) setup() wire.Setup {
 	}
 	return wire.Setup{
 		Config:  l.opts.Config,
-		Host:    fmt.Sprintf("%s:%d", host, os.Getpid()),
+		Host:    strings.ToValidUTF8(fmt.Sprintf("%s:%d", host, os.Getpid()), "\uFFFD"),
 		Abandon: l.opts.OnHostDeath.Abandon,
 		Delay:   l.opts.OnHostDeath.Delay,
 	}

@@ -32,7 +32,10 @@ func checkSafe(path string) error {
 	for links := 0; len(rest) > 0; {
 		part := rest[0]
 		rest = rest[1:]
-		if part == ".." {
+		switch part {
+		case ".":
+			continue
+		case "..":
 			done = done[:max(0, len(done)-1)]
 			continue
 		}

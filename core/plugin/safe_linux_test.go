@@ -47,6 +47,7 @@ func TestOpenFollowsEveryComponentOfEveryLink(t *testing.T) {
 		"our directory below a sticky":   {[]string{"open/sub/c -> " + safe, "a/b -> ../open/sub/c"}, 0o777 | fs.ModeSticky, -1, false},
 		"another's directory below":      {[]string{"open/sub/c -> " + safe, "a/b -> ../open/sub/c"}, 0o777 | fs.ModeSticky, 65534, true},
 		"writable by the group":          {[]string{"a/b -> ../open/c", "open/c -> " + safe}, 0o775, -1, false},
+		"a dot in a link":                {[]string{"a/b -> ./../open/c", "open/c -> " + safe}, 0o755, -1, false},
 		"nothing that others may change": {[]string{"a/d -> ../open/d", "open/d -> " + filepath.Dir(safe), "a/b -> d/lockplugin-memory"}, 0o755, -1, false},
 	} {
 		t.Run(what, func(t *testing.T) {

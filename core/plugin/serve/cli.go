@@ -71,10 +71,19 @@ func runCommand(ctx context.Context, spec driver.Spec, c driver.Command, args []
 	if err := c.Run(ctx, cfg, stdout); err != nil {
 		redact := &wire.Redactor{}
 		redact.SetConfig(cfg, secretKey(spec))
-		return errors.New(redact.Text(err.Error()))
+		return redacted{redact.Text(err.Error()), errors.Is(err, driver.ErrConfig)}
 	}
 	return nil
 }
+
+// redacted is an error of a command, without the secrets of the configuration.
+type redacted struct {
+	text   string
+	config bool // it wraps driver.ErrConfig
+}
+
+func (e redacted) Error() string        { return e.text }
+func (e redacted) Is(target error) bool { return e.config && target == driver.ErrConfig }
 
 // commandConfig reads the configuration of a command from a file, from arguments,
 // or from lines on standard input.

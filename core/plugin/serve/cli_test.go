@@ -32,6 +32,9 @@ var testSpec = driver.Spec{
 }
 
 func initCommand(_ context.Context, cfg driver.Config, stdout io.Writer) error {
+	if cfg["address"] == "nowhere" {
+		return fmt.Errorf("%w: %s with %s", driver.ErrConfig, cfg["address"], cfg["password"])
+	}
 	if cfg["address"] == "bad" {
 		return fmt.Errorf("%s refuses %s", cfg["address"], cfg["password"])
 	}
@@ -78,6 +81,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"init", "a:1"}, "", 2, "", `"a:1" is not of the form --KEY=VALUE`},
 		{[]string{"init", "--address=a:1", "--password=hunter2"}, "", 2, "", "password on the command line can be seen"},
 		{[]string{"init"}, "address=bad\npassword=hunter2", 1, "", "bad refuses [secret]"},
+		{[]string{"init"}, "address=nowhere\npassword=hunter2", 2, "", "nowhere with [secret]"},
 	} {
 		code, stdout, stderr := run(c.stdin, c.args...)
 		if code != c.code || !strings.Contains(stdout, c.stdout) || !strings.Contains(stderr, c.stderr) {

@@ -129,7 +129,7 @@ func (t *tracker) granted(r driver.Request, token uint64, err error) {
 	switch {
 	case err == nil:
 		e.note(&r, token)
-	case e.queued && errors.Is(err, driver.ErrHeld):
+	case e.queued && (errors.Is(err, driver.ErrHeld) || errors.Is(err, driver.ErrDenied)):
 		// The store still has the owner in its queue, so the tracker keeps the entry.
 	case refused(err) && !e.granted:
 		delete(t.entries, r.Owner)
@@ -140,6 +140,7 @@ func (t *tracker) granted(r driver.Request, token uint64, err error) {
 func refused(err error) bool {
 	for _, sure := range []error{
 		driver.ErrHeld, driver.ErrNotHeld, driver.ErrWithdrawn, driver.ErrInvalid, driver.ErrUnsupported, driver.ErrNotSent,
+		driver.ErrDenied, driver.ErrConfig,
 	} {
 		if errors.Is(err, sure) {
 			return true

@@ -95,6 +95,12 @@ func TestTrackerKnowsWhatIsHeld(t *testing.T) {
 		t.Error(err)
 	}
 	known(1, "a refusal")
+	denied := driver.Op{Kind: driver.OpAcquire, Request: req("a", "3")}
+	if err := f.enter(denied); err != nil {
+		t.Error(err)
+	}
+	f.granted(denied.Request, 0, driver.ErrDenied)
+	known(1, "a denial")
 	if _, err := f.Wait(ctx, req("a", "2"), time.Millisecond); err != nil {
 		t.Error(err)
 	}
