@@ -8,7 +8,10 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
+	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/lockbench/lockbench/bench/internal/command"
 	"github.com/lockbench/lockbench/core/driver"
@@ -55,18 +58,36 @@ func (l Locked) Run(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return l.notFound(err, out)
 	}
+	for what, text := range map[string]string{"name": l.Name, "label": l.Label} {
+		if !utf8.ValidString(text) {
+			return usagef("the %s %q is not UTF-8", what, text)
+		}
+	}
+	signals := command.Signals()
+	defer signal.Stop(signals)
 	d, err := l.resolve(ctx, l.Backend, out)
+	if ctx.Err() != nil { // by a signal, which comes through this channel too
+		select {
+		case sig := <-signals:
+			return StatusError(128 + int(sig.(syscall.Signal)))
+		case <-time.After(time.Second):
+		}
+	}
 	if err != nil {
 		return err
 	}
 	if d.says.Properties.Scope == driver.ScopeHost {
 		return usagef("the locks of %s live in its plugin: they keep no other process out", d.Name)
 	}
+	var argv [][]byte
+	for _, arg := range l.Command {
+		argv = append(argv, []byte(arg))
+	}
 	e := command.Run(command.Spec{
-		Backend: d.Name, Path: d.Path, Config: d.config, Name: l.Name, Program: program, Argv: l.Command, Label: cmp.Or(l.Label, hostAndPid()),
+		Backend: d.Name, Path: d.Path, Config: d.config, Name: l.Name, Program: []byte(program), Argv: argv, Label: cmp.Or(l.Label, hostAndPid()),
 		TTL: cmp.Or(l.TTL, max(10*time.Second, l.AtLeast)), AtLeast: l.AtLeast, Tick: l.Tick, MaxHold: l.MaxHold,
 		Try: l.Try, Wait: l.Wait, Lead: l.Lead, Restart: l.Restart, Verbose: l.Verbose,
-	}, out)
+	}, signals, out)
 	switch e.Kind {
 	case command.Unavailable:
 		return &EnvError{Backend: d.Name, Err: errors.New(e.Reason), Hint: fmt.Sprintf("--target %s=ADDRESS says where the store is", d.Name)}

@@ -89,6 +89,10 @@ func Children(pid int) (all []int) {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is valid
 	for _, f := range files {
 		text, _ := os.ReadFile(f) // a thread that has ended has left its children to another thread
+		// While the kernel writes the list, a child that vanishes can make it leave out another one.
+		for again, _ := os.ReadFile(f); !bytes.Equal(text, again); again, _ = os.ReadFile(f) {
+			text = again
+		}
 		for _, word := range strings.Fields(string(text)) {
 			if child, err := strconv.Atoi(word); err == nil {
 				all = append(all, child)

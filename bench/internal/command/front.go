@@ -33,10 +33,14 @@ const (
 // ignored are the signals that the caller has set to be ignored, as nohup and a shell without job
 // control do. They must be read before the first call of signal.Notify.
 var ignored = func() (all []syscall.Signal) {
-	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
+	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT} {
 		if signal.Ignored(s) {
 			all = append(all, s)
 		}
+	}
+	// Go does not tell whether SIGQUIT was ignored. A shell ignores it together with SIGINT.
+	if slices.Contains(all, syscall.SIGINT) {
+		all = append(all, syscall.SIGQUIT)
 	}
 	return all
 }()
@@ -60,16 +64,22 @@ type front struct {
 	hungUp  bool   // a SIGHUP has been sent to the group, and this process will receive it, too
 }
 
-// Run runs the command of the spec s until it ends. Meanwhile Run writes messages to out, and
-// handles the signals of this process. The caller must not start other children.
-func Run(s Spec, out *Out) End {
-	if err := proc.AdoptOrphans(); err != nil {
-		fmt.Fprintf(out, "warning: what the command leaves behind may outlive its lock: %v\n", err)
-	}
+// Signals returns a channel with the signals that [Run] handles. From now on they have no other
+// effect on this process, except that signal.Stop ends this.
+func Signals() chan os.Signal {
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals, slices.DeleteFunc(slices.Clone(handedOn), func(s os.Signal) bool {
 		return slices.Contains(ignored, s.(syscall.Signal))
 	})...)
+	return signals
+}
+
+// Run runs the command of the spec s until it ends. Meanwhile Run writes messages to out, and
+// handles the signals from [Signals]. The caller must not start other children.
+func Run(s Spec, signals <-chan os.Signal, out *Out) End {
+	if err := proc.AdoptOrphans(); err != nil {
+		fmt.Fprintf(out, "warning: what the command leaves behind may outlive its lock: %v\n", err)
+	}
 	signal.Ignore(syscall.SIGPIPE) // the reader of our stderr may end; for the command the signal keeps its default action
 	s.Group, s.Ignored = syscall.Getpgrp(), ignored
 	for i := range s.Stdio {
@@ -81,7 +91,6 @@ func Run(s Spec, out *Out) End {
 	}
 	f := &front{spec: s, keeper: &proc.Child{Role: role, Name: called}, out: out, leads: leadsTerminal()}
 	f.lines = make(chan line, 64) // the keeper may end before Start returns
-	defer signal.Stop(signals)
 	if err := proc.Start(context.Background(), f.keeper, s, func(l line) { f.lines <- l }); err != nil {
 		return End{Kind: Failed, Reason: fmt.Sprintf("keeper: %v", err)}
 	}

@@ -65,7 +65,7 @@ func (k *keeper) hold(h held) End {
 	case started != nil && k.wanted.Err() != nil:
 		return k.failed(started)
 	case started != nil:
-		return notStarted(k.spec.Argv[0], started)
+		return notStarted(string(k.spec.Argv[0]), started)
 	case r.status == nil: // other code has waited for the command
 		return End{Kind: Failed, Reason: "the command has ended with an unknown status"}
 	case r.status.Signaled():
@@ -106,14 +106,18 @@ func (r *run) begin() error {
 	if !r.at.IsZero() {
 		env = append(env, "LOCKBENCH_TICK="+r.at.UTC().Format(time.RFC3339))
 	}
-	pid, err := syscall.ForkExec(r.spec.Program, r.spec.Argv, &syscall.ProcAttr{Env: env, Files: r.spec.Stdio[:], Sys: attr})
+	var argv []string
+	for _, arg := range r.spec.Argv {
+		argv = append(argv, string(arg))
+	}
+	pid, err := syscall.ForkExec(string(r.spec.Program), argv, &syscall.ProcAttr{Env: env, Files: r.spec.Stdio[:], Sys: attr})
 	if err == nil {
 		r.pid = pid
 	}
 	return err
 }
 
-// took records that the command has ended or was stopped.
+// took records that the command has ended, or was stopped or resumed.
 func (r *run) took(pid int, status syscall.WaitStatus) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,6 +125,9 @@ func (r *run) took(pid int, status syscall.WaitStatus) {
 	case pid != r.pid:
 	case status.Stopped():
 		r.say(line{Stopped: pid})
+	case status.Continued() && r.fronted.Err() == nil: // so resume the front, which has stopped itself
+		_ = syscall.Kill(os.Getppid(), syscall.SIGCONT) // the front may have ended
+	case status.Continued():
 	default:
 		r.status, r.over, r.pid = &status, time.Now(), 0
 	}

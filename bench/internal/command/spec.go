@@ -13,8 +13,8 @@ type Spec struct {
 	Backend, Path string // name and path of the plugin
 	Config        driver.Config
 	Name          string   // of the lock
-	Program       string   // path of the command
-	Argv          []string // arguments of the command, its name first
+	Program       []byte   // path of the command, in any encoding: JSON changes strings that are not UTF-8
+	Argv          [][]byte // arguments of the command, its name first
 	Label         string
 
 	TTL, AtLeast time.Duration // as in core.LockOptions

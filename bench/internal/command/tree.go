@@ -68,7 +68,7 @@ func (t tree) reap(took func(pid int, status syscall.WaitStatus)) (left bool) {
 		children, waited := t.children(), false
 		for _, pid := range children {
 			var status syscall.WaitStatus
-			if got, err := syscall.Wait4(pid, &status, syscall.WNOHANG|syscall.WUNTRACED, nil); err == nil && got == pid {
+			if got, err := syscall.Wait4(pid, &status, syscall.WNOHANG|syscall.WUNTRACED|syscall.WCONTINUED, nil); err == nil && got == pid {
 				waited = true
 				took(pid, status)
 			}

@@ -1,0 +1,78 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/lockbench/lockbench/internal/proc"
+)
+
+// TestLockPassesAnyBytes checks that the command gets its arguments unchanged, in any encoding. The
+// name of a lock must be UTF-8.
+func TestLockPassesAnyBytes(t *testing.T) {
+	g := startGuarded(t)
+	cmd := g.command("", "lock", "redis", "bytes")
+	const odd = "caf\xe9.txt"
+	cmd.Args = append(cmd.Args[:len(cmd.Args)-3], "printf", "%s", odd)
+	if out, err := cmd.CombinedOutput(); err != nil || string(out) != odd {
+		t.Errorf("the command got %q: %v", out, err)
+	}
+	ends(t, exitUsage, "is not UTF-8", "lock", "redis", "a\xff", "--", "true")
+}
+
+// TestStoppedCommandGoesOn stops only the command, and then resumes only the command. lockbench,
+// which stops together with it, must go on too, and end with the command's status.
+func TestStoppedCommandGoesOn(t *testing.T) {
+	g := startGuarded(t)
+	s := g.sleep(t, os.Stderr, "lock", "redis", "stopped")
+	stopped := func() bool {
+		state, _ := proc.Of(s.Process.Pid)
+		return state.Stopped()
+	}
+	for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
+		if err := syscall.Kill(s.command, sig); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "lockbench does as its command", func() bool { return stopped() == (sig == syscall.SIGSTOP) })
+	}
+	if err := syscall.Kill(s.command, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := ended(t, s.Cmd).ExitCode(); code != 143 {
+		t.Errorf("status %d, want 143", code)
+	}
+}
+
+// TestInterruptedAtOnce sends SIGTERM while lockbench still asks the plugin what it can do.
+func TestInterruptedAtOnce(t *testing.T) {
+	g := startGuarded(t)
+	g.dir = t.TempDir()
+	if err := os.WriteFile(filepath.Join(g.dir, "lockplugin-redis"), []byte("#!/bin/sh\nexec sleep 60\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := g.command("true", "lock", "redis", "early")
+	start(t, cmd)
+	eventually(t, "the plugin is asked", func() bool { return pidOf(cmd.Process.Pid, "sleep") != 0 })
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := ended(t, cmd).ExitCode(); code != 143 {
+		t.Errorf("status %d, want 143", code)
+	}
+}
+
+// TestIgnoredSignals checks that a command under a lock ignores SIGINT and SIGQUIT if lockbench was
+// started with them ignored, as a shell without job control does for a command with "&".
+func TestIgnoredSignals(t *testing.T) {
+	g := startGuarded(t)
+	args := g.command("kill -INT $$; kill -QUIT $$; echo lived", "lock", "redis", "ignored").Args
+	out, err := exec.Command("sh", append([]string{"-c", `"$@" & wait $!`, "sh"}, args...)...).CombinedOutput()
+	if err != nil || string(out) != "lived\n" {
+		t.Errorf("%v: %s", err, out)
+	}
+}
