@@ -116,7 +116,7 @@ func (p *pending) wait() driver.Result {
 	case kit.Answered:
 		return p.result
 	case kit.NotSent:
-		err := conn.NotSent(p.ctx.Err())
+		err := p.unsent(conn.NotSent(p.ctx.Err()))
 		p.forget(err)
 		return driver.Result{Err: err}
 	}
@@ -126,8 +126,18 @@ func (p *pending) wait() driver.Result {
 // refuse ends an operation with err, unless it has been sent.
 func (p *pending) refuse(err error) {
 	if p.GiveUp() {
-		p.finish(driver.Result{Err: err})
+		p.finish(driver.Result{Err: p.unsent(err)})
 	}
+}
+
+// unsent returns the error of an operation that leaves the queue because of err. If a killed
+// statement contained it, some part of that statement may have been committed, so the outcome is
+// unknown.
+func (p *pending) unsent(err error) error {
+	if !p.Again || errors.Is(err, driver.ErrClosed) {
+		return err
+	}
+	return fmt.Errorf("mysql: %s %q: %w: the statement was killed: %v", p.batcher.what, p.Name, driver.ErrUnavailable, err)
 }
 
 func refuseAll(ps []*pending, err error) {

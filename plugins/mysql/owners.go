@@ -14,9 +14,9 @@ import (
 // the store refuse the owner). Tombstones are expensive, because every statement on the row reads
 // them for a minute or two. A lock with thousands of tombstones came to a standstill.
 //
-// The type may forget an owner at any time, because a withdrawn owner that it does not
-// know gets a tombstone. After the plugin restarts, core withdraws an owner before it asks
-// for a lock again. So the type knows all requests of an owner or none.
+// The type may forget an owner some time after its last request, because a withdrawn owner that
+// it does not know gets a tombstone. After the plugin restarts, core withdraws an owner before
+// it asks for a lock again. So the type knows all requests of an owner or none.
 type owners struct {
 	mu    sync.Mutex
 	known kit.Recent[string, *owner]
@@ -38,6 +38,7 @@ const (
 
 // owner is the state of one owner. owners.mu guards the fields that are not atomic.
 type owner struct {
+	id     string
 	busy   int           // requests under way
 	lost   bool          // a request was sent and its outcome is unknown
 	stands bool          // the owner may have a grant or a queue entry
@@ -62,9 +63,9 @@ func (os *owners) begin(id string) *owner {
 	}
 	o, known := os.known.Get(id)
 	if !known {
-		o = &owner{}
-		os.known.Put(id, o)
+		o = &owner{id: id}
 	}
+	os.known.Put(id, o) // again, so that an owner with a request under way is not forgotten
 	o.busy++
 	return o
 }
@@ -87,6 +88,7 @@ func (os *owners) leaving(o *owner) <-chan struct{} {
 func (os *owners) end(o *owner, stands, lost bool) {
 	os.mu.Lock()
 	defer os.mu.Unlock()
+	os.known.Put(o.id, o) // again, as in begin
 	o.busy--
 	o.stands = o.stands || stands
 	o.lost = o.lost || lost

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"time"
 
+	mysqldriver "github.com/go-sql-driver/mysql"
+
 	"github.com/lockbench/lockbench/core/driver"
 )
 
@@ -200,7 +202,7 @@ func (s *Session) Exec(ctx context.Context, text string) (affected int64, id uin
 		return 0, 0, err
 	}
 	defer done()
-	result, err := s.Conn.(sqldriver.ExecerContext).ExecContext(bare, text, nil)
+	result, err := parsed(func() (sqldriver.Result, error) { return s.Conn.(sqldriver.ExecerContext).ExecContext(bare, text, nil) })
 	if err != nil {
 		return 0, 0, s.failed(ctx, err)
 	}
@@ -216,16 +218,16 @@ func (s *Session) Query(ctx context.Context, text string, each func(row []sqldri
 		return err
 	}
 	defer done()
-	rows, err := s.Conn.(sqldriver.QueryerContext).QueryContext(bare, text, nil)
+	rows, err := parsed(func() (sqldriver.Rows, error) { return s.Conn.(sqldriver.QueryerContext).QueryContext(bare, text, nil) })
 	if err != nil {
 		return s.failed(ctx, err)
 	}
 	more := rows.(sqldriver.RowsNextResultSet)
 	row := make([]sqldriver.Value, len(rows.Columns()))
 	for {
-		err := rows.Next(row)
+		_, err := parsed(func() (none struct{}, _ error) { return none, rows.Next(row) })
 		if errors.Is(err, io.EOF) && more.HasNextResultSet() {
-			if err = more.NextResultSet(); err == nil {
+			if _, err = parsed(func() (none struct{}, _ error) { return none, more.NextResultSet() }); err == nil {
 				row = make([]sqldriver.Value, len(rows.Columns()))
 				continue
 			}
@@ -245,6 +247,18 @@ func (s *Session) Query(ctx context.Context, text string, each func(row []sqldri
 		return s.failed(ctx, err)
 	}
 	return nil
+}
+
+// parsed returns the results of f, a call of the client library. The library panics at an answer that
+// it cannot parse, which was seen after a KILL. Then parsed returns an error, and the outcome of the
+// statement is unknown.
+func parsed[T any](f func() (T, error)) (v T, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v", mysqldriver.ErrMalformPkt, p)
+		}
+	}()
+	return f()
 }
 
 // failed marks s broken if err makes s unusable. If ctx has ended, it adds the reason to err.
