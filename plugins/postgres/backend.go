@@ -3,11 +3,9 @@ package postgres
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -89,7 +87,7 @@ func (b *Backend) start(listen *pgxpool.Config) {
 		l.init()
 	}
 	b.observers = kit.Poller{Every: observeEvery, Look: b.look, Go: b.background.Go}
-	b.listener = listener{b: b, process: "lockbench_" + strings.ToLower(rand.Text()), started: time.Now(), asleep: map[string]*sleeper{}, tried: make(chan struct{})}
+	b.listener = listener{b: b, started: time.Now(), asleep: map[string]*sleeper{}, tried: make(chan struct{})}
 	if b.opts.ListenAddress != noListening {
 		b.background.Go(func() { b.listener.run(listen) })
 	}

@@ -218,7 +218,15 @@ func (l *batcher) sendAlone(ps []*pending) {
 	var all sync.WaitGroup
 	for _, p := range ps {
 		all.Go(func() {
-			l.b.alone <- struct{}{}
+			select {
+			case l.b.alone <- struct{}{}:
+			case <-p.ctx.Done():
+				p.end(driver.Result{Err: l.unsent(p)})
+				return
+			case <-l.b.background.Done():
+				p.end(driver.Result{Err: driver.ErrClosed})
+				return
+			}
 			err := l.send([]*pending{p}, morePatience)
 			<-l.b.alone
 			if sqlState(err) == lockNotAvailable {

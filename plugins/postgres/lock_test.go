@@ -332,11 +332,26 @@ func TestDeadListenerIsReplaced(t *testing.T) {
 		return h.Waiters == 1
 	}
 	eventually(t, "somebody waits", waits)
+	// Another session takes over the advisory lock of the dead listener, as if the server did not know
+	// that it is dead.
+	ghost := connect(t, server(t))
+	var process string
+	must(t, c.QueryRow(t.Context(), "SELECT process FROM lockbench.waiters WHERE name = $1", []byte(prefix+"/one")).Scan(&process))
+	taken := make(chan error, 1)
+	go func() {
+		_, err := ghost.Exec(t.Context(), "SELECT pg_advisory_lock(hashtextextended($1::text, 0))", process)
+		taken <- err
+	}()
+	eventually(t, "the ghost waits for the lock", func() (waits bool) {
+		must(t, c.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)").Scan(&waits))
+		return waits
+	})
 	var ended int
 	must(t, c.QueryRow(t.Context(), "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'lockbench'").Scan(&ended))
 	if ended < 2 {
 		t.Errorf("%d connections", ended)
 	}
+	must(t, <-taken)
 	eventually(t, "it is released", func() bool { return b.Release(t.Context(), r) == nil })
 	select {
 	case g := <-granted:

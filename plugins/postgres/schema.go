@@ -99,23 +99,41 @@ func (b *Backend) Check(ctx context.Context) error {
 	return errors.Join(b.identity.Recent(), b.listener.check(ctx))
 }
 
-// sweepEvery is the mean time between two sweeps of a host, which delete expired rows.
-const sweepEvery = time.Minute
+const (
+	// sweepEvery is the mean time between two sweeps of a host, which delete expired rows.
+	sweepEvery = time.Minute
+	// purgePart is how many sweeps there are, on average, for each purge of the locks.
+	purgePart = 60
+)
 
-// sweep deletes expired rows until Close, at random times, so that hosts do not sweep at once.
+// sweep deletes expired rows until Close, at random times, so that hosts do not sweep at once, and
+// so that processes which live for a second each do their part.
 func (b *Backend) sweep() {
-	for {
+	for pause := rand.N(sweepEvery); ; pause = sweepEvery/2 + rand.N(sweepEvery) {
 		select {
 		case <-b.background.Done():
 			return
-		case <-time.After(sweepEvery/2 + rand.N(sweepEvery)):
+		case <-time.After(pause):
 		}
 		err := b.ask(b.background, "sweep", b.opts.Prefix, func(ctx context.Context, c *pgxpool.Conn) error {
 			_, err := c.Exec(ctx, "SELECT lockbench.sweep1()")
 			return err
 		})
+		if rand.N(purgePart) == 0 {
+			err = errors.Join(err, b.purge())
+		}
 		if err != nil && b.background.Err() == nil {
 			b.opts.Logger.Debug("postgres: dropping what is over", "err", err)
 		}
 	}
+}
+
+// purge deletes the rows of all locks that have been free for a day.
+func (b *Backend) purge() (err error) {
+	for last := []byte{}; last != nil && err == nil; {
+		err = b.ask(b.background, "purge", b.opts.Prefix, func(ctx context.Context, c *pgxpool.Conn) error {
+			return c.QueryRow(ctx, "SELECT lockbench.purge1($1)", last).Scan(&last)
+		})
+	}
+	return err
 }

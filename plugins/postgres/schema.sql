@@ -82,7 +82,7 @@ DECLARE
 BEGIN
 	FOR w IN SELECT q.owner, q.process, q.span_us, q.label, q.value, p.sign_us,
 			coalesce(p.until > clock_timestamp(), false)
-				AND NOT pg_try_advisory_xact_lock(hashtextextended(q.process, 0)) AS lives
+				AND NOT pg_try_advisory_xact_lock_shared(hashtextextended(q.process, 0)) AS lives
 		FROM lockbench.waiters q LEFT JOIN lockbench.processes p ON p.process = q.process
 		WHERE q.name = lock AND q.until > clock_timestamp() ORDER BY q.place
 	LOOP
@@ -221,9 +221,7 @@ DECLARE
 	done bigint[];
 BEGIN
 	PERFORM set_config('lock_timeout', patience, true);
-	IF cardinality(names) > 1 THEN
-		PERFORM FROM lockbench.locks l WHERE l.name = ANY (names) ORDER BY l.name FOR UPDATE;
-	END IF;
+	PERFORM FROM lockbench.locks l WHERE l.name = ANY (names) ORDER BY l.name FOR UPDATE;
 	WITH renewed AS (
 		UPDATE lockbench.locks l SET ends = lockbench.after1(a.us), ttl_us = a.us, given = false
 		FROM unnest(names, owners, tokens, ttls) WITH ORDINALITY a(name, owner, token, us, i)
@@ -243,9 +241,7 @@ DECLARE
 	lock bytea;
 BEGIN
 	PERFORM set_config('lock_timeout', patience, true);
-	IF cardinality(names) > 1 THEN
-		PERFORM FROM lockbench.locks l WHERE l.name = ANY (names) ORDER BY l.name FOR UPDATE;
-	END IF;
+	PERFORM FROM lockbench.locks l WHERE l.name = ANY (names) ORDER BY l.name FOR UPDATE;
 	WITH freed AS (
 		UPDATE lockbench.locks l SET owner = '', ends = clock_timestamp(), given = false, label = NULL, value = NULL
 		FROM unnest(names, owners, tokens) WITH ORDINALITY a(name, owner, token, i)
@@ -268,9 +264,7 @@ DECLARE
 	done bigint[];
 BEGIN
 	PERFORM set_config('lock_timeout', patience, true);
-	IF cardinality(names) > 1 THEN
-		PERFORM FROM lockbench.locks l WHERE l.name = ANY (names) ORDER BY l.name FOR UPDATE;
-	END IF;
+	PERFORM FROM lockbench.locks l WHERE l.name = ANY (names) ORDER BY l.name FOR UPDATE;
 	WITH shorter AS (
 		UPDATE lockbench.locks l SET ends = least(l.ends, lockbench.after1(a.us))
 		FROM unnest(names, owners, tokens, keeps) WITH ORDINALITY a(name, owner, token, us, i)
@@ -290,9 +284,7 @@ DECLARE
 	done bigint[];
 BEGIN
 	PERFORM set_config('lock_timeout', patience, true);
-	IF cardinality(names) > 1 THEN
-		PERFORM FROM lockbench.locks l WHERE l.name = ANY (names) ORDER BY l.name FOR UPDATE;
-	END IF;
+	PERFORM FROM lockbench.locks l WHERE l.name = ANY (names) ORDER BY l.name FOR UPDATE;
 	WITH told AS (
 		UPDATE lockbench.locks l SET value = a.val
 		FROM unnest(names, owners, tokens, vals) WITH ORDINALITY a(name, owner, token, val, i)
@@ -415,13 +407,21 @@ CREATE OR REPLACE FUNCTION lockbench.list1(prefix bytea, after bytea, most int) 
 			AND l.owner <> '' AND l.ends > clock_timestamp() ORDER BY l.name LIMIT most) p
 $$;
 
--- sweep1 deletes old tombstones, waiters and signs, and the rows that were free for a day
--- and whose token is a day old too. A row created anew then gets a higher token. Locked
--- rows wait for the next sweep1.
+-- purge1 reads a page of rows behind the name in parameter after. It deletes those that were free
+-- for a day and whose token is a day old too, so a row created anew gets a higher token. Locked rows
+-- wait for the next time. It returns the last name of the page, or null for the last page.
+CREATE OR REPLACE FUNCTION lockbench.purge1(after bytea) RETURNS bytea LANGUAGE plpgsql SET lock_timeout = '1s' AS $$
+DECLARE
+	page bytea[] := ARRAY(SELECT l.name FROM lockbench.locks l WHERE l.name > after ORDER BY l.name LIMIT 1000);
+BEGIN
+	DELETE FROM lockbench.locks WHERE name = ANY (ARRAY(SELECT l.name FROM lockbench.locks l WHERE l.name = ANY (page)
+		AND l.ends < clock_timestamp() - interval '1 day' AND l.marked < clock_timestamp() - interval '1 day'
+		AND l.token < (extract(epoch FROM clock_timestamp() - interval '1 day') * 1000000)::bigint FOR UPDATE SKIP LOCKED));
+	RETURN page[1000];
+END $$;
+
+-- sweep1 deletes old tombstones, waiters and signs. Locked rows wait for the next sweep1.
 CREATE OR REPLACE FUNCTION lockbench.sweep1() RETURNS void LANGUAGE sql VOLATILE SET lock_timeout = '1s' AS $$
-	DELETE FROM lockbench.locks WHERE name = ANY (ARRAY(SELECT l.name FROM lockbench.locks l
-		WHERE l.ends < clock_timestamp() - interval '1 day' AND l.marked < clock_timestamp() - interval '1 day'
-			AND l.token < (extract(epoch FROM clock_timestamp() - interval '1 day') * 1000000)::bigint LIMIT 500 FOR UPDATE SKIP LOCKED));
 	DELETE FROM lockbench.tombstones WHERE ctid = ANY (ARRAY(SELECT t.ctid FROM lockbench.tombstones t
 		WHERE t.until < clock_timestamp() LIMIT 5000 FOR UPDATE SKIP LOCKED));
 	DELETE FROM lockbench.waiters WHERE ctid = ANY (ARRAY(SELECT q.ctid FROM lockbench.waiters q

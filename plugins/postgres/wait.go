@@ -40,18 +40,21 @@ const (
 // waiters no locks. When the connection breaks, all waiters enter their queues again.
 type listener struct {
 	b        *Backend
-	process  string    // the name of this process, and of the channel on which it listens
 	started  time.Time // a sign's number is the microseconds since then
 	distance kit.Distance
 
-	mu     sync.Mutex
-	heard  bool
-	deaf   error               // why no notice arrives over a working connection
-	asleep map[string]*sleeper // by owner
-	waited time.Time           // when a waiter last began to wait
-	signed time.Time           // when the last sign was sent
-	poke   context.CancelFunc  // interrupts the present wait for a notice
-	tried  chan struct{}       // closed once it is known whether notices arrive
+	mu sync.Mutex
+	// process is the name under which this process has its queue entries, and of the channel on which
+	// it listens. Each connection has another one, because the server may not know for minutes that
+	// the connection before is dead, and keeps its advisory lock.
+	process string
+	heard   bool
+	deaf    error               // why no notice arrives over a working connection
+	asleep  map[string]*sleeper // by owner
+	waited  time.Time           // when a waiter last began to wait
+	signed  time.Time           // when the last sign was sent
+	poke    context.CancelFunc  // interrupts the present wait for a notice
+	tried   chan struct{}       // closed once it is known whether notices arrive
 }
 
 // sleeper is a waiting owner. At most one notice tells it of a grant, or that it should ask. If it
@@ -155,17 +158,17 @@ func (l *listener) hearing() string {
 	return l.process
 }
 
-// sign returns a new sign's number. It is not due without notices, or if the last is newer than
-// old.
-func (l *listener) sign(old time.Duration) (us int64, due bool) {
+// sign returns a new sign's process and number. It is not due without notices, or if the last
+// sign is newer than old.
+func (l *listener) sign(old time.Duration) (process string, us int64, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
 	if !l.heard || now.Sub(l.signed) < old {
-		return 0, false
+		return "", 0, false
 	}
 	l.signed = now
-	return now.Sub(l.started).Microseconds(), true
+	return l.process, now.Sub(l.started).Microseconds(), true
 }
 
 // signFirst gives a sign of life before a waiter enters the queue, unless a recent
@@ -182,13 +185,13 @@ func (l *listener) every() time.Duration { return max(signEvery, l.distance.Trip
 func (l *listener) within() time.Duration { return 2 * l.distance.FirstSpan() }
 
 func (l *listener) give(ctx context.Context, c *pgx.Conn, old time.Duration) error {
-	us, due := l.sign(old)
+	process, us, due := l.sign(old)
 	if !due {
 		return nil
 	}
 	sent := time.Now()
 	stands := l.distance.FirstSpan() + signBeside
-	_, err := c.Exec(ctx, "SELECT lockbench.sign1($1::text, $2::bigint, $3::bigint)", l.process, us, stands.Microseconds())
+	_, err := c.Exec(ctx, "SELECT lockbench.sign1($1::text, $2::bigint, $3::bigint)", process, us, stands.Microseconds())
 	if err == nil {
 		l.distance.Took(time.Since(sent))
 	}
@@ -303,16 +306,20 @@ func (l *listener) listen(c *pgxpool.Config) error {
 		defer cancel()
 		_ = conn.Close(ctx) // the error adds nothing: the server does not answer
 	}()
+	process := fmt.Sprintf("lockbench_%016x%016x", rand.Uint64(), rand.Uint64())
+	l.mu.Lock()
+	l.process = process
+	l.mu.Unlock()
 	sent := time.Now()
-	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{l.process}.Sanitize()); err != nil {
+	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{process}.Sanitize()); err != nil {
 		return err
 	}
 	l.distance.Took(time.Since(sent))
-	if err := l.test(ctx, conn); err != nil {
+	if err := l.test(ctx, conn, process); err != nil {
 		return err
 	}
 	// The session holds this advisory lock while it lives. The SQL function pass1 tests the lock.
-	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock(hashtextextended($1::text, 0))", l.process); err != nil {
+	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock(hashtextextended($1::text, 0))", process); err != nil {
 		return err
 	}
 	l.hear(true, nil)
@@ -325,12 +332,12 @@ func (l *listener) listen(c *pgxpool.Config) error {
 
 // test sends a notice over a connection of the pool. If conn does not get it, the two connections
 // lead to different servers, or a pooler has given conn's session to another client.
-func (l *listener) test(ctx context.Context, conn *pgx.Conn) error {
+func (l *listener) test(ctx context.Context, conn *pgx.Conn, process string) error {
 	c, err := l.b.connection(ctx)
 	if err != nil {
 		return err
 	}
-	_, err = c.Exec(ctx, "SELECT pg_notify($1::text, '')", l.process)
+	_, err = c.Exec(ctx, "SELECT pg_notify($1::text, '')", process)
 	c.Release()
 	if err != nil {
 		return err
