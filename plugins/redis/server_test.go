@@ -92,9 +92,19 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// leastRights makes a user with the rights that docs/backends.md asks for.
+const leastRights = "user app on >s3cret ~lock:* &lock:* -@all +@read +@write +@scripting +@pubsub +@connection +time +info +select +wait +cluster|slots"
+
+func TestLeastRightsInACluster(t *testing.T) {
+	_, o := startCluster(t, 3, leastRights)
+	o.Username, o.Password, o.Prefix = "app", "s3cret", "lock:"
+	b := connect(t, o)
+	must(t, b.Check(t.Context()))
+	must(t, b.Release(t.Context(), acquire(t, b, lease("a", "o1"))))
+}
+
 func TestLeastRights(t *testing.T) {
-	s := start(t, &redisserver.Options{Lines: []string{"user default off",
-		"user app on >s3cret ~lock:* &lock:* -@all +@read +@write +@scripting +@pubsub +@connection +time +info"}})
+	s := start(t, &redisserver.Options{Lines: []string{"user default off", leastRights}})
 	o := Options{Address: []string{"redis://app:s3cret@" + s.Addr()}, Prefix: "lock:"}
 	b := connect(t, o)
 	must(t, b.Check(t.Context()))

@@ -1,6 +1,7 @@
 package redisnode
 
 import (
+	"crypto/tls"
 	"net"
 	"syscall"
 
@@ -90,13 +91,21 @@ func (q quiet) Read(look func(fd uintptr) bool) error {
 	return q.RawConn.Read(func(fd uintptr) bool { return rawio.Silent(fd) || look(fd) })
 }
 
-// hungUp reports whether the server has closed conn.
+// hungUp reports whether the server has closed conn. If conn uses TLS, hungUp does not notice that
+// behind data that were not read yet.
 func hungUp(conn net.Conn) (yes bool) {
-	c, ok := conn.(*pollConn)
+	if c, ok := conn.(*tls.Conn); ok {
+		conn = c.NetConn()
+	}
+	c, ok := conn.(syscall.Conn)
 	if !ok {
 		return false
 	}
-	err := c.raw.Control(func(fd uintptr) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return true
+	}
+	err = raw.Control(func(fd uintptr) {
 		n, _, err := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
 		yes = n == 0 && err == nil || err != nil && err != syscall.EAGAIN && err != syscall.EINTR
 	})

@@ -37,7 +37,7 @@ type verdict struct {
 	advice   string
 }
 
-const needsRights = "the ACL user needs +@read +@write +@scripting +@pubsub +@connection +time +info, on the keys and channels of the prefix"
+const needsRights = "the ACL user needs +@read +@write +@scripting +@pubsub +@connection +time +info +select +wait +cluster|slots, on the keys and channels of the prefix"
 
 // verdicts has the meaning of each code that an error reply starts with. With these codes, the
 // server refuses a login before any request, or a script before it starts or at its first write.
