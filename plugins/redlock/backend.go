@@ -167,6 +167,9 @@ func (b *Backend) inspectServer(ctx context.Context, n *node, conn *goredis.Conn
 	if err := errors.Join(s.Unsafe(n.addr, redisnode.Alone, n.identity.Load() != 0), redisnode.Explain(err)); err != nil {
 		return s, err
 	}
+	if s.RunID == "" {
+		return s, hiddenRunID(n.addr)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, other := range b.nodes {
@@ -176,6 +179,10 @@ func (b *Backend) inspectServer(ctx context.Context, n *node, conn *goredis.Conn
 	}
 	n.runID = s.RunID
 	return s, nil
+}
+
+func hiddenRunID(addr string) error {
+	return fmt.Errorf("%w: address: %s hides run_id in INFO, by which redlock tells nodes apart", driver.ErrDenied, addr)
 }
 
 func duplicateNode(a, b string) error {

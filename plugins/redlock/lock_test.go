@@ -45,6 +45,19 @@ func TestTTLBounds(t *testing.T) {
 	}
 }
 
+// TestRefusalHasNoPartOfTheValue checks that a refusal has no published value, as it would be cut off.
+func TestRefusalHasNoPartOfTheValue(t *testing.T) {
+	_, b := cluster(t, nil)
+	r := lease("a", "leader")
+	r.Value = make([]byte, 2000)
+	acquire(t, b, r)
+	_, err := b.TryAcquire(t.Context(), lease("a", "other"))
+	var held *driver.HeldError
+	if !errors.As(err, &held) || held.Holder.Owner != "leader" || len(held.Holder.Value) > 0 {
+		t.Errorf("%v, with a value of %d bytes", err, len(held.Holder.Value))
+	}
+}
+
 // Tokens rise although two hosts guess tokens, and each host makes the other's guess too low.
 func TestTokensOfTwoHosts(t *testing.T) {
 	nodes, b := cluster(t, nil)

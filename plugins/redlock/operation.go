@@ -162,6 +162,7 @@ func (o *operation) verdict() error {
 // lost returns the error for a lease that a majority of nodes no longer has.
 func (o *operation) lost(votes []vote) error {
 	h := merge(mostVotes(holders(o.r.Name, votes)))
+	h.Value = nil // a refusal has only its beginning
 	if h.Owner == o.r.Owner && o.r.Owner != "" {
 		h = driver.Holder{} // some nodes still have the lost lease
 	}

@@ -220,6 +220,9 @@ func (f *fresh) look(ctx context.Context, maxTTL time.Duration) error {
 	if err := s.Unsafe(f.addr, redisnode.Alone, false); err != nil {
 		return err
 	}
+	if s.RunID == "" {
+		return hiddenRunID(f.addr)
+	}
 	f.runID, f.marker = s.RunID, markerOf(s.RunID, maxTTL)
 	has, err := f.conn.HGet(ctx, markerKey, "marker").Result()
 	if err != nil && !errors.Is(err, goredis.Nil) {
