@@ -211,6 +211,7 @@ func (r *run) settleAll(ctx context.Context) {
 		res := result{outcome: doubtful}
 		var err error
 		switch late, keep := r.spans(tick.at); {
+		case r.age(tick.at) < -keep/2: // the clock was set back, and later ticks wait behind this one
 		case r.age(tick.at) < late:
 			sleep(ctx, min(nap, late-r.age(tick.at)))
 			continue

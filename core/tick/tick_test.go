@@ -362,15 +362,21 @@ func TestSuspended(t *testing.T) {
 func TestSetBack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h := w.host(Every(time.Second), Options{})
+		h.b.away.Store(true) // so ticks of the wrong time are late, and wait for their end
 		var ahead atomic.Int64
 		ahead.Store(int64(time.Hour))
 		h.now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 		w.run(10*time.Second+time.Second/2, 0, func() {
 			time.Sleep(4500 * time.Millisecond)
 			ahead.Store(0)
+			time.Sleep(3600 * time.Millisecond)
+			h.b.away.Store(false)
 		})
-		if n := len(w.told(Ran)); n < 9 {
-			t.Errorf("%d ticks were run, want one each second", n)
+		if n := len(w.told(Ran)); n < 2 {
+			t.Errorf("%d ticks were run, want one each second that the store serves", n)
+		}
+		if n := len(w.told(Missed)); n < 1 {
+			t.Error("the ticks of the right time, while the store was away, were not told as missed")
 		}
 	})
 }
