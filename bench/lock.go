@@ -65,16 +65,14 @@ func (l Locked) Run(ctx context.Context, w io.Writer) error {
 	}
 	signals := command.Signals()
 	defer signal.Stop(signals)
-	d, err := l.resolve(ctx, l.Backend, out)
-	if ctx.Err() != nil { // by a signal, which comes through this channel too
-		select {
-		case sig := <-signals:
-			return StatusError(128 + int(sig.(syscall.Signal)))
-		case <-time.After(time.Second):
-		}
-	}
+	d, err := l.found(ctx, out, signals)
 	if err != nil {
 		return err
+	}
+	for key, value := range d.config {
+		if !utf8.ValidString(value) {
+			return usagef("the value of %s is not UTF-8", key)
+		}
 	}
 	if d.says.Properties.Scope == driver.ScopeHost {
 		return usagef("the locks of %s live in its plugin: they keep no other process out", d.Name)
@@ -110,6 +108,34 @@ func (l Locked) Run(ctx context.Context, w io.Writer) error {
 		return StatusError(e.Status)
 	}
 	return nil
+}
+
+// found resolves the backend. If a signal that ends the command comes meanwhile, it returns the
+// status that a shell shows for that signal.
+func (l Locked) found(ctx context.Context, out io.Writer, signals <-chan os.Signal) (d described, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		d, err = l.resolve(ctx, l.Backend, out)
+	}()
+	for {
+		select {
+		case <-done:
+			return d, err
+		case sig := <-signals:
+			if sig == syscall.SIGCONT {
+				continue
+			}
+			cancel()
+			select {
+			case <-done: // the plugin that was asked has ended
+			case <-time.After(time.Second):
+			}
+			return described{}, StatusError(128 + int(sig.(syscall.Signal)))
+		}
+	}
 }
 
 func (l Locked) notFound(err error, out io.Writer) error {

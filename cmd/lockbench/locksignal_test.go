@@ -40,17 +40,31 @@ func TestStoppedCommandGoesOn(t *testing.T) {
 		}
 		eventually(t, "lockbench does as its command", func() bool { return stopped() == (sig == syscall.SIGSTOP) })
 	}
-	if err := syscall.Kill(s.command, syscall.SIGTERM); err != nil {
+	// Now stop it again, and end it as one ends a stopped process.
+	if err := syscall.Kill(s.command, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
+	}
+	eventually(t, "lockbench is stopped with its command", stopped)
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT} {
+		if err := syscall.Kill(s.command, sig); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if code := ended(t, s.Cmd).ExitCode(); code != 143 {
 		t.Errorf("status %d, want 143", code)
 	}
 }
 
-// TestInterruptedAtOnce sends SIGTERM while lockbench still asks the plugin what it can do.
+// TestInterruptedAtOnce sends a signal while lockbench still asks the plugin what it can do.
 func TestInterruptedAtOnce(t *testing.T) {
 	g := startGuarded(t)
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+		g.interruptedAtOnce(t, sig)
+	}
+}
+
+func (g *guarded) interruptedAtOnce(t *testing.T, sig syscall.Signal) {
+	t.Helper()
 	g.dir = t.TempDir()
 	if err := os.WriteFile(filepath.Join(g.dir, "lockplugin-redis"), []byte("#!/bin/sh\nexec sleep 60\n"), 0o755); err != nil {
 		t.Fatal(err)
@@ -58,11 +72,11 @@ func TestInterruptedAtOnce(t *testing.T) {
 	cmd := g.command("true", "lock", "redis", "early")
 	start(t, cmd)
 	eventually(t, "the plugin is asked", func() bool { return pidOf(cmd.Process.Pid, "sleep") != 0 })
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := cmd.Process.Signal(sig); err != nil {
 		t.Fatal(err)
 	}
-	if code := ended(t, cmd).ExitCode(); code != 143 {
-		t.Errorf("status %d, want 143", code)
+	if code := ended(t, cmd).ExitCode(); code != 128+int(sig) {
+		t.Errorf("status %d after signal %d", code, sig)
 	}
 }
 
@@ -70,7 +84,7 @@ func TestInterruptedAtOnce(t *testing.T) {
 // started with them ignored, as a shell without job control does for a command with "&".
 func TestIgnoredSignals(t *testing.T) {
 	g := startGuarded(t)
-	args := g.command("kill -INT $$; kill -QUIT $$; echo lived", "lock", "redis", "ignored").Args
+	args := g.command("kill -INT $$; kill -QUIT $$; kill -QUIT $(cut -d' ' -f4 /proc/$PPID/stat); echo lived", "lock", "redis", "ignored").Args
 	out, err := exec.Command("sh", append([]string{"-c", `"$@" & wait $!`, "sh"}, args...)...).CombinedOutput()
 	if err != nil || string(out) != "lived\n" {
 		t.Errorf("%v: %s", err, out)

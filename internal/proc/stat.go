@@ -90,7 +90,11 @@ func Children(pid int) (all []int) {
 	for _, f := range files {
 		text, _ := os.ReadFile(f) // a thread that has ended has left its children to another thread
 		// While the kernel writes the list, a child that vanishes can make it leave out another one.
-		for again, _ := os.ReadFile(f); !bytes.Equal(text, again); again, _ = os.ReadFile(f) {
+		for range 10 { // readings that do not agree; a process that forks fast may never have two that do
+			again, _ := os.ReadFile(f)
+			if bytes.Equal(text, again) {
+				break
+			}
 			text = again
 		}
 		for _, word := range strings.Fields(string(text)) {

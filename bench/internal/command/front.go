@@ -68,6 +68,9 @@ type front struct {
 // effect on this process, except that signal.Stop ends this.
 func Signals() chan os.Signal {
 	signals := make(chan os.Signal, 64)
+	for _, s := range ignored {
+		signal.Ignore(s) // by itself, Go ends a process at SIGQUIT
+	}
 	signal.Notify(signals, slices.DeleteFunc(slices.Clone(handedOn), func(s os.Signal) bool {
 		return slices.Contains(ignored, s.(syscall.Signal))
 	})...)

@@ -35,6 +35,7 @@ type run struct {
 
 	status *syscall.WaitStatus // of the command, when it has ended
 	over   time.Time           // when the command has ended
+	halted int                 // how often the front is still told to go on after the command was stopped
 	told   bool                // lockbench has reported the processes that the command left behind
 	lost   string              // why the command must end early; "" if it need not
 	termed bool
@@ -124,17 +125,33 @@ func (r *run) took(pid int, status syscall.WaitStatus) {
 	switch {
 	case pid != r.pid:
 	case status.Stopped():
+		r.halted = 0
 		r.say(line{Stopped: pid})
-	case status.Continued() && r.fronted.Err() == nil: // so resume the front, which has stopped itself
-		_ = syscall.Kill(os.Getppid(), syscall.SIGCONT) // the front may have ended
 	case status.Continued():
+		r.halted = frontResumes
+		r.resume()
 	default:
+		r.halted = frontResumes
+		r.resume()
 		r.status, r.over, r.pid = &status, time.Now(), 0
+	}
+}
+
+// frontResumes is how often the front is told to go on. It may be about to stop itself at the first
+// time, because it has seen that the command was stopped.
+const frontResumes = 3
+
+// resume tells the front, which stops itself when the command was stopped, to go on.
+func (r *run) resume() {
+	if r.halted > 0 && r.fronted.Err() == nil {
+		r.halted--
+		_ = syscall.Kill(os.Getppid(), syscall.SIGCONT) // the front may have ended
 	}
 }
 
 // look decides whether the command must end, and ends it.
 func (r *run) look(now time.Time) {
+	r.resume()
 	left := r.held.Deadline().Sub(now)
 	ttl := r.spec.TTL
 	err := r.held.Err()
