@@ -134,7 +134,7 @@ func (p *pending) refuse(err error) {
 // statement contained it, some part of that statement may have been committed, so the outcome is
 // unknown.
 func (p *pending) unsent(err error) error {
-	if !p.Again || errors.Is(err, driver.ErrClosed) {
+	if !p.Again || !errors.Is(err, driver.ErrNotSent) && !errors.Is(err, driver.ErrWithdrawn) {
 		return err
 	}
 	return fmt.Errorf("mysql: %s %q: %w: the statement was killed: %v", p.batcher.what, p.Name, driver.ErrUnavailable, err)
@@ -254,7 +254,7 @@ func (l *batcher) deliver(t *inFlight, batch []*pending) (left []*pending, err e
 		if err == nil {
 			p.finish(results[i])
 		} else {
-			p.finish(driver.Result{Err: conn.StatementError(l.what, p.Name, err)})
+			p.finish(driver.Result{Err: p.unsent(conn.StatementError(l.what, p.Name, err))})
 		}
 	}
 	return nil, nil

@@ -239,7 +239,9 @@ func (s *Session) Query(ctx context.Context, text string, each func(row []sqldri
 			err = each(row)
 		}
 		if err != nil {
-			_ = rows.Close() // an earlier error is in err
+			if !errors.Is(err, mysqldriver.ErrMalformPkt) { // then what follows cannot be parsed either
+				_ = rows.Close() // an earlier error is in err
+			}
 			return s.failed(ctx, err)
 		}
 	}
