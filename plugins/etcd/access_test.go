@@ -190,6 +190,11 @@ func TestTTLs(t *testing.T) {
 	if _, err := b.TryAcquire(t.Context(), r); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("TTL 4s where 8s is the minimum: %v", err)
 	}
+	// The first wait must not fail with the TTL of waiters, which the user did not choose.
+	b.leases.setLeast(assumedTTLMin)
+	if _, err := b.Wait(t.Context(), lock("other", "b"), 100*time.Millisecond); err != nil {
+		t.Errorf("wait before the shortest TTL is known: %v", err)
+	}
 	must(t, b.Check(t.Context()))
 	if p := b.Properties(); p.TTLMin != 8*time.Second {
 		t.Errorf("learned %v", p.TTLMin)

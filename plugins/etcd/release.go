@@ -37,7 +37,11 @@ func (b *Backend) releasing(e *entry) *txn.Step {
 		Failure: []*pb.RequestOp{entries(b.space, e.name, 1)},
 	}}
 	s.Done = func() bool { return true } // an earlier try has done it
-	s.OnAnswer = func() { b.table.ended(e, s.Err == nil) }
+	s.OnAnswer = func() {
+		if b.table.ended(e, s.Err == nil); s.Err == nil {
+			b.table.refuseLate(e)
+		}
+	}
 	return s
 }
 
@@ -168,7 +172,12 @@ func (b *Backend) keep(ctx context.Context, r driver.Request) error {
 		return err
 	}
 	r.TTL = max((r.Keep + time.Second - 1).Truncate(time.Second), b.leases.shortest())
-	if err := b.Renew(ctx, r); err != nil {
+	err = b.Renew(ctx, r)
+	if least := b.leases.shortest(); err != nil && least > r.TTL { // the server has just shown its shortest TTL
+		r.TTL = least
+		err = b.Renew(ctx, r)
+	}
+	if err != nil {
 		return err
 	}
 	b.table.shorten(e, now.Add(r.Keep))

@@ -131,6 +131,7 @@ func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) (stay
 // is on the lease that this process's table has for e. So a move that comes too late fails.
 func (b *Backend) moving(e *entry, l *lease) *txn.Step {
 	from, _ := b.table.where(e)
+	b.table.moving(e)
 	s := &txn.Step{Name: e.name, In: e.generation, Repeatable: true, Req: &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.At(e.key, e.rev), txn.OnLease(e.key, from.id)},
 		Success: []*pb.RequestOp{txn.Move(e.key, l.id)},
@@ -141,12 +142,12 @@ func (b *Backend) moving(e *entry, l *lease) *txn.Step {
 		return e.is(v.first, v.generation) && v.first.Lease == l.id
 	}
 	s.OnAnswer = func() {
-		if s.Err == nil && (s.OK || s.Done()) {
-			s.OK = true
+		if s.OK = s.Err == nil && (s.OK || s.Done()); s.OK {
 			b.table.moved(e, l)
-			return
+		} else {
+			b.table.notMoved(e, l, s.Err != nil && !b.cluster.Harmless(s.Err))
 		}
-		b.table.notMoved(e, l, s.Err != nil && !b.cluster.Harmless(s.Err))
+		b.table.endRenewal(e, time.Time{}, 0)
 	}
 	return s
 }

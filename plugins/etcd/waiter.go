@@ -251,7 +251,11 @@ func (t *table) newWaiting(r driver.Request, l *lease, number int, now time.Time
 // enter puts an entry at the end of the queue, unless the owner has a tombstone, and returns
 // the entry, pinned (kept in the table). For the parameter number, see newWaiting.
 func (t *table) enter(ctx context.Context, r driver.Request, number int, now time.Time) (_ *entry, before *predecessor, err error) {
-	l, err := t.leases.get(ctx, t.leases.forWaiting())
+	p := t.leases.forWaiting()
+	l, err := t.leases.get(ctx, p)
+	if longer := t.leases.forWaiting(); err != nil && longer != p { // the server has just shown its shortest TTL
+		l, err = t.leases.get(ctx, longer)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -287,7 +291,7 @@ func (t *table) enter(ctx context.Context, r driver.Request, number int, now tim
 	s.OnAnswer = func() {
 		switch {
 		case s.Err == nil && (s.OK || s.Done()):
-			t.known(e, s.Generation, s.Rev)
+			t.known(e, s.Generation, s.Rev, s.Doubt != nil)
 		case s.Err == nil, t.cluster.Harmless(s.Err):
 			t.drop(e)
 		}

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/driver/config"
@@ -55,10 +57,9 @@ func Failing(err error) bool {
 	}
 	var native rpctypes.EtcdError
 	if !errors.As(rpctypes.Error(err), &native) {
-		return false
+		return status.Code(err) == codes.Unavailable // there is no connection, or it broke
 	}
-	code := native.Code().String()
-	return code == "Unavailable" || code == "DeadlineExceeded"
+	return native.Code() == codes.Unavailable || native.Code() == codes.DeadlineExceeded
 }
 
 func isOneOf(err error, targets []error) bool {

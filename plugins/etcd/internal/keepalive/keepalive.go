@@ -96,6 +96,11 @@ func (s *Sender) flush() {
 		return
 	}
 	s.mu.Lock()
+	if s.stream != on { // it has failed meanwhile, so nothing would be received from it
+		s.mu.Unlock()
+		kit.Wake(s.wake)
+		return
+	}
 	batch := s.queue
 	s.queue = nil
 	clear(s.byID)
