@@ -93,6 +93,9 @@ func (p FaultsPlan) search(ctx context.Context, opts Options) (*Outcome, error) 
 	for _, one := range found {
 		violations += len(one.Reproducers) + len(one.Left)
 		grants += one.Grants
+		if one.Grants == 0 && ctx.Err() == nil {
+			err = errors.Join(err, &InvalidError{fmt.Errorf("%s: nothing was granted, so nothing was checked", one.Backend)})
+		}
 	}
 	return &Outcome{text: foundText(found), data: found}, ended(ctx.Err() != nil, violations, grants, err)
 }

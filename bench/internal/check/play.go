@@ -22,8 +22,8 @@ type Play struct {
 	Began, Stopped   int64       // when the callers were told to begin and to stop
 	Names            []Name
 	Hosts            []Host
-	Events           []Span            // for each event, the period from its injection to its end
-	Made             []claim.Condition // conditions caused by events that were not on a single host
+	Events           []Span // for each event, the period from its injection to its end
+	Made             []Made // conditions caused by events that were not on a single host
 	// Starved reports whether the machine was too busy to judge claims with a time limit.
 	Starved bool
 	Probes  []Probe
@@ -37,12 +37,18 @@ type Name struct {
 	claim.Setting
 }
 
+// Made is a condition that an event caused, from the time From on.
+type Made struct {
+	claim.Condition
+	From int64
+}
+
 // Host is what one host has reported, and what events did to it.
 type Host struct {
 	results.Seen
 	Alive bool  // the host lived until the end, and then ended normally
 	Ended int64 // when an event ended the host; 0 if none did
-	Made  []claim.Condition
+	Made  []Made
 	// These are periods. In Unserved the store may have granted nothing to the host. In Silent it may
 	// have answered no request of the host. In Stood the host's process did not run.
 	Unserved, Silent, Stood []Span
@@ -85,7 +91,7 @@ func Judge(p Play) Judgement {
 	j.stalls()
 	j.probes()
 	for _, what := range p.Left {
-		j.broken(everywhere, claim.Leaked, "%s", what)
+		j.broken(everywhere, claim.Leaked, j.Stopped, "%s", what)
 	}
 	return j.out
 }
@@ -106,13 +112,20 @@ func HostName(n int) string { return string(rune('A' + n)) }
 // Exceptions for an action on one host do not excuse such a violation.
 const everywhere = -1
 
-// broken records a violation of a claim, on one host or everywhere. If the documentation excuses
-// the violation, broken adds it to Exempt and not to Violations.
-func (j *judge) broken(host int, rule claim.Rule, format string, args ...any) {
+// broken records a violation of a claim at t=at, on one host or everywhere. If a condition that an
+// event had caused by then excuses the violation, as the documentation says, broken adds it to
+// Exempt and not to Violations.
+func (j *judge) broken(host int, rule claim.Rule, at int64, format string, args ...any) {
 	v := Violation{rule, j.Backend, fmt.Sprintf(format, args...)}
-	made := j.Made
+	all := j.Made
 	if host != everywhere {
-		made = slices.Concat(made, j.Hosts[host].Made)
+		all = slices.Concat(all, j.Hosts[host].Made)
+	}
+	var made []claim.Condition
+	for _, m := range all {
+		if m.From <= at {
+			made = append(made, m.Condition)
+		}
 	}
 	if _, known := j.Terms.Exempt(rule, made); known {
 		j.out.Exempt = append(j.out.Exempt, v)
@@ -121,14 +134,14 @@ func (j *judge) broken(host int, rule claim.Rule, format string, args ...any) {
 	j.out.Violations = append(j.out.Violations, v)
 }
 
-// late records that something took longer than a claim allows. If the machine was starved of
+// late records that something took longer, until t=at, than a claim allows. If the machine was starved of
 // processor time, late sets Unjudged instead.
-func (j *judge) late(host int, rule claim.Rule, format string, args ...any) {
+func (j *judge) late(host int, rule claim.Rule, at int64, format string, args ...any) {
 	if j.Starved {
 		j.out.Unjudged = true
 		return
 	}
-	j.broken(host, rule, format, args...)
+	j.broken(host, rule, at, format, args...)
 }
 
 func (j *judge) since(at int64) time.Duration { return millis(at - j.Began) }
@@ -143,16 +156,16 @@ func (j *judge) exclusion() {
 			first, next := holds[i-1], holds[i]
 			stood := j.Hosts[first.Host].Stood
 			if warning, known := margin(first, next, stood, time.Second); known && warning < 0 && overlap(stood, Span{next.GrantedNs, first.DoneNs}) == 0 {
-				j.broken(first.Host, claim.Signal, "host %s learned of the loss of lock %d %v after host %s was granted it",
+				j.broken(first.Host, claim.Signal, first.DoneNs, "host %s learned of the loss of lock %d %v after host %s was granted it",
 					HostName(first.Host), name, millis(-warning), HostName(next.Host))
 			}
 			if late := staleRenewal(first, next); late > 0 {
-				j.broken(first.Host, claim.Renewal, "host %s renewed lock %d %v after host %s was granted it",
+				j.broken(first.Host, claim.Renewal, next.GrantedNs+late, "host %s renewed lock %d %v after host %s was granted it",
 					HostName(first.Host), name, millis(late), HostName(next.Host))
 			}
 		}
 		new(grants).add(holds, j.Fencing != "none", func(rule claim.Rule, first, second results.Hold) {
-			j.broken(everywhere, rule, "host %s was granted lock %d by token %d after %v and found it valid until %v, host %s by token %d after %v",
+			j.broken(everywhere, rule, second.GrantedNs, "host %s was granted lock %d by token %d after %v and found it valid until %v, host %s by token %d after %v",
 				HostName(first.Host), name, first.Token, j.since(first.GrantedNs), j.since(first.Until()),
 				HostName(second.Host), second.Token, j.since(second.GrantedNs))
 		})
@@ -193,13 +206,13 @@ func (j *judge) ends() {
 			case h.DoneNs == 0 || h.ReleaseNs > 0:
 			case h.Cause == "released":
 				if of.Op == results.OpDo {
-					j.broken(h.Host, claim.Callback, "host %s released lock %d after %v while the function under it ran", HostName(h.Host), name, j.since(h.DoneNs))
+					j.broken(h.Host, claim.Callback, h.DoneNs, "host %s released lock %d after %v while the function under it ran", HostName(h.Host), name, j.since(h.DoneNs))
 				}
 			case h.Cause != "revoked" && h.DoneNs-h.GrantedNs < int64(of.FirstSpan): // the hold was lost within its first span
 			case h.DoneNs <= j.Stopped && on.Ended == 0:
 				out := overlap(slices.Concat(on.Silent, on.Stood), Span{h.DoneNs - int64(of.TTL), h.DoneNs})
 				if out < claim.Survives.Within(of.Setting) {
-					j.late(h.Host, claim.Survives, "host %s lost lock %d (TTL %v, %s) after %v, although it was interrupted for %v of the last %v only",
+					j.late(h.Host, claim.Survives, h.DoneNs, "host %s lost lock %d (TTL %v, %s) after %v, although it was interrupted for %v of the last %v only",
 						HostName(h.Host), name, of.TTL, h.Cause, j.since(h.DoneNs), out.Round(time.Millisecond), of.TTL)
 				}
 			}
@@ -253,12 +266,12 @@ func (j *judge) calls() {
 		for _, c := range h.Calls {
 			j.deadline(on, c)
 			if j.gaveUp(h, c) {
-				j.broken(on, claim.GaveUp, "%s of lock %d on host %s gave up %v before its context ended: %s", c.Op, c.Name,
+				j.broken(on, claim.GaveUp, c.BackNs, "%s of lock %d on host %s gave up %v before its context ended: %s", c.Op, c.Name,
 					HostName(on), millis(c.LimitNs-c.BackNs), c.Error)
 			}
 		}
 		if !h.Alive && h.Ended == 0 {
-			j.broken(on, claim.Crash, "the process of host %s has ended by itself", HostName(on))
+			j.broken(on, claim.Crash, j.Stopped, "the process of host %s has ended by itself", HostName(on))
 		}
 	}
 }
@@ -311,7 +324,7 @@ func (j *judge) deadline(on int, c results.Call) {
 	}
 	stood := overlap(j.Hosts[on].Stood, Span{c.SentNs, c.BackNs})
 	if time.Duration(c.BackNs-c.LimitNs)-stood > grace {
-		j.late(on, claim.Deadline, "%s of lock %d on host %s came back %v after its context had ended", c.Op, c.Name, HostName(on), millis(c.BackNs-c.LimitNs))
+		j.late(on, claim.Deadline, c.BackNs, "%s of lock %d on host %s came back %v after its context had ended", c.Op, c.Name, HostName(on), millis(c.BackNs-c.LimitNs))
 	}
 }
 
@@ -351,7 +364,7 @@ func (j *judge) stall(name int, free, next int64) {
 				continue
 			}
 			if d -= overlap(slices.Concat(h.Unserved, h.Stood), waited); d > bound {
-				j.late(on, rule, "lock %d was free from %v on, and host %s waited %v for it", name, j.since(free), HostName(on), d.Round(time.Millisecond))
+				j.late(on, rule, waited[1], "lock %d was free from %v on, and host %s waited %v for it", name, j.since(free), HostName(on), d.Round(time.Millisecond))
 				return
 			}
 		}
@@ -367,7 +380,7 @@ func (j *judge) probes() {
 			bound = max(bound, claim.Granted.Within(s))
 		}
 		if p.Took > bound || p.Error != "" {
-			j.late(everywhere, claim.Orphaned, "lock %d (TTL %v) was not free %v after every host had ended %s", p.Name, s.TTL, p.Took.Round(time.Millisecond), p.Error)
+			j.late(everywhere, claim.Orphaned, j.Stopped, "lock %d (TTL %v) was not free %v after every host had ended %s", p.Name, s.TTL, p.Took.Round(time.Millisecond), p.Error)
 		}
 	}
 }

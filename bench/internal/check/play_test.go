@@ -20,8 +20,11 @@ func TestJudge(t *testing.T) {
 		{"all is well", func(*Play, *Host, *Host) {}, ""},
 		{"two holders", func(_ *Play, _, b *Host) { b.Holds[0].GrantedNs = 900 * ms }, claim.Overlap},
 		{"two holders, documented", func(p *Play, _, b *Host) {
-			b.Holds[0].GrantedNs, p.Made = 900*ms, []claim.Condition{claim.DataLost}
+			b.Holds[0].GrantedNs, p.Made = 900*ms, []Made{{claim.DataLost, 899 * ms}}
 		}, ""},
+		{"two holders, before what is documented", func(p *Play, _, b *Host) {
+			b.Holds[0].GrantedNs, p.Made = 900*ms, []Made{{claim.DataLost, 901 * ms}}
+		}, claim.Overlap},
 		{"a lease is lost", func(_ *Play, _, b *Host) { lose(b, 4000*ms, "unreachable") }, claim.Survives},
 		{"lost in an outage", func(_ *Play, _, b *Host) {
 			lose(b, 4000*ms, "unreachable")

@@ -47,8 +47,10 @@ type Action struct {
 	Swallows bool
 	// Ends reports whether the action ends its host.
 	Ends bool
-	// Makes lists the conditions (of exceptions to claims) that the action causes.
-	Makes []claim.Condition
+	// Makes lists the conditions (of exceptions to claims) that the action causes, if it lasts for at
+	// least MakesAfter.
+	Makes      []claim.Condition
+	MakesAfter time.Duration
 
 	// Inject begins the action, and Heal ends it. Heal is nil if the action ends by itself.
 	Inject func(ctx context.Context, w *System, e Event) error

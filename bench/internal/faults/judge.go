@@ -36,13 +36,19 @@ func (h *History) events(p *check.Play) {
 			continue
 		}
 		p.Events = append(p.Events, check.Span{m.From, m.To})
+		var made []check.Made
+		for _, c := range a.Makes {
+			if m.To == 0 || m.To-m.From >= int64(a.MakesAfter) {
+				made = append(made, check.Made{Condition: c, From: m.From})
+			}
+		}
 		if a.On != OnHost {
-			p.Made = append(p.Made, a.Makes...)
+			p.Made = append(p.Made, made...)
 		}
 		for i := range p.Hosts {
 			on, itself := &p.Hosts[i], a.On == OnHost && m.Target == i
 			if itself {
-				on.Made = append(on.Made, a.Makes...)
+				on.Made = append(on.Made, made...)
 			}
 			if a.Ends && m.Target == i && on.Ended == 0 {
 				on.Ended = m.From

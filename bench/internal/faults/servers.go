@@ -42,9 +42,11 @@ var freezes = []Action{
 		Inject: freezeAll, Heal: resumeAll,
 	},
 	{
-		// The cluster's leader is frozen with the others, perhaps for longer than a TTL.
+		// The cluster's leader is frozen with the others, perhaps for longer than the rest of a TTL: the
+		// shortest TTL is 2 s, and is renewed each 0.5 s.
 		Name: "freeze-members", Does: "all members are frozen", On: OnStore, Uses: UsesProcess, Only: electing,
-		Needs: []servers.Capability{servers.CapServers}, Lasts: frozenFor, Stops: StopsAll, Recovers: elects, Makes: []claim.Condition{claim.LeaderPaused},
+		Needs: []servers.Capability{servers.CapServers}, Lasts: frozenFor, Stops: StopsAll, Recovers: elects,
+		Makes: []claim.Condition{claim.LeaderPaused}, MakesAfter: 1500 * time.Millisecond,
 		Inject: freezeAll, Heal: resumeAll,
 	},
 	{
