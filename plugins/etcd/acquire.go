@@ -110,7 +110,7 @@ func (a *acquisition) answered() {
 	s.OK = granted
 	switch {
 	case granted && !a.queued:
-		t.known(a.entry, s.Generation, s.Rev, s.Doubt != nil)
+		t.known(a.entry, s.Generation, s.Rev)
 		fallthrough
 	case granted:
 		t.confirm(a.entry, a.lease, a.began, a.r.TTL, s.Rev)

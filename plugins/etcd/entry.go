@@ -23,7 +23,6 @@ type entry struct {
 	lease      *lease          // the lease that the key is on, as far as this process knows
 	unsure     bool            // the key may be on another lease, because a move had no answer
 	deadline   time.Time       // when this process deletes it
-	late       bool            // a request without an answer may put the key again after its end
 	busy       int             // waits, acquires, renewals and moves under way, which delay the delete
 	ending     bool            // this process is deleting the entry
 
@@ -99,18 +98,16 @@ func (t *table) owns(e *entry) bool {
 	return t.entries[e.who()] == e
 }
 
-// The method known notes that e's key was created at revision rev of the generation gen. The
-// parameter late says that an earlier try, which got no answer, may still create it.
-func (t *table) known(e *entry, gen *txn.Generation, rev int64, late bool) {
+// The method known notes that e's key was created at revision rev of the generation gen.
+func (t *table) known(e *entry, gen *txn.Generation, rev int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	e.generation, e.rev, e.seenAt, e.late = gen, rev, rev, late
+	e.generation, e.rev, e.seenAt = gen, rev, rev
 }
 
 // hold notes that e is the lock until deadline. The caller holds mu.
 func (t *table) hold(e *entry, deadline time.Time) {
 	if old := t.entries[e.who()]; old != e {
-		e.late = e.late || old != nil && (old.late || old.rev == 0)
 		t.remove(old)
 		t.entries[e.who()] = e
 	}
@@ -236,18 +233,6 @@ func (t *table) ended(e *entry, gone bool) {
 	}
 }
 
-// refuseLate withdraws e's owner in the background, after e was deleted, if a request that got no
-// answer may still put e's key. Otherwise that key would be a lock that no process knows.
-func (t *table) refuseLate(e *entry) {
-	t.mu.Lock()
-	late := e.late
-	e.late = false
-	t.mu.Unlock()
-	if late {
-		t.cluster.Go(func() { _ = t.withdraw(t.cluster.Context(), e.name, e.owner, false) }) // its failure leaves what was left before
-	}
-}
-
 // withdrawing notes that the owner's entry is being deleted, and returns it, or nil if this process
 // knows no such entry. The result put reports whether this process knows that the key was created.
 func (t *table) withdrawing(name, owner string) (e *entry, put bool) {
@@ -256,7 +241,7 @@ func (t *table) withdrawing(name, owner string) (e *entry, put bool) {
 	if e = t.entries[entryKey{name, owner}]; e == nil {
 		return nil, false
 	}
-	e.ending, e.late = true, false
+	e.ending = true
 	return e, e.rev != 0
 }
 

@@ -22,7 +22,7 @@ func TestMaxTxnOps(t *testing.T) {
 			began := time.Now()
 			leases := make([]*core.Lease, 200)
 			for i := range leases {
-				l, err := c.Lock(fmt.Sprint("job ", i), &core.LockOptions{TTL: 3 * time.Second})
+				l, err := c.Lock(fmt.Sprint("job ", i), &core.LockOptions{TTL: 6 * time.Second})
 				must(t, err)
 				leases[i], err = l.TryAcquire(t.Context())
 				must(t, err)

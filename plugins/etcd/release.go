@@ -37,11 +37,7 @@ func (b *Backend) releasing(e *entry) *txn.Step {
 		Failure: []*pb.RequestOp{entries(b.space, e.name, 1)},
 	}}
 	s.Done = func() bool { return true } // an earlier try has done it
-	s.OnAnswer = func() {
-		if b.table.ended(e, s.Err == nil); s.Err == nil {
-			b.table.refuseLate(e)
-		}
-	}
+	s.OnAnswer = func() { b.table.ended(e, s.Err == nil) }
 	return s
 }
 

@@ -184,7 +184,7 @@ func TestEntryGivenUpAtTheEnd(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		b.table.known(e, b.txns.Known(), 2, false)
+		b.table.known(e, b.txns.Known(), 2)
 		b.table.erase(e)
 	}()
 	select {

@@ -317,28 +317,14 @@ func TestLateMove(t *testing.T) {
 	f.onItsLease(t, next, r)
 }
 
-// TestLatePutOfAWaiter checks that a put which got no answer cannot create a waiter's entry again
-// after its owner has released the lock.
-func TestLatePutOfAWaiter(t *testing.T) {
-	b := connect(t, on(start(t, nil)))
-	r := waitsFor(t, b, lock("jobs", "a"))
-	e := b.table.find(r.Name, r.Owner, r.Token)
-	b.table.known(e, e.generation, e.rev, true)
-	must(t, b.Release(t.Context(), r))
-	eventually(t, "the owner is withdrawn", func() bool {
-		_, _, err := b.table.enter(t.Context(), r, 0, time.Now())
-		b.table.drop(b.table.entries[e.who()])
-		return errors.Is(err, driver.ErrWithdrawn)
-	})
-}
-
 // TestMoveDelaysTheDelete checks that an entry whose move is under way is not deleted at its deadline,
 // as the delete would not find it on its new lease, but after the answer.
 func TestMoveDelaysTheDelete(t *testing.T) {
 	b := connect(t, on(start(t, nil)))
 	r := waitsFor(t, b, lock("jobs", "a"))
+	must(t, b.Renew(t.Context(), r))
 	e := b.table.find(r.Name, r.Owner, r.Token)
-	l, err := b.leases.get(t.Context(), purpose{ttl: r.TTL})
+	l, err := b.leases.get(t.Context(), purpose{ttl: 2 * r.TTL})
 	must(t, err)
 	s := b.moving(e, l)
 	b.table.shorten(e, time.Now()) // its time is over before the request is sent

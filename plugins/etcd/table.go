@@ -208,7 +208,6 @@ func (t *table) erased(e *entry, err error) {
 	case t.cluster.Context().Err() != nil:
 	case err == nil, errors.Is(err, cluster.ErrDataLost):
 		t.drop(e)
-		t.refuseLate(e)
 	case cluster.Is(err, rpctypes.ErrPermissionDenied):
 		l, unsure := t.where(e)
 		t.leases.retire(l)

@@ -291,7 +291,7 @@ func (t *table) enter(ctx context.Context, r driver.Request, number int, now tim
 	s.OnAnswer = func() {
 		switch {
 		case s.Err == nil && (s.OK || s.Done()):
-			t.known(e, s.Generation, s.Rev, s.Doubt != nil)
+			t.known(e, s.Generation, s.Rev)
 		case s.Err == nil, t.cluster.Harmless(s.Err):
 			t.drop(e)
 		}

@@ -78,21 +78,6 @@ func TestDeclined(t *testing.T) {
 	}
 }
 
-// TestAway checks that a request goes to another member if its member refuses connections.
-func TestAway(t *testing.T) {
-	well := &member{}
-	addr := clustertest.Member(t, func(s *grpc.Server) { pb.RegisterKVServer(s, well) })
-	c := clustertest.At(t, clustertest.Nowhere, addr)
-	if !c.Prefer("http://" + clustertest.Nowhere) {
-		t.Fatal("no such member")
-	}
-	_, err := c.Txn(t.Context(), false, &pb.TxnRequest{})
-	backendtest.Must(t, err)
-	if well.txns.Load() != 1 {
-		t.Errorf("%d requests to the other member, want 1", well.txns.Load())
-	}
-}
-
 // TestRefused checks that a request that a member refuses was not done, and is not
 // sent to another member.
 func TestRefused(t *testing.T) {

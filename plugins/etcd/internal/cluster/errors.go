@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/driver/config"
@@ -57,9 +55,10 @@ func Failing(err error) bool {
 	}
 	var native rpctypes.EtcdError
 	if !errors.As(rpctypes.Error(err), &native) {
-		return status.Code(err) == codes.Unavailable // there is no connection, or it broke
+		return false
 	}
-	return native.Code() == codes.Unavailable || native.Code() == codes.DeadlineExceeded
+	code := native.Code().String()
+	return code == "Unavailable" || code == "DeadlineExceeded"
 }
 
 func isOneOf(err error, targets []error) bool {
