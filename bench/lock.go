@@ -112,28 +112,36 @@ func (l Locked) Run(ctx context.Context, w io.Writer) error {
 
 // found resolves the backend. If a signal that ends the command comes meanwhile, it returns the
 // status that a shell shows for that signal.
-func (l Locked) found(ctx context.Context, out io.Writer, signals <-chan os.Signal) (d described, err error) {
-	ctx, cancel := context.WithCancel(ctx)
+func (l Locked) found(ctx context.Context, out io.Writer, signals <-chan os.Signal) (d described, _ error) {
+	asking, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the signals below end it
 	defer cancel()
-	done := make(chan struct{})
+	type answer struct {
+		described
+		err error
+	}
+	answered := make(chan answer, 1)
 	go func() {
-		defer close(done)
-		d, err = l.resolve(ctx, l.Backend, out)
+		d, err := l.resolve(asking, l.Backend, out)
+		answered <- answer{d, err}
 	}()
+	over := ctx.Done()
 	for {
 		select {
-		case <-done:
-			return d, err
+		case a := <-answered:
+			return a.described, a.err
+		case <-over: // perhaps by a signal, which comes through signals too
+			over = nil
+			time.AfterFunc(time.Second, cancel)
 		case sig := <-signals:
 			if sig == syscall.SIGCONT {
 				continue
 			}
 			cancel()
 			select {
-			case <-done: // the plugin that was asked has ended
+			case <-answered: // the plugin that was asked has ended
 			case <-time.After(time.Second):
 			}
-			return described{}, StatusError(128 + int(sig.(syscall.Signal)))
+			return d, StatusError(128 + int(sig.(syscall.Signal)))
 		}
 	}
 }

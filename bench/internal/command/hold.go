@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 const (
@@ -143,8 +144,12 @@ const frontResumes = 3
 
 // resume tells the front, which stops itself when the command was stopped, to go on.
 func (r *run) resume() {
-	if r.halted > 0 && r.fronted.Err() == nil {
-		r.halted--
+	if r.halted == 0 || r.fronted.Err() != nil {
+		return
+	}
+	r.halted--
+	if front, _ := proc.Of(os.Getppid()); front.Stopped() {
+		r.resumed.Store(time.Now().UnixNano())
 		_ = syscall.Kill(os.Getppid(), syscall.SIGCONT) // the front may have ended
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -46,6 +47,8 @@ type keeper struct {
 	refuse  context.CancelCauseFunc
 	ended   chan struct{}
 	at      time.Time // the tick for which the command runs; zero for none
+
+	resumed atomic.Int64 // when the keeper resumed the front, in ns since 1970; 0 when it has noted the answer
 
 	mu    sync.Mutex
 	pid   int  // process id of the command; 0 when no command can be signalled
@@ -112,6 +115,8 @@ func (k *keeper) Do(_ context.Context, o order) {
 	switch {
 	case k.pid == 0 && ends:
 		k.refuse(interrupt(o.Signal))
+	case o.Signal == syscall.SIGCONT && time.Now().UnixNano()-k.resumed.Swap(0) < int64(time.Second):
+		// The front passes on the SIGCONT that the keeper has sent it, because the command runs again.
 	case k.pid != 0 && !o.Knows:
 		_ = syscall.Kill(k.pid, o.Signal) // the pid is still valid, because the process was not reaped yet; signals to another user's process fail
 	}
