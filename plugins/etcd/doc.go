@@ -26,6 +26,9 @@
 //     bumped (etcdutl snapshot restore --bump-revision). After a cluster was set up anew,
 //     without data, the leases are gone. The new tokens are above the earlier tokens if the
 //     clock of the first host that uses the new cluster is not behind (see txn.Generation).
+//   - A put of a queue entry that is sent again, because the first got no answer, and whose first copy
+//     arrives after the owner has released the lock. It makes a lock that no process knows. The lock
+//     stays while its process waits for locks, unless an operator breaks it.
 //   - As with every lease, a holder that is paused past its deadline does not know that it
 //     has lost the lock. The resource can tell by the token.
 //   - After a change of leader the TTL of every lease starts anew, so a dead host's locks may
