@@ -14,9 +14,9 @@ const (
 	// ends when its release is sent or, without a release, when its lease was last found valid.
 	Overlap Rule = "overlap"
 	// Token says that a grant has a higher token than every earlier grant of
-	// the same lock, even if the earlier grant has ended. A grant is earlier if
-	// it returned before the later grant was requested. The rule does not apply
-	// to other libraries that are measured for comparison and have no tokens.
+	// the same lock, even if the earlier grant has ended. A grant is earlier if it
+	// returned before the later grant was requested, or if its hold was over when
+	// the later grant returned. Libraries without tokens are not judged.
 	Token Rule = "token"
 	// Linear says that the acquires, renewals, releases and expiries of one lock can be put in
 	// one order. In this order each operation takes effect between its call and its return,

@@ -220,7 +220,11 @@ func (t *table) name(name int, holds []results.Hold) {
 	if len(holds) == 0 {
 		return
 	}
+	_, mayForget := t.terms.Exempt(claim.Overlap, t.made)
 	new(grants).add(holds, t.round.Fencing != "none", func(rule claim.Rule, first, second results.Hold) {
+		if mayForget && forgotten(rule, first, second) {
+			return
+		}
 		count := &t.Tokens
 		if rule == claim.Overlap {
 			count = &t.Overlaps

@@ -55,6 +55,10 @@ func TestPlanted(t *testing.T) {
 		{"token falls below that of a hand-over", section, []results.Attempt{
 			held(0, 0, 0, 10, 20, 7<<10), held(0, 0, 21, 30, 40, 7<<10+2), held(1, 0, 41, 50, 60, 6<<10),
 		}, 0, 1},
+		{"token falls between two that waited", section, []results.Attempt{held(0, 0, 0, 10, 20, 8<<10), held(1, 0, 5, 30, 40, 7<<10)}, 0, 1},
+		{"token falls between two that waited, in a hand-over", section, []results.Attempt{
+			held(0, 0, 0, 10, 20, 7<<10), held(0, 0, 5, 30, 40, 7<<10+2), held(0, 0, 5, 50, 60, 7<<10+1),
+		}, 0, 1},
 		{"token zero where tokens are claimed", section, []results.Attempt{held(0, 0, 0, 10, 20, 0), held(1, 0, 21, 30, 40, 0)}, 0, 1},
 		{"no tokens claimed", none, []results.Attempt{held(0, 0, 0, 10, 20, 0), held(1, 0, 21, 30, 40, 0)}, 0, 0},
 		{"no tokens claimed, two holders", none, []results.Attempt{held(0, 0, 0, 10, 20, 0), held(1, 0, 11, 19, 40, 0)}, 1, 0},
@@ -131,7 +135,7 @@ func pairs(attempts []results.Attempt) (overlap, token bool) {
 				continue
 			}
 			overlap = overlap || a.Answered < b.Ended && b.Answered < a.Ended
-			token = token || a.Token == b.Token || a.Answered <= b.Asked && b.Token <= a.Token
+			token = token || a.Token == b.Token || (a.Answered <= b.Asked || a.Ended < b.Answered) && b.Token <= a.Token
 		}
 	}
 	return overlap, token

@@ -48,8 +48,10 @@ func (g *grants) overlaps(holds []results.Hold, report breach) {
 
 // inOrder returns holds in the order of their grants.
 func inOrder(holds []results.Hold) []results.Hold {
-	return slices.SortedFunc(slices.Values(holds), func(a, b results.Hold) int { return cmp.Compare(a.GrantedNs, b.GrantedNs) })
+	return slices.SortedFunc(slices.Values(holds), byGranted)
 }
+
+func byGranted(a, b results.Hold) int { return cmp.Compare(a.GrantedNs, b.GrantedNs) }
 
 // tokens checks that tokens rise from one grant of the store to the next. It checks hand-overs
 // separately. In a hand-over, a host passes its lease to another of its callers.
@@ -59,6 +61,7 @@ func inOrder(holds []results.Hold) []results.Hold {
 // the lease and granted a later one. A resource refuses the lower token.
 func (g *grants) tokens(holds []results.Hold, report breach) {
 	of := slices.SortedFunc(slices.Values(holds), byToken)
+	var fromStore []results.Hold // the first hold of each lease
 	for from := 0; from < len(of); {
 		to := from + 1
 		for to < len(of) && core.GrantNumber(of[to].Token) == core.GrantNumber(of[from].Token) {
@@ -67,14 +70,17 @@ func (g *grants) tokens(holds []results.Hold, report breach) {
 		one := of[from:to]
 		if len(one) > 1 {
 			new(grants).rising(one, report)
+			inTurn(one, results.Hold{}, false, report)
 			first := slices.MinFunc(one, byAsked).AskedNs
 			for i := range one {
 				one[i].AskedNs = first
 			}
 		}
+		fromStore = append(fromStore, slices.MinFunc(one, byGranted))
 		from = to
 	}
 	g.rising(of, report)
+	inTurn(fromStore, g.maxToken, g.any, report)
 	repeats(holds, report)
 
 	best := slices.MaxFunc(holds, func(a, b results.Hold) int { return cmp.Compare(a.Token, b.Token) })
@@ -105,6 +111,37 @@ func (g *grants) rising(holds []results.Hold, report breach) {
 			report(claim.Token, highest, h)
 		}
 	}
+}
+
+// inTurn judges holds whose requests overlapped in time, which rising cannot judge. If one of them
+// was over when the other was granted, the other must have the higher token: the store keeps a lock
+// for a holder from the grant on, at least until the holder hears of it. If any is set, before is
+// the hold with the highest token of earlier calls.
+func inTurn(holds []results.Hold, before results.Hold, any bool, report breach) {
+	over := func(h results.Hold) int64 { return max(h.GrantedNs, h.Until()) }
+	ended := slices.SortedFunc(slices.Values(holds), func(a, b results.Hold) int { return cmp.Compare(over(a), over(b)) })
+	highest, next := before, 0
+	for _, h := range inOrder(holds) {
+		for ; next < len(ended) && over(ended[next]) < h.GrantedNs; next++ {
+			if !any || ended[next].Token > highest.Token {
+				highest, any = ended[next], true
+			}
+		}
+		valid := h.Until() > h.GrantedNs
+		if any && valid && over(highest) < h.GrantedNs && concurrent(highest, h) && h.Token < highest.Token {
+			report(claim.Token, highest, h)
+		}
+	}
+}
+
+// concurrent reports whether the second hold was requested before the first was granted.
+func concurrent(first, second results.Hold) bool { return second.AskedNs < first.GrantedNs }
+
+// forgotten reports whether two holds with falling tokens break no rule in a store that may have
+// forgotten its grants: it may have forgotten the second grant, and then made the first.
+func forgotten(rule claim.Rule, first, second results.Hold) bool {
+	other := core.GrantNumber(first.Token) != core.GrantNumber(second.Token)
+	return rule == claim.Token && other && first.Token > second.Token && concurrent(first, second)
 }
 
 // repeats finds holds with equal tokens whose requests overlapped in time. The method rising finds

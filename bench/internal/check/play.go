@@ -46,9 +46,10 @@ type Made struct {
 // Host is what one host has reported, and what events did to it.
 type Host struct {
 	results.Seen
-	Alive bool  // the host lived until the end, and then ended normally
-	Ended int64 // when an event ended the host; 0 if none did
-	Made  []Made
+	Alive   bool  // the host lived until the end, and then ended normally
+	Crashed bool  // the host ended with an error status, so no event ended it
+	Ended   int64 // when an event was to end the host; 0 if none was
+	Made    []Made
 	// These are periods. In Unserved the store may have granted nothing to the host. In Silent it may
 	// have answered no request of the host. In Stood the host's process did not run.
 	Unserved, Silent, Stood []Span
@@ -112,11 +113,9 @@ func HostName(n int) string { return string(rune('A' + n)) }
 // Exceptions for an action on one host do not excuse such a violation.
 const everywhere = -1
 
-// broken records a violation of a claim at t=at, on one host or everywhere. If a condition that an
-// event had caused by then excuses the violation, as the documentation says, broken adds it to
-// Exempt and not to Violations.
-func (j *judge) broken(host int, rule claim.Rule, at int64, format string, args ...any) {
-	v := Violation{rule, j.Backend, fmt.Sprintf(format, args...)}
+// exempt reports whether a condition that an event had caused by t=at excuses a violation, on one
+// host or everywhere, as the documentation says.
+func (j *judge) exempt(host int, rule claim.Rule, at int64) bool {
 	all := j.Made
 	if host != everywhere {
 		all = slices.Concat(all, j.Hosts[host].Made)
@@ -127,11 +126,18 @@ func (j *judge) broken(host int, rule claim.Rule, at int64, format string, args 
 			made = append(made, m.Condition)
 		}
 	}
-	if _, known := j.Terms.Exempt(rule, made); known {
-		j.out.Exempt = append(j.out.Exempt, v)
-		return
+	_, known := j.Terms.Exempt(rule, made)
+	return known
+}
+
+// broken records a violation of a claim at t=at, on one host or everywhere. If the violation is
+// exempt, broken adds it to Exempt and not to Violations.
+func (j *judge) broken(host int, rule claim.Rule, at int64, format string, args ...any) {
+	to := &j.out.Violations
+	if j.exempt(host, rule, at) {
+		to = &j.out.Exempt
 	}
-	j.out.Violations = append(j.out.Violations, v)
+	*to = append(*to, Violation{rule, j.Backend, fmt.Sprintf(format, args...)})
 }
 
 // late records that something took longer, until t=at, than a claim allows. If the machine was starved of
@@ -165,6 +171,11 @@ func (j *judge) exclusion() {
 			}
 		}
 		new(grants).add(holds, j.Fencing != "none", func(rule claim.Rule, first, second results.Hold) {
+			granted := second.GrantedNs
+			heard := Span{granted - int64(j.Names[name].TTL), granted}
+			if forgotten(rule, first, second) && j.exempt(everywhere, claim.Overlap, granted) && j.Interrupted(heard) {
+				return
+			}
 			j.broken(everywhere, rule, second.GrantedNs, "host %s was granted lock %d by token %d after %v and found it valid until %v, host %s by token %d after %v",
 				HostName(first.Host), name, first.Token, j.since(first.GrantedNs), j.since(first.Until()),
 				HostName(second.Host), second.Token, j.since(second.GrantedNs))
@@ -270,7 +281,7 @@ func (j *judge) calls() {
 					HostName(on), millis(c.LimitNs-c.BackNs), c.Error)
 			}
 		}
-		if !h.Alive && h.Ended == 0 {
+		if h.Crashed || !h.Alive && h.Ended == 0 {
 			j.broken(on, claim.Crash, j.Stopped, "the process of host %s has ended by itself", HostName(on))
 		}
 	}
@@ -328,23 +339,24 @@ func (j *judge) deadline(on int, c results.Call) {
 	}
 }
 
-// stalls checks that a lock that becomes free is granted in time to a caller that waits for it.
+// stalls checks that a lock that is free, from the start or after a hold, is granted in time to a
+// caller that waits for it.
 func (j *judge) stalls() {
-	for name, holds := range j.holds {
-		for i, h := range holds {
-			next := j.Stopped
-			if i+1 < len(holds) {
-				next = min(next, holds[i+1].GrantedNs)
-			}
-			if free := j.freeAt(h); free < next {
-				j.stall(name, free, next)
-			}
+	for name := range j.Names {
+		free := j.Began
+		for _, h := range j.holds[name] {
+			j.stall(name, free, min(h.GrantedNs, j.Stopped))
+			free = j.freeAt(h)
 		}
+		j.stall(name, free, j.Stopped)
 	}
 }
 
 // stall judges one period in which a lock was free, from t=free to t=next.
 func (j *judge) stall(name int, free, next int64) {
+	if free >= next {
+		return
+	}
 	s := j.Names[name].Setting
 	for on, h := range j.Hosts {
 		if h.Ended > 0 {

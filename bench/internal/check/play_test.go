@@ -34,6 +34,23 @@ func TestJudge(t *testing.T) {
 		{"released under a function", func(p *Play, _, b *Host) { lose(b, 4000*ms, "released"); p.Names[0].Op = results.OpDo }, claim.Callback},
 		{"learned too late", func(_ *Play, a, b *Host) { lose(a, 1200*ms, "expired"); a.Silent = []Span{{0, 1200 * ms}} }, claim.Signal},
 		{"granted late", func(_ *Play, _, b *Host) { b.Holds[0].GrantedNs, b.Calls[0].BackNs = 4000*ms, 4000*ms }, claim.Woken},
+		{"never granted", func(p *Play, _, b *Host) {
+			p.Names = append(p.Names, p.Names[0])
+			b.Calls = append(b.Calls, results.Call{Op: results.OpLock, Name: 1, SentNs: 60 * ms, BackNs: 5060 * ms, LimitNs: 5060 * ms, Outcome: results.CallOver})
+		}, claim.Woken},
+		{"the token falls between two that waited", func(_ *Play, a, _ *Host) { inTurnTo(a, 7<<10) }, claim.Token},
+		{"the token falls between two that waited, as data are lost", func(p *Play, a, _ *Host) {
+			inTurnTo(a, 7<<10)
+			p.Made, p.Events = []Made{{claim.DataLost, 100 * ms}}, []Span{{100 * ms, 101 * ms}}
+		}, ""},
+		{"the token falls between two that waited, long after data were lost", func(p *Play, a, b *Host) {
+			inTurnTo(a, 7<<10)
+			p.Made, p.Events = []Made{{claim.DataLost, -2000 * ms}}, []Span{{-2000 * ms, -1999 * ms}}
+		}, claim.Token},
+		{"a token repeats between two that waited, as data are lost", func(p *Play, a, b *Host) {
+			inTurnTo(a, b.Holds[0].Token)
+			p.Made, p.Events = []Made{{claim.DataLost, 100 * ms}}, []Span{{100 * ms, 101 * ms}}
+		}, claim.Token},
 		{"granted late while nothing was served", func(_ *Play, _, b *Host) {
 			b.Holds[0].GrantedNs, b.Calls[0].BackNs, b.Unserved = 4000*ms, 4000*ms, []Span{{1000 * ms, 3500 * ms}}
 		}, ""},
@@ -50,6 +67,7 @@ func TestJudge(t *testing.T) {
 		}, ""},
 		{"a call hangs", func(_ *Play, _, b *Host) { b.Calls[0].LimitNs, b.Calls[0].BackNs = 1000*ms, 2700*ms }, claim.Deadline},
 		{"a host ends", func(_ *Play, a, _ *Host) { a.Alive = false }, claim.Crash},
+		{"a host ends before an event kills it", func(_ *Play, a, _ *Host) { a.Alive, a.Crashed, a.Ended = false, true, 5000*ms }, claim.Crash},
 		{"something is left", func(p *Play, _, _ *Host) { p.Left = []string{"a key"} }, claim.Leaked},
 		{"a lock stays", func(p *Play, _, _ *Host) { p.Probes = []Probe{{Took: 10 * time.Second}} }, claim.Orphaned},
 	} {
@@ -65,6 +83,9 @@ func TestJudge(t *testing.T) {
 		}
 	}
 }
+
+// inTurnTo changes the first hold of a host, so that its grant came after the next hold's request.
+func inTurnTo(h *Host, token uint64) { h.Holds[0].Token, h.Holds[0].GrantedNs = token, 60*ms }
 
 // lose changes the first hold of a host, so that it was lost at t=at.
 func lose(h *Host, at int64, cause string) {

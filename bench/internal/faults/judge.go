@@ -18,7 +18,7 @@ func judgeOf(h *History, b Backend) check.Judgement {
 		Hosts: make([]check.Host, len(h.Schedule.Hosts)),
 	}
 	for i := range p.Hosts {
-		p.Hosts[i] = check.Host{Seen: h.Seen[i], Alive: h.Alive[i], Stood: slices.Clone(h.Gaps)}
+		p.Hosts[i] = check.Host{Seen: h.Seen[i], Alive: h.Alive[i], Crashed: h.Crashed[i], Stood: slices.Clone(h.Gaps)}
 	}
 	for i, g := range h.Schedule.Groups {
 		p.Names = append(p.Names, slices.Repeat([]check.Name{{Op: g.Kind, AtLeast: time.Duration(g.AtLeast), Setting: h.setting(i, b)}}, g.Names)...)

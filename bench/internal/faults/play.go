@@ -306,6 +306,7 @@ type History struct {
 	Marks    []Mark
 	Seen     []results.Seen // the report of each host
 	Alive    []bool         // for each host, whether it lived until the end and then ended normally
+	Crashed  []bool         // for each host, whether it has ended with an error status
 	Left     []string       // leftovers, and where they were found
 	Probes   []check.Probe
 	// Gaps are periods in which the process of the search did not run, so that its proxies passed no

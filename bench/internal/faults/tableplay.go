@@ -326,8 +326,24 @@ func (c *cell) collect(r *results.Round, h *History, hit int) {
 			r.Failure = fmt.Sprintf("%s: host %d does not get its locks: %v", m.Action, m.Of, h.Seen[m.Of].Failed())
 		}
 	}
+	if r.Failure == "" && !c.alone() {
+		r.Failure = without(h.Seen[rivalHost])
+	}
 	r.Shift(-c.began)
 	slices.SortStableFunc(r.Holds, func(a, b results.Hold) int { return int(a.GrantedNs - b.GrantedNs) })
+}
+
+// without says which locks the rival, which wants every lock, was never granted. It returns "" if
+// there is no such lock. Without its grants the fault has shown nothing about these locks.
+func without(rival results.Seen) string {
+	granted := map[int]bool{}
+	for _, h := range rival.Holds {
+		granted[h.Name] = true
+	}
+	if len(granted) == lockCount {
+		return ""
+	}
+	return fmt.Sprintf("host %s was granted only %d of the %d locks that it wants: %v", hostName(rivalHost), len(granted), lockCount, rival.Failed())
 }
 
 // hits counts the locks that a host held at t=at, or had tried in vain to get by then.

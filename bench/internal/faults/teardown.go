@@ -37,6 +37,7 @@ func (p *player) teardown(ctx context.Context, w *System, h *History) error {
 	h.Left = leave(over)
 	for i, of := range w.Hosts {
 		h.Seen = append(h.Seen, of.Seen())
+		h.Crashed = append(h.Crashed, of.Crashed())
 		h.Alive[i] = h.Alive[i] && !of.Crashed()
 	}
 	if p.files != "" {
@@ -44,6 +45,9 @@ func (p *player) teardown(ctx context.Context, w *System, h *History) error {
 	}
 	if err := p.look(ctx, w, h); err != nil {
 		return err
+	}
+	if p.soak {
+		h.Left = append(h.Left, deaf(ctx, w.Hosts, h.prefix)...)
 	}
 	if err := p.inStore(ctx, h); err != nil || !p.soak {
 		return err
@@ -100,6 +104,32 @@ func leftOf(h *Host, plugin int) []string {
 		left = append(left, fmt.Sprintf("%s in the temporary directory of host %s", f.Name(), h.Name()))
 	}
 	return left
+}
+
+// deaf lets each host that goes on acquire a lock that no host has used. It returns the hosts that
+// cannot. Locks of a schedule would not show them, because other hosts get these locks.
+func deaf(ctx context.Context, hosts []*Host, prefix string) []string {
+	// A plugin that fails again and again is started after a pause of up to PluginBack.
+	ctx, cancel := context.WithTimeout(ctx, claim.PluginBack(9)+endTimeout)
+	defer cancel()
+	failures := make([]string, len(hosts))
+	_ = inject.AtOnce(len(hosts), func(i int) error {
+		h := hosts[i]
+		if !h.Alive() {
+			return nil
+		}
+		lock, err := h.Lock(fmt.Sprint(prefix, h.Name()), maxTTL)
+		if err != nil {
+			return err
+		}
+		if lease, err := lock.Acquire(ctx); err != nil {
+			failures[i] = fmt.Sprintf("host %s cannot acquire a lock that nobody has: %v", h.Name(), err)
+		} else {
+			_ = lease.Release(ctx) // inStore finds a lock that is left
+		}
+		return nil
+	})
+	return slices.DeleteFunc(failures, func(s string) bool { return s == "" })
 }
 
 // The method look lets a new host acquire every lock, to find locks that were not released.
