@@ -18,8 +18,6 @@ var (
 	goFile     = regexp.MustCompile(`\b[a-z]\w*\.go\b`)
 )
 
-// TestArchitectureNamesWhatIsThere checks that the files that docs/architecture.md names exist,
-// and that the functions in a row of a table occur in the files that this row names.
 func TestArchitectureNamesWhatIsThere(t *testing.T) {
 	text, err := os.ReadFile("docs/architecture.md")
 	if err != nil {

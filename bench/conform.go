@@ -14,7 +14,6 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// ConformPlan says which plugin is tested with the conformance suite, and how.
 type ConformPlan struct {
 	Servers
 	Plugin string // name or path
@@ -30,8 +29,7 @@ type ConformPlan struct {
 // sweepTimeout limits the time in which lockbench removes its data from the caller's server.
 const sweepTimeout = 30 * time.Second
 
-// Conform runs the conformance suite. The outcome says how many rules passed, failed or did not
-// run.
+// Conform runs the conformance suite.
 func Conform(ctx context.Context, p ConformPlan, opts Options) (o *Outcome, err error) {
 	opts.fill()
 	p.starts, p.noMTLS = true, !p.MTLS
@@ -91,8 +89,6 @@ func (p ConformPlan) show(r drivertest.RuleResult) {
 	}
 }
 
-// conformed counts rules by result. It returns an error if a rule has failed, or
-// did not run although require is set.
 func conformed(results []drivertest.RuleResult, require bool) (*Outcome, error) {
 	var counts [drivertest.NotRun + 1]int
 	for _, r := range results {

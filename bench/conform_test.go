@@ -7,7 +7,6 @@ import (
 	"github.com/lockbench/lockbench/core/drivertest"
 )
 
-// TestConformShows checks that a failed rule is shown with its log and causes an error.
 func TestConformShows(t *testing.T) {
 	bad := drivertest.RuleResult{
 		Rule: drivertest.Rules()[0], Outcome: drivertest.Fail,
@@ -36,8 +35,6 @@ func TestConformShows(t *testing.T) {
 	}
 }
 
-// TestConformRequires checks that a rule that did not run is counted. It also checks that such a
-// rule causes an error if all rules are required.
 func TestConformRequires(t *testing.T) {
 	var results []drivertest.RuleResult
 	for i, o := range []drivertest.Outcome{drivertest.Pass, drivertest.NA, drivertest.NotRun} {

@@ -29,7 +29,6 @@ func (e *EnvError) Error() string {
 	return e.Backend + ": " + text
 }
 
-// Unwrap returns the cause.
 func (e *EnvError) Unwrap() error { return e.Err }
 
 // These are the environments in which throwaway servers run.
@@ -38,7 +37,6 @@ const (
 	EnvCompose = "compose" // containers of the repository's compose.yaml
 )
 
-// Environments lists the names of the environments.
 func Environments() []string { return []string{EnvLocal, EnvCompose} }
 
 // environment starts throwaway servers. Only one goroutine may use it. Its zero value starts
@@ -112,8 +110,7 @@ func composeError(backend string, err error) error {
 	}
 }
 
-// close removes the containers that were started. Local servers are closed by the callers of method
-// start.
+// close removes the containers that were started. The callers of method start close local servers.
 func (e *environment) close() error {
 	if e.compose == nil {
 		return nil

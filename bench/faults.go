@@ -17,10 +17,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// FaultsMode says what a run does with faults.
 type FaultsMode string
 
-// These are the modes of a run with faults.
 const (
 	FaultsTable  FaultsMode = ""       // plays the table of faults
 	FaultsSearch FaultsMode = "search" // draws schedules of actions
@@ -99,7 +97,6 @@ func Faults(ctx context.Context, p FaultsPlan, opts Options) (*Outcome, error) {
 	return p.search(ctx, opts)
 }
 
-// maxLength is the longest duration of a search or a soak.
 const maxLength = 7 * 24 * time.Hour
 
 // Check finds the parts of the plan that cannot be carried out. Its errors are [*UsageError]s.
@@ -127,7 +124,6 @@ func (p FaultsPlan) faults() []faults.Fault {
 	})
 }
 
-// actions returns the names of the actions that the plan chooses.
 func (p FaultsPlan) actions() []string {
 	does := func(a string) bool {
 		return slices.ContainsFunc(faults.All(), func(f faults.Fault) bool { return slices.Contains(p.Faults, f.Name) && f.DoesAction(a) })
@@ -137,7 +133,6 @@ func (p FaultsPlan) actions() []string {
 	})
 }
 
-// nothingChosen returns the error of a plan whose choices leave nothing to play.
 func (p FaultsPlan) nothingChosen(what string) error {
 	return usagef("no %s is one of %s", what, strings.Join(slices.Concat(p.Faults, p.Actions, p.Backends), ", "))
 }
@@ -191,8 +186,7 @@ func (p FaultsPlan) judged(ctx context.Context, served bool, scenario string, ru
 	return backends, m, err
 }
 
-// runs returns how often a fault or reproducer is played. The default is the argument quick if
-// p.Quick is set, else the argument usual.
+// runs returns how often a fault or reproducer is played.
 func (p FaultsPlan) runs(usual, quick int) int {
 	if p.Quick {
 		usual = quick
@@ -203,8 +197,8 @@ func (p FaultsPlan) runs(usual, quick int) int {
 // tellEvery is the shortest time between two reports of frequent events.
 const tellEvery = 10 * time.Second
 
-// lines reports the progress of a mode without a progress bar. The method say always writes. The
-// method mention, for frequent events, writes at most once per tellEvery unless all is set.
+// lines reports the progress of a mode without a progress bar. The method mention, for frequent
+// events, writes at most once per tellEvery unless all is set.
 type lines struct {
 	w   io.Writer
 	all bool
@@ -228,7 +222,6 @@ func (l *lines) mention(format string, args ...any) {
 	}
 }
 
-// By default each fault is played this often on each backend.
 const (
 	tableRuns      = 3
 	quickTableRuns = 1

@@ -29,7 +29,6 @@ func Check(dir string) (*Outcome, error) {
 	return &Outcome{text: text.String(), data: verdictDoc(r.Verdict)}, judged(false, r.Verdict, nil)
 }
 
-// verdictDoc returns a verdict in its JSON form.
 func verdictDoc(v check.Verdict) any {
 	doc := struct {
 		Granted    int             `json:"grants_checked"`
@@ -124,8 +123,7 @@ func Compare(q Comparison, notes io.Writer) (*Outcome, error) {
 	return shown, holdAgainst(c, gates, notes)
 }
 
-// holdAgainst returns an error if a figure in the comparison breaks a limit (a gate). Otherwise it
-// writes to notes how small a change the runs could have shown.
+// holdAgainst returns an error if a figure in the comparison breaks a limit (a gate).
 func holdAgainst(c results.Comparison, gates []results.Gate, notes io.Writer) error {
 	var texts []string
 	for _, h := range c.Held {

@@ -12,15 +12,14 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// These are grants of one lock. The grant in variable within begins before the grant in variable
-// first has ended. The grant in variable after has the same token as the one in first.
+// These are grants of one lock. The grant within begins before the grant first has ended. The grant
+// after has the same token as the grant first.
 var (
 	first  = results.Attempt{Asked: 0, Answered: 1e6, Ended: 5e6, Done: 6e6, Token: 7, Outcome: results.Granted, End: results.EndReleased}
 	within = results.Attempt{Client: 1, Asked: 0, Answered: 2e6, Ended: 3e6, Done: 4e6, Token: 8, Outcome: results.Granted, End: results.EndReleased}
 	after  = results.Attempt{Client: 1, Asked: 7e6, Answered: 8e6, Ended: 9e6, Done: 10e6, Token: 7, Outcome: results.Granted, End: results.EndReleased}
 )
 
-// planted writes a folder with the given attempts of a subject's callers.
 func planted(t *testing.T, kind results.Kind, attempts ...results.Attempt) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "out")
@@ -35,7 +34,6 @@ func planted(t *testing.T, kind results.Kind, attempts ...results.Attempt) strin
 	return dir
 }
 
-// text returns what an outcome shows, or "" for a nil outcome.
 func text(t *testing.T, o *Outcome, format string) string {
 	t.Helper()
 	var b strings.Builder
@@ -47,7 +45,6 @@ func text(t *testing.T, o *Outcome, format string) string {
 	return b.String()
 }
 
-// reported returns the report of a folder as text.
 func reported(t *testing.T, dir string) (string, error) {
 	t.Helper()
 	o, _, err := Report(dir, filepath.Join(t.TempDir(), "page.html"))
@@ -151,7 +148,6 @@ func TestDamagedFolders(t *testing.T) {
 	}
 }
 
-// cut keeps the first keep bytes of a file, or removes -keep bytes from its end.
 func cut(t *testing.T, path string, keep int64) {
 	t.Helper()
 	info, err := os.Stat(path)

@@ -83,7 +83,6 @@ func under(prefix string) func(driver.Config) string {
 	return func(driver.Config) string { return prefix }
 }
 
-// ByName returns the baseline called name, and whether there is such a baseline.
 func ByName(name string) (Baseline, bool) {
 	i := slices.IndexFunc(All(), func(b Baseline) bool { return b.Name == name })
 	if i < 0 {
@@ -109,7 +108,6 @@ const (
 	tablePrefix = "lockbench_baseline_"
 )
 
-// discard discards the log of libraries that run in process.
 var discard = slog.New(slog.DiscardHandler)
 
 // inProcess returns a baseline that is our library for a backend, without the plugin process. The
@@ -145,7 +143,7 @@ func (l locker) Lock(name string, ttl time.Duration) (load.Lock, error) { return
 
 func (l locker) Close(context.Context) error { return l.close() }
 
-// onRedis returns the Open of a baseline. It calls of(client) to make locks from a go-redis client.
+// onRedis returns the Open function of a baseline. The function of makes locks from a client.
 func onRedis(of func(goredis.UniversalClient) (locks, error)) func(context.Context, driver.Config) (load.Locker, error) {
 	return func(_ context.Context, cfg driver.Config) (load.Locker, error) {
 		c, err := redisserver.Dial(cfg)
@@ -160,12 +158,10 @@ func onRedis(of func(goredis.UniversalClient) (locks, error)) func(context.Conte
 	}
 }
 
-// acquire is a [load.Lock] that has only an Acquire function.
 type acquire func(context.Context) (load.Lease, error)
 
 func (a acquire) Acquire(ctx context.Context) (load.Lease, error) { return a(ctx) }
 
-// lease is a [load.Lease] that calls functions of its library.
 type lease struct {
 	token          uint64
 	renew, release func(context.Context) error

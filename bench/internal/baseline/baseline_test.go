@@ -14,7 +14,6 @@ import (
 
 func TestMain(m *testing.M) { plugintest.Main(m) }
 
-// TestBaselines checks that every baseline has the properties that scenarios assume.
 func TestBaselines(t *testing.T) {
 	s, err := redisserver.Start(t.Context(), &redisserver.Options{Password: "hush"})
 	servers.Keep(t, "redis", s, err)
@@ -66,7 +65,6 @@ func excludes(t *testing.T, bl Baseline, plain, url driver.Config) {
 	}
 }
 
-// opened opens a baseline's locker, and closes it at the end of the test.
 func opened(t *testing.T, bl Baseline, cfg driver.Config) load.Locker {
 	t.Helper()
 	l, err := bl.Open(t.Context(), cfg)

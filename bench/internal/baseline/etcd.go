@@ -112,7 +112,7 @@ func (l *sessions) giveBack(s *concurrency.Session, ttl time.Duration, clean boo
 	return nil
 }
 
-// take returns an idle session, or a new one. It drops idle sessions that have expired.
+// take returns an idle session, or a new one.
 func (l *sessions) take(ctx context.Context, ttl time.Duration) (*concurrency.Session, error) {
 	l.mu.Lock()
 	for idle := l.idle[ttl]; len(idle) > 0; idle = l.idle[ttl] {

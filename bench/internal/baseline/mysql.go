@@ -46,7 +46,6 @@ const (
 	leaseRelease = "UPDATE " + leaseTable + " SET expires_at = '1970-01-01' WHERE name = ? AND owner = ?"
 )
 
-// leaseRow is the lock of one caller.
 type leaseRow struct {
 	statements leaseStatements
 	ttl        time.Duration
@@ -108,7 +107,6 @@ func there(changed bool, err error) error {
 	return err
 }
 
-// mysqlLeaseRow has the statements for MySQL.
 type mysqlLeaseRow struct {
 	db   *sql.DB
 	name []byte
@@ -155,7 +153,7 @@ var getLockBaseline = Baseline{
 	}),
 }
 
-// onMySQL returns a baseline's Open function, which makes locks from the pool db by of(ctx, db).
+// onMySQL returns the Open function of a baseline. The function of makes locks from a pool.
 func onMySQL(of func(context.Context, *sql.DB) (locks, error)) func(context.Context, driver.Config) (load.Locker, error) {
 	return func(ctx context.Context, cfg driver.Config) (load.Locker, error) {
 		db, err := mysqlserver.Dial(cfg)
@@ -188,8 +186,7 @@ type connLease struct {
 	name string
 }
 
-// renew asks the server whether the connection still has the lock. The lock has no TTL and ends
-// with its connection.
+// renew asks the server whether the connection still has the lock.
 func (l connLease) renew(ctx context.Context) error {
 	err := l.ask(ctx, "SELECT IS_USED_LOCK(?) = CONNECTION_ID()")
 	if err != nil && !errors.Is(err, driver.ErrNotHeld) {
