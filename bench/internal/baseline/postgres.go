@@ -17,7 +17,6 @@ import (
 
 const pgxModule = "github.com/jackc/pgx/v5"
 
-// pgLeaseRowBaseline is [leaseRowBaseline] on PostgreSQL.
 var pgLeaseRowBaseline = Baseline{
 	Name:      "pg-lease-row",
 	Doc:       "a plain lease row in a table, asking every 10 ms",
@@ -33,7 +32,6 @@ var pgLeaseRowBaseline = Baseline{
 	}),
 }
 
-// pgLeaseRow has the statements for PostgreSQL; see [leaseStatements].
 type pgLeaseRow struct {
 	pool *pgxpool.Pool
 	name []byte
@@ -74,7 +72,6 @@ var pgAdvisoryBaseline = Baseline{
 	}),
 }
 
-// pgAdvisoryTxBaseline is an advisory lock of a transaction, which stays open until the release.
 var pgAdvisoryTxBaseline = Baseline{
 	Name:     "pg-advisory-tx",
 	Doc:      "pg_advisory_xact_lock in a transaction for each lease; no TTL, no token, nothing written",
@@ -95,7 +92,7 @@ func keyOf(name string) int64 {
 	return int64(h.Sum64())
 }
 
-// onPostgres returns the Open function of a baseline, which calls of(ctx, pool) to make locks.
+// onPostgres returns the Open function of a baseline. The function of makes locks from a pool.
 func onPostgres(of func(context.Context, *pgxpool.Pool) (locks, error)) func(context.Context, driver.Config) (load.Locker, error) {
 	return func(ctx context.Context, cfg driver.Config) (load.Locker, error) {
 		pool, err := postgresserver.Pool(cfg)

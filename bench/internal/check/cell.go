@@ -14,7 +14,7 @@ import (
 // Class is the verdict on one backend under one fault.
 type Class string
 
-// These are the classes. Only ClassBroken is a violation.
+// Only ClassBroken is a violation.
 const (
 	ClassHeld       Class = "held"
 	ClassToken      Class = "held by token only"
@@ -83,7 +83,7 @@ func (c Cell) Unsafe() bool {
 	return c.Class == ClassBroken && !c.Control && c.kind == results.KindPlugin
 }
 
-// Invalid returns a line for each cell (backend and fault) without a usable result. It says why.
+// Invalid returns a line for each cell (backend and fault) without a usable result.
 func (v Verdict) Invalid() []string {
 	var out []string
 	for _, c := range v.Cells {
@@ -120,7 +120,6 @@ func Cells(rounds []results.Round) []Cell {
 	return cells
 }
 
-// add judges one round.
 func (c *Cell) add(r results.Round) {
 	if r.Missing != "" {
 		c.Class, c.Why = ClassNotRun, r.Missing
@@ -174,14 +173,14 @@ func (c *Cell) conclude() {
 	}
 }
 
-// table is one round (one fault played on one backend) and the Cell of that backend and fault.
+// table is one round (one fault played on one backend) and the Cell that sums up such rounds.
 type table struct {
 	*Cell
 	round results.Round
 	ttl   time.Duration
 }
 
-// violation records a violation. It keeps the details of at most three violations of each rule.
+// violation records a violation.
 func (t *table) violation(rule claim.Rule, name int, format string, args ...any) {
 	const keepEach = 3
 	if t.kept == nil {
@@ -205,7 +204,6 @@ func (t *table) stood(host int) []Span {
 	return all
 }
 
-// died returns the time when a host was killed, or 0 if it was not killed.
 func (t *table) died(host int) int64 {
 	for _, h := range t.round.Halts {
 		if h.Host == host && h.Why == results.HaltKilled {
@@ -268,8 +266,8 @@ func suspects(holds []results.Hold) string {
 		HostName(first.Host), first.Token, at(first.GrantedNs), HostName(next.Host), next.Token, at(next.GrantedNs))
 }
 
-// handover judges whether the holder of the lease in parameter first learned of its loss before the
-// lease in parameter next was granted.
+// handover judges whether the holder of the lease first learned of its loss before the lease next
+// was granted.
 func (t *table) handover(first, next results.Hold) {
 	if first.ReleaseNs == 0 || first.ReleaseNs > next.GrantedNs {
 		t.Belief = max(t.Belief, first.ValidNs-next.GrantedNs)

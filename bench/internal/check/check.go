@@ -31,7 +31,6 @@ type Violation struct {
 	What    string     `json:"what"`
 }
 
-// String describes the violation in one line.
 func (v Violation) String() string { return fmt.Sprintf("%s: %s", v.Rule, v.What) }
 
 // both describes two holds that together break a rule. The call who(n) names holder n.
@@ -64,7 +63,6 @@ type Subject struct {
 	Tokens   int `json:"tokens_not_rising"`
 }
 
-// Verdict is the judgement of a run.
 type Verdict struct {
 	Subjects   []Subject   // by name
 	Violations []Violation // for each subject, at most five of each rule
@@ -74,7 +72,6 @@ type Verdict struct {
 	Truncated error
 }
 
-// Granted returns how many grants the verdict covers.
 func (v Verdict) Granted() int {
 	n := 0
 	for _, s := range v.Subjects {
@@ -112,7 +109,6 @@ type Checker struct {
 	found    []Violation
 }
 
-// New returns an empty checker.
 func New() *Checker {
 	return &Checker{subjects: map[string]*Subject{}, names: map[[2]string]*grants{}}
 }

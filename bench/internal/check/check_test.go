@@ -18,7 +18,6 @@ var section = results.Section{
 	CellName: results.CellName{Backend: "redis", Scenario: "acquire"}, Kind: results.KindPlugin, Fencing: "durable", Run: 1, Names: []string{"a", "b"},
 }
 
-// held returns a granted attempt that was requested, answered and ended at the given times.
 func held(client int32, name int32, asked, answered, ended int64, token uint64) results.Attempt {
 	return results.Attempt{
 		Client: client, Name: name, Asked: asked, Answered: answered, Ended: ended, Done: ended + 1,
@@ -280,8 +279,6 @@ func TestCellCounts(t *testing.T) {
 	}
 }
 
-// TestAvailabilityIsJudged checks that the loss of a lease with a long TTL breaks a claim, and that
-// a late grant of a free lock breaks a claim too.
 func TestAvailabilityIsJudged(t *testing.T) {
 	back := func(leases ...results.Hold) results.Round {
 		r := round("demotion", leases...)

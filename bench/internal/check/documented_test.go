@@ -25,7 +25,6 @@ var documented = map[string]map[string]check.Class{
 	"etcd":     {"restart-wiped": check.ClassToken, "pause-leader": check.ClassToken},
 }
 
-// TestDoubleGrantsAreJudged checks that a double grant is judged as the documentation says.
 func TestDoubleGrantsAreJudged(t *testing.T) {
 	for _, of := range kinds.All() {
 		backend := of.Name

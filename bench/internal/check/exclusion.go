@@ -46,7 +46,6 @@ func (g *grants) overlaps(holds []results.Hold, report breach) {
 	g.lastEnd = last
 }
 
-// inOrder returns holds in the order of their grants.
 func inOrder(holds []results.Hold) []results.Hold {
 	return slices.SortedFunc(slices.Values(holds), byGranted)
 }
@@ -57,8 +56,8 @@ func byGranted(a, b results.Hold) int { return cmp.Compare(a.GrantedNs, b.Grante
 // separately. In a hand-over, a host passes its lease to another of its callers.
 //
 // In a comparison with other leases, a hand-over counts as requested when the host requested its
-// lease. So this is no violation: a host hands over a lease without knowing that the store has lost
-// the lease and granted a later one. A resource refuses the lower token.
+// lease. So this is no violation: the store has lost a lease and granted a later one, and the host,
+// which does not know this, hands over the lost lease. A resource refuses the lower token.
 func (g *grants) tokens(holds []results.Hold, report breach) {
 	of := slices.SortedFunc(slices.Values(holds), byToken)
 	var fromStore []results.Hold // the first hold of each lease
@@ -89,7 +88,6 @@ func (g *grants) tokens(holds []results.Hold, report breach) {
 	}
 }
 
-// byToken orders holds by token, and holds with the same token by the time of their request.
 func byToken(a, b results.Hold) int { return cmp.Or(cmp.Compare(a.Token, b.Token), byAsked(a, b)) }
 
 func byAsked(a, b results.Hold) int { return cmp.Compare(a.AskedNs, b.AskedNs) }
@@ -134,7 +132,6 @@ func inTurn(holds []results.Hold, before results.Hold, any bool, report breach) 
 	}
 }
 
-// concurrent reports whether the second hold was requested before the first was granted.
 func concurrent(first, second results.Hold) bool { return second.AskedNs < first.GrantedNs }
 
 // forgotten reports whether two holds with falling tokens break no rule in a store that may have

@@ -14,7 +14,6 @@ import (
 // never has two holders. The search is usually short, because a history has few holders.
 const judging = 10 * time.Second
 
-// operation is one operation on a lock.
 type operation struct {
 	kind  opKind
 	lease int // the number of the lease among the grants of its name

@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
-// Span is a period. It has the times of its start and its end.
+// Span is a period: its start and its end.
 type Span [2]int64
 
 // Play is the record of one schedule of harmful events, played on one backend, with their effects.
@@ -62,7 +62,6 @@ type Probe struct {
 	Error string        // why the lock was not granted
 }
 
-// Judgement is the verdict on one play.
 type Judgement struct {
 	// Violations break a claim. Exempt are violations that the documentation says may happen.
 	Violations, Exempt []Violation
@@ -130,8 +129,7 @@ func (j *judge) exempt(host int, rule claim.Rule, at int64) bool {
 	return known
 }
 
-// broken records a violation of a claim at t=at, on one host or everywhere. If the violation is
-// exempt, broken adds it to Exempt and not to Violations.
+// broken records a violation of a claim at t=at, on one host or everywhere.
 func (j *judge) broken(host int, rule claim.Rule, at int64, format string, args ...any) {
 	to := &j.out.Violations
 	if j.exempt(host, rule, at) {
@@ -140,8 +138,8 @@ func (j *judge) broken(host int, rule claim.Rule, at int64, format string, args 
 	*to = append(*to, Violation{rule, j.Backend, fmt.Sprintf(format, args...)})
 }
 
-// late records that something took longer, until t=at, than a claim allows. If the machine was starved of
-// processor time, late sets Unjudged instead.
+// late records that something took longer than a claim allows, until t=at. If the machine was
+// starved of processor time, late sets Unjudged instead.
 func (j *judge) late(host int, rule claim.Rule, at int64, format string, args ...any) {
 	if j.Starved {
 		j.out.Unjudged = true
@@ -183,9 +181,9 @@ func (j *judge) exclusion() {
 	}
 }
 
-// staleRenewal returns the time from the grant of the hold in parameter next to the last confirmed
-// renewal of the hold in parameter first. It returns 0 if none was sent after that grant, or if
-// the token of next is not higher than that of first.
+// staleRenewal returns the time from the grant of the hold next to the last confirmed renewal of
+// the hold first. It returns 0 if no renewal was sent after that grant, or if the token of next is
+// not higher than the token of first.
 func staleRenewal(first, next results.Hold) (ns int64) {
 	if first.Token >= next.Token {
 		return 0
@@ -219,7 +217,7 @@ func (j *judge) ends() {
 				if of.Op == results.OpDo {
 					j.broken(h.Host, claim.Callback, h.DoneNs, "host %s released lock %d after %v while the function under it ran", HostName(h.Host), name, j.since(h.DoneNs))
 				}
-			case h.Cause != "revoked" && h.DoneNs-h.GrantedNs < int64(of.FirstSpan): // the hold was lost within its first span
+			case h.Cause != "revoked" && h.DoneNs-h.GrantedNs < int64(of.FirstSpan):
 			case h.DoneNs <= j.Stopped && on.Ended == 0:
 				out := overlap(slices.Concat(on.Silent, on.Stood), Span{h.DoneNs - int64(of.TTL), h.DoneNs})
 				if out < claim.Survives.Within(of.Setting) {
@@ -231,7 +229,7 @@ func (j *judge) ends() {
 	}
 }
 
-// overlap returns for how long spans, which may overlap, cover the period in parameter in.
+// overlap returns for how long the spans cover the period in. The spans may overlap each other.
 func overlap(spans []Span, in Span) time.Duration {
 	sorted := slices.SortedFunc(slices.Values(spans), func(a, b Span) int { return cmp.Compare(a[0], b[0]) })
 	var sum int64
@@ -246,7 +244,6 @@ func overlap(spans []Span, in Span) time.Duration {
 	return time.Duration(sum)
 }
 
-// Interrupted reports whether any event took place during the period called in.
 func (p Play) Interrupted(in Span) bool {
 	return slices.ContainsFunc(p.Events, func(e Span) bool { return e[0] < in[1] && e[1] > in[0] })
 }

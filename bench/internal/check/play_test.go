@@ -87,7 +87,6 @@ func TestJudge(t *testing.T) {
 // inTurnTo changes the first hold of a host, so that its grant came after the next hold's request.
 func inTurnTo(h *Host, token uint64) { h.Holds[0].Token, h.Holds[0].GrantedNs = token, 60*ms }
 
-// lose changes the first hold of a host, so that it was lost at t=at.
 func lose(h *Host, at int64, cause string) {
 	l := &h.Holds[0]
 	l.ValidNs, l.DoneNs, l.Cause, l.ReleaseNs, l.ReleasedNs = min(l.ValidNs, at), at, cause, 0, 0

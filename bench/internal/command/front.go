@@ -51,7 +51,6 @@ var handedOn = []os.Signal{
 	syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT,
 }
 
-// front is the process that the shell sees.
 type front struct {
 	spec    Spec
 	keeper  *proc.Child
@@ -64,8 +63,8 @@ type front struct {
 	hungUp  bool   // a SIGHUP has been sent to the group, and this process will receive it, too
 }
 
-// Signals returns a channel with the signals that [Run] handles. From now on they have no other
-// effect on this process, except that signal.Stop ends this.
+// Signals returns a channel with the signals that [Run] handles. From then on they have no other
+// effect on this process, until signal.Stop.
 func Signals() chan os.Signal {
 	signals := make(chan os.Signal, 64)
 	for _, s := range ignored {
@@ -100,7 +99,6 @@ func Run(s Spec, signals <-chan os.Signal, out *Out) End {
 	return f.serve(signals)
 }
 
-// serve handles the keeper's lines until the keeper is done.
 func (f *front) serve(signals <-chan os.Signal) End {
 	look := time.NewTicker(min(max(f.spec.TTL/lookPart, killPause), lookEvery))
 	defer look.Stop()
@@ -121,7 +119,6 @@ func (f *front) serve(signals <-chan os.Signal) End {
 	}
 }
 
-// signal forwards a signal to the command.
 func (f *front) signal(sig syscall.Signal) {
 	knows := fromTerminal(sig)
 	if sig == syscall.SIGHUP && f.hungUp {
@@ -160,7 +157,6 @@ func (f *front) look() {
 	f.stopped = s.Stopped()
 }
 
-// take handles one line from the keeper.
 func (f *front) take(l line) {
 	switch {
 	case l.Say != "" && f.spec.Verbose, l.Warn != "":

@@ -27,7 +27,6 @@ const (
 	leftAfter = time.Second
 )
 
-// run is one run of the command under a lease.
 type run struct {
 	*keeper
 	tree
@@ -119,7 +118,6 @@ func (r *run) begin() error {
 	return err
 }
 
-// took records that the command has ended, or was stopped or resumed.
 func (r *run) took(pid int, status syscall.WaitStatus) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -192,7 +190,6 @@ func (r *run) look(now time.Time) {
 }
 
 // end sets the time at which the command is killed, unless a previous call has set an earlier time.
-// It keeps the reason of the first call.
 func (r *run) end(reason string, at time.Time) {
 	if r.lost == "" {
 		r.lost = reason

@@ -174,7 +174,6 @@ func (k *keeper) run() (e End) {
 	}
 }
 
-// plug returns the plugin's current process.
 func (k *keeper) plug() plug {
 	pid, _ := plugin.ProcessOf(k.backend)
 	s, _ := proc.Of(pid) // the plugin may have ended; pid 0 then stands for no plugin
@@ -203,7 +202,6 @@ func (k *keeper) failed(err error) End {
 	return End{Kind: Failed, Reason: err.Error()}
 }
 
-// tell sends the lease's events to the front.
 func (k *keeper) tell(ev core.Event) {
 	name := strconv.Quote(ev.Name)
 	switch ev.Kind {
@@ -235,7 +233,6 @@ type held interface {
 	Release(context.Context) error
 }
 
-// led gives a term the methods of the interface held.
 type led struct{ *core.Term }
 
 func (l led) Done() <-chan struct{}             { return l.Context().Done() }

@@ -33,10 +33,8 @@ type Spec struct {
 	Ignored []syscall.Signal
 }
 
-// Kind says how a run ended.
 type Kind string
 
-// These are the kinds of ends.
 const (
 	Ended       Kind = ""            // the command has ended, or a signal has ended the wait for the lock
 	Held        Kind = "held"        // another holder had the lock until the end of the wait
@@ -70,7 +68,6 @@ type plug struct {
 	Start string
 }
 
-// running returns the process id, or 0 when the process has ended.
 func (p plug) running() int {
 	if s, ok := proc.Of(p.Pid); !ok || s.Start != p.Start {
 		return 0

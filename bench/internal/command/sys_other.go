@@ -4,5 +4,4 @@ package command
 
 import "syscall"
 
-// dieWithParent does nothing on systems other than Linux.
 func dieWithParent(*syscall.SysProcAttr) {}

@@ -9,8 +9,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// TestRandomCancels cancels up to ten thousand acquires through a plugin, each at a random time. It
-// uses a case of the conformance suite.
+// TestRandomCancels cancels up to ten thousand acquires through a plugin, each at a random time.
 func TestRandomCancels(t *testing.T) {
 	each(t, 2, func(t *testing.T, s *system) {
 		cancels := count(500, 10_000)

@@ -22,7 +22,6 @@ func TestMain(m *testing.M) {
 	plugintest.Main(m)
 }
 
-// count returns long if LOCKBENCH_LONG is set, and otherwise short.
 func count(short, long int) int {
 	if os.Getenv("LOCKBENCH_LONG") != "" {
 		return long
@@ -30,14 +29,12 @@ func count(short, long int) int {
 	return short
 }
 
-// system is one backend with servers started for it.
 type system struct {
 	*servers.Environment
 	name, binary string
 	config       driver.Config // configuration of the plugin
 }
 
-// each runs the function f as a subtest for each kind of store that func served returns.
 func each(t *testing.T, short int, f func(t *testing.T, s *system)) {
 	for _, k := range served(short) {
 		t.Run(k.Name, func(t *testing.T) { f(t, start(t, k)) })
@@ -50,7 +47,6 @@ func served(short int) []*servers.Kind {
 	return all[:count(short, len(all))]
 }
 
-// start starts the servers of one backend, and closes them at the end of the test.
 func start(t *testing.T, k *servers.Kind) *system {
 	t.Helper()
 	binary := buildPlugin(t, k.Name)

@@ -33,7 +33,7 @@ type oddHost struct {
 }
 
 // habits are functions that a host calls before it opens plugins. Each returns a function that the
-// host calls at its end. Other habits, such as reaping all children, are actions of package faults.
+// host calls at its end.
 var habits = map[string]func(t *testing.T) (end func()){
 	"executes itself anew":   func(*testing.T) func() { return func() {} }, // after each round
 	"children follow thread": startFollowers,
@@ -64,7 +64,6 @@ func TestOddHosts(t *testing.T) {
 	})
 }
 
-// TestOddHostProcess is the host process of TestOddHosts.
 func TestOddHostProcess(t *testing.T) {
 	var h oddHost
 	text, ok := os.LookupEnv(envOddHost)
@@ -120,7 +119,6 @@ func (h oddHost) executeAnew(t *testing.T) {
 	t.Fatal(err)
 }
 
-// oddClient is the client that a round has opened.
 type oddClient struct{ *core.Client }
 
 func (c oddClient) close(t *testing.T) {
@@ -153,7 +151,6 @@ func (h oddHost) round(t *testing.T, n int) oddClient {
 	return oddClient{c}
 }
 
-// pluginOf waits until the plugin is up, and returns its process id.
 func pluginOf(t *testing.T, b driver.Backend) (pid int) {
 	t.Helper()
 	eventually(t, "the plugin is up", func() (ok bool) {
