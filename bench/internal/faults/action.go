@@ -60,7 +60,7 @@ type Action struct {
 // Target is the kind of thing that an action harms or changes.
 type Target string
 
-// These are the targets. An [Event] says which host or server is meant.
+// An [Event] says which host or server is meant.
 const (
 	OnHost   Target = "host"
 	OnServer Target = "server"
@@ -70,7 +70,6 @@ const (
 // Resource is something that two actions cannot use at the same time.
 type Resource string
 
-// These are the resources of a target.
 const (
 	UsesProcess Resource = "process" // the process of the host or of the server
 	UsesPlugin  Resource = "plugin"
@@ -81,10 +80,8 @@ const (
 	UsesDirectory   Resource = "directory"
 )
 
-// Reach says which hosts may go unserved while an action lasts.
 type Reach string
 
-// These are the reaches.
 const (
 	StopsNobody Reach = ""
 	StopsHost   Reach = "host" // the host that the action is done to
@@ -129,17 +126,15 @@ type Event struct {
 // everywhere is the target of an event that concerns all hosts, or all servers.
 const everywhere = -1
 
-// Moment is a moment in the course of an event.
 type Moment string
 
-// These are the moments of an event. An empty Since means Injected.
+// An empty Since means Injected.
 const (
 	Begun    Moment = "begun" // just before the event is injected
 	Injected Moment = "injected"
 	Healed   Moment = "healed"
 )
 
-// Share is a part of the servers.
 type Share string
 
 // These are the shares of n servers that an event can harm.
@@ -161,10 +156,8 @@ func (s Share) of(n int) int {
 // Duration is a duration whose JSON form is a text such as "1.5s".
 type Duration time.Duration
 
-// MarshalText implements encoding.TextMarshaler.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler.
 func (d *Duration) UnmarshalText(text []byte) error {
 	parsed, err := time.ParseDuration(string(text))
 	*d = Duration(parsed)
@@ -189,7 +182,6 @@ func (a Action) knownIn(of *servers.Kind, setting string) bool {
 	return a.Only == nil || a.Only(of, of.Setting(setting))
 }
 
-// knownWhere lists the backends and settings in which the action exists.
 func (a Action) knownWhere() (all []string) {
 	for _, of := range kinds.All() {
 		for _, setting := range of.SettingNames() {
@@ -201,7 +193,6 @@ func (a Action) knownWhere() (all []string) {
 	return all
 }
 
-// KnownFor reports whether the action exists in some setting of a backend.
 func (a Action) KnownFor(backend string) bool {
 	of := kinds.Of(backend)
 	return slices.ContainsFunc(of.SettingNames(), func(setting string) bool { return a.knownIn(of, setting) })
@@ -210,7 +201,6 @@ func (a Action) KnownFor(backend string) bool {
 // DoesTo describes the action on a target such as "host B" or "server 2".
 func (a Action) DoesTo(whom string) string { return strings.ReplaceAll(a.Does, "%s", whom) }
 
-// Actions returns all actions, ordered by kind.
 func Actions() []Action { return slices.Clone(allActions()) }
 
 // allActions builds the list of actions only once, because judging a schedule needs the list.

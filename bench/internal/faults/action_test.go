@@ -31,8 +31,6 @@ const (
 	timeout = 30 * time.Second
 )
 
-// TestActionsAreWellFormed checks that each action has a unique name and a description that names
-// its target. An action that is not over at once must have a Heal function.
 func TestActionsAreWellFormed(t *testing.T) {
 	seen := map[string]bool{}
 	for _, a := range Actions() {
@@ -229,7 +227,6 @@ func loops() []string {
 	return found
 }
 
-// closeHost closes a host, and checks that nothing is left of it.
 func closeHost(t *testing.T, h *Host) {
 	t.Helper()
 	chain := h.pluginChain()
@@ -246,7 +243,6 @@ func closeHost(t *testing.T, h *Host) {
 	}
 }
 
-// frozen reports whether a signal has stopped a process.
 func frozen(pid int) bool {
 	s, known := proc.Of(pid)
 	return known && s.Stopped()

@@ -32,5 +32,4 @@ func (c *Coverage) add(h *History) {
 	c.Actions = c.AllActions - len(c.NotMet)
 }
 
-// Line sums up the coverage in one line.
 func (c *Coverage) Line() string { return fmt.Sprintf("%d of %d actions met", c.Actions, c.AllActions) }
