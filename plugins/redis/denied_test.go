@@ -50,7 +50,6 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
-// Check returns an error for each missing right.
 func TestCheckProvesRights(t *testing.T) {
 	s := start(t, nil)
 	c := plain(t, s)

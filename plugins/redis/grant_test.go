@@ -396,7 +396,6 @@ func TestGrantOutlivesThePlugin(t *testing.T) {
 }
 
 // With WaitReplicas, a waiter must not use a pushed grant, because the replicas may not have it.
-// The waiter must send an acquire.
 func TestGrantWaitsForReplicas(t *testing.T) {
 	master := start(t, &redisserver.Options{Lines: []string{"repl-diskless-sync-delay 0"}})
 	host, port, _ := strings.Cut(master.Addr(), ":")

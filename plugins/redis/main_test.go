@@ -14,7 +14,6 @@ import (
 
 func TestMain(m *testing.M) { plugintest.Main(m) }
 
-// start starts a server for this test alone.
 func start(t testing.TB, opts *redisserver.Options) *servers.Server {
 	t.Helper()
 	s, err := redisserver.Start(t.Context(), opts)
@@ -22,7 +21,6 @@ func start(t testing.TB, opts *redisserver.Options) *servers.Server {
 	return s
 }
 
-// connect opens a backend and closes it when the test ends.
 func connect(t testing.TB, o Options) *Backend {
 	t.Helper()
 	b, err := Open(&o)
@@ -30,7 +28,6 @@ func connect(t testing.TB, o Options) *Backend {
 	return backendtest.CloseAfter(t, b)
 }
 
-// at returns the options of a backend for one server.
 func at(s *servers.Server) Options { return Options{Address: []string{s.Addr()}} }
 
 // plain returns an ordinary go-redis client, as another application would use.
@@ -40,7 +37,6 @@ func plain(t testing.TB, s *servers.Server) *goredis.Client {
 	return c
 }
 
-// These helpers are shared by the tests of all backends.
 var (
 	must       = backendtest.Must
 	eventually = backendtest.Eventually
@@ -51,7 +47,6 @@ var (
 
 const timeout = backendtest.Timeout
 
-// acquire acquires the lock, and returns r with the token.
 func acquire(t testing.TB, b *Backend, r driver.Request) driver.Request {
 	t.Helper()
 	if r = backendtest.Acquire(t, b, r); r.Token == 0 {

@@ -122,7 +122,7 @@ func (o Options) check() error {
 	return err
 }
 
-// add adds an address to the target t. It refuses a URL that contradicts configuration keys.
+// add refuses a URL that contradicts configuration keys.
 func (t *target) add(a redisnode.Address) error {
 	o := &t.opts
 	switch {

@@ -102,7 +102,6 @@ func TestPolicyOfAFrozenMaster(t *testing.T) {
 	})
 }
 
-// startReplica starts a node in the Cluster of master, as a replica of master.
 func startReplica(t *testing.T, master *servers.Server, lines ...string) *servers.Server {
 	t.Helper()
 	bus := fmt.Sprint(freePort(t))

@@ -63,15 +63,12 @@ func (serverHook) DialHook(next goredis.DialHook) goredis.DialHook {
 	return func(ctx context.Context, _, addr string) (net.Conn, error) { return next(ctx, serverNetwork, addr) }
 }
 
-// ProcessHook implements goredis.Hook.
 func (serverHook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook { return next }
 
-// ProcessPipelineHook implements goredis.Hook.
 func (serverHook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
 	return next
 }
 
-// sentinelSource returns a source for the sentinels' password, or nil if no file holds it.
 func (o Options) sentinelSource() (*config.Source, error) {
 	if o.SentinelPasswordFile == "" {
 		return nil, nil

@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// everything calls each operation of the backend b once. It returns the errors, by operation.
+// everything calls each operation of the backend b once.
 func everything(ctx context.Context, b *Backend) map[string]error {
 	r := lease("a", "o1")
 	held := r
@@ -212,7 +212,6 @@ func TestClose(t *testing.T) {
 	goleak.VerifyNone(t, running)
 }
 
-// Close must not wait for a server that does not answer.
 func TestCloseWhileFrozen(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, at(s))

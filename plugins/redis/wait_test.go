@@ -178,7 +178,6 @@ func signs(t *testing.T, c *goredis.Client, process string) bool {
 	return n == 1
 }
 
-// If a waiter is withdrawn just after it was granted the lock, the next waiter is granted the lock.
 func TestWithdrawnWaiterPassesItsGrantOn(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -330,7 +329,6 @@ func (b *Backend) wakeupsUp() bool {
 	return link.Up
 }
 
-// published returns how many wake-ups the server has published so far.
 func published(t *testing.T, c *goredis.Client) float64 {
 	t.Helper()
 	info, err := c.Info(t.Context(), "commandstats").Result()
@@ -394,7 +392,6 @@ func TestSignsAreNotLogged(t *testing.T) {
 	}
 }
 
-// written returns the length of the server's append-only file in bytes.
 func written(t *testing.T, c *goredis.Client) int {
 	t.Helper()
 	info, err := c.Info(t.Context(), "persistence").Result()

@@ -133,7 +133,6 @@ func lowestAbove(votes []vote, quorum int) uint64 {
 	return floors[quorum-1] + 1
 }
 
-// writeToken starts the round that writes token on every node that may have granted the lock.
 func (a *acquisition) writeToken(token uint64) (more bool) {
 	x := a.ask(kindToken, a.guessed())
 	x.token, x.targets = token, a.mayHold()
@@ -225,7 +224,6 @@ func (a *acquisition) free(votes []vote, granted int) time.Duration {
 	return waits[max(needed-unknown, 1)-1]
 }
 
-// mayHold reports for each node whether this owner may have the lock there.
 func (a *acquisition) mayHold() []bool {
 	targets := make([]bool, len(a.votes))
 	for i, v := range a.votes {
