@@ -68,8 +68,8 @@ func (f *failures) hopeless(subjects []*subject) bool {
 	return true
 }
 
-// sums returns one error for each baseline with failed measurements if the argument baselines is
-// set. Otherwise it returns one error for each other subject with failed measurements.
+// sums returns one error for each subject with failed measurements. The argument baselines chooses
+// between the baselines and all other subjects.
 func (f *failures) sums(baselines bool) (sums []error) {
 	count := map[string]int{}
 	for _, c := range f.cells {

@@ -39,10 +39,10 @@ type FaultsPlan struct {
 
 	// Backends are names of plugins. None means every plugin that is found.
 	Backends []string
-	// Faults names faults of the table, and Actions names actions for the schedules of a search.
-	// Both limit what is played: only faults in Faults that use an action in Actions, and only
-	// actions in Actions that a fault in Faults uses. An empty list sets no limit. If both are
-	// empty, a run of the table with Quick plays only the quick faults.
+	// Faults names faults of the table, and Actions names actions for the schedules of a search. Both
+	// limit what is played. A fault is played only if it uses an action in Actions, and an action only
+	// if a fault in Faults uses it. An empty list sets no limit. If both are empty, a run of the table
+	// with Quick plays only the quick faults.
 	Faults, Actions []string
 	// Quick shortens every mode. A run of the table then plays only the quick faults by default,
 	// each of them once. A search spends less time on making a reproducer smaller. A replay of

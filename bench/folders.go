@@ -93,8 +93,9 @@ type Comparison struct {
 	FailOn []string // limits, as [results.ParseGate] reads them
 }
 
-// Compare tests which figures differ between the runs, and checks the limits. If none is broken, it
-// writes to notes, for each limit on a change, the smallest change that the runs could have shown.
+// Compare tests which figures differ between the runs, and checks the limits. If no limit is
+// broken, Compare writes to notes, for each limit on a change, the smallest change that the runs
+// could have shown.
 func Compare(q Comparison, notes io.Writer) (*Outcome, error) {
 	var gates []results.Gate
 	for _, text := range q.FailOn {

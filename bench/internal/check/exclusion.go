@@ -111,9 +111,9 @@ func (g *grants) rising(holds []results.Hold, report breach) {
 	}
 }
 
-// inTurn judges holds whose requests overlapped in time, which rising cannot judge. If one of them
-// was over when the other was granted, the other must have the higher token: the store keeps a lock
-// for a holder from the grant on, at least until the holder hears of it. If any is set, before is
+// inTurn judges holds whose requests overlapped in time, which rising cannot judge. The store keeps
+// a lock for a holder from the grant on, at least until the holder hears of the grant. So a hold
+// that was granted after the end of another must have the higher token. If any is set, before is
 // the hold with the highest token of earlier calls.
 func inTurn(holds []results.Hold, before results.Hold, any bool, report breach) {
 	over := func(h results.Hold) int64 { return max(h.GrantedNs, h.Until()) }

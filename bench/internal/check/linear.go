@@ -94,8 +94,8 @@ func linear(holds []results.Hold, ttl, first time.Duration, died func(host int) 
 const rounding = 5 * time.Millisecond
 
 // freeFrom returns the earliest time at which a hold may be over if the store has not confirmed its
-// release: the earliest of four times. The hold expires (counted from the last confirmed request),
-// or the holder begins to release, learns of the loss or dies.
+// release. A hold may be over when it expires (counted from the last confirmed request), or when
+// the holder begins to release, learns of the loss or dies.
 func freeFrom(l results.Hold, ttl, first time.Duration, died int64) int64 {
 	sent := l.AskedNs
 	if first > 0 && len(l.Renewals) == 0 {

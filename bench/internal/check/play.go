@@ -112,8 +112,8 @@ func HostName(n int) string { return string(rune('A' + n)) }
 // Exceptions for an action on one host do not excuse such a violation.
 const everywhere = -1
 
-// exempt reports whether a condition that an event had caused by t=at excuses a violation, on one
-// host or everywhere, as the documentation says.
+// exempt reports whether the documentation allows a violation, on one host or everywhere, because
+// of a condition that an event had caused by t=at.
 func (j *judge) exempt(host int, rule claim.Rule, at int64) bool {
 	all := j.Made
 	if host != everywhere {
@@ -196,7 +196,7 @@ func staleRenewal(first, next results.Hold) (ns int64) {
 
 // margin returns how long before the next grant the first holder learned that it had lost the lock.
 // This time is known only if the holder did lose the lock, and its process was not stopped shortly
-// before the next grant. Parameter before says how shortly.
+// before the next grant. The parameter before says how shortly.
 func margin(first, next results.Hold, stood []Span, before time.Duration) (ns int64, known bool) {
 	if first.DoneNs == 0 || first.ReleaseNs > 0 || overlap(stood, Span{next.GrantedNs - int64(before), next.GrantedNs}) > 0 {
 		return 0, false

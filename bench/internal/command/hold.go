@@ -136,11 +136,11 @@ func (r *run) took(pid int, status syscall.WaitStatus) {
 	}
 }
 
-// frontResumes is how often the front is told to go on. It may be about to stop itself at the first
-// time, because it has seen that the command was stopped.
+// frontResumes is how often the front is told to go on. Once may be too early, because the front
+// may only be about to stop itself.
 const frontResumes = 3
 
-// resume tells the front, which stops itself when the command was stopped, to go on.
+// resume tells the front to go on. The front stops itself when the command was stopped.
 func (r *run) resume() {
 	if r.halted == 0 || r.fronted.Err() != nil {
 		return

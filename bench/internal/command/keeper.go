@@ -67,8 +67,8 @@ func openKeeper(p *proc.Parent, s Spec) (proc.Agent[order], error) {
 	for _, fd := range s.Stdio {
 		syscall.CloseOnExec(int(fd))
 	}
-	// A service manager may send a signal to all processes, which is meant for the command. The
-	// keeper drops it, and ends after the command. In the keeper's children these signals have the
+	// A service manager may send all processes a signal that is meant for the command. The keeper
+	// drops this signal, and ends after the command. In the keeper's children these signals have the
 	// default action, or are ignored if the caller ignores them.
 	drop := make(chan os.Signal, 1)
 	signal.Notify(drop, append([]os.Signal{syscall.SIGPIPE, syscall.SIGTTOU, syscall.SIGTTIN, syscall.SIGTSTP}, handedOn...)...)

@@ -106,8 +106,8 @@ type Event struct {
 	// from a moment of that event. Since says which moment.
 	After int    `json:"after,omitempty"`
 	Since Moment `json:"since,omitempty"`
-	// Until, if not 0, is a host's number (the first is 1). The event then ends Linger after all locks
-	// that this host last requested were granted or failed, or else after Lasts.
+	// Until, if not 0, is a host's number (the first is 1). The event then ends the time Linger after
+	// the locks that this host last requested were granted or failed, or else after Lasts.
 	Until  int      `json:"until,omitempty"`
 	Linger Duration `json:"linger,omitempty"`
 	// Group and Limit are for the actions named ask and give-back. Group is the number of the group of
