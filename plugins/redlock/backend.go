@@ -115,7 +115,6 @@ func newClient(o Options, a redisnode.Address, links *redisnode.Links) (*goredis
 // clock returns the time since the backend was opened, in microseconds.
 func (b *Backend) clock() int64 { return time.Since(b.began).Microseconds() }
 
-// send queues each request for the nodes that it must reach.
 func (b *Backend) send(requests ...*quorumRequest) error {
 	b.sending.Lock()
 	defer b.sending.Unlock()
@@ -139,7 +138,6 @@ func (b *Backend) send(requests ...*quorumRequest) error {
 	return nil
 }
 
-// disconnected records that the connection to the node n has ended.
 func (b *Backend) disconnected(n *node) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -189,12 +187,12 @@ func duplicateNode(a, b string) error {
 	return fmt.Errorf("%w: address: %s and %s lead to one server, which would vote twice", driver.ErrDenied, a, b)
 }
 
-// closeGrace limits how long Close sends requests to end leases or attempts to the nodes that
-// missed them. A plugin has 700 ms for all of Close.
+// closeGrace limits how long Close sends nodes the requests that they missed. A plugin has 700 ms
+// for all of Close.
 const closeGrace = 400 * time.Millisecond
 
-// settle sends requests to end leases or attempts to the nodes that missed them. The backend cannot
-// do that after Close.
+// settle sends each node the missed requests that end leases or attempts. The backend cannot send
+// these requests after Close.
 func (b *Backend) settle(ctx context.Context) {
 	end := time.After(closeGrace)
 	for pause := time.Millisecond; ; pause = min(2*pause, b.opts.NodeTimeout/2) {

@@ -19,7 +19,6 @@ import (
 // grantsVar names the variable for the number of grants in TestNodesComeAndGo, by default 3,000.
 const grantsVar = "LOCKBENCH_REDLOCK_GRANTS"
 
-// event is a grant or a release of one lock, in a history.
 type event struct {
 	acquire bool
 	token   uint64 // the token of the grant, or of the released lease
@@ -64,7 +63,6 @@ func (h *history) add(client int, e event, call, back time.Time) {
 	})
 }
 
-// granted records the grant to r. It checks that no lease overlaps and that the token rises.
 func (h *history) granted(t *testing.T, r driver.Request, until time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -154,8 +152,7 @@ func TestNodesComeAndGo(t *testing.T) {
 	}
 }
 
-// cycleOnce makes one attempt to acquire r.Name, and releases the lock if it
-// was granted. It reports whether it was granted.
+// cycleOnce makes one attempt to acquire r.Name, and releases the lock if it was granted.
 func cycleOnce(t *testing.T, b *Backend, h *history, client int, r driver.Request) bool {
 	ctx := context.WithoutCancel(t.Context())
 	sent := time.Now()

@@ -11,7 +11,6 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// clock is the wall clock of one node, which the test can move.
 type clock struct{ *inject.Clock }
 
 func (c clock) shift(t testing.TB, by time.Duration) {

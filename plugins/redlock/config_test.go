@@ -52,8 +52,6 @@ func TestBadConfiguration(t *testing.T) {
 	}
 }
 
-// checked calls Check on a backend with the configuration cfg. Check must return in time. Its error
-// must wrap the error sentinel, contain the texts in want, and show no password.
 func checked(t *testing.T, cfg driver.Config, sentinel error, want ...string) {
 	t.Helper()
 	b := connect(t, cfg)

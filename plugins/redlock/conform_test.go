@@ -20,7 +20,6 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// store is a set of nodes for one test case.
 type store struct{ servers.Nodes }
 
 func newStore(t drivertest.T) store {
@@ -86,7 +85,6 @@ func (s store) config(prefix string) driver.Config {
 	return driver.Config{"address": s.Addr(), "prefix": prefix, "node_timeout": "100ms"}
 }
 
-// denied returns a configuration with a user that the server does not know.
 func (s store) denied() driver.Config {
 	cfg := s.config("case:")
 	cfg["username"], cfg["password"] = "nobody", "secret"

@@ -99,7 +99,7 @@ func (c *connection) lookAgain(ctx context.Context) error {
 	return nil
 }
 
-// late adds to a timeout error that node_timeout limits the time for a reply.
+// late makes a timeout error name the key node_timeout, which limits the time for a reply.
 func (c *connection) late(err error) error {
 	if !timedOut(err) {
 		return err
@@ -147,7 +147,7 @@ func (c *connection) vote(ctx context.Context, batch []*quorumRequest) error {
 	return nil
 }
 
-// ask sends a batch. It returns the node's answers, and in admitted whether the node's votes count.
+// ask sends a batch. The result admitted reports whether the node's votes count.
 func (c *connection) ask(ctx context.Context, batch []*quorumRequest) (answers []any, admitted bool, err error) {
 	sent, began := c.n.b.clock(), time.Now()
 	reply, err := c.run(ctx, "evalsha", voteScript.SHA, batch)
@@ -201,7 +201,6 @@ func (c *connection) run(ctx context.Context, command, script string, batch []*q
 	return cmd.Val(), nil
 }
 
-// soon returns ctx with the deadline by which the node must answer, NodeTimeout from now.
 func (c *connection) soon(ctx context.Context) context.Context {
 	return deadline{ctx, time.Now().Add(c.n.b.opts.NodeTimeout)}
 }

@@ -17,8 +17,8 @@
 // first gets those missed requests that end a lease or an attempt. All requests for votes to one
 // node go over one connection, in order. Requests made at the same time share a script.
 //
-// After a majority has renewed a lease, it is copied to nodes where the lock is free, and these
-// nodes vote for the next renewal. So a minority never revives a lost lease.
+// After a majority has renewed a lease, the lease is copied to nodes where the lock is free, and
+// these nodes vote for the next renewal. So a minority never revives a lost lease.
 //
 // # What it was criticised for
 //

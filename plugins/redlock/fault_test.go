@@ -56,7 +56,6 @@ func wiped(t testing.TB, b *Backend, nodes servers.Nodes) {
 	voting(t, b, nodes[2:]...)
 }
 
-// acquireSoon acquires the lock as soon as a majority votes.
 func acquireSoon(t testing.TB, b *Backend, name string) driver.Request {
 	t.Helper()
 	r := lease(name, "")

@@ -36,8 +36,8 @@ func (b *Backend) inspect(verb, name string, h *driver.Holder) *operation {
 	})
 }
 
-// holder returns the owner that has the lock, or may have it, on a majority of nodes. A node counts
-// for the owner that most other nodes show if the node did not vote or its grant has no token.
+// holder returns the owner that has the lock, or may have it, on a majority of nodes. If a node did
+// not vote, or its grant has no token, the node counts for the owner that most other nodes show.
 func (b *Backend) holder(name string, votes []vote) driver.Holder {
 	shown := slices.DeleteFunc(slices.Clone(votes), func(v vote) bool {
 		// A grant without a token may be undone, so it proves no holder.
@@ -54,7 +54,6 @@ func (b *Backend) holder(name string, votes []vote) driver.Holder {
 	return h
 }
 
-// holders returns for each owner a list of what the votes say about this owner.
 func holders(name string, votes []vote) map[string][]driver.Holder {
 	by := map[string][]driver.Holder{}
 	for _, v := range votes {
@@ -65,8 +64,7 @@ func holders(name string, votes []vote) map[string][]driver.Holder {
 	return by
 }
 
-// mostVotes returns the entries of the owner that most nodes show, or nil if no node shows an
-// owner.
+// mostVotes returns the entries of the owner that most nodes show.
 func mostVotes(by map[string][]driver.Holder) (most []driver.Holder) {
 	for owner, hs := range by {
 		if len(hs) > len(most) || len(hs) == len(most) && owner < most[0].Owner {
@@ -76,8 +74,7 @@ func mostVotes(by map[string][]driver.Holder) (most []driver.Holder) {
 	return most
 }
 
-// merge makes one Holder from several nodes' entries for an owner. It has the highest token and
-// TTL.
+// merge makes one Holder from several nodes' entries for an owner.
 func merge(hs []driver.Holder) (h driver.Holder) {
 	for i, o := range hs {
 		if i == 0 {

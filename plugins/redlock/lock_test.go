@@ -45,7 +45,7 @@ func TestTTLBounds(t *testing.T) {
 	}
 }
 
-// TestRefusalHasNoPartOfTheValue checks that a refusal has no published value, as it would be cut off.
+// A refusal has no published value, because the value would be cut off.
 func TestRefusalHasNoPartOfTheValue(t *testing.T) {
 	_, b := cluster(t, nil)
 	r := lease("a", "leader")

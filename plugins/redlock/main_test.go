@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { plugintest.Main(m) }
 
-// start starts nodes for one test. They do not vote yet, because new nodes are in quarantine.
+// start starts nodes that do not vote yet, because new nodes are in quarantine.
 func start(t testing.TB, count int, opts *redisserver.Options) servers.Nodes {
 	t.Helper()
 	nodes, err := redisserver.StartNodes(t.Context(), count, opts)
@@ -45,7 +45,6 @@ func configOf(nodes servers.Nodes, more driver.Config) driver.Config {
 	return cfg
 }
 
-// initialise lets the nodes vote.
 func initialise(ctx context.Context, cfg driver.Config) error {
 	cfg, err := Spec.CheckConfig(cfg)
 	if err != nil {
@@ -54,7 +53,6 @@ func initialise(ctx context.Context, cfg driver.Config) error {
 	return initNodes(ctx, cfg, io.Discard)
 }
 
-// connect opens a backend and closes it when the test ends.
 func connect(t testing.TB, cfg driver.Config) *Backend {
 	t.Helper()
 	cfg, err := Spec.CheckConfig(cfg)
@@ -82,7 +80,6 @@ func plain(t testing.TB, s *servers.Server) *goredis.Client {
 	return c
 }
 
-// These helpers are shared by the tests of all backends.
 var (
 	must       = backendtest.Must
 	eventually = backendtest.Eventually
@@ -93,7 +90,6 @@ var (
 
 const timeout = backendtest.Timeout
 
-// acquire acquires the lock, and returns r with the token.
 func acquire(t testing.TB, b *Backend, r driver.Request) driver.Request {
 	t.Helper()
 	if r = backendtest.Acquire(t, b, r); r.Token == 0 {

@@ -69,7 +69,6 @@ type node struct {
 	runID string
 }
 
-// maxRetries limits how many retries are kept for a node.
 const maxRetries = 10_000
 
 // errConnecting is the cause of a missing vote until the first try to connect or reconnect has
@@ -103,7 +102,7 @@ func (n *node) start(timeout time.Duration) {
 	n.late = time.AfterFunc(timeout, func() { n.leave(starting, errConnecting) })
 }
 
-// enter records that the node is connected to the server s. From now on, the node gets requests.
+// enter records that the node is connected to the server s.
 func (n *node) enter(s redisnode.Server) {
 	n.identity.Store(fnv1a(fnvStart, s.RunID))
 	n.mu.Lock()
@@ -160,7 +159,6 @@ func (n *node) connecting() bool {
 	return errors.Is(cause, errConnecting)
 }
 
-// votes reports whether the node is connected, not in quarantine, and allowed to grant.
 func (n *node) votes() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -200,7 +198,6 @@ const (
 	maxBytes     = 256 << 10
 )
 
-// take returns the next requests for one script.
 func (n *node) take() []*quorumRequest {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -256,14 +253,12 @@ func (n *node) hurry() bool {
 	return len(n.retries) > 0 || n.asked || !n.queue.Empty()
 }
 
-// owed returns the number of retries that the node must still get.
 func (n *node) owed() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return len(n.retries)
 }
 
-// quarantine records q, the state of the node's quarantine, and logs its start or end.
 func (n *node) quarantine(q quarantine) {
 	n.mu.Lock()
 	was := n.held.episode

@@ -51,7 +51,6 @@ func (o *operation) decided(err func() error) *operation {
 	return o
 }
 
-// refuse ends the operation with err before anything is sent.
 func (o *operation) refuse(err error) *operation {
 	o.over, o.err = true, err
 	return o
@@ -125,7 +124,6 @@ func (o *operation) result() driver.Result {
 	return driver.Result{Token: o.token}
 }
 
-// dispatch sends the requests unless ctx has ended.
 func (b *Backend) dispatch(ctx context.Context, requests []*quorumRequest) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
@@ -147,7 +145,6 @@ func await(ctx context.Context, b *quorumRequest) error {
 	}
 }
 
-// verdict returns nil if a majority has voted for the request, and otherwise an error.
 func (o *operation) verdict() error {
 	votes := o.now.result()
 	switch {
@@ -188,8 +185,7 @@ type nothingLeft struct{ err error }
 func (e *nothingLeft) Error() string   { return e.err.Error() + ", and nothing is left of the attempt" }
 func (e *nothingLeft) Unwrap() []error { return []error{e.err, driver.ErrNotSent} }
 
-// unavailable returns the error for a request without a majority for or against it. The error says
-// how many nodes voted, and why the others did not.
+// unavailable returns the error for a request without a majority for or against it.
 func (b *Backend) unavailable(votes []vote) error {
 	voted, denied, fresh := 0, 0, false
 	var causes []string

@@ -21,8 +21,8 @@ import (
 // lock has this key, because lock names that start with "~" are encoded.
 const markerKey = "~redlock"
 
-// marker returns the text that the hash on a node must have, or the node may not vote. The text is
-// the server's run id and MaxTTL. It is "" if quarantine is off.
+// A node may vote only if its hash has the text that marker returns: the server's run id and
+// MaxTTL. The text is "" if quarantine is off.
 func (b *Backend) marker(runID string) string {
 	if b.opts.Quarantine == "off" {
 		return ""
@@ -44,8 +44,8 @@ type quarantine struct {
 	next    time.Time // when to ask the node again
 }
 
-// clocksEvery is the interval at which a host asks a node in quarantine while the host does not
-// know the other nodes' clocks, and so cannot tell when the quarantine ends.
+// clocksEvery is the interval at which a host asks a node in quarantine for its state. It applies
+// while the host does not know the other nodes' clocks.
 const clocksEvery = 100 * time.Millisecond
 
 // clocks returns the lowest and the highest clock of the answering nodes other than n. It returns

@@ -47,7 +47,6 @@ const (
 	unknown                   // the node may have got the request
 )
 
-// vote is one node's answer to one request.
 type vote struct {
 	answer  answer
 	floor   uint64 // with pending: the token must be higher than this
@@ -66,7 +65,6 @@ func (v vote) absent() bool {
 	return v.answer == unsent || v.answer == unknown || v.answer == quarantined
 }
 
-// holder returns the lock's holder on the node, or the zero Holder if the vote v names none.
 func (v vote) holder(name string) (h driver.Holder) {
 	switch v.answer {
 	case seen, heldBy, notHeld:
@@ -239,7 +237,6 @@ func (b *quorumRequest) complete() bool {
 	return yes >= b.quorum || yes+late >= b.quorum && yes+open < b.quorum
 }
 
-// result returns a copy of the votes that have come so far.
 func (b *quorumRequest) result() []vote {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -259,7 +256,6 @@ func (b *quorumRequest) each(f func(node int, v vote)) {
 	}
 }
 
-// count returns the number of votes for which f returns true.
 func count(votes []vote, f func(vote) bool) int {
 	n := 0
 	for _, v := range votes {

@@ -23,7 +23,6 @@ type lateUndo struct {
 	arrived chan struct{} // closed when the node has answered the held data
 }
 
-// delayUndo returns a proxy before the node s, and the proxy's address.
 func delayUndo(t testing.TB, s *servers.Server) (*lateUndo, string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

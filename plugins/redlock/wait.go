@@ -47,10 +47,11 @@ func (b *Backend) wait(ctx context.Context, r driver.Request, most time.Duration
 }
 
 // queueOf returns the index of the node whose queue the owner uses for a lock, or -1 if there is
-// none. It is the voting node with the highest hash of its run id and the lock's name (Thaler and
-// Ravishankar, "Using name-based mappings to increase hit rates", 1998). It uses run ids because
-// hosts may list nodes in any order and by different addresses. It skips a node without the lease
-// for whose end the owner waits, because the end of the lease would wake no waiter there.
+// none. This is the voting node with the highest hash of its run id and the lock's name (Thaler and
+// Ravishankar, "Using name-based mappings to increase hit rates", 1998). The hash uses run ids,
+// because hosts may list nodes in any order and by different addresses. queueOf skips a node that
+// lacks the lease for whose end the owner waits, because the end of the lease would wake no waiter
+// there.
 func (b *Backend) queueOf(name, owner string) int {
 	queue, highest := -1, uint64(0)
 	for i, n := range b.nodes {
@@ -62,7 +63,7 @@ func (b *Backend) queueOf(name, owner string) int {
 	return queue
 }
 
-// fnvStart is the hash of the empty text. It is the first hash to pass to [fnv1a].
+// fnvStart is the hash of the empty text.
 const fnvStart = 14695981039346656037
 
 // fnv1a adds a text to an FNV-1a hash. It returns the new hash, which is the same on every host.
@@ -125,7 +126,6 @@ func (c *contention) init() {
 	c.names.Age, c.turns.Age, c.lacks.Age = contendedFor, contendedFor, contendedFor
 }
 
-// note records that the lock called name has a waiter.
 func (c *contention) note(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,7 +17,6 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// hosts returns clients, each with its own connections.
 func hosts(t *testing.T, count int, cfg driver.Config) []*core.Client {
 	t.Helper()
 	var cs []*core.Client
