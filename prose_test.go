@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// These are the limits for documents. Readers must read a longer sentence twice.
+// Readers must read a longer sentence twice.
 const (
 	mostSentenceWords  = 40
 	mostParagraphWords = 90

@@ -41,7 +41,6 @@ func main() {
 }
 `
 
-// documents returns, by path, the documents for users and contributors.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -64,7 +63,6 @@ func documents(t *testing.T) map[string]string {
 	return out
 }
 
-// blocks returns the fenced code blocks of text that are in the given language.
 func blocks(text, language string) (found []string) {
 	for _, m := range fence.FindAllStringSubmatch(text, -1) {
 		if m[1] == language {
@@ -259,7 +257,6 @@ func paths(words []string) string {
 	return ""
 }
 
-// TestCommandCheckerFinds checks that the checker finds the mistakes in wrong command lines.
 func TestCommandCheckerFinds(t *testing.T) {
 	c := checker{t: t, lockbench: "false", makefile: "bench: build\n"}
 	for command, good := range map[string]bool{

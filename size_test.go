@@ -22,7 +22,6 @@ var sizes = []struct {
 	{"examples", []string{"examples"}, 1_633, 1_931},
 }
 
-// TestSize checks that no part of the repository has more lines than sizes allows.
 func TestSize(t *testing.T) {
 	for _, s := range sizes {
 		code, tests := 0, 0

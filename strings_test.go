@@ -49,7 +49,6 @@ func TestStringsOfUsers(t *testing.T) {
 	}
 }
 
-// stringsOf returns the texts for users in a Go file, each with file and line.
 func stringsOf(t *testing.T, path string) (found []string) {
 	t.Helper()
 	files := token.NewFileSet()

@@ -53,8 +53,7 @@ func run(ctx context.Context, file string) error {
 	return nil
 }
 
-// generate runs the code generator called name as protoc would. It sends the generator a
-// request on standard input, and writes the files that it gets from its standard output.
+// generate runs the code generator called name as protoc would.
 func generate(ctx context.Context, name string, file linker.File, dir string) error {
 	request, err := proto.Marshal(&pluginpb.CodeGeneratorRequest{
 		FileToGenerate: []string{file.Path()},
