@@ -180,7 +180,6 @@ type table struct {
 	ttl   time.Duration
 }
 
-// violation records a violation.
 func (t *table) violation(rule claim.Rule, name int, format string, args ...any) {
 	const keepEach = 3
 	if t.kept == nil {
