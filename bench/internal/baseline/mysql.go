@@ -153,7 +153,7 @@ var getLockBaseline = Baseline{
 	}),
 }
 
-// onMySQL returns the Open function of a baseline. The argument of makes locks from a pool.
+// onMySQL returns the Open function of a baseline. The call of(ctx, db) makes the locks.
 func onMySQL(of func(context.Context, *sql.DB) (locks, error)) func(context.Context, driver.Config) (load.Locker, error) {
 	return func(ctx context.Context, cfg driver.Config) (load.Locker, error) {
 		db, err := mysqlserver.Dial(cfg)

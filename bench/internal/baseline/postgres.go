@@ -92,7 +92,7 @@ func keyOf(name string) int64 {
 	return int64(h.Sum64())
 }
 
-// onPostgres returns the Open function of a baseline. The argument of makes locks from a pool.
+// onPostgres returns the Open function of a baseline. The call of(ctx, pool) makes the locks.
 func onPostgres(of func(context.Context, *pgxpool.Pool) (locks, error)) func(context.Context, driver.Config) (load.Locker, error) {
 	return func(ctx context.Context, cfg driver.Config) (load.Locker, error) {
 		pool, err := postgresserver.Pool(cfg)
