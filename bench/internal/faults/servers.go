@@ -171,7 +171,6 @@ func drawnOperations() []Action {
 	return operations(func(k *servers.Kind) []servers.Operation { return k.Operations })
 }
 
-// operations makes an action from each operation that the function of returns for a store.
 func operations(of func(*servers.Kind) []servers.Operation) []Action {
 	var all []Action
 	for _, backend := range kinds.Names() {
