@@ -42,8 +42,8 @@ type players struct {
 	idle    chan *player
 	needs   []servers.Capability // the capabilities that the servers must have
 	ttl     time.Duration        // the longest TTL of a schedule
-	// files is "" in a search. In the table of faults it is the directory that hosts write to, and
-	// players do not look for leftovers in the store after a schedule.
+	// files is the directory that hosts write to in the table of faults. Players then do not look for
+	// leftovers in the store. In a search files is "".
 	files string
 	soak  bool // hosts keep running from one schedule to the next
 
@@ -195,8 +195,8 @@ func (p *player) happen(ctx context.Context, w *System, h *History, watch *watch
 	return errors.Join(errs...)
 }
 
-// befall carries out one event when it is due. First it waits until the event in the argument
-// before, which uses the same resource, is healed.
+// befall carries out one event when it is due. First it waits until the event before, which uses
+// the same resource, is healed.
 func befall(ctx context.Context, w *System, m *Mark, watch *watcher, began time.Time, before *Mark) error {
 	a := m.action()
 	if m.After > 0 {

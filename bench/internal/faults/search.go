@@ -51,8 +51,8 @@ type Options struct {
 	// schedule to the next, unless an action ends a host. One host has as many callers as Pool says,
 	// which hold their locks for long. A soak does not shrink a schedule that breaks a claim.
 	Pool int
-	// KeepGoing continues the search after a violation. If it is not set, the search ends with the
-	// first reproducer that has broken its rule when it was played again.
+	// KeepGoing continues the search after a violation. Without KeepGoing, the search ends with the
+	// first reproducer that breaks its rule again.
 	KeepGoing bool
 	// Players is how many schedules are played at once, each on servers that no other schedule uses.
 	// More than one saves time, because a schedule is mostly waiting. The default is 2.
@@ -168,8 +168,8 @@ type searcher struct {
 	kept      *sync.Cond          // signals that a reproducer was made
 }
 
-// The method next returns the next schedule, and whether there is one. If one reproducer is enough
-// to end the search, it first waits until no reproducer is being made.
+// The method next returns the next schedule, and whether there is one. Without KeepGoing, it first
+// waits until no reproducer is being made.
 func (x *searcher) next(ctx context.Context) (Schedule, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -182,8 +182,8 @@ func (x *searcher) next(ctx context.Context) (Schedule, bool) {
 	return x.generator.next(), true
 }
 
-// satisfied reports whether a search without KeepGoing can end, because a reproducer is being made,
-// or has broken its rule again when it was played again.
+// satisfied reports whether a search without KeepGoing can end: a reproducer is being made, or has
+// broken its rule again.
 func (x *searcher) satisfied() bool {
 	shown := slices.ContainsFunc(x.found.Reproducers, func(s Reproducer) bool { return s.Shown > 0 })
 	return !x.opts.KeepGoing && (shown || len(x.shrinking) > 0)

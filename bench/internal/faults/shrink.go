@@ -128,8 +128,8 @@ func (k *shrinker) reproducerOf(ctx context.Context, s Schedule) Reproducer {
 
 // The method back looks for a better schedule if the smallest one seldom breaks its rule. It goes
 // back in trail, by longer and longer steps, to a schedule that breaks the rule more often. That
-// schedule must have no more events than the smallest, or at most as many as [wanted]. This helps
-// because all schedules after a step that was accepted by luck may seldom break the rule.
+// schedule must have no more events than the smallest, or at most as many as [wanted]. After a step
+// that was accepted by luck, all later schedules may seldom break the rule.
 func (k *shrinker) back(ctx context.Context, seldom Reproducer, trail []Schedule) Reproducer {
 	best := seldom
 	for step := 1; step < len(trail) && 2*best.Shown < best.Runs && ctx.Err() == nil; step *= 2 {

@@ -163,7 +163,7 @@ func (s *Schedule) shorten(n int) bool {
 	return true
 }
 
-// The method alone returns copies of s, each with only one of its events, moved to an early time.
+// The method alone returns copies of s with one event each, moved to an early time.
 func (s Schedule) alone() []Schedule {
 	var out []Schedule
 	for i := range s.Events {
@@ -175,8 +175,8 @@ func (s Schedule) alone() []Schedule {
 	return out
 }
 
-// The method longer returns copies of s that each have only one of its events, for up to three
-// times as long. Such an event may break the rule without the others.
+// The method longer returns copies of s with one event each, up to three times as long. Such an
+// event may break the rule without the others.
 func (s Schedule) longer() []Schedule {
 	out := s.alone()
 	for i := range out {

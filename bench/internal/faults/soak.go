@@ -91,7 +91,7 @@ func (g *generator) soaked(s Schedule, actions []Action) Schedule {
 const soakHosts = 3
 
 // soakable returns the actions that a soak can use. It leaves out actions that need wrapper
-// scripts, and changes of clocks, after which servers and so hosts must start again.
+// scripts, and changes of clocks, because servers and hosts must start again after these.
 func soakable(actions []Action) []Action {
 	return slices.DeleteFunc(actions, func(a Action) bool {
 		return a.Wrapped || slices.Contains(a.Needs, servers.CapClock)

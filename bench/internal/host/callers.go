@@ -37,7 +37,7 @@ type calledLease struct {
 
 func (l *calledLease) Token() uint64 { return l.grant.Token }
 
-// Renew always fails, because there is no order to a host to renew a lease.
+// Renew always fails, because no order tells a host to renew a lease.
 func (l *calledLease) Renew(context.Context) error { return errors.ErrUnsupported }
 
 func (l *calledLease) Release(context.Context) (err error) {

@@ -28,7 +28,7 @@ const (
 	retryEvery = 100 * time.Millisecond
 	// eventsBy is how long the host waits for the client's last events about a lease that has ended.
 	eventsBy = time.Second
-	// finishes is how long a holder goes on after the sign that its lease ends, as a function would.
+	// finishes is how long a holder goes on after the sign that its lease ends, as a program would.
 	finishes = 100 * time.Millisecond
 )
 
@@ -100,7 +100,7 @@ type holding struct {
 	record results.Hold
 }
 
-// granted reports that a call has got a grant. The TTL of the grant counts from the parameter sent.
+// granted reports that a call has got a grant. The TTL of the grant counts from the time sent.
 func (a *agent) granted(t tenure, done <-chan struct{}, call *results.Call, sent int64) *holding {
 	now := a.clock.Now()
 	h := &holding{tenure: t, agent: a, done: done, over: make(chan struct{}), record: results.Hold{
@@ -254,7 +254,7 @@ func (a *agent) follow(h *holding, of keptLease, ttl time.Duration) (leave func(
 	}
 }
 
-// kept renews the lease of a library that does not renew it, and knows whether the lease is held.
+// kept renews the lease of a library that renews no leases, and knows whether the lease is held.
 type kept struct {
 	load.Lease
 	done chan struct{}

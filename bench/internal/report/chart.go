@@ -88,8 +88,8 @@ func styles(m results.Manifest) map[string]style {
 	return out
 }
 
-// line makes the line of subject s. Twenty lines are unreadable. So the page hides a baseline until
-// the reader asks for it, unless backends are compared with this baseline.
+// line makes the line of subject s. Twenty lines are unreadable, so the page first hides baselines
+// with which no backend is compared.
 func (r Report) line(s results.Subject, points [][]float64) line {
 	st := styles(r.Manifest)[s.Name]
 	return line{

@@ -53,10 +53,9 @@ func runsOf(figures []measured) map[Row][]float64 {
 	return out
 }
 
-// Load compares two folders, or the two builds in one folder. A gate limits either a change or a
-// figure of the newer folder. A gate of the second kind is a bound. Load checks the bounds.
-// [Comparison.Judge] checks the other gates. If all gates are bounds, one folder with one build is
-// enough.
+// Load compares two folders, or the two builds in one folder. A gate limits a change, or it is a
+// bound: a limit for a figure of the newer folder. Load checks the bounds. [Comparison.Judge]
+// checks the other gates. If all gates are bounds, one folder with one build is enough.
 func Load(dirs []string, filter string, gates []Gate) (c Comparison, err error) {
 	changes, bounds := divided(gates)
 	switch {
