@@ -15,8 +15,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// hostActions are actions on the processes of a host. If a plugin fails only once, no lease is
-// lost, because the host starts another plugin and renews the leases through that plugin.
+// If a plugin fails only once, no lease is lost, because the host starts another plugin and
+// renews the leases through that plugin.
 var hostActions = []Action{
 	{
 		Name: "freeze-host", Does: "%s is frozen", On: OnHost, Makes: stopped, Uses: UsesProcess, Lasts: Span{10 * time.Millisecond, 6 * time.Second},
@@ -62,7 +62,7 @@ var hostActions = []Action{
 		Lasts: Span{time.Second, 3 * time.Second}, Stops: StopsHost, Recovers: 2 * time.Second, Inject: ofHost(crashLoop), Heal: end,
 	},
 	{
-		// The host pauses longer after each failure. The last pauses can be longer than some leases.
+		// The host's last pauses before a new start can be longer than some leases.
 		Name: "kill-waiter", Does: "the plugin of %s is killed each second, when a caller waits", On: OnHost, Makes: died, Uses: UsesPlugin, Needs: ownStore,
 		Lasts: Span{2 * time.Second, 6 * time.Second}, Stops: StopsHost, Recovers: 3 * time.Second, Inject: ofHost(killWaiter), Heal: end,
 	},
@@ -88,7 +88,6 @@ var hostActions = []Action{
 	},
 }
 
-// stopped and died are the conditions that actions on hosts cause.
 var (
 	stopped = []claim.Condition{claim.HostStopped}
 	died    = []claim.Condition{claim.PluginDied}
@@ -97,7 +96,7 @@ var (
 // ownStore is for actions that end a plugin. It requires a store outside the plugin process.
 var ownStore = []servers.Capability{servers.CapShared}
 
-// ofHost makes an Inject function from the function do. It does nothing to a host that has ended.
+// ofHost makes an Inject function that does nothing to a host that has ended.
 func ofHost(do func(*System, *Host, Event) error) func(context.Context, *System, Event) error {
 	return func(_ context.Context, w *System, e Event) error {
 		h := w.Hosts[e.Target]
@@ -141,7 +140,6 @@ func crashLoop(w *System, h *Host, e Event) error {
 	return nil
 }
 
-// killWaiter kills the plugin of a host once a second, while a caller asks for a lock.
 func killWaiter(w *System, h *Host, e Event) error {
 	var err error
 	w.WhileRunning(e, func(ctx context.Context) bool {

@@ -11,7 +11,6 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// judgeOf judges the history h of a schedule by the claims for the backend b.
 func judgeOf(h *History, b Backend) check.Judgement {
 	p := check.Play{
 		Backend: b.Name, Terms: claim.TermsOf(b.Name, b.Claims), Fencing: b.Fencing, Began: h.Began, Stopped: h.Stopped, Probes: h.Probes, Left: h.Left,

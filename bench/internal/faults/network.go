@@ -14,9 +14,8 @@ import (
 type impairment struct {
 	name, does string
 	// The function do begins the impairment. Its argument amount is the strength, from 0 to 1.
-	do    func(p *inject.Proxy, amount float64) error
-	lasts Span
-	// stopsFor is copied to the field StopsFor of the [Action].
+	do       func(p *inject.Proxy, amount float64) error
+	lasts    Span
 	stopsFor time.Duration
 	// mild reports whether leases survive even if the paths to all servers are impaired.
 	mild bool
@@ -26,7 +25,6 @@ type impairment struct {
 	swallows bool
 }
 
-// Most impairments that cut a host off have the span shortly. Most others have the span while.
 var (
 	shortly = Span{10 * time.Millisecond, 6 * time.Second}
 	while   = Span{100 * time.Millisecond, 6 * time.Second}
@@ -35,7 +33,6 @@ var (
 // redialed bounds the time until a client notices that a connection is silent, and replaces it.
 const redialed = 4 * time.Second
 
-// impairments are the possible impairments of a path between a host and a server.
 var impairments = []impairment{
 	{name: "black-hole", swallows: true, does: "nothing passes between %s and the servers", lasts: shortly, do: plain((*inject.Proxy).BlackHole)},
 	{name: "lose-requests", swallows: true, does: "no request passes between %s and the servers", lasts: shortly, do: plain((*inject.Proxy).LoseRequests)},
@@ -87,7 +84,6 @@ func plain(do func(*inject.Proxy) error) func(*inject.Proxy, float64) error {
 
 // networkActions has two actions for each impairment. The first impairs a host's paths to all
 // servers or a share of them. The second impairs the path to one of at least three servers.
-// Impairments of pushes have only the first.
 var networkActions = func() []Action {
 	var all, one []Action
 	for _, h := range impairments {
@@ -99,7 +95,7 @@ var networkActions = func() []Action {
 	return append(all, one...)
 }()
 
-// action returns the action that impairs the paths of a host that the function paths picks.
+// The function paths picks the paths of the host that are impaired.
 func (h impairment) action(name string, paths func(Event, []*inject.Proxy) []*inject.Proxy) Action {
 	a := Action{
 		Name: name, Does: h.does, On: OnHost, Needs: []servers.Capability{servers.CapServers}, Lasts: h.lasts, Recovers: time.Second, Swallows: h.swallows,
@@ -134,7 +130,7 @@ func (h impairment) toAll() Action {
 }
 
 // toOne returns the action that impairs a host's path to one server, if the other servers are a
-// majority. The low digits of the event's Amount determine which server.
+// majority.
 func (h impairment) toOne() Action {
 	a := h.action(h.name+"-one", func(e Event, all []*inject.Proxy) []*inject.Proxy {
 		if len(all) < 3 {

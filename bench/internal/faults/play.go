@@ -24,14 +24,14 @@ const (
 	// startTimeout bounds the start of a host while other hosts start too.
 	startTimeout = 30 * time.Second
 	// warmUp is how long callers work before the first event, so that the store has served every
-	// client. The table of faults has none. After the last event, callers work for warmUp or longer.
+	// client.
 	warmUp = 400 * time.Millisecond
 	// endTimeout bounds the release of all locks at the end.
 	endTimeout = 10 * time.Second
 	// exitTimeout bounds the end of a host, so that hosts that hang are found. It is long, because
 	// with 40 runnable threads per processor a host needed more than 10 s without hanging.
 	exitTimeout = 30 * time.Second
-	// healTimeout plus Lasts of an event bounds the time from its injection until it is healed.
+	// An event has its Lasts plus healTimeout to be injected and healed.
 	healTimeout = 30 * time.Second
 )
 
@@ -42,8 +42,8 @@ type players struct {
 	idle    chan *player
 	needs   []servers.Capability // the capabilities that the servers must have
 	ttl     time.Duration        // the longest TTL of a schedule
-	// files is "" in a search. In the table of faults it is the directory that hosts write to, and
-	// players do not look for leftovers in the store after a schedule.
+	// files is the directory that hosts write to in the table of faults. Players then do not look for
+	// leftovers in the store. In a search files is "".
 	files string
 	soak  bool // hosts keep running from one schedule to the next
 
@@ -79,7 +79,6 @@ func (all *players) close() error {
 	return all.scratch.Close()
 }
 
-// play lets the next idle player play the schedule s.
 func (all *players) play(ctx context.Context, s Schedule) (*History, error) {
 	select {
 	case p := <-all.idle:
@@ -105,8 +104,7 @@ type player struct {
 	hosts       []*Host // the hosts of a soak, kept for the next schedule
 }
 
-// play plays a schedule. An error means that the schedule could not be played. A
-// broken claim is no error.
+// An error means that the schedule could not be played. A broken claim is no error.
 func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
 	if err := p.ready(ctx, s.Setting); err != nil {
 		return nil, err
@@ -197,8 +195,8 @@ func (p *player) happen(ctx context.Context, w *System, h *History, watch *watch
 	return errors.Join(errs...)
 }
 
-// befall carries out one event when it is due. First it waits until the event in the argument
-// before, which uses the same resource, is healed. It returns an error if m cannot be healed.
+// befall carries out one event when it is due. First it waits until the event before, which uses
+// the same resource, is healed.
 func befall(ctx context.Context, w *System, m *Mark, watch *watcher, began time.Time, before *Mark) error {
 	a := m.action()
 	if m.After > 0 {
@@ -258,12 +256,10 @@ func (w *watcher) last(ctx context.Context, m *Mark) {
 	}
 }
 
-// heal ends all impairments of the network paths.
 func (p *player) heal() error {
 	return inject.Each(slices.Concat(p.environment.Paths...), (*inject.Proxy).Heal)
 }
 
-// end closes the remaining hosts.
 func (p *player) end() {
 	shutAll(p.hosts)
 	p.hosts = nil
@@ -347,7 +343,6 @@ func newMoments() map[Moment]moment {
 	return all
 }
 
-// names returns how many lock names the schedule has.
 func (h *History) names() int {
 	n := 0
 	for _, g := range h.Schedule.Groups {
@@ -368,7 +363,6 @@ func (h *History) once(group int) (first, count int) {
 	return first, h.Schedule.Groups[group-1].Names
 }
 
-// workload says what the callers of group i do with its locks.
 func (h *History) workload(i int) host.Workload {
 	first, _ := h.once(i + 1)
 	g := h.Schedule.Groups[i]
@@ -410,9 +404,7 @@ func pids(servers servers.Nodes) []int {
 	return ids
 }
 
-// end stops the heartbeat. It records in h the gaps of the heartbeat, the average number of
-// runnable threads per processor, and how long threads of a server waited. A second call does no
-// harm.
+// end stops the heartbeat. A second call does no harm.
 func (b *heartbeat) end(h *History) {
 	clock := proc.MachineClock()
 	h.Gaps = nil

@@ -47,7 +47,6 @@ func (s Reproducer) explains(other Schedule, v check.Violation) bool {
 	return s.Rule == v.Rule && (s.Schedule.isIn(other) || kindOf(s.What) == kindOf(v.What))
 }
 
-// isIn reports whether another schedule has all actions of s, and wrapper scripts if s has some.
 func (s Schedule) isIn(other Schedule) bool {
 	for _, e := range s.Events {
 		if !slices.ContainsFunc(other.Events, func(o Event) bool { return o.Action == e.Action }) {
@@ -64,7 +63,6 @@ var particulars = regexp.MustCompile(`[0-9][0-9.:a-zµ]*|"[^"]*"|host [A-Z]`)
 // kindOf removes particulars from the text of a violation, so that two violations can be compared.
 func kindOf(what string) string { return particulars.ReplaceAllString(what, "") }
 
-// Text describes the reproducer in words.
 func (s Reproducer) Text() string {
 	var b strings.Builder
 	if s.Finding != "" {
@@ -94,7 +92,6 @@ func (s Reproducer) Text() string {
 	return b.String()
 }
 
-// on returns the backend's name, with the setting if the backend has several settings.
 func (s Schedule) on() string {
 	if len(kinds.Of(s.Backend).Settings) > 1 {
 		return s.Backend + " (" + s.Setting + ")"
@@ -117,7 +114,6 @@ func (e Event) text() string {
 	return when + ": " + does + "."
 }
 
-// WriteFile writes the reproducer to path.
 func (s Reproducer) WriteFile(path string) error {
 	b, err := json.MarshalIndent(s, "", "\t")
 	if err != nil {
@@ -181,10 +177,9 @@ func NewReplayer(b Backend) (*Replayer, error) {
 	return &Replayer{one}, err
 }
 
-// Close ends the servers.
 func (r *Replayer) Close() error { return r.close() }
 
-// Play plays a reproducer as often as the parameter runs says. It fails if this is impossible.
+// Play plays a reproducer as often as the parameter runs says.
 func (r *Replayer) Play(ctx context.Context, s Reproducer, runs int) (p Played, err error) {
 	for range runs {
 		h, err := r.play(ctx, s.Schedule)

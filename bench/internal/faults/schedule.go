@@ -113,7 +113,6 @@ func newGenerator(backend string, seed uint64, settings []string, actions []Acti
 	return &generator{backend: backend, random: random, picker: newActionPicker(backend, settings, actions, random)}
 }
 
-// next makes a schedule.
 func (g *generator) next() Schedule {
 	setting, actions := g.picker.next()
 	s := Schedule{Backend: g.backend, Setting: setting, Seed: g.random.Uint64()}
@@ -145,7 +144,6 @@ func pick[T any](random *rand.Rand, of []T) T { return of[random.IntN(len(of))] 
 
 func between(random *rand.Rand, b [2]int) int { return b[0] + random.IntN(b[1]-b[0]+1) }
 
-// group adds a group of locks that are used in a randomly chosen way.
 func (g *generator) group(s *Schedule) {
 	u := pick(g.random, uses)
 	s.Groups = append(s.Groups, Group{
@@ -228,8 +226,7 @@ type resourceKey struct {
 	uses   Resource
 }
 
-// resourceKeyOf returns the resource that no other event may use during the event e. The result ok
-// is false if there is no such resource.
+// resourceKeyOf returns the resource that no other event may use during the event e.
 func resourceKeyOf(e Event) (t resourceKey, recovers Duration, ok bool) {
 	a := e.action()
 	if a.Uses == "" {

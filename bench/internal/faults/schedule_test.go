@@ -12,8 +12,6 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// TestScheduleFollowsSeed checks that the same seed makes the same schedules, that
-// another seed makes other schedules, and that all schedules can be played.
 func TestScheduleFollowsSeed(t *testing.T) {
 	draw := func(backend string, seed uint64) (all []Schedule) {
 		g := newGenerator(backend, seed, nil, Actions())
@@ -47,7 +45,6 @@ func TestScheduleFollowsSeed(t *testing.T) {
 	}
 }
 
-// TestEventsDoNotShare checks that two events that use the same resource do not overlap.
 func TestEventsDoNotShare(t *testing.T) {
 	g := newGenerator("redis", 3, nil, Actions())
 	for range 300 {
@@ -123,8 +120,6 @@ func TestSmallerSchedulesCanBePlayed(t *testing.T) {
 	}
 }
 
-// TestReproducerFile checks that a reproducer is read as it was written, and that a file
-// that cannot be played is refused.
 func TestReproducerFile(t *testing.T) {
 	g := newGenerator("mysql", 9, nil, Actions())
 	for range 20 {

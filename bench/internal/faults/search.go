@@ -19,14 +19,12 @@ import (
 
 // Backend describes a backend that is judged.
 type Backend struct {
-	Name    string
-	Path    string // path of the plugin binary
-	Fencing string
-	// FirstSpan is copied from the plugin's Properties.
+	Name      string
+	Path      string // path of the plugin binary
+	Fencing   string
 	FirstSpan time.Duration
 	Config    driver.Config
-	// Claims are the user's claims for a backend that package claim does not know. For any other
-	// backend Claims is nil.
+	// Claims are the user's claims for a backend that package claim does not know.
 	Claims *claim.Terms
 	NoMTLS bool
 	// HostProgram is another program for the host processes, for example one
@@ -41,7 +39,6 @@ func Described(path string, d plugin.Description) Backend {
 	return Backend{Name: d.Name, Path: path, Fencing: string(d.Properties.Fencing), FirstSpan: span}
 }
 
-// Options are the options of a search.
 type Options struct {
 	// Length is how long the search begins new schedules. Then it finishes those that it has begun.
 	Length time.Duration
@@ -54,8 +51,8 @@ type Options struct {
 	// schedule to the next, unless an action ends a host. One host has as many callers as Pool says,
 	// which hold their locks for long. A soak does not shrink a schedule that breaks a claim.
 	Pool int
-	// KeepGoing continues the search after a violation. If it is not set, the search ends with the
-	// first reproducer that has broken its rule when it was played again.
+	// KeepGoing continues the search after a violation. Without KeepGoing, the search ends with the
+	// first reproducer that breaks its rule again.
 	KeepGoing bool
 	// Players is how many schedules are played at once, each on servers that no other schedule uses.
 	// More than one saves time, because a schedule is mostly waiting. The default is 2.
@@ -149,13 +146,11 @@ func Search(ctx context.Context, b Backend, o Options) (found Found, err error) 
 	return found, x.failure
 }
 
-// ErrUnfit is the error if none of the chosen actions can happen on a backend.
 var ErrUnfit = errors.New("none of these actions can happen there")
 
-// failuresInRow is how many schedules in a row must be impossible to play before a search gives up.
+// A search gives up after failuresInRow schedules in a row that could not be played.
 const failuresInRow = 5
 
-// Chosen returns the actions with these names.
 func Chosen(names []string) []Action {
 	return slices.DeleteFunc(Actions(), func(a Action) bool { return !slices.Contains(names, a.Name) })
 }
@@ -173,8 +168,8 @@ type searcher struct {
 	kept      *sync.Cond          // signals that a reproducer was made
 }
 
-// The method next returns the next schedule, and whether there is one. If one reproducer is enough
-// to end the search, it first waits until no reproducer is being made.
+// The method next returns the next schedule, and whether there is one. Without KeepGoing, it first
+// waits until no reproducer is being made.
 func (x *searcher) next(ctx context.Context) (Schedule, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -187,8 +182,8 @@ func (x *searcher) next(ctx context.Context) (Schedule, bool) {
 	return x.generator.next(), true
 }
 
-// satisfied reports whether a search without KeepGoing can end, because a reproducer is being made,
-// or has broken its rule again when it was played again.
+// satisfied reports whether a search without KeepGoing can end: a reproducer is being made, or has
+// broken its rule again.
 func (x *searcher) satisfied() bool {
 	shown := slices.ContainsFunc(x.found.Reproducers, func(s Reproducer) bool { return s.Shown > 0 })
 	return !x.opts.KeepGoing && (shown || len(x.shrinking) > 0)
@@ -270,8 +265,7 @@ func (x *searcher) tally(h *History, v check.Judgement) (violation check.Violati
 	return violation, fresh
 }
 
-// explained reports whether the violation v needs no new reproducer. This is so if a reproducer in
-// the findings explains v, or if a reproducer for the same rule is being made.
+// explained reports whether the violation v needs no new reproducer.
 func (x *searcher) explained(s Schedule, v check.Violation) bool {
 	return x.shrinking[v.Rule] || slices.ContainsFunc(x.found.Reproducers, func(known Reproducer) bool { return known.explains(s, v) })
 }

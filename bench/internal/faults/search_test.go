@@ -61,8 +61,8 @@ func TestPlantedBugsAreFound(t *testing.T) {
 	}
 }
 
-// TestLatePushes delays the messages by which Redis tells hosts of their grants. Two hosts hold a
-// lock at once only if the plugin has a bug: it counts the TTL from the arrival of the message.
+// TestLatePushes delays the messages by which Redis tells hosts of their grants. Two hosts may
+// hold a lock at once only with the bug of countsFromThePush.
 func TestLatePushes(t *testing.T) {
 	t.Parallel()
 	requireRedis(t)

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// elects is more than a cluster needs to elect a leader, and more than clients need to leave a
-	// member that knows no leader.
+	// elects is longer than the election of a leader takes, and longer than clients stay with a member
+	// that knows no leader.
 	elects = 3 * time.Second
 	// quarantined is longer than the 10 s (the longest TTL) in which a restarted server does not vote.
 	quarantined = 11 * time.Second
@@ -42,8 +42,8 @@ var freezes = []Action{
 		Inject: freezeAll, Heal: resumeAll,
 	},
 	{
-		// The cluster's leader is frozen with the others, perhaps for longer than the rest of a TTL: the
-		// shortest TTL is 2 s, and is renewed each 0.5 s.
+		// The leader is frozen too, perhaps for longer than the rest of a TTL. The shortest TTL is 2 s,
+		// and its leases are renewed each 0.5 s.
 		Name: "freeze-members", Does: "all members are frozen", On: OnStore, Uses: UsesProcess, Only: electing,
 		Needs: []servers.Capability{servers.CapServers}, Lasts: frozenFor, Stops: StopsAll, Recovers: elects,
 		Makes: []claim.Condition{claim.LeaderPaused}, MakesAfter: 1500 * time.Millisecond,
@@ -171,7 +171,6 @@ func drawnOperations() []Action {
 	return operations(func(k *servers.Kind) []servers.Operation { return k.Operations })
 }
 
-// operations makes an action from each operation that the function of returns for a store.
 func operations(of func(*servers.Kind) []servers.Operation) []Action {
 	var all []Action
 	for _, backend := range kinds.Names() {

@@ -25,9 +25,8 @@ type shrinker struct {
 // wanted is how many actions a person understands at a glance. A reproducer need not have fewer.
 const wanted = 2
 
-// removalThreshold says when one of n actions is removed from a schedule. Without this action, the
-// schedule is played as often as the result times says, and must break the rule as often as the
-// result need says. Few plays suffice, because fewer actions help a reader most.
+// One of n actions is removed if at least need of times plays without this action break the rule.
+// Few plays suffice, because fewer actions help a reader most.
 func removalThreshold(n int) (need, times int) {
 	if n > burst {
 		return 1, 3
@@ -35,7 +34,6 @@ func removalThreshold(n int) (need, times int) {
 	return 2, 6
 }
 
-// shrink makes the schedule s smaller while it breaks the rule of v, and returns a reproducer.
 func (x *searcher) shrink(ctx context.Context, s Schedule, v check.Violation) Reproducer {
 	k := &shrinker{searcher: x, rule: v.Rule, what: v.What}
 	trail, again := k.trail(ctx, s)
@@ -121,7 +119,6 @@ func (k *shrinker) anyOf(ctx context.Context, candidates []Schedule, need, times
 	return one, false
 }
 
-// reproducerOf plays the schedule s as often as opts.Runs says, and returns a reproducer.
 func (k *shrinker) reproducerOf(ctx context.Context, s Schedule) Reproducer {
 	shown, plays := k.shows(ctx, s, k.opts.Runs, k.opts.Runs)
 	k.mu.Lock()
@@ -131,8 +128,8 @@ func (k *shrinker) reproducerOf(ctx context.Context, s Schedule) Reproducer {
 
 // The method back looks for a better schedule if the smallest one seldom breaks its rule. It goes
 // back in trail, by longer and longer steps, to a schedule that breaks the rule more often. That
-// schedule must have no more events than the smallest, or at most as many as [wanted]. This helps
-// because all schedules after a step that was accepted by luck may seldom break the rule.
+// schedule must have no more events than the smallest, or at most as many as [wanted]. After a step
+// that was accepted by luck, all later schedules may seldom break the rule.
 func (k *shrinker) back(ctx context.Context, seldom Reproducer, trail []Schedule) Reproducer {
 	best := seldom
 	for step := 1; step < len(trail) && 2*best.Shown < best.Runs && ctx.Err() == nil; step *= 2 {
@@ -173,7 +170,6 @@ func (k *shrinker) shows(ctx context.Context, s Schedule, need, times int) (show
 	return shown, plays
 }
 
-// breaks plays the schedule s, and reports whether the play breaks the shrinker's rule.
 func (k *shrinker) breaks(ctx context.Context, s Schedule) bool {
 	h, err := k.play(ctx, s)
 	if err != nil {

@@ -81,7 +81,6 @@ func (s *Schedule) removeBystanders() bool {
 	return removed
 }
 
-// removeCallers reduces each group to one caller on each host.
 func (s *Schedule) removeCallers() bool {
 	removed := false
 	for i := range s.Hosts {
@@ -144,7 +143,6 @@ func (s *Schedule) removeGroup(n int) bool {
 	return true
 }
 
-// removeNames reduces each group to one name.
 func (s *Schedule) removeNames() bool {
 	removed := false
 	for i := range s.Groups {
@@ -153,7 +151,6 @@ func (s *Schedule) removeNames() bool {
 	return removed
 }
 
-// shorten halves the duration of event n, and makes the schedule shorter by the same time.
 func (s *Schedule) shorten(n int) bool {
 	const least = 20 * time.Millisecond
 	e := &s.Events[n]
@@ -166,7 +163,7 @@ func (s *Schedule) shorten(n int) bool {
 	return true
 }
 
-// The method alone returns copies of s, each with only one of its events, moved to an early time.
+// The method alone returns copies of s with one event each, moved to an early time.
 func (s Schedule) alone() []Schedule {
 	var out []Schedule
 	for i := range s.Events {
@@ -178,8 +175,8 @@ func (s Schedule) alone() []Schedule {
 	return out
 }
 
-// The method longer returns copies of s that each have only one of its events, for up to three
-// times as long. Such an event may break the rule without the others.
+// The method longer returns copies of s with one event each, up to three times as long. Such an
+// event may break the rule without the others.
 func (s Schedule) longer() []Schedule {
 	out := s.alone()
 	for i := range out {
@@ -191,7 +188,6 @@ func (s Schedule) longer() []Schedule {
 	return out
 }
 
-// withoutOne returns copies of s that each lack one of the events.
 func (s Schedule) withoutOne() []Schedule {
 	var out []Schedule
 	for i := range s.Events {

@@ -66,8 +66,7 @@ func (u Usage) Grown() string {
 	return ""
 }
 
-// soaked completes a schedule s of a soak. It gives the last host g.pool callers, which hold one
-// lock each for a long time.
+// soaked gives the last host g.pool callers, which hold one lock each for a long time.
 func (g *generator) soaked(s Schedule, actions []Action) Schedule {
 	s.Hosts = make([]HostPlan, soakHosts)
 	if kinds.Of(g.backend).InHost() {
@@ -89,11 +88,10 @@ func (g *generator) soaked(s Schedule, actions []Action) Schedule {
 	return s
 }
 
-// soakHosts is how many hosts a soak has, unless the store allows only one.
 const soakHosts = 3
 
 // soakable returns the actions that a soak can use. It leaves out actions that need wrapper
-// scripts, and changes of clocks, after which servers and so hosts must start again.
+// scripts, and changes of clocks, because servers and hosts must start again after these.
 func soakable(actions []Action) []Action {
 	return slices.DeleteFunc(actions, func(a Action) bool {
 		return a.Wrapped || slices.Contains(a.Needs, servers.CapClock)
@@ -137,9 +135,8 @@ func (all *players) used(who string, pid int, u host.Use) {
 	l.Last = u
 }
 
-// finish ends the hosts of a soak. It adds to the findings what the hosts left behind, and the
-// processes whose use of resources has grown. It ignores growth in a short soak, because most of
-// that is garbage that was not collected yet.
+// finish ends the hosts of a soak. It ignores growth in a short soak, because most of that is
+// garbage that was not collected yet.
 func (x *searcher) finish() {
 	x.found.Uses = x.uses
 	for range cap(x.idle) {
@@ -155,5 +152,4 @@ func (x *searcher) finish() {
 	}
 }
 
-// growthAfter is how long a soak must last for growth to be judged.
 const growthAfter = time.Minute

@@ -10,7 +10,6 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// StressDoes says what [Stress] does, for people.
 const StressDoes = "two busy loops for each processor, and 4 MB written and flushed to the disk over and over"
 
 // stressed bounds the time of the load. It is longer than any measurement.

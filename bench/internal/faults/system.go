@@ -69,7 +69,6 @@ var hostWrappers = map[string]string{
 // wrappersThatStay are those [hostWrappers] that go on as a process between host and plugin.
 var wrappersThatStay = []string{"shell", "background", "session"}
 
-// wrap writes the script of a wrapper, and returns its path.
 func wrap(dir, name, wrapper, plugin string) (string, error) {
 	path := fmt.Sprintf("%s/lockplugin-%s", dir, name)
 	text := fmt.Sprintf("#!/bin/sh\nplugin='%s'\n%s\n", plugin, hostWrappers[wrapper])
@@ -78,7 +77,6 @@ func wrap(dir, name, wrapper, plugin string) (string, error) {
 
 func wrapperNames() []string { return slices.Sorted(maps.Keys(hostWrappers)) }
 
-// needsWrapper reports whether one of the actions needs a wrapper that stays.
 func needsWrapper(actions []Action) bool {
 	return slices.ContainsFunc(actions, func(a Action) bool { return a.Wrapped })
 }
@@ -109,7 +107,6 @@ func (p *player) well(ctx context.Context) bool {
 	return !p.environment.Shifted && (p.environment.Healthy(ctx) == nil || p.environment.Again(ctx) == nil && p.environment.Healthy(ctx) == nil)
 }
 
-// maxTTL is the longest TTL of a schedule.
 const maxTTL = 10 * time.Second
 
 // close ends hosts and servers. If it cannot end a process, a watcher process of package servers
@@ -122,7 +119,6 @@ func (p *player) close() {
 	}
 }
 
-// spec says how to start a host, also for host programs built from other versions.
 func (p *player) spec(paths []*inject.Proxy, number int, dir, plugin string) host.Spec {
 	cfg := driver.Config{}
 	maps.Copy(cfg, p.backend.Config)
@@ -137,7 +133,6 @@ func (p *player) spec(paths []*inject.Proxy, number int, dir, plugin string) hos
 	return spec
 }
 
-// start starts the hosts of a schedule.
 func (p *player) start(ctx context.Context, w *System, s Schedule) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

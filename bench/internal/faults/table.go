@@ -55,8 +55,6 @@ type Fault struct {
 	Acts     time.Duration
 }
 
-// Concerns reports whether the fault concerns a store: always, unless the store lacks the
-// capability in OnlyFor.
 func (f Fault) Concerns(k *servers.Kind) bool { return f.OnlyFor == "" || k.Has(f.OnlyFor) }
 
 // Fits says why the fault cannot be run on a store, or returns "" when it can.
@@ -89,7 +87,6 @@ func (f Fault) DoesAction(name string) bool {
 	})
 }
 
-// setting returns the setting of a store in which the fault is run.
 func (f Fault) setting(k *servers.Kind) string {
 	is := func(s servers.Setting) bool { return true }
 	switch {
@@ -124,7 +121,6 @@ const (
 	untilRenewed = longTTL / 2
 )
 
-// These are the Needs of faults.
 var (
 	sharedStore = []servers.Capability{servers.CapShared}
 	ourServers  = []servers.Capability{servers.CapServers}
@@ -132,8 +128,8 @@ var (
 	aReplica    = []servers.Capability{servers.CapReplica}
 )
 
-// These events are used by several faults. After reachMajority, the holder reaches only the
-// smallest majority of the voting servers. This majority includes the first server.
+// After reachMajority, the holder reaches only the smallest majority of the voting servers. This
+// majority includes the first server.
 var (
 	reachMajority = []Event{{Action: "black-hole", Share: Minority}}
 	wipe          = []Event{{Action: "wipe-servers", AtOnce: true}, {Action: "wipe-node", AtOnce: true}}
@@ -327,7 +323,6 @@ var allTableActions = sync.OnceValue(func() []Action {
 	return append(all, tableActions...)
 })
 
-// ask makes a host ask for all locks of the event's group, or of all groups if the event has none.
 func (w *System) ask(h *Host, e Event) error {
 	_, count := w.history.once(e.Group)
 	h.askedAt.Store(proc.Now())

@@ -32,8 +32,7 @@ func played(t *testing.T, p Plan) (rounds []results.Round) {
 	return rounds
 }
 
-// verdictsOn plays each fault once and returns the verdicts. The result starved is the sum of the
-// times in which hosts got no processor.
+// The result starved is the sum of the times in which hosts got no processor.
 func verdictsOn(t *testing.T, b Backend, faults ...string) (cells []check.Cell, starved time.Duration) {
 	t.Helper()
 	p := Plan{Backends: []Backend{b}, Rounds: 1}
@@ -147,9 +146,7 @@ func TestNoOperationsIsNoVerdict(t *testing.T) {
 	}
 }
 
-// TestRoundsAreSchedules checks the schedule of each fault on each store that it fits. The schedule
-// must contain the fault, and each After must name an earlier event. With RivalAsksLate the rival
-// must ask after the fault.
+// TestRoundsAreSchedules checks the schedule of each fault on each store that it fits.
 func TestRoundsAreSchedules(t *testing.T) {
 	for _, f := range All() {
 		for _, k := range kinds.All() {
@@ -179,8 +176,6 @@ func TestRoundsAreSchedules(t *testing.T) {
 	}
 }
 
-// TestFaultsAreWellFormed checks that each fault has a unique name and a description. A fault with
-// KeepsLeases must end by itself. A fault with Restores must have KeepsLeases and a long TTL.
 func TestFaultsAreWellFormed(t *testing.T) {
 	seen := map[string]bool{}
 	for _, f := range All() {
@@ -197,8 +192,6 @@ func TestFaultsAreWellFormed(t *testing.T) {
 	}
 }
 
-// TestFaultsFindTheirStores checks that each fault fits some store. The reason why the fault evict
-// does not fit etcd must name the stores that evict is made for.
 func TestFaultsFindTheirStores(t *testing.T) {
 	for _, f := range All() {
 		if !slices.ContainsFunc(kinds.All(), func(k *servers.Kind) bool { return f.Fits(k) == "" }) {

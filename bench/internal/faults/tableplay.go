@@ -34,7 +34,6 @@ type Plan struct {
 	Seed uint64
 }
 
-// Quick are the names of the faults of a quick run.
 var Quick = []string{
 	"freeze-host", "kill-host", "kill-plugin", "partition-holder", "restart-wiped", "failover", "clock-forward", "lost-reply",
 }
@@ -55,7 +54,6 @@ func (p Plan) Cells() (all, runnable int) {
 	return all, runnable
 }
 
-// NoServers says that lockbench cannot start servers for a backend, and what to do about it.
 func NoServers(backend string) string {
 	return fmt.Sprintf("lockbench does not know how to start servers for %[1]s: --server '%[1]s=COMMAND -p {port} -d {dir}' says so", backend)
 }
@@ -113,7 +111,6 @@ type runner struct {
 	random *rand.Rand
 }
 
-// roundOf returns the record of one play of a fault on a backend, without the results.
 func roundOf(b Backend, f Fault) results.Round {
 	return results.Round{
 		Backend: b.Name, Claims: b.Claims, Kind: results.KindPlugin, Fencing: b.Fencing, FirstSpanNs: int64(b.FirstSpan), Fault: f.Name, Conditions: f.Produces, Control: f.Control,
@@ -122,7 +119,6 @@ func roundOf(b Backend, f Fault) results.Round {
 	}
 }
 
-// These are the numbers of the hosts in the records.
 const (
 	holderHost = 0
 	rivalHost  = 1
@@ -261,7 +257,6 @@ func (c *cell) schedule(phase time.Duration) (s Schedule, hit int) {
 	return s, hit
 }
 
-// onWaiter returns the schedule for playing a fault with OnWaiter once.
 func (c *cell) onWaiter(phase time.Duration) (s Schedule, hit int) {
 	of := kinds.Of(c.backend.Name)
 	s.Backend, s.Setting, s.Hosts = of.Name, c.fault.setting(of), slices.Repeat([]HostPlan{{Callers: make([]int, 2)}}, 3)
@@ -333,8 +328,8 @@ func (c *cell) collect(r *results.Round, h *History, hit int) {
 	slices.SortStableFunc(r.Holds, func(a, b results.Hold) int { return int(a.GrantedNs - b.GrantedNs) })
 }
 
-// without says which locks the rival, which wants every lock, was never granted. It returns "" if
-// there is no such lock. Without its grants the fault has shown nothing about these locks.
+// without says how many locks the rival was granted, or returns "" if the rival was granted all. A
+// fault shows nothing about a lock that the rival was not granted.
 func without(rival results.Seen) string {
 	granted := map[int]bool{}
 	for _, h := range rival.Holds {

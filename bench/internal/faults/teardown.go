@@ -87,7 +87,6 @@ func (p *player) inStore(ctx context.Context, h *History) error {
 	return nil
 }
 
-// leftOf returns what an ended host left on the machine: its last plugin process, and files.
 func leftOf(h *Host, plugin int) []string {
 	var left []string
 	for deadline := time.Now().Add(claim.ProcessGone); plugin > 0 && syscall.Kill(plugin, 0) == nil; time.Sleep(20 * time.Millisecond) {
@@ -107,7 +106,7 @@ func leftOf(h *Host, plugin int) []string {
 }
 
 // deaf lets each host that goes on acquire a lock that no host has used. It returns the hosts that
-// cannot. Locks of a schedule would not show them, because other hosts get these locks.
+// cannot. The locks of a schedule do not show such hosts, because other hosts get these locks.
 func deaf(ctx context.Context, hosts []*Host, prefix string) []string {
 	// A plugin that fails again and again is started after a pause of up to PluginBack.
 	ctx, cancel := context.WithTimeout(ctx, claim.PluginBack(9)+endTimeout)

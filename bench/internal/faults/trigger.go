@@ -15,8 +15,8 @@ import (
 // a schedule can make an action happen.
 type Trigger string
 
-// These are the triggers. A watcher detects them from the data that pass through a host's proxies,
-// and from what the host reports.
+// A watcher detects these triggers from the data that pass through a host's proxies, and from what
+// the host reports.
 const (
 	TriggerSent      Trigger = "request sent"      // a request has passed, but its reply has not
 	TriggerAnswered  Trigger = "answer under way"  // a reply passes to the host
@@ -29,7 +29,6 @@ const (
 // Searches do not draw it. The table of faults and schedules written by hand use it.
 const TriggerServed Trigger = "all locks granted"
 
-// Triggers returns all triggers except TriggerServed.
 func Triggers() []Trigger {
 	return []Trigger{TriggerSent, TriggerAnswered, TriggerRenewal, TriggerRelease, TriggerRestarted}
 }
@@ -158,7 +157,6 @@ func (w *watcher) served(ctx context.Context, number int) bool {
 	return h.Await(ctx, func(s results.Seen) bool { return h.asked.Load() > 0 && h.got(s) >= int(h.asked.Load()) }) == nil
 }
 
-// servedTimeout bounds the time that the method served waits.
 const servedTimeout = 30 * time.Second
 
 // got returns how many locks of the host's last request were granted or have failed.

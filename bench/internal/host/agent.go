@@ -69,7 +69,7 @@ func openAgent(parent *proc.Parent, s Spec) (_ proc.Agent[order], err error) {
 	return a, nil
 }
 
-// connect opens a client of the plugin or, for a baseline, a library. Callers use it from then on.
+// connect opens a client of the plugin or, for a baseline, a library.
 func (a *agent) connect() error {
 	var locker load.Locker
 	var backend driver.Backend
@@ -101,7 +101,6 @@ func (a *agent) connect() error {
 	return nil
 }
 
-// The method present returns the client or library that callers use now.
 func (a *agent) present() load.Locker {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -161,7 +160,6 @@ func (a *agent) Close() error {
 
 func (a *agent) send(n note) { a.parent.Send(n) }
 
-// sendPlugin reports the process id of the plugin if it has changed since the last report.
 func (a *agent) sendPlugin() {
 	a.mu.Lock()
 	b := a.backend
@@ -202,8 +200,7 @@ func (a *agent) event(e core.Event) {
 	}
 }
 
-// noteHeartbeat is called at each beat. It reports a new plugin process, and a period in which this
-// process did not run.
+// noteHeartbeat is called at each beat.
 func (a *agent) noteHeartbeat(stall *proc.Stall) {
 	a.sendPlugin()
 	if stall != nil {
@@ -214,7 +211,6 @@ func (a *agent) noteHeartbeat(stall *proc.Stall) {
 // Surrounding is unusual behavior of an application's process that must not harm locks.
 type Surrounding string
 
-// These are the surroundings.
 const (
 	// BlockedLog blocks the logger and OnEvent, as a pipe without a reader does.
 	BlockedLog Surrounding = "blocked-log"
@@ -262,7 +258,7 @@ type blocker struct {
 	blocked bool
 }
 
-// block blocks or unblocks the blocker. Only one goroutine may call it.
+// Only one goroutine may call block.
 func (g *blocker) block(on bool) {
 	switch {
 	case on && !g.blocked:
@@ -273,13 +269,11 @@ func (g *blocker) block(on bool) {
 	g.blocked = on
 }
 
-// pass waits while the blocker is blocked.
 func (g *blocker) pass() {
 	g.gate.RLock()
 	defer g.gate.RUnlock()
 }
 
-// Write implements io.Writer.
 func (g *blocker) Write(line []byte) (int, error) {
 	g.pass()
 	return len(line), nil

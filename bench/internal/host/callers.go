@@ -22,7 +22,6 @@ type calledLock struct {
 	ttl  time.Duration
 }
 
-// Acquire implements [load.Lock].
 func (l *calledLock) Acquire(ctx context.Context) (load.Lease, error) {
 	grant, err := l.p.ask(ctx, order{Op: opAcquireOne, Name: l.name, TTL: l.ttl})
 	if err != nil {
@@ -38,7 +37,7 @@ type calledLease struct {
 
 func (l *calledLease) Token() uint64 { return l.grant.Token }
 
-// Renew always fails, because there is no order to a host to renew a lease.
+// Renew always fails, because no order tells a host to renew a lease.
 func (l *calledLease) Renew(context.Context) error { return errors.ErrUnsupported }
 
 func (l *calledLease) Release(context.Context) (err error) {
@@ -74,7 +73,6 @@ func (p *Process) Attempts() ([]results.Attempt, error) {
 	return n.Attempts, nil
 }
 
-// answer carries out an order in a new goroutine, and sends the answer.
 func (a *agent) answer(ctx context.Context, o order) {
 	ctx, cancel := context.WithCancel(ctx)
 	a.mu.Lock()
@@ -136,7 +134,6 @@ func (a *agent) releaseOne(o order) (n note) {
 	return n
 }
 
-// cycle carries out [Process.Cycle].
 func (a *agent) cycle(ctx context.Context, o order) (n note) {
 	attempts, err := o.Cycles.Run(ctx, a.present(), a.clock)
 	n.fail(err)

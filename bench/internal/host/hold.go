@@ -21,15 +21,14 @@ import (
 const (
 	// lookEvery is how often a holder checks whether its lease is valid.
 	lookEvery = 10 * time.Millisecond
-	// prepare is the time from the last check of the lease to a write under the lock. In this time the
-	// holder prepares the write.
+	// prepare is the time from the last check of the lease to a write under the lock.
 	prepare = 250 * time.Millisecond
 	// retryEvery is the pause before a caller asks again after an error. It asks again even after an
 	// error that looks permanent, because the store may be healed later.
 	retryEvery = 100 * time.Millisecond
 	// eventsBy is how long the host waits for the client's last events about a lease that has ended.
 	eventsBy = time.Second
-	// finishes is how long a holder goes on after the sign that its lease ends, as a function would.
+	// finishes is how long a holder goes on after the sign that its lease ends, as a program would.
 	finishes = 100 * time.Millisecond
 )
 
@@ -101,7 +100,7 @@ type holding struct {
 	record results.Hold
 }
 
-// granted reports that a call has got a grant. The TTL of the grant counts from the parameter sent.
+// granted reports that a call has got a grant. The TTL of the grant counts from the time sent.
 func (a *agent) granted(t tenure, done <-chan struct{}, call *results.Call, sent int64) *holding {
 	now := a.clock.Now()
 	h := &holding{tenure: t, agent: a, done: done, over: make(chan struct{}), record: results.Hold{
@@ -143,7 +142,6 @@ func (a *agent) hold(stop <-chan struct{}, h *holding, every time.Duration, end 
 	h.tell()
 }
 
-// causeOf returns the reason for a loss as text.
 func causeOf(err error) string {
 	if cause := core.CauseName(err); cause != "" || err == nil {
 		return cause
@@ -157,7 +155,6 @@ func (h *holding) change(f func(*results.Hold)) {
 	f(&h.record)
 }
 
-// tell reports the current state of the holding.
 func (h *holding) tell() { h.change(func(r *results.Hold) { h.agent.send(note{Lease: r}) }) }
 
 func (h *holding) renewed(sent, done int64) {
@@ -208,7 +205,6 @@ type keptLease interface {
 	Release(context.Context) error
 }
 
-// coreLease is a lease of package core.
 type coreLease interface {
 	keptLease
 	Owner() string
@@ -258,7 +254,7 @@ func (a *agent) follow(h *holding, of keptLease, ttl time.Duration) (leave func(
 	}
 }
 
-// kept renews the lease of a library that does not renew it, and knows whether the lease is held.
+// kept renews the lease of a library that renews no leases, and knows whether the lease is held.
 type kept struct {
 	load.Lease
 	done chan struct{}
@@ -319,10 +315,8 @@ func (k *kept) Valid() bool {
 	}
 }
 
-// Done is closed when the lease is known to be lost.
 func (k *kept) Done() <-chan struct{} { return k.done }
 
-// Err returns the reason for a loss, or nil.
 func (k *kept) Err() error {
 	if k.Valid() {
 		return nil
@@ -330,7 +324,6 @@ func (k *kept) Err() error {
 	return k.err
 }
 
-// Release releases the lease, unless it was lost.
 func (k *kept) Release(ctx context.Context) error {
 	k.stop()
 	k.work.Wait()

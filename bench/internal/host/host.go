@@ -160,7 +160,6 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 	return p, nil
 }
 
-// take passes an answer on to the caller that waits for it, and keeps a report.
 func (p *Process) take(n note) {
 	p.mu.Lock()
 	if n.ID != 0 {
@@ -286,7 +285,7 @@ func (p *Process) Seen() results.Seen {
 	return s
 }
 
-// Forget drops all reports except those of holds that go on. It is called between two schedules.
+// Forget drops all reports except those of holds that go on.
 func (p *Process) Forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -346,13 +345,12 @@ func (p *Process) ReleaseFrom(ctx context.Context, first int) error {
 // for hosts only, not for plugins.
 type Use struct {
 	Goroutines  int    `json:"goroutines,omitempty"`
-	Heap        uint64 `json:"heap_bytes,omitempty"`     // live objects after a garbage collection
-	Resident    uint64 `json:"resident_bytes,omitempty"` // resident memory
+	Heap        uint64 `json:"heap_bytes,omitempty"` // live objects after a garbage collection
+	Resident    uint64 `json:"resident_bytes,omitempty"`
 	Descriptors int    `json:"descriptors,omitempty"`
 	Threads     int    `json:"threads,omitempty"`
 }
 
-// String shows the figures in one line.
 func (u Use) String() string {
 	text := fmt.Sprintf("%2d descriptors, %2d threads, %5.1f MB resident", u.Descriptors, u.Threads, float64(u.Resident)/1e6)
 	if u.Goroutines > 0 {
@@ -387,7 +385,6 @@ func ownUse() *Use {
 	return &Use{Goroutines: runtime.NumGoroutine(), Heap: m.HeapAlloc}
 }
 
-// useOf asks the kernel which resources a process uses.
 func useOf(pid int) (u Use, err error) {
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {

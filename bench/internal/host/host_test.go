@@ -21,7 +21,6 @@ func TestMain(m *testing.M) {
 	plugintest.Main(m)
 }
 
-// TestHostThatCannotStart checks that a host that cannot start says why.
 func TestHostThatCannotStart(t *testing.T) {
 	_, err := Start(t.Context(), Spec{Baseline: "none"})
 	if err == nil || !strings.Contains(err.Error(), `"none"`) {
@@ -92,8 +91,7 @@ func await(t *testing.T, p *Process, what string, until func(results.Seen) bool)
 	}
 }
 
-// TestFrozenHolder freezes a host until it has lost its lease and another host has the lock. It
-// checks what both hosts report about their leases and writes.
+// TestFrozenHolder freezes a host until it has lost its lease and another host has the lock.
 func TestFrozenHolder(t *testing.T) {
 	s := redisServer(t)
 	dir := t.TempDir()

@@ -60,7 +60,6 @@ func (r Range) draw(random *rand.Rand) time.Duration {
 	return r[0] + time.Duration(random.Int64N(int64(r[1]-r[0]+1)))
 }
 
-// outcomeOf returns the kind of outcome that the error of a call stands for.
 func outcomeOf(err error) string {
 	over := []error{core.ErrNotHeld, core.ErrHeld, context.DeadlineExceeded, context.Canceled}
 	switch {
@@ -100,8 +99,7 @@ func (p *Process) Reopen(timeout time.Duration) error {
 	return p.Send(order{Op: "reopen", Timeout: timeout})
 }
 
-// reopen imitates an application that replaces its client while it runs. It tells holders to end,
-// and later calls use the new client.
+// reopen imitates an application that replaces its client while it runs.
 func (a *agent) reopen(timeout time.Duration) {
 	call := results.Call{Op: results.OpClose, SentNs: a.clock.Now(), Served: true}
 	call.LimitNs = call.SentNs + int64(timeout)
@@ -126,7 +124,6 @@ func (a *agent) back(call results.Call, err error) {
 	a.send(note{Call: &call})
 }
 
-// caller is one goroutine of a workload.
 type caller struct {
 	*agent
 	w      Workload
@@ -200,7 +197,6 @@ func (c *caller) ask(ctx context.Context, call *results.Call) error {
 	return c.take(lease, name, call)
 }
 
-// lock returns the lock with the given name, with the workload's options.
 func (c *caller) lock(name string) (load.Lock, error) {
 	if c.w.AtLeast == 0 {
 		return c.present().Lock(name, c.w.TTL)
@@ -251,7 +247,6 @@ func (c *caller) acquire(ctx context.Context, lock load.Lock, call *results.Call
 	}
 }
 
-// take holds a lease that was just granted, and releases it.
 func (c *caller) take(lease load.Lease, name string, call *results.Call) error {
 	of, ok := lease.(keptLease)
 	if !ok {

@@ -28,7 +28,7 @@ type Caller struct {
 	Err error
 }
 
-// Acquire waits for the lock. It returns false if there was an error.
+// Acquire waits for the lock.
 func (c *Caller) Acquire(ctx context.Context) (Lease, bool) {
 	a := results.Attempt{Client: c.Client, Name: c.Name, Asked: c.Clock.Now()}
 	lease, err := c.Lock.Acquire(ctx)
@@ -123,7 +123,6 @@ type Cycles struct {
 }
 
 // Run makes the callers acquire and release locks of locker, until ctx ends or the cycles are done.
-// It returns what [Collect] returns.
 func (c Cycles) Run(ctx context.Context, locker Locker, clock proc.Clock) (attempts []results.Attempt, first error) {
 	callers := make([]*Caller, c.Callers)
 	Workers(c.Callers, func(i int) {
@@ -184,7 +183,6 @@ func Workers(n int, body func(worker int)) {
 // pauseAfterError keeps callers from asking without a pause while the store is down.
 const pauseAfterError = 5 * time.Millisecond
 
-// Pause waits for a short time after an error, or until ctx ends.
 func Pause(ctx context.Context) { proc.Sleep(ctx, pauseAfterError) }
 
 // Arrival is an operation that has a fixed start time, however long earlier operations take.

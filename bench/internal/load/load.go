@@ -43,7 +43,6 @@ type Lease interface {
 	Token() uint64
 	// Renew makes the lease last for one TTL from now, in one round trip.
 	Renew(ctx context.Context) error
-	// Release releases the lock.
 	Release(ctx context.Context) error
 }
 
@@ -56,7 +55,6 @@ type Timed interface {
 	Released() (ended, done int64)
 }
 
-// OutcomeOf returns the outcome of an attempt for the error of its Acquire.
 func OutcomeOf(err error) results.Outcome {
 	switch {
 	case err == nil:
@@ -108,7 +106,6 @@ func (l *coreLock) Acquire(ctx context.Context) (Lease, error) {
 	return l.held(l.lock.Acquire(ctx))
 }
 
-// TryAcquire implements [Trier].
 func (l *coreLock) TryAcquire(ctx context.Context) (Lease, error) {
 	return l.held(l.lock.TryAcquire(ctx))
 }

@@ -73,8 +73,7 @@ func runAcquire(ctx context.Context, in Input) (results.Cell, error) {
 	return cell, nil
 }
 
-// renew makes every caller hold a lease and renew it again and again for the duration d. It returns
-// the start and end of each renewal.
+// renew makes every caller hold a lease and renew it again and again for the duration d.
 func renew(ctx context.Context, cs []*load.Caller, d time.Duration) []span {
 	renewals := make([][]span, len(cs))
 	until := cs[0].Clock.Now() + int64(d)
@@ -100,8 +99,7 @@ func renew(ctx context.Context, cs []*load.Caller, d time.Duration) []span {
 	return slices.Concat(renewals...)
 }
 
-// measured returns the acquires and releases of the cycles that began at t=from or later. The
-// result last is when the last of these cycles ended.
+// measured returns the acquires and releases of the cycles that began at t=from or later.
 func measured(attempts []results.Attempt, from int64) (acquires, releases []span, last int64) {
 	for _, a := range attempts {
 		if a.Asked < from || a.Outcome != results.Granted || a.End != results.EndReleased {
@@ -236,7 +234,6 @@ func keptUp(acquires, lags []int64, drops int) bool {
 	return true
 }
 
-// ErrFloor is the error when the function of a [Floor] failed.
 var ErrFloor = errors.New("the call failed")
 
 // Floor returns a scenario in which callers call a function that does no work, in a loop. It shows

@@ -63,7 +63,6 @@ func contendClients(a Overrides, hosts int) []int {
 
 const contendLeast = 2
 
-// contenders is the number of callers in all hosts together.
 func contenders(in Input) int { return in.Clients * max(1, in.Hosts) }
 
 func contendSpan(in Input) time.Duration {
@@ -183,7 +182,6 @@ type turns struct {
 	next chan struct{} // closed at the next grant
 }
 
-// granted records a grant, and returns a channel that the next grant closes.
 func (t *turns) granted() (next <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -302,7 +300,6 @@ func (in Input) count(ctx context.Context, from, until int64) <-chan counted {
 	return out
 }
 
-// grants counts the grants between the two times at which the counters were read.
 func (c counted) grants(attempts []results.Attempt) (n int) {
 	for _, a := range attempts {
 		if a.Outcome == results.Granted && a.Answered >= c.from && a.Answered < c.until {

@@ -87,7 +87,6 @@ const (
 	between = 100 * time.Millisecond
 )
 
-// campaign makes a candidate campaign for every name, and campaign again after each term.
 func (s *election) campaign(c *faults.Host) error {
 	c.Follow(func(t *results.Hold, call *results.Call) { s.hear(c, t, call) })
 	for i, name := range s.in.Names {
@@ -136,7 +135,6 @@ func event(action string, h *incident) faults.Event {
 	return faults.Event{Action: action, Target: h.victim.Number}
 }
 
-// hear keeps what a candidate has reported: a term that has changed, or an acquire that failed.
 func (s *election) hear(c *faults.Host, t *results.Hold, failed *results.Call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

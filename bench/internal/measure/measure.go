@@ -27,8 +27,7 @@ type Scenario struct {
 	PluginsOnly bool
 	// MinClients is the smallest useful number of callers. 0 means 1.
 	MinClients int
-	// Workloads returns the workloads that the scenario runs.
-	Workloads func(a Overrides) []Workload
+	Workloads  func(a Overrides) []Workload
 	// Takes estimates how long one measurement of the scenario takes.
 	Takes func(in Input) time.Duration
 	Run   func(ctx context.Context, in Input) (results.Cell, error)
@@ -54,7 +53,6 @@ type Overrides struct {
 	Quick                bool
 }
 
-// orUsual returns the values that the user asked for, or the usual values if there are none.
 func orUsual[T any](asked []T, usual ...T) []T {
 	if len(asked) > 0 {
 		return asked
@@ -65,7 +63,6 @@ func orUsual[T any](asked []T, usual ...T) []T {
 // All returns the scenarios in the order in which they are shown.
 func All() []Scenario { return []Scenario{acquire, throughput, contend, takeover, shortTTL, footprint} }
 
-// ByName returns the scenario with this name, and whether there is one.
 func ByName(name string) (Scenario, bool) {
 	for _, s := range All() {
 		if s.Name == name {
@@ -129,7 +126,6 @@ func graceOf(measure time.Duration) time.Duration {
 	return min(grace, max(grace/5, 10*measure))
 }
 
-// callers prepares in.Clients callers, each with one lock.
 func callers(in Input) ([]*load.Caller, error) {
 	out := make([]*load.Caller, in.Clients)
 	for i := range out {
@@ -183,8 +179,7 @@ func startHost(ctx context.Context, s host.Spec, clock proc.Clock) (*host.Proces
 }
 
 // cycleIn makes callers acquire and release in a loop, in each host, or in this process if there
-// are no hosts. It returns the attempts of all callers, and the first error of a caller. If err is
-// not nil, the attempts of a host are lost.
+// are no hosts. If err is not nil, the attempts of a host are lost.
 func cycleIn(ctx context.Context, in Input, hosts []*host.Process, c load.Cycles) (attempts []results.Attempt, first, err error) {
 	if len(hosts) == 0 {
 		attempts, first = c.Run(ctx, in.Locker, in.Clock)

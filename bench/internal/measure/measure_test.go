@@ -123,7 +123,6 @@ func input(f *fake, clients int) Input {
 	return in
 }
 
-// judge looks for violations in the attempts of a measurement.
 func judge(c results.Cell, in Input) check.Subject {
 	k := check.New()
 	k.Add(results.Section{CellName: results.CellName{Backend: "fake"}, Kind: results.KindPlugin, Fencing: "strict", Names: in.Names}, c.Attempts)
@@ -172,7 +171,6 @@ func TestStallsAreMeasured(t *testing.T) {
 	}
 }
 
-// TestBrokenLockersAreCaught checks that the attempts show double grants and repeated tokens.
 func TestBrokenLockersAreCaught(t *testing.T) {
 	twice := newFake()
 	twice.twice = true

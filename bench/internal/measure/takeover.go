@@ -157,7 +157,6 @@ func (s *election) succeed(ctx context.Context) error {
 	return s.await(ctx, s.in.TTL+grace, "every name has a leader again", s.led(h.names, 0))
 }
 
-// repair ends the harm after other hosts have taken over, and replaces a killed candidate.
 func (s *election) repair(ctx context.Context, h *incident) error {
 	switch {
 	case s.mode.kills:
@@ -201,7 +200,6 @@ func (s *election) aim() incident {
 	return h
 }
 
-// Modes lists the modes of scenario takeover: the ways in which a leader is harmed.
 func Modes() []string {
 	var names []string
 	for _, m := range modes {
@@ -210,7 +208,6 @@ func Modes() []string {
 	return names
 }
 
-// ModeDoc says in one line what a mode does.
 func ModeDoc(name string) string {
 	m, _ := modeByName(name)
 	return m.doc

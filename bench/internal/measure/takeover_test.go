@@ -33,7 +33,6 @@ func takeoverInput(t *testing.T, s *servers.Server, mode string) Input {
 	}
 }
 
-// TestTakeoverModes harms one leader in each mode.
 func TestTakeoverModes(t *testing.T) {
 	s := redisServer(t)
 	for _, m := range Modes() {
@@ -72,7 +71,6 @@ func TestTakeoverModes(t *testing.T) {
 	}
 }
 
-// TestJudge checks which takeovers count as early or late, by the time that the lease had left.
 func TestJudge(t *testing.T) {
 	const ms = int64(time.Millisecond)
 	in := Input{TTL: 900 * time.Millisecond, Names: []string{"jobs"}}

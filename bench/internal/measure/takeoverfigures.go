@@ -63,7 +63,6 @@ func roundTrip(in Input) time.Duration {
 	return took[len(took)/2]
 }
 
-// sample records the takeovers that one harm to a leader has caused.
 func (s *election) sample(h *incident) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +129,6 @@ func (s *election) noticed(ctx context.Context, h *incident, resumed int64) erro
 	return nil
 }
 
-// measured returns the result of the measurement, with its figures.
 func (s *election) measured(elapsed time.Duration) results.Cell {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -29,7 +29,7 @@ const (
 )
 
 // throughputWorkloads returns workloads with growing numbers of callers, and workloads in which
-// callers wait for few locks. Numbers that the user has set replace these defaults.
+// callers wait for few locks.
 func throughputWorkloads(a Overrides) []Workload {
 	curve, crowded := []int{1, 4, 16, 64, 256}, []int{16, 64}
 	if a.Quick {

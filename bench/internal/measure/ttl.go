@@ -76,7 +76,7 @@ type ttlCell struct {
 	byName   map[string]*tried
 	from     int64 // start of the measured time
 	counting bool
-	dropped  uint64 // number of dropped events
+	dropped  uint64
 }
 
 func runTTL(ctx context.Context, in Input) (cell results.Cell, err error) {
@@ -105,7 +105,6 @@ func runTTL(ctx context.Context, in Input) (cell results.Cell, err error) {
 	return cell, errors.Join(err, ctx.Err())
 }
 
-// acquire acquires the leases of all TTLs.
 func (t *ttlCell) acquire(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
@@ -250,7 +249,6 @@ func (t *ttlCell) replace(ctx context.Context, of *tried) error {
 	return err
 }
 
-// measured returns the result for one TTL, with its figures.
 func (t *ttlCell) measured(of *tried, stalled time.Duration) results.Cell {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -27,7 +27,6 @@ func TestTTLsOf(t *testing.T) {
 	}
 }
 
-// TestStalls checks that losses of leases at most one TTL apart are counted as one stall.
 func TestStalls(t *testing.T) {
 	for want, lost := range map[int][]int64{0: nil, 1: {30, 10, 20}, 2: {50, 10, 20}, 3: {100, 10, 50}} {
 		if got := stalls(lost, 20); got != want {
@@ -89,7 +88,6 @@ func (l *endingLock) Acquire(context.Context) (load.Lease, error) {
 	return lease, nil
 }
 
-// TestFalseLosses checks that the run counts each lost lease, and acquires a new lease each time.
 func TestFalseLosses(t *testing.T) {
 	lock := &endingLock{loses: 3, last: make(chan struct{})}
 	run := &ttlCell{in: Input{Clock: proc.NewClock()}}

@@ -14,7 +14,7 @@ const hostScope = "host"
 
 // answer is the report's answer to the question "which backend should I use". For each need of a
 // user, such as throughput, it names the best backends, or says that the figures show no
-// difference. Reports in text and the HTML page show the same answer.
+// difference.
 type answer struct {
 	Choices []choice
 	Note    string // which subjects were not candidates, and how to read the choices
@@ -40,7 +40,7 @@ type choice struct {
 
 // choices returns the recommendations of this run. A candidate is a backend that broke no rule and
 // whose locks exclude callers of other hosts. A second build (flag --vs) is no candidate. A choice
-// by a figure needs two candidates, or a baseline for Libraries. Method survivors needs two.
+// by a figure needs two candidates, or a baseline for Libraries.
 func (r Report) choices() []choice {
 	var out []choice
 	for _, h := range r.highlights() {
@@ -137,9 +137,7 @@ func (h highlight) compared(row, than Row) string {
 	return fmt.Sprintf("%sx %s", significant(times, 2), what)
 }
 
-// libraries names baselines (lock libraries that run inside lockbench): those faster than the best
-// backend, and those that backends are compared with. It omits a baseline if its difference from
-// the best backend may be chance.
+// libraries omits a baseline if its difference from the best backend may be chance.
 func (h highlight) libraries(best Row) string {
 	var out []string
 	rows := filter(h.table.Rows, func(row Row) bool {
@@ -185,7 +183,6 @@ func (r Report) runs() int {
 	return n
 }
 
-// choiceNote says which backends the report does not recommend, why, and how to read the choices.
 func (r Report) choiceNote() string {
 	var parts []string
 	compared := len(r.highlights()) > 0
@@ -210,7 +207,6 @@ func (r Report) choiceNote() string {
 	return strings.Join(filter(append(parts, r.power()), said), " ")
 }
 
-// Table returns a table with a row for each choice.
 func (a answer) Table() grid {
 	columns := []column[choice]{
 		textColumn("what counts most", func(c choice) string { return c.Need }),
@@ -225,7 +221,7 @@ func (a answer) Table() grid {
 }
 
 // highlight is a figure of a scenario by which the report recommends a backend for a need of the
-// user. The summary table shows most highlights.
+// user.
 type highlight struct {
 	title string // title of its column
 	need  string // the quality that it measures
@@ -295,8 +291,7 @@ func mostHosts(ts []Table) (most Table, ok bool) {
 	return most, ok
 }
 
-// summary has a row for each backend and baseline. The row has the durability, the fencing class,
-// the findings of the safety checks, and the highlights, without 99th percentiles and maxima.
+// summary has a row for each backend and baseline.
 func (r Report) summary() grid {
 	columns := []column[results.Subject]{
 		{gridColumn{"backend", false}, subject},

@@ -119,7 +119,6 @@ func TestTTLAdviceForMany(t *testing.T) {
 	}
 }
 
-// TestUnsafeIsNoCandidate checks that the report never recommends a backend that broke a rule.
 func TestUnsafeIsNoCandidate(t *testing.T) {
 	r := everything(t, true)
 	for _, c := range r.answer().Choices {
@@ -190,7 +189,6 @@ func TestDrawingOrdersByPromise(t *testing.T) {
 	}
 }
 
-// TestDrawingInText checks the order: the verdict, then the drawing, then the choices.
 func TestDrawingInText(t *testing.T) {
 	text := output(t, everything(t, false), "text")
 	at := -1

@@ -34,7 +34,6 @@ type chart struct {
 	Note  string `json:"-"`
 }
 
-// view is one set of lines of a chart.
 type view struct {
 	Label  string `json:"label"`
 	Y      axis   `json:"y"`
@@ -89,8 +88,8 @@ func styles(m results.Manifest) map[string]style {
 	return out
 }
 
-// line makes the line of subject s. Twenty lines are unreadable. So the page hides a baseline until
-// the reader asks for it, unless backends are compared with this baseline.
+// line makes the line of subject s. Twenty lines are unreadable, so the page first hides baselines
+// with which no backend is compared.
 func (r Report) line(s results.Subject, points [][]float64) line {
 	st := styles(r.Manifest)[s.Name]
 	return line{
@@ -174,7 +173,6 @@ func (r Report) curve(unit, facet string, ts []Table) view {
 	return v
 }
 
-// curvePoints returns a subject's figures of one unit, by number of callers.
 func curvePoints(subject, unit string, ts []Table) [][]float64 {
 	var out [][]float64
 	for _, t := range ts {
@@ -272,7 +270,6 @@ type samples struct {
 	*hdrhistogram.Histogram
 }
 
-// samplesOf returns the latencies of the operation and load in key, for each subject that has any.
 func (r Report) samplesOf(key results.HistogramKey) []samples {
 	var out []samples
 	for _, s := range r.Manifest.Subjects {
@@ -303,8 +300,8 @@ func percentile(share float64) column[samples] {
 	})
 }
 
-// cellsOf returns the keys of a scenario's latency distributions, with the backend left empty. Each
-// key becomes a chart view. Acquire, handoff and takeover come first, then the rest by name.
+// cellsOf returns the keys of a scenario's latency distributions, with the backend left empty.
+// Acquire, handoff and takeover come first, then the rest by name.
 func (r Report) cellsOf(scenario string) []results.HistogramKey {
 	seen := map[results.HistogramKey]bool{}
 	for key := range r.Latencies {
@@ -376,7 +373,6 @@ func steps(h *hdrhistogram.Histogram) [][]float64 {
 	return out
 }
 
-// bandNote says how long a takeover takes if it waits for the TTL.
 func (r Report) bandNote(mode string) string {
 	b := r.ttlBand(mode)
 	if b == nil {

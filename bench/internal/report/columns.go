@@ -52,7 +52,6 @@ func numberColumn[T any](title string, cell func(T) cell) column[T] {
 	return column[T]{gridColumn{title, true}, cell}
 }
 
-// tabulate returns table g with the columns, and with one row for each element of rows.
 func tabulate[T any](g grid, columns []column[T], rows []T) grid {
 	for _, c := range columns {
 		g.Columns = append(g.Columns, c.gridColumn)
@@ -83,7 +82,6 @@ func filter[T any](items []T, keep func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(items), func(item T) bool { return !keep(item) })
 }
 
-// group has the items with the same key.
 type group[K comparable, T any] struct {
 	key K
 	all []T
@@ -155,7 +153,6 @@ var rowSubject = column[Row]{gridColumn{"backend", false}, func(r Row) cell { re
 // backends are compared with different baselines. A note below the table then names the baselines.
 const severalReferences = "ref."
 
-// references returns the name of the baseline that the rows are compared with, for a column title.
 func references(t Table) string {
 	having := filter(t.Rows, func(r Row) bool { return r.Reference != "" })
 	switch names := distinct(having, func(r Row) string { return r.Reference }); len(names) {
@@ -167,7 +164,6 @@ func references(t Table) string {
 	return severalReferences
 }
 
-// referenceNote says which backend is compared with which baseline.
 func referenceNote(t Table) string {
 	var parts []string
 	for _, r := range t.Rows {
@@ -320,7 +316,6 @@ func (t Table) load() string {
 	return strings.Join(append([]string{out}, t.held()...), ", ")
 }
 
-// held describes the rest of the workload: number of locks, time a lock is held, and RTT.
 func (t Table) held() (out []string) {
 	if t.Keys > 0 {
 		out = append(out, plural(t.Keys, "key"))

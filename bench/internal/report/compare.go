@@ -98,7 +98,6 @@ func probability(p float64) string {
 	return fmt.Sprintf("%.3f", p)
 }
 
-// comparisonNotes returns a line that explains the tables, and the warnings.
 func comparisonNotes(c results.Comparison) []string {
 	worse, better, tested := 0, 0, 0
 	for _, d := range c.Rows {
@@ -127,7 +126,6 @@ var heldColumns = []column[results.Held]{
 	textColumn("", outcome),
 }
 
-// held names the figure that was compared with a limit.
 func held(h results.Held) string {
 	out := ShortCell(h.Row.Cell) + ": " + h.Figure()
 	if h.Rows > 1 {
@@ -158,7 +156,6 @@ func measured(h results.Held) string {
 	return out
 }
 
-// HeldLine says in one line which figure was compared with a limit.
 func HeldLine(h results.Held) string {
 	return fmt.Sprintf("%s is %s, wanted %s", held(h), measured(h), h.Limit())
 }

@@ -35,7 +35,6 @@ type mark struct {
 	Broken         bool
 }
 
-// Left reports whether the label stands on the left of the mark.
 func (m mark) Left() bool { return m.At > 50 }
 
 // tick is a labelled line across the lanes.
@@ -153,8 +152,7 @@ func (s scale) place(v float64) float64 {
 	return margin + (100-2*margin)*min(1, max(0, share))
 }
 
-// ticks returns ticks at powers of ten. A scale shorter than two powers of ten has more ticks in
-// between.
+// ticks returns ticks at powers of ten.
 func (s scale) ticks() []tick {
 	steps := []float64{1}
 	if s.hi-s.lo < 2 {

@@ -11,7 +11,6 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// The method where says when and on which machine the run measured.
 func (r Report) where() string {
 	m := r.Manifest
 	parts := []string{m.Started.Format("2006-01-02 15:04 UTC"), fmt.Sprintf("%d cores", m.Machine.Cores), m.Machine.CPU, m.Machine.Kernel, m.Machine.Go}

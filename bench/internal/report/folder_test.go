@@ -19,7 +19,6 @@ var testSubjects = []results.Subject{
 	{Name: "redis-ping", Kind: results.KindFloor},
 }
 
-// written writes a result folder with the given measurements and returns its path.
 func written(t *testing.T, cells []results.Cell) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "out")
@@ -45,7 +44,6 @@ func written(t *testing.T, cells []results.Cell) string {
 	return dir
 }
 
-// reported returns the report on a result folder with the given measurements.
 func reported(t *testing.T, cells []results.Cell) Report {
 	t.Helper()
 	r, err := Load(written(t, cells))
@@ -92,7 +90,7 @@ func cycles(backend string, clients, run int, ns int64, overlap bool) results.Ce
 	return c
 }
 
-// takeovers returns a measurement of killed leaders. The values ms are times until the next grant.
+// The values ms are times until the next grant.
 func takeovers(backend, mode string, run int, ms ...int64) results.Cell {
 	c := results.Cell{Section: section("takeover", backend, 1, run), Cycles: len(ms), Latencies: map[string][]int64{}, Values: map[string]float64{}}
 	c.Mode, c.Hosts = mode, 2

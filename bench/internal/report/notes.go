@@ -62,8 +62,7 @@ func (r Report) refusals() []string {
 	return []string{"no figures of the open loop, because the load generator could not keep up, for " + listed(cells)}
 }
 
-// parts describes the runs (parts) that were merged into this folder. It says when each part
-// measured, and for how much of the time all measured at once.
+// parts describes the runs (parts) that were merged into this folder.
 func (r Report) parts() []string {
 	t, parts := r.Manifest.Together, r.Manifest.Parts
 	if t == nil {
@@ -86,8 +85,7 @@ func (r Report) parts() []string {
 	return out
 }
 
-// shares returns a table of cycles (acquire and release) per second. It has the sum over all merged
-// runs (parts), and the share of each part.
+// shares returns a table of cycles (acquire and release) per second.
 func (r Report) shares() grid {
 	g := grid{
 		Title:   "the total on the target, and each part's share of it (cycles/s, medians)",

@@ -13,7 +13,6 @@ import (
 	"golang.org/x/net/html"
 )
 
-// dom returns the parsed page of a report.
 func dom(t *testing.T, r Report) *html.Node {
 	t.Helper()
 	doc, err := html.Parse(strings.NewReader(output(t, r, "html")))
@@ -95,7 +94,6 @@ func TestPageVerdictStandsFirst(t *testing.T) {
 	}
 }
 
-// TestPageCharts checks that each chart has data and an element on the page.
 func TestPageCharts(t *testing.T) {
 	doc := dom(t, everything(t, false))
 	var specs []chart

@@ -26,7 +26,6 @@ type Table struct {
 	Rows             []Row
 }
 
-// cellOf returns the name of the cell, which is the load of table t plus the backend of the row.
 func (t Table) cellOf(row Row) results.CellName {
 	c := t.CellName
 	c.Backend = row.Name
@@ -44,8 +43,7 @@ type Row struct {
 	Runs map[string][]float64
 }
 
-// Load reads a result folder, and checks its events for broken rules again. It returns the errors
-// of [results.ReadManifest], and an error if it cannot read another file.
+// Load reads a result folder, and checks its events for broken rules again.
 func Load(dir string) (Report, error) {
 	var r Report
 	var err error
@@ -81,7 +79,6 @@ const (
 // are the cheapest possible calls.
 var scenarioOrder = []string{acquireScenario, throughputScenario, contendScenario, takeoverScenario, ttlScenario}
 
-// proves says what each scenario shows.
 var proves = map[string]string{
 	acquireScenario:    "Uncontended latency: each caller acquires, renews and releases a lock that no other caller wants.",
 	throughputScenario: "Maximum throughput, in cycles of acquire, renew and release, and the latency at it.",

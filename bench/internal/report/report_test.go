@@ -20,7 +20,6 @@ func output(t *testing.T, r Report, format string) string {
 	return b.String()
 }
 
-// TestBaselinesHaveNoVerdict checks that the verdict ignores a rule that a baseline broke.
 func TestBaselinesHaveNoVerdict(t *testing.T) {
 	cells := []results.Cell{cycles("redis", 1, 0, 1e5, false), cycles("redislock", 1, 0, 1e5, true)}
 	r := reported(t, cells)
@@ -98,7 +97,6 @@ func TestTextFitsATerminal(t *testing.T) {
 	}
 }
 
-// TestMarkdownIsTables checks that all lines of a table have the same number of columns.
 func TestMarkdownIsTables(t *testing.T) {
 	r := everything(t, false)
 	md := output(t, r, "md")

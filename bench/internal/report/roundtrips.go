@@ -59,7 +59,6 @@ func (r Report) allTrips() (all []tripsOf) {
 	return all
 }
 
-// roundTrips returns a table with a row for each subject whose round trips are known.
 func (r Report) roundTrips() grid {
 	all := r.allTrips()
 	columns := []column[results.Subject]{{gridColumn{"backend", false}, subject}}
@@ -87,7 +86,6 @@ func (r Report) roundTrips() grid {
 	}, columns, subjects)
 }
 
-// tripWarnings names the operations whose counted round trips differ too much from the slope.
 func (r Report) tripWarnings() (out []string) {
 	for _, t := range r.allTrips() {
 		if math.Abs(t.counted-t.slope) > apart { // false if the count or the slope is NaN

@@ -43,13 +43,11 @@ func (r Report) print(p *printer) {
 	p.note(r.where())
 }
 
-// printer writes text or Markdown.
 type printer struct {
 	strings.Builder
 	markdown bool
 }
 
-// printed calls the function print with a printer, and writes the printed text to w.
 func printed(w io.Writer, format string, print func(*printer)) error {
 	p := &printer{markdown: format == "md"}
 	print(p)
@@ -210,7 +208,6 @@ func (g grid) rule() string {
 	return out.String() + "|"
 }
 
-// part writes a table. In Markdown it writes the line in rule below the titles.
 func (p *printer) part(g grid, rule string) {
 	left, between, right := "  ", "  ", ""
 	if p.markdown {
@@ -233,7 +230,6 @@ func (p *printer) part(g grid, rule string) {
 	}
 }
 
-// escape escapes the character | in a cell of a Markdown table.
 func (p *printer) escape(text string) string {
 	if p.markdown {
 		return strings.ReplaceAll(text, "|", `\|`)

@@ -170,8 +170,7 @@ func (r Report) ttlChoices() (out []choice) {
 	return out
 }
 
-// choice returns the advice to use the TTL of the row t. The slice all has all TTLs that were tried
-// on the same backend.
+// The slice all has all TTLs that were tried on the same backend.
 func (t ttlRow) choice(all []ttlRow, others []string) choice {
 	return choice{
 		Need: fmt.Sprintf("the shortest TTL for %s, for up to %s leases of a host", t.Name, grouped(leasesFor(all, t.ttl))),

@@ -12,7 +12,7 @@ import (
 )
 
 // Safe says in one line whether the backends that were measured through plugins were safe. It
-// leaves out baselines (libraries in process). The method besides describes these.
+// leaves out baselines (libraries in process).
 func (r Report) Safe() string {
 	if why := r.incomplete(); why != "" {
 		return "INCOMPLETE: " + why + "; of what it had measured: " + r.found()
@@ -20,7 +20,6 @@ func (r Report) Safe() string {
 	return r.found()
 }
 
-// The method found says whether the measurements were safe, as far as the run got.
 func (r Report) found() string {
 	v := r.Verdict
 	ours, grants := r.granted(results.KindPlugin)
@@ -53,8 +52,6 @@ func (r Report) besides() string {
 	return fmt.Sprintf("baselines, which the verdict is not about: %s grants of %s checked: %s", grouped(float64(grants)), listed(names), found)
 }
 
-// granted returns the names of the subjects of a kind that were granted a lock, and how many grants
-// they had together.
 func (r Report) granted(kind results.Kind) (names []string, grants int) {
 	for _, s := range r.Verdict.Subjects {
 		if s.Kind == kind && s.Granted > 0 {
@@ -65,7 +62,6 @@ func (r Report) granted(kind results.Kind) (names []string, grants int) {
 	return names, grants
 }
 
-// rising says which subjects' tokens were checked to rise, and which subjects have no tokens.
 func (r Report) rising(names []string) string {
 	var with, without []string
 	for _, s := range r.Verdict.Subjects {
@@ -102,11 +98,8 @@ func (r Report) judged(subject string) string {
 	return fmt.Sprintf("ok, %s grants", grouped(float64(s.Granted)))
 }
 
-// broken reports whether a subject has violated a rule.
 func (r Report) broken(subject string) bool { return strings.HasPrefix(r.judged(subject), "BROKEN") }
 
-// findings returns a line for each violation in the verdict, each finding in the manifest, and each
-// subject with failed attempts.
 func (r Report) findings() []string {
 	var out []string
 	for _, v := range r.Verdict.Violations {
@@ -170,7 +163,6 @@ func (r Report) missing() string {
 	return strings.Join(out, ", ")
 }
 
-// failure returns the recorded reasons why the run failed, one line each.
 func (r Report) failure() []string {
 	var out []string
 	for line := range strings.Lines(r.Manifest.Failure) {
@@ -222,7 +214,7 @@ type stall struct {
 func (s stall) took() string { return bare(s.unit, s.Max) }
 
 // stalls returns a line about operations that took very long in one run but not in others. It names
-// the three longest of them. It returns nil if there are no such operations.
+// the three longest of them.
 func (r Report) stalls() []string {
 	all := r.stalled()
 	if len(all) == 0 {
@@ -299,8 +291,6 @@ func brief(ns int64, known bool) string {
 	return d.Round(time.Microsecond).String()
 }
 
-// safetyTable returns the table of verdicts, with a row for each backend under each fault that was
-// run.
 func (r Report) safetyTable() grid {
 	run := filter(r.Verdict.Cells, func(c check.Cell) bool { return c.Class != check.ClassNotRun })
 	return tabulate(grid{Title: "safety: one host holds 20 locks, another one wants them, a fault is injected", Keys: 2}, safetyColumns, run)

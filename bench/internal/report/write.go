@@ -59,7 +59,6 @@ func finite(v float64) *float64 {
 	return &v
 }
 
-// violation is the JSON form of a broken rule.
 type violation struct {
 	Rule    string `json:"rule"`
 	Backend string `json:"backend"`

@@ -9,7 +9,6 @@ import (
 // Outcome says how an attempt to acquire ended.
 type Outcome uint8
 
-// These are the outcomes of an attempt.
 const (
 	Granted   Outcome = iota + 1
 	Refused           // another owner had the lock
@@ -20,8 +19,8 @@ const (
 // End says how a granted lease ended.
 type End uint8
 
-// These are the ends of a lease. EndOpen means that there was no grant, or that the end of the
-// lease was not seen. In the second case the lease may have ended at any time after its grant.
+// EndOpen means that there was no grant, or that the end of the lease was not seen. In the second
+// case the lease may have ended at any time after its grant.
 const (
 	EndOpen          End = iota
 	EndReleased          // released, and the store confirmed the release

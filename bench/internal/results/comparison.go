@@ -19,7 +19,6 @@ type Row struct {
 	Unit string // the unit in results.txt: "p50-ns/acquire"
 }
 
-// ErrFilter is the error for a filter with a syntax error.
 var ErrFilter = errors.New("not a filter")
 
 // Comparison compares two builds by the figures that both builds have.
@@ -54,10 +53,9 @@ func runsOf(figures []measured) map[Row][]float64 {
 	return out
 }
 
-// Load compares two folders, or the two builds in one folder. A gate limits either a change or a
-// figure of the newer folder. A gate of the second kind is a bound. Load checks the bounds.
-// [Comparison.Judge] checks the other gates. If all gates are bounds, one folder with one build is
-// enough.
+// Load compares two folders, or the two builds in one folder. A gate limits a change, or it is a
+// bound: a limit for a figure of the newer folder. Load checks the bounds. [Comparison.Judge]
+// checks the other gates. If all gates are bounds, one folder with one build is enough.
 func Load(dirs []string, filter string, gates []Gate) (c Comparison, err error) {
 	changes, bounds := divided(gates)
 	switch {
@@ -252,7 +250,6 @@ func (h Held) Figure() string {
 	return strings.TrimSuffix(h.Row.Unit+" / "+h.Gate.baseline, " / ")
 }
 
-// IsRatio reports whether Value is a ratio.
 func (h Held) IsRatio() bool { return h.Gate.baseline != "" }
 
 // Limit is the required value: ">= 1.8", "<= 20ms".
@@ -263,10 +260,8 @@ func (h Held) Limit() string {
 	return ">= " + h.Gate.shown
 }
 
-// ErrNoFigure is the error if a bound limits a figure that no plugin has.
 var ErrNoFigure = errors.New("no plugin has the figure")
 
-// hold checks the folder dir against the bounds, and adds the results to c.Held.
 func (c *Comparison) hold(dir, filter string, bounds []Gate) error {
 	m, err := ReadWhole(dir)
 	if err != nil {

@@ -54,7 +54,6 @@ func (r run) write(t *testing.T) string {
 	return dir
 }
 
-// compared compares the folders of two runs.
 func compared(t *testing.T, before, after run) Comparison {
 	t.Helper()
 	c, err := Folders(before.write(t), after.write(t), "")

@@ -143,7 +143,6 @@ func (d Difference) Worse() bool {
 	return d.Supported && math.Abs(d.Delta) > Matters && d.Delta*float64(d.Better) < 0
 }
 
-// Improved reports whether the figure got better by more than [Matters], and a test supports this.
 func (d Difference) Improved() bool {
 	return d.Supported && math.Abs(d.Delta) > Matters && d.Delta*float64(d.Better) > 0
 }
@@ -240,7 +239,6 @@ func (p Sensitivity) Suffices() bool {
 	return p.Gate.limit == 0 || p.Gate.above != (p.Gate.limit > 0) || math.Abs(p.Detectable) <= math.Abs(p.Gate.limit)
 }
 
-// sensitivity returns the sensitivity for the row in which a change is hardest to notice.
 func (g Gate) sensitivity(rows []Difference) Sensitivity {
 	p := Sensitivity{Gate: g}
 	for _, d := range rows {

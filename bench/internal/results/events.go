@@ -55,7 +55,6 @@ func NewEventWriter(w io.Writer) (*EventWriter, error) {
 	return &EventWriter{w: w, deflat: d}, err
 }
 
-// Write appends a section and its attempts.
 func (e *EventWriter) Write(s Section, attempts []Attempt) error {
 	head, err := json.Marshal(s)
 	if err != nil {
@@ -213,7 +212,6 @@ func readFrame(r io.Reader) (kind byte, payload []byte, err error) {
 	return head[0], payload, err
 }
 
-// parseAttempts appends the attempts in the block b to the slice in parameter to.
 func parseAttempts(to []Attempt, b []byte) ([]Attempt, error) {
 	p := parser{Reader: bytes.NewReader(b)}
 	var last Attempt

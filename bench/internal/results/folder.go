@@ -13,7 +13,6 @@ import (
 // Format is the version of the folder's files. ReadManifest refuses a folder of a later version.
 const Format = 1
 
-// These are the names of the files in a folder.
 const (
 	ManifestFile   = "run.json"
 	ResultsFile    = "results.txt"
@@ -22,10 +21,8 @@ const (
 	ReportFile     = "report.html"
 )
 
-// ErrNotEmpty is the error if a new folder is to be made in a directory that is not empty.
 var ErrNotEmpty = errors.New("directory is not empty")
 
-// ErrNotAFolder is the error if a directory is not a result folder.
 var ErrNotAFolder = errors.New("not a result folder")
 
 // ErrLater is the error if a later version of lockbench wrote the folder, or one of its files.
@@ -114,13 +111,11 @@ func (f *Folder) Add(c Cell) error {
 // [Folder.SetManifest].
 func (f *Folder) Manifest() Manifest { return f.manifest }
 
-// SetManifest writes run.json again.
 func (f *Folder) SetManifest(m Manifest) error {
 	f.manifest = m
 	return writeManifest(f.Dir, m)
 }
 
-// Close writes the state of the run to run.json, and closes the files.
 func (f *Folder) Close(state State) error {
 	err := f.eventLog.Close()
 	m := f.manifest

@@ -167,7 +167,6 @@ func TestResultsAreGoBenchmarks(t *testing.T) {
 	}
 }
 
-// cut removes the last n bytes from a file.
 func cut(t *testing.T, path string, n int64) {
 	t.Helper()
 	info, err := os.Stat(path)

@@ -81,7 +81,6 @@ func ParseGate(text string) (Gate, error) {
 	return g, nil
 }
 
-// divided returns the gates that limit changes, and the bounds, which limit figures.
 func divided(gates []Gate) (changes, bounds []Gate) {
 	for _, g := range gates {
 		if g.bound {
@@ -93,10 +92,8 @@ func divided(gates []Gate) (changes, bounds []Gate) {
 	return changes, bounds
 }
 
-// String returns the gate as the user wrote it.
 func (g Gate) String() string { return g.text }
 
-// concerns reports whether the gate limits figures of this unit.
 func (g Gate) concerns(unit string) bool {
 	ok, _ := path.Match(g.unit, unit) // ParseGate has checked the pattern
 	return ok
@@ -118,7 +115,6 @@ type Verdict struct {
 	Sensitivities []Sensitivity
 }
 
-// Failure is a row with a change beyond the limit of a gate.
 type Failure struct {
 	Gate Gate
 	Row  Difference

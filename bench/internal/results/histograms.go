@@ -98,7 +98,6 @@ func scanHistograms(f io.Reader, emit func(HistogramKey, *hdrhistogram.Histogram
 	}
 }
 
-// newHistogramLog writes the head of a histogram log.
 func newHistogramLog(w io.Writer, started time.Time) (*hdrhistogram.HistogramLogWriter, error) {
 	l := hdrhistogram.NewHistogramLogWriter(w)
 	l.SetBaseTime(started.UnixMilli())

@@ -14,7 +14,7 @@ import (
 // State says whether a run has ended, and how.
 type State string
 
-// These are the states. A run that was killed leaves its folder in the state running.
+// A run that was killed leaves its folder in the state running.
 const (
 	StateRunning     State = "running"
 	StateDone        State = "done"
@@ -71,7 +71,6 @@ func MeasuredFor(quick bool) time.Duration {
 	return time.Second
 }
 
-// Plan is the plan of the run as run.json has it.
 type Plan struct {
 	Seed       uint64          `json:"seed"`
 	Backends   []string        `json:"backends"`
@@ -112,10 +111,8 @@ type Machine struct {
 	Go     string `json:"go"`
 }
 
-// Kind says what a subject is.
 type Kind string
 
-// These are the kinds of subjects.
 const (
 	KindPlugin   Kind = "plugin"   // one of our backends through its plugin
 	KindBaseline Kind = "baseline" // a library in process
@@ -224,8 +221,7 @@ func (p Plan) Differs(q Plan) []string {
 	})
 }
 
-// hosts returns the numbers of hosts. If the plan names none, it returns the usual default, one
-// host.
+// hosts returns the default, one host, if the plan names no numbers of hosts.
 func (p Plan) hosts() []int {
 	if len(p.Hosts) == 0 {
 		return []int{1}

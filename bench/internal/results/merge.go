@@ -29,9 +29,8 @@ type Part struct {
 	Elapsed float64 `json:"elapsed_s,omitempty"`
 	// Rates has the cycles per second of this part alone, for each cell and run. The figures in
 	// results.txt are for all parts together.
-	Rates map[string][]float64 `json:"cycles_per_s,omitempty"`
-	// MachineLoad is copied from the part's [Manifest].
-	MachineLoad *MachineLoad `json:"machine_load,omitempty"`
+	Rates       map[string][]float64 `json:"cycles_per_s,omitempty"`
+	MachineLoad *MachineLoad         `json:"machine_load,omitempty"`
 }
 
 // ReadWhole reads run.json of a folder. If the run is not done, the error wraps [ErrIncomplete].
@@ -84,8 +83,7 @@ func Merge(out string, dirs ...string) error {
 	})
 }
 
-// createWhole creates the folder of a finished run. The function fill writes its files. If fill
-// fails, createWhole removes the folder.
+// createWhole creates the folder of a finished run. If fill fails, createWhole removes the folder.
 func createWhole(out string, m Manifest, fill func(*Folder) error) error {
 	f, err := Create(out, m)
 	if err != nil {
@@ -97,7 +95,6 @@ func createWhole(out string, m Manifest, fill func(*Folder) error) error {
 	return f.Close(StateDone)
 }
 
-// readMergeable reads the manifests of the folders. It returns an error if they cannot be merged.
 func readMergeable(out string, dirs []string) ([]Manifest, error) {
 	if err := Vacant(out); err != nil {
 		return nil, err
@@ -124,8 +121,7 @@ func readMergeable(out string, dirs []string) ([]Manifest, error) {
 	return all, nil
 }
 
-// mergeable returns an error if the folders of two runs cannot be merged. It does not compare
-// plans, because the runs compared them before they began.
+// mergeable does not compare plans, because the runs compared them before they began.
 func mergeable(a, b Manifest) error {
 	switch {
 	case a.Rendezvous.ID != b.Rendezvous.ID:
@@ -178,7 +174,6 @@ func unite(a, b []string) []string {
 	return a
 }
 
-// appendEvents appends the attempts in the events file of folder dir.
 func (f *Folder) appendEvents(dir string) error { return scanWhole(dir, f.eventLog.Write) }
 
 // partLines has the figures of all runs that are merged, which are called parts.
@@ -225,7 +220,6 @@ func readParts(dirs []string) (partLines, error) {
 	return l, nil
 }
 
-// rates returns the cycles per second that one part measured: by cell, one value for each run.
 func (l partLines) rates(part int) map[string][]float64 {
 	out := map[string][]float64{}
 	for _, name := range l.order {
@@ -238,7 +232,6 @@ func (l partLines) rates(part int) map[string][]float64 {
 	return out
 }
 
-// addParts writes, for each cell and run, the figures of all parts together.
 func (f *Folder) addParts(l partLines) error {
 	for _, name := range l.order {
 		parts := l.results[name]

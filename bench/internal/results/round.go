@@ -61,7 +61,6 @@ type Seen struct {
 	Calls  []Call  `json:"calls,omitempty"`
 }
 
-// Failed returns the errors of the acquires that failed.
 func (s Seen) Failed() []string {
 	var failed []string
 	for _, c := range s.Calls {
@@ -72,7 +71,6 @@ func (s Seen) Failed() []string {
 	return failed
 }
 
-// Held returns how many holds have not ended.
 func (s Seen) Held() int {
 	n := 0
 	for _, h := range s.Holds {
@@ -91,7 +89,6 @@ type Halt struct {
 	To   int64  `json:"to_ns,omitempty"` // 0: the host never ran again
 }
 
-// These are the reasons why a host could not run.
 const (
 	HaltFrozen  = "frozen"
 	HaltKilled  = "killed"
@@ -166,7 +163,6 @@ type Write struct {
 // Op is the method that a caller called.
 type Op string
 
-// These are the methods that callers call.
 const (
 	OpLock Op = "lock" // Acquire, Release
 	OpTry  Op = "try"  // TryAcquire, Release
@@ -195,8 +191,8 @@ type Call struct {
 	Ran    bool `json:"ran,omitempty"`
 }
 
-// These are the outcomes of a call that returned an error. CallOver means that the context ended,
-// that another holder has the lock, or that the lock was lost during the call.
+// CallOver means that the context ended, that another holder has the lock, or that the lock was
+// lost during the call.
 const (
 	CallClosed = "closed" // the client was closed
 	CallOver   = "over"
@@ -206,10 +202,8 @@ const (
 // Failed reports whether the call was an acquire that returned an error.
 func (c Call) Failed() bool { return c.Outcome != "" && c.Op == OpLock }
 
-// GaveUp reports whether the call failed with CallFailed before its function ran.
 func (c Call) GaveUp() bool { return c.Outcome == CallFailed && !c.Ran }
 
-// Waits reports whether the call waits for a lock.
 func (c Call) Waits() bool { return c.Op == OpLock || c.Op == OpDo || c.Op == OpLead }
 
 // Shift adds ns to all times except 0, which means that an event did not happen.
@@ -221,7 +215,6 @@ func (r *Round) Shift(ns int64) {
 	})
 }
 
-// times calls f with a pointer to each time in the round.
 func (r *Round) times(f func(*int64)) {
 	all := func(times ...*int64) {
 		for _, t := range times {
@@ -244,7 +237,6 @@ func (r *Round) times(f func(*int64)) {
 	}
 }
 
-// AddRound appends a round to the file of rounds.
 func (f *Folder) AddRound(r Round) (err error) {
 	b, err := json.Marshal(r)
 	if err != nil {
@@ -302,7 +294,6 @@ const (
 	maxTime  = int64(1) << 60 // nanoseconds: 36 years
 )
 
-// check returns an error if a value is out of bounds.
 func (r *Round) check() error {
 	if r.Names < 0 || r.Names > maxNames || r.TTLms < 0 || r.TTLms > maxTTLms {
 		return fmt.Errorf("%d names and a TTL of %d ms are not those of a round", r.Names, r.TTLms)

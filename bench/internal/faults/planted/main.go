@@ -45,7 +45,7 @@ type backend struct {
 	bug string
 }
 
-// KEYS are the keys of the lock, the token counter and the tombstone of an owner that withdrew.
+// KEYS are the keys of the lock, of the token counter, and of the mark that an owner has withdrawn.
 // ARGV are the bug, the owner, the token and the TTL in milliseconds.
 var (
 	// The script acquire with the bug "pause" grants a lock after a missed renewal, although the lease
@@ -67,8 +67,8 @@ var (
 		redis.call('PEXPIRE', KEYS[1], ARGV[4])
 		return {1, token}`)
 	// The script renew with the bug "resurrect" restores a lost lease, even if another owner has the
-	// lock. With "release" it always succeeds, because a refused renewal could tell the owner in
-	// time that another owner has deleted its key.
+	// lock. With "release" the script always succeeds. Otherwise a refused renewal could tell the
+	// owner in time that its key is gone.
 	renew = redis.NewScript(`
 		local own = redis.call('HGET', KEYS[1], 'owner') == ARGV[2]
 		if not own and ARGV[1] == 'release' then return 1 end
