@@ -240,8 +240,8 @@ func splitAddresses(list string) []string {
 // plainAddress matches an address that has no user and no query.
 var plainAddress = regexp.MustCompile(`^[\pL\pN.:/()\[\]~%_-]*$`)
 
-// withoutUser removes "user:password@" and the query, which may contain a password. If the place of
-// the "@" or the text is unclear, it returns "...".
+// withoutUser removes "user:password@" and the query, which may contain a password. It returns "..."
+// if an "@" may be in the query, or if the text looks like a setting.
 func withoutUser(s string) string {
 	at, query := strings.LastIndexByte(s, '@'), strings.IndexByte(s, '?')
 	if query >= 0 && query < at {

@@ -17,7 +17,6 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// TestKeptServers starts servers by "env up", measures on them, and ends them by "env down".
 func TestKeptServers(t *testing.T) {
 	redisServer(t, nil) // skips without a Redis server
 	dir, tmp := plugins(t), t.TempDir()
@@ -78,8 +77,7 @@ func TestKeptServers(t *testing.T) {
 	up()
 }
 
-// TestComposeFile checks the images and ports in compose.yaml. If docker is installed, docker
-// compose must accept the file.
+// If docker is installed, docker compose must accept the file.
 func TestComposeFile(t *testing.T) {
 	file, err := filepath.Abs("../../compose.yaml")
 	if err != nil {
@@ -110,8 +108,8 @@ func TestComposeFile(t *testing.T) {
 	}
 }
 
-// TestNoDocker checks that "run --env compose" fails if docker compose is missing, and that the
-// error names the package to install. No backend is measured, not even one that needs no server.
+// The error names the package to install. No backend is measured, not even one that needs no
+// server.
 func TestNoDocker(t *testing.T) {
 	dir := plugins(t)
 	path := t.TempDir()
