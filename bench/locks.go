@@ -196,6 +196,7 @@ func left(h driver.Holder) string {
 	return h.TTL.Round(time.Millisecond).String()
 }
 
+// A terminal could take characters of the text as a command. So printable quotes such a text.
 func printable(s string) string {
 	if quoted := strconv.Quote(s); quoted != `"`+s+`"` || s == "" {
 		return quoted

@@ -15,8 +15,9 @@ import (
 	"github.com/lockbench/lockbench/internal/similar"
 )
 
-// Plan says what to measure. In Scenarios, Baselines and Modes, the word "all" stands for every
-// known name. [Run] rejects a plan for which [Plan.Check] returns an error.
+// Plan says what to measure. A field that is about some scenarios has no effect on other scenarios.
+// In Scenarios, Baselines and Modes, the word "all" stands for every known name. [Run] rejects a
+// plan for which [Plan.Check] returns an error.
 type Plan struct {
 	// Backends names the plugins to measure. An empty list means every plugin that lockbench finds.
 	// Then it is no error if the server of a plugin cannot be started.
@@ -110,7 +111,8 @@ func DefaultPlan(quick bool) Plan {
 	return p
 }
 
-// filled returns the plan with its seed, and with the known names in place of the word "all".
+// filled returns the plan with a random seed in place of 0, and with the known names in place of
+// the word "all".
 func (p Plan) filled() Plan {
 	for _, list := range []struct {
 		names *[]string

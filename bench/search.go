@@ -31,7 +31,8 @@ const (
 )
 
 // search plays random schedules of faults. A soak plays them on all backends at the same time. If a
-// claim (a promise of docs/safety.md) is broken, search writes a file that replays the schedule.
+// claim (a promise of docs/safety.md) is broken, search writes a file that replays the schedule. If
+// ctx ends, search reports its findings.
 func (p FaultsPlan) search(ctx context.Context, opts Options) (*Outcome, error) {
 	actions := p.actions()
 	if len(actions) == 0 {

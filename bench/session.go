@@ -303,7 +303,8 @@ func (s *session) Close(ctx context.Context) error {
 	var closing sync.WaitGroup
 	for i, sub := range s.subjects {
 		closing.Go(func() {
-			// A fault may have broken connections, and libraries then may return errors.
+			// A fault may have broken connections, and libraries then may return errors. Only our
+			// plugins must close without error.
 			if err := sub.close(ctx); err != nil && sub.Kind == results.KindPlugin {
 				errs[i] = fmt.Errorf("close %s: %w", sub.Name, err)
 			}
@@ -325,7 +326,8 @@ func (s *session) Close(ctx context.Context) error {
 }
 
 // harmed chooses the server that faults may hit. It chooses only one, because some stores refuse to
-// grant locks for a while after a restart.
+// grant locks for a while after a restart. If three of five servers refused, no host could become
+// leader.
 func harmed(all servers.Nodes) *servers.Server {
 	if len(all) == 0 {
 		return nil

@@ -79,6 +79,7 @@ func (s skeleton) Base() string { return path.Base(s.Import) }
 
 var pluginName = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 
+// write writes the files and returns their paths.
 func (s *skeleton) write(dir, module string) ([]string, error) {
 	if !pluginName.MatchString(s.Name) {
 		return nil, usagef("%q is not a name of a backend: small letters, digits and hyphens, a letter first", s.Name)

@@ -26,7 +26,8 @@ type Servers struct {
 	// Commands start throwaway servers of stores that lockbench does not know: BACKEND=COMMAND, or
 	// only COMMAND if there is one backend. In a command, "{port}" means a free port and "{dir}"
 	// means a data directory. The same words in a value of Config tell the plugin where the server
-	// is. If the store is only files, there is no command, and Config has "{dir}".
+	// is. If Config has no "{port}", lockbench sets the key address. If the store is only files,
+	// there is no command, and Config has "{dir}".
 	Commands []string
 	// Claims name files, as BACKEND=FILE or FILE, that say what stores of Commands do not promise.
 	Claims []string
@@ -240,8 +241,8 @@ func splitAddresses(list string) []string {
 // plainAddress matches an address that has no user and no query.
 var plainAddress = regexp.MustCompile(`^[\pL\pN.:/()\[\]~%_-]*$`)
 
-// withoutUser removes "user:password@" and the query, which may contain a password. It returns "..."
-// if an "@" may be in the query, or if the text looks like a setting.
+// withoutUser removes "user:password@" and the query, which may contain a password. If an "@" may
+// be in the query, or the text looks like a setting, it returns "...".
 func withoutUser(s string) string {
 	at, query := strings.LastIndexByte(s, '@'), strings.IndexByte(s, '?')
 	if query >= 0 && query < at {

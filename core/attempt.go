@@ -34,8 +34,8 @@ func (a *contender) ask(ctx context.Context) (*Lease, error) {
 	return a.answered(ctx, g, err)
 }
 
-// acquireBudget is the TTL, because a later grant would have expired. But it is at least 10 ms and
-// at most 3 s.
+// acquireBudget returns the TTL, because a later grant would have expired. But the result is at
+// least 10 ms and at most 3 s.
 func acquireBudget(ttl time.Duration) time.Duration {
 	return min(max(ttl, 10*time.Millisecond), 3*time.Second)
 }
@@ -80,7 +80,7 @@ func (a *contender) usable(ctx context.Context, g grant) error {
 
 // clean withdraws the owner id in a.owner and makes a new one (rule K3) in two cases. Either the
 // outcome of the last acquire is unknown, or the plugin process that put the owner into the store's
-// queue has died. The error says that the store may still hold a grant.
+// queue has died. If clean returns an error, the store may still hold a grant.
 func (a *contender) clean(ctx context.Context) error {
 	c := a.lock.c
 	if lost := a.queued && a.epoch != c.sched.epoch.Load(); a.expiresBy == 0 && !lost {

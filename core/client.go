@@ -216,9 +216,9 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Holder, erro
 }
 
 // Break ends the current lease of the lock called name, if the token belongs to the current grant
-// of the store. Otherwise the error is a [*NotHeldError]. If a lease is handed over inside one
-// host, the next lease belongs to the same grant. The error wraps ErrUnsupported if the backend
-// cannot break leases.
+// of the store. Otherwise the error is a [*NotHeldError]. You get the token from Inspect. If a
+// lease is handed over inside one host, the next lease belongs to the same grant. The error wraps
+// ErrUnsupported if the backend cannot break leases.
 func (c *Client) Break(ctx context.Context, name string, token uint64) error {
 	return c.question(ctx, "break", name, func(ctx context.Context) error {
 		if err := checkName(name); err != nil {

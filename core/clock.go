@@ -70,8 +70,8 @@ func (c *clock) early() instant {
 
 // sleptSince reports whether the machine may have been suspended since the instant i. It reads the
 // monotonic clock first, and method now reads it last. A pause in between may look like a suspend,
-// but no suspend is missed. The instant i may come from an age that another process measured. If
-// that age does not count a suspend, i is too late.
+// but no suspend is missed. The instant i may come from an age that another process measured. That
+// age does not count a suspend, so i is then too late.
 func (c *clock) sleptSince(i instant) bool {
 	if c.boot == nil {
 		return false

@@ -105,7 +105,7 @@ func (c *Client) drain(ctx context.Context) error {
 }
 
 // releaseAll releases all leases under which no callback runs. It also continues clean-ups that
-// failed before (see janitor).
+// failed before (see janitor), until ctx ends.
 func (c *Client) releaseAll(ctx context.Context) []*Error {
 	type item struct {
 		name    string
@@ -128,7 +128,8 @@ func (c *Client) releaseAll(ctx context.Context) []*Error {
 }
 
 // finish tries the clean-up k until it succeeds or the grant to remove has expired. If ctx ends
-// first, it returns k.err, the error of the tries before Close.
+// first, it returns k.err, the error of the tries before Close. The caller of Release already has
+// this error, but the caller of Run has not.
 func (c *Client) finish(ctx context.Context, k *cleanup) error {
 	pause := backoff{from: minRetry, to: retryTo}
 	for c.clock.now() < k.until {

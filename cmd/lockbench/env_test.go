@@ -17,6 +17,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
+// TestKeptServers starts servers by "env up", measures on them, and ends them by "env down".
 func TestKeptServers(t *testing.T) {
 	redisServer(t, nil) // skips without a Redis server
 	dir, tmp := plugins(t), t.TempDir()

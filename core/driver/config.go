@@ -12,8 +12,8 @@ import (
 
 // CheckConfig returns cfg with the defaults of keys that cfg lacks. An error wraps [ErrConfig]. It
 // names an unknown key and similar keys, a required key that is missing, or a key whose value has
-// the wrong type. It contains no value and no text that is similar to no key, because these may be
-// secret.
+// the wrong type. It contains no value, because values may be secret. It contains an unknown key
+// only if a known key is similar, because any other text may be a secret in the wrong place.
 func (s Spec) CheckConfig(cfg Config) (Config, error) {
 	out := Config{}
 	names := make([]string, 0, len(s.Keys))

@@ -40,7 +40,7 @@ type Request struct {
 	Keep time.Duration
 }
 
-// Lock has the operations on a lock. No method waits or retries.
+// Lock has the operations on a lock. Each method makes one attempt, without waiting or retrying.
 type Lock interface {
 	// TryAcquire grants Name to Owner for TTL if no live grant exists, and returns the grant's
 	// token. The token is minted in the same atomic step, is below 2^53, and is higher than
@@ -60,7 +60,7 @@ type Lock interface {
 	// Renew lets the lease of Name, Owner and Token live for TTL from now. Renew must compare owner
 	// and token in the same atomic step, and must never revive a lease that has expired or was
 	// deleted. Renew returns a [*NotHeldError] if that lease no longer exists. Renew must ignore
-	// Keep.
+	// Keep, which only the plugin process reads.
 	Renew(ctx context.Context, r Request) error
 
 	// Release ends the lease of Name, Owner and Token, and wakes the next waiter. Release must
@@ -70,15 +70,15 @@ type Lock interface {
 	// zero Release must return an error, whether it asks the store or not.
 	Release(ctx context.Context, r Request) error
 
-	// Withdraw undoes everything that owner's TryAcquire or Wait on name did, or may still
-	// do. Withdraw deletes the owner's grant whatever its token, removes the owner from
-	// the queue, and wakes the next waiter if this owner had been woken. Once Withdraw has
-	// returned nil, no grant of that owner exists or can come: a TryAcquire that arrives
-	// later is refused with ErrWithdrawn (K3). It is not enough that the store has no
-	// grant, because the owner's request may still be on its way. So a backend refuses the
-	// owner in the store for at least a minute, or sends the withdrawal after the request
-	// on the same ordered connection, or kills the request's connection and waits until it
-	// is gone. Withdraw returns nil for an owner unknown to the store.
+	// Withdraw undoes everything that owner's TryAcquire or Wait on name did, or may still do.
+	// Withdraw deletes the owner's grant whatever its token, removes the owner from the queue, and
+	// wakes the next waiter if this owner had been woken. Once Withdraw has returned nil, no grant
+	// of that owner exists or can come: a TryAcquire that arrives later is refused with
+	// ErrWithdrawn (K3). It is not enough that the store has no grant, because the owner's request
+	// may still be on its way. So a backend refuses the owner in the store for at least a minute,
+	// or sends the withdrawal after the request on the same ordered connection. Or it kills the
+	// request's connection and waits until that connection is gone. Withdraw returns nil for an
+	// owner unknown to the store.
 	Withdraw(ctx context.Context, name, owner string) error
 
 	// Inspect returns the holder of name. For a free lock it returns the zero Holder and no error.

@@ -67,7 +67,7 @@ func (b *backend) named(err error) error { return fmt.Errorf("%s: %w", b.claims.
 var sentinels = []error{driver.ErrUnavailable, driver.ErrDenied, driver.ErrConfig, driver.ErrInvalid, driver.ErrUnsupported}
 
 // failed adds the sentinel errors of the contract to err. If unsent is true, no change was sent to
-// the store, so nothing is left to withdraw.
+// the store, so nothing is left to withdraw. Then an ErrUnavailable also wraps ErrNotSent.
 func (b *backend) failed(ctx context.Context, err error, unsent bool) error {
 	known := func(sentinel error) bool { return errors.Is(err, sentinel) }
 	switch {
@@ -97,9 +97,9 @@ func (b *backend) read(ctx context.Context, name string) (e Entry, r record, err
 	return e, r, err
 }
 
-// change reads the record of the lock called name, lets the function f change it, and writes it. If
-// another client writes the record in between, change reads it again and calls f again. It returns
-// what Put returned.
+// change reads the record of the lock called name, lets the function f change it, and writes it,
+// unless f returns an error. If another client writes the record in between, change reads it again
+// and calls f again. It returns what Put returned.
 //
 // The parameter now of f is the store's time before the write. So a lease that f finds expired is
 // expired, and a lease that f makes lives at least as long as f says. If the write succeeds, no
@@ -342,7 +342,7 @@ func (b *backend) Check(ctx context.Context) error {
 	return nil
 }
 
-// Close waits until the calls that are under way end.
+// Close cancels the calls that are under way, and waits until they end.
 func (b *backend) Close(ctx context.Context) error {
 	b.mu.Lock()
 	first := b.life.Err() == nil

@@ -53,6 +53,7 @@ func TestLostMessages(t *testing.T) {
 	})
 }
 
+// turn tries once to acquire, renew and release the lock, with the given owner id.
 func turn(t *testing.T, b driver.Backend, owner string, inside *atomic.Int32, last *atomic.Uint64) {
 	ctx, r := t.Context(), request(owner)
 	token, err := b.TryAcquire(ctx, r)

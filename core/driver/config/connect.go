@@ -13,7 +13,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Connect has the options that all backends need for connections to their stores.
+// Connect has the options that all backends need for connections to their stores. Each backend
+// embeds Connect in its Options.
 type Connect struct {
 	// Username and Password log in to the store. In place of Password, PasswordFile can name a file
 	// with the password, which is read for each connection. A newline at the file's end is ignored.

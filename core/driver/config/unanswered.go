@@ -31,7 +31,8 @@ const noTLS = "tls: first record does not look like a TLS handshake"
 // ExplainTLS returns nil unless TLS is the reason why a connection failed with err. Otherwise it
 // returns an error that tells an administrator the reason, and wraps err and driver.ErrNotSent. The
 // error also wraps driver.ErrUnavailable if another server may listen at the address later, and
-// otherwise driver.ErrDenied. ExplainTLS compares texts, because TLS alerts have no exported type.
+// otherwise driver.ErrDenied. ExplainTLS compares texts, because TLS alerts have no exported type,
+// and some client libraries keep only the text.
 func ExplainTLS(err error) error {
 	text := err.Error()
 	for _, r := range refusals {
