@@ -32,7 +32,7 @@ func (p Plan) checkParts() error {
 }
 
 // join waits for the other parts (runs on other machines), and takes over their seed. The parts
-// meet in the store of the first backend, through a plugin process of their own.
+// meet in the store of the first backend, through a plugin process that is used for nothing else.
 func (r *runner) join(ctx context.Context) error {
 	if r.plan.Parts == 0 {
 		return nil

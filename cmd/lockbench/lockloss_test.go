@@ -94,7 +94,7 @@ func TestSuspendedLock(t *testing.T) {
 		}
 		g.acquire(t, "slept", func() {})
 		woken := time.Now()
-		slices.Reverse(all) // the command is resumed first
+		slices.Reverse(all) // so that the command is resumed first
 		for _, pid := range all {
 			if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
 				t.Fatal(err)
