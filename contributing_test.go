@@ -13,8 +13,8 @@ import (
 
 var variable = regexp.MustCompile(`\bLOCK(?:BENCH|PLUGIN)_[A-Z0-9]+(?:_[A-Z0-9]+)*\b`)
 
-// TestEnvironmentVariablesAreListed checks that the table in CONTRIBUTING.md lists each environment
-// variable that a source file names, and that a file in the variable's row contains its name.
+// The table in CONTRIBUTING.md must list each environment variable that a source file names. A file
+// in the variable's row must contain its name.
 func TestEnvironmentVariablesAreListed(t *testing.T) {
 	text, err := os.ReadFile("CONTRIBUTING.md")
 	if err != nil {
@@ -43,7 +43,6 @@ func TestEnvironmentVariablesAreListed(t *testing.T) {
 	}
 }
 
-// texts returns the contents of the files that one cell of the table names.
 func texts(t *testing.T, cell string) (found []string) {
 	t.Helper()
 	for _, m := range quoted.FindAllStringSubmatch(cell, -1) {
@@ -56,7 +55,6 @@ func texts(t *testing.T, cell string) (found []string) {
 	return found
 }
 
-// variables returns the environment variables that source files name, each with one of these files.
 func variables(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}

@@ -27,8 +27,7 @@ type kept struct {
 	Env     string                   `json:"env"`
 	Started time.Time                `json:"started"`
 	Servers map[string]driver.Config `json:"servers"` // by backend
-	// Skipped says which servers were not started and why.
-	Skipped []string `json:"skipped,omitempty"`
+	Skipped []string                 `json:"skipped,omitempty"`
 }
 
 // openState opens the file that describes the kept servers. The environment variable
@@ -110,8 +109,8 @@ func Keep(ctx context.Context, p Plan, up func(shown string)) (err error) {
 	return nil
 }
 
-// start starts a server for each of the plugins in found. If the user named backends, a server that
-// cannot be started is an error. Otherwise it is skipped.
+// If the user named backends, a server that cannot be started is an error. Otherwise start skips
+// it.
 func (k *kept) start(ctx context.Context, e *environment, found []plugin.Found, named bool) (all []*servers.Environment, err error) {
 	for _, one := range found {
 		s, err := e.start(ctx, one, false)
@@ -134,8 +133,8 @@ func (k *kept) start(ctx context.Context, e *environment, found []plugin.Found, 
 	return all, nil
 }
 
-// claimState creates the file that describes kept servers, and locks it. Only this user may read
-// the file, because it has addresses with passwords.
+// claimState creates the file with permissions for this user only, because the file has addresses
+// with passwords.
 func claimState() (*os.File, error) {
 	f, err := openState(os.O_CREATE | os.O_RDWR)
 	if err != nil {

@@ -110,8 +110,8 @@ func (l Locked) Run(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// found resolves the backend. If a signal that ends the command comes meanwhile, it returns the
-// status that a shell shows for that signal.
+// found resolves the backend. A signal may end it, with the status that a shell shows for the
+// signal.
 func (l Locked) found(ctx context.Context, out io.Writer, signals <-chan os.Signal) (d described, _ error) {
 	asking, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the signals below end it
 	defer cancel()
@@ -138,7 +138,7 @@ func (l Locked) found(ctx context.Context, out io.Writer, signals <-chan os.Sign
 			}
 			cancel()
 			select {
-			case <-answered: // the plugin that was asked has ended
+			case <-answered:
 			case <-time.After(time.Second):
 			}
 			return d, StatusError(128 + int(sig.(syscall.Signal)))

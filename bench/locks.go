@@ -196,7 +196,7 @@ func left(h driver.Holder) string {
 	return h.TTL.Round(time.Millisecond).String()
 }
 
-// printable quotes a text if a terminal could take characters of the text as a command.
+// A terminal could take characters of the text as a command. So printable quotes such a text.
 func printable(s string) string {
 	if quoted := strconv.Quote(s); quoted != `"`+s+`"` || s == "" {
 		return quoted
@@ -211,8 +211,8 @@ func waiters(h driver.Holder) string {
 	return strconv.Itoa(h.Waiters)
 }
 
-// granted returns when the lease was granted, by the store's clock. It returns nil if the token
-// does not contain that time.
+// granted returns when the lease was granted, by the store's clock, or nil if the token has no
+// time.
 func (s store) granted(h driver.Holder) *time.Time {
 	if !s.timed || h.Token == 0 {
 		return nil
@@ -227,7 +227,6 @@ func (s store) since(h driver.Holder) string {
 	return "unknown"
 }
 
-// holderDoc is the JSON form of a held lock.
 type holderDoc struct {
 	Name  string `json:"name"`
 	Held  bool   `json:"held"`

@@ -19,7 +19,6 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// machine describes this machine, without the host's name.
 func machine() results.Machine {
 	return results.Machine{
 		OS: runtime.GOOS, Arch: runtime.GOARCH, CPU: cpuModel(),
@@ -49,8 +48,7 @@ func kernel() string {
 	return unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:])
 }
 
-// checksums returns the SHA-256 of this program and of other programs, by name. The map others has
-// the paths of the other programs, by name.
+// checksums returns the SHA-256 of this program and of the programs at the paths in others.
 func checksums(others map[string]string) (map[string]string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -99,7 +97,6 @@ func moduleVersion(path string) string {
 	return ""
 }
 
-// gauged has the values of the operating system's counters at one moment.
 type gauged struct {
 	at          time.Time
 	wall        time.Time     // by the wall clock, which may be set
@@ -109,8 +106,7 @@ type gauged struct {
 	throttled   time.Duration // time for which the control group was throttled
 }
 
-// gauge reads counters of the operating system, which takes some milliseconds. A counter that it
-// cannot read stays 0.
+// gauge takes some milliseconds. A counter that it cannot read stays 0.
 func gauge() gauged {
 	g := gauged{at: time.Now(), own: ownTime()}
 	g.wall = g.at.Round(0)
@@ -122,9 +118,8 @@ func gauge() gauged {
 	return g
 }
 
-// cpus reads the first line of /proc/stat, which has the time that all CPUs spent in: user, nice,
-// system, idle, iowait, irq, softirq, steal (see proc_stat(5)). Later fields are part of user and
-// nice.
+// The first line of /proc/stat has the time that all CPUs spent in: user, nice, system, idle,
+// iowait, irq, softirq, steal (see proc_stat(5)). Later fields are part of user and nice.
 func (g *gauged) cpus(text string) {
 	line, _, _ := strings.Cut(text, "\n")
 	fields := strings.Fields(line)
@@ -158,14 +153,12 @@ func ownTime() time.Duration {
 	return sum
 }
 
-// watch begins to measure how busy the machine is. The function that it returns ends the
-// measurement, and writes the result to a manifest.
+// watch begins to measure how busy the machine is. The returned function ends the measurement.
 func watch() func(*results.Manifest) {
 	before := gauge()
 	return func(m *results.Manifest) { m.MachineLoad = before.until(gauge()) }
 }
 
-// until says how busy the machine was between two moments, given by the counters in g and in end.
 func (g gauged) until(end gauged) *results.MachineLoad {
 	took := end.at.Sub(g.at)
 	// end.own can be too small, because it lacks some processes that have ended.
@@ -189,7 +182,6 @@ func readText(path string) string {
 	return string(b)
 }
 
-// valueOf returns the number after key in lines of the form "key value", or 0 if key is missing.
 func valueOf(text, key string) int64 {
 	for line := range strings.Lines(text) {
 		if name, value, _ := strings.Cut(line, " "); name == key {

@@ -11,8 +11,7 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// TestMachineLoadOfOthers checks that OtherCPUs counts the processor time of all processes except
-// this process.
+// OtherCPUs has the processor time of all processes except this process.
 func TestMachineLoadOfOthers(t *testing.T) {
 	begin := gauged{at: time.Unix(100, 0), wall: time.Unix(100, 0), busy: 50 * time.Second, all: 400 * time.Second, own: 10 * time.Second}
 	end := gauged{at: time.Unix(110, 0), wall: time.Unix(191, 0), busy: 68 * time.Second, all: 420 * time.Second, own: 13 * time.Second,
@@ -33,7 +32,6 @@ func TestMachineLoadOfOthers(t *testing.T) {
 	}
 }
 
-// TestOwnTimeHasChildren checks that ownTime has the processor time of a child that has ended.
 func TestOwnTimeHasChildren(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs /proc")

@@ -41,7 +41,6 @@ func Choices(flag string) []Named {
 	return nil
 }
 
-// words returns the names in the result of [Choices].
 func words(flag string) (names []string) {
 	for _, n := range Choices(flag) {
 		names = append(names, n.Name)
@@ -49,7 +48,6 @@ func words(flag string) (names []string) {
 	return names
 }
 
-// checkNames returns an error if there is a name that the flag does not accept.
 func checkNames(flag, what string, names []string) error {
 	known := words(flag)
 	for _, name := range names {
@@ -60,8 +58,7 @@ func checkNames(flag, what string, names []string) error {
 	return nil
 }
 
-// ScenarioHelp says what each scenario measures. It cuts each text off at the first colon or
-// semicolon.
+// ScenarioHelp says what each scenario measures.
 func ScenarioHelp() string {
 	var b strings.Builder
 	for _, s := range Choices("scenarios") {
@@ -109,13 +106,11 @@ func (p FaultsPlan) list() (*Outcome, error) {
 	), nil
 }
 
-// list is a titled list of names.
 type list struct {
 	Title string  `json:"title"`
 	Names []Named `json:"names"`
 }
 
-// listing shows lists of names, with one line for each name.
 func listing(lists ...list) *Outcome {
 	var b strings.Builder
 	for _, l := range lists {
@@ -127,8 +122,7 @@ func listing(lists ...list) *Outcome {
 	return &Outcome{data: lists, text: b.String()}
 }
 
-// freshFolder returns a path for a new result folder. The folder's name is the current time, to the
-// second. If a folder of this name exists, a number is added.
+// The folder's name is the current time, to the second. If the folder exists, a number is added.
 func freshFolder() string {
 	dir := filepath.Join("results", time.Now().UTC().Format("20060102T150405Z"))
 	fresh := dir

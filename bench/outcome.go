@@ -22,8 +22,8 @@ type Outcome struct {
 	write func(w io.Writer, format string) error // if set, used instead of text and data
 }
 
-// Write writes the outcome as "text", "md" (Markdown) or "json". If the outcome has a folder, Write
-// also knows "html".
+// Write writes the outcome as "text", "md" (Markdown) or "json". A folder can also be shown as
+// "html".
 func (o *Outcome) Write(w io.Writer, format string) error {
 	switch {
 	case o.Dir != "":
@@ -69,7 +69,7 @@ func (e *hintedError) Unwrap() error { return e.err }
 // Hinted returns err with a hint, which says what the user can do about err.
 func Hinted(err error, hint string) error { return &hintedError{err, hint} }
 
-// Hint returns the hint of an error, or "". A hint says what the user can do about the error.
+// Hint returns the hint of an error, or "".
 func Hint(err error) string {
 	var h *hintedError
 	var environment *EnvError
@@ -105,8 +105,7 @@ type result struct {
 	interrupted bool // ctx ended before the plan was done; what was measured until then is kept
 }
 
-// outcome returns what to show of a run that ended with err, and the error to report. If a rule was
-// violated, the error says so, even if err is not nil.
+// outcome returns what to show of a run that ended with err, and the error to report.
 func (r result) outcome(ctx context.Context, err error) (*Outcome, error) {
 	shown := &Outcome{Dir: r.dir}
 	if r.cells == 0 || err != nil && r.verdict.Granted() == 0 {
@@ -115,7 +114,6 @@ func (r result) outcome(ctx context.Context, err error) (*Outcome, error) {
 	return shown, judged(r.interrupted, r.verdict, err)
 }
 
-// judged returns the error to report for a run with verdict v that ended with err.
 func judged(interrupted bool, v check.Verdict, err error) error {
 	err = ended(interrupted, v.Unsafe(), v.Granted(), err)
 	if cells := v.Invalid(); err == nil && len(cells) > 0 {
@@ -124,8 +122,8 @@ func judged(interrupted bool, v check.Verdict, err error) error {
 	return err
 }
 
-// ended returns the error to report for a run that ended with err, and had these numbers of
-// violations and grants. Violations take precedence over err.
+// ended returns the error to report for a run that ended with err. Violations take precedence over
+// err.
 func ended(interrupted bool, violations, grants int, err error) error {
 	switch {
 	case violations > 0:

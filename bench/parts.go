@@ -13,11 +13,9 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// maxParts is the largest number of runs that can measure together.
 const maxParts = 64
 
-// checkParts returns an error if the plan has settings that do not work with several parts. Parts
-// are processes on several machines, and they measure at the same time.
+// Parts are processes on several machines, and they measure at the same time.
 func (p Plan) checkParts() error {
 	switch {
 	case p.Parts < 0 || p.Parts == 1 || p.Parts > maxParts:
@@ -33,8 +31,8 @@ func (p Plan) checkParts() error {
 	return nil
 }
 
-// join waits for the other parts (runs on other machines) and takes over their seed. The parts meet
-// in the store of the first backend, through a plugin process that is used for nothing else.
+// join waits for the other parts (runs on other machines), and takes over their seed. The parts
+// meet in the store of the first backend, through a plugin process that is used for nothing else.
 func (r *runner) join(ctx context.Context) error {
 	if r.plan.Parts == 0 {
 		return nil
@@ -65,8 +63,8 @@ const (
 	placeTTL = 10 * time.Second
 	// gatherEvery is how often a part checks whether the other parts have started.
 	gatherEvery = 50 * time.Millisecond
-	// stepEvery is how often a part checks whether the other parts are ready to measure. So parts
-	// begin to measure within about this time of each other.
+	// stepEvery is how often a part checks whether the others are ready. So parts begin to measure
+	// within about this time of each other.
 	stepEvery = 2 * time.Millisecond
 )
 
@@ -83,21 +81,18 @@ type rendezvous struct {
 	seed    uint64  // the seed of the first place, which all parts use
 }
 
-// station is what a part publishes as the value of its election.
 type station struct {
 	Part string `json:"part"` // a random name
 	Seed uint64 `json:"seed"`
 	Plan string `json:"plan"`
-	// All is a hash of the names of all parts. It is set when this part has seen all names. An old
-	// station in the store, from a part that was killed, has another hash.
+	// All is a hash of the names of all parts. An old station in the store, from a part that was
+	// killed, has another hash.
 	All  string `json:"all,omitempty"`
 	Step int    `json:"step"` // the step that the part is ready for
 }
 
-// joinParts joins this run to the other parts, which are runs on other machines. Each part leads
-// one election, its place. joinParts returns when each place is led by a part, and each part has
-// seen all others. It fails if their plans differ in more than the seed. The part leaves its place
-// when the client is closed.
+// joinParts returns when each place is led by a part, and each part has seen all others. It fails
+// if their plans differ in more than the seed. The part leaves its place when the client is closed.
 func joinParts(ctx context.Context, client *core.Client, backend string, parts int, seed uint64, plan string) (*rendezvous, error) {
 	m := &rendezvous{backend: backend, said: station{Part: rand.Text(), Seed: seed, Plan: plan}}
 	ctx, cancel := context.WithTimeout(ctx, partsTimeout)
@@ -155,7 +150,6 @@ func (m *rendezvous) gather(ctx context.Context) error {
 	}
 }
 
-// look reads what each part has published, and counts the parts that have published something.
 func (m *rendezvous) look(ctx context.Context) (all []station, there int) {
 	all = make([]station, len(m.places))
 	for n, e := range m.places {
@@ -166,8 +160,8 @@ func (m *rendezvous) look(ctx context.Context) (all []station, there int) {
 	return all, there
 }
 
-// agree publishes that this part has seen the parts whose stations are in the slice all. It reports
-// whether the other parts have published that they saw the same parts.
+// agree publishes that this part has seen the parts in the slice all. It reports whether the others
+// have published the same.
 func (m *rendezvous) agree(ctx context.Context, all []station) (bool, error) {
 	parts := ""
 	for _, s := range all {
@@ -199,15 +193,13 @@ func (m *rendezvous) say(ctx context.Context) error {
 	return m.term.Proclaim(ctx, value)
 }
 
-// alone returns the error if parts are too few or too many, end too early, or lose their place.
 func (m *rendezvous) alone(format string, args ...any) error {
 	return &EnvError{Backend: m.backend, Err: fmt.Errorf("the parts are not together: "+format, args...), Hint: fmt.Sprintf("start %d of them, with the same flags", len(m.places))}
 }
 
 // The method next waits until the other parts have called next as often as this part. All parts
-// return from it within a few milliseconds of each other. If the parameter last is set, the run is
-// over. Then a part that has left its place counts as one that made its last call. Without parts, m
-// is nil, and next does not wait.
+// return from next within a few milliseconds of each other. The parameter last says that the run is
+// over. Then a part that has left its place counts as ready. Without parts, m is nil.
 func (m *rendezvous) next(ctx context.Context, last bool) error {
 	if m == nil {
 		return nil

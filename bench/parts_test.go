@@ -29,8 +29,7 @@ func together(t *testing.T, n int, part func(i int, c *core.Client) error) []err
 	return errs
 }
 
-// TestDeadPartsAreNotMet simulates a part (a run that measures with others) that was killed. Its
-// place stays taken for the TTL, but later parts must not count the dead part as one of them.
+// The place of a killed part stays taken for the TTL, but later parts must not count the dead part.
 func TestDeadPartsAreNotMet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewStore()

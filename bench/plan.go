@@ -20,8 +20,7 @@ import (
 // plan for which [Plan.Check] returns an error.
 type Plan struct {
 	// Backends names the plugins to measure. An empty list means every plugin that lockbench finds.
-	// If it then cannot start a plugin's server, the report names that backend as missing, but that
-	// is no error.
+	// Then it is no error if the server of a plugin cannot be started.
 	Backends  []string
 	Scenarios []string
 	Baselines []string // a baseline of a backend that is not measured is left out
@@ -79,10 +78,8 @@ const (
 	// A user may choose a Measure from minMeasure to maxMeasure.
 	minMeasure = 10 * time.Millisecond
 	maxMeasure = time.Hour
-	// maxHold is the longest time for which scenario footprint holds leases.
-	maxHold = time.Hour
-	// maxRTT is the longest RTT that a plan may add.
-	maxRTT = time.Second
+	maxHold    = time.Hour
+	maxRTT     = time.Second
 	// usualFor and quickFor are the defaults of For, the duration of scenario ttl. A user may
 	// choose a duration from minFor to maxFor.
 	usualFor, quickFor = time.Minute, 12 * time.Second
@@ -94,7 +91,6 @@ const (
 	quickRuns = 6
 )
 
-// maxHosts is the largest number of host processes.
 const maxHosts = 64
 
 // DefaultPlan is what "lockbench run" measures without flags, or with --quick.
@@ -115,8 +111,8 @@ func DefaultPlan(quick bool) Plan {
 	return p
 }
 
-// filled returns the plan with a random seed in place of 0, the known names in place of the word
-// "all", and no value twice in a list.
+// filled returns the plan with a random seed in place of 0, and with the known names in place of
+// the word "all".
 func (p Plan) filled() Plan {
 	for _, list := range []struct {
 		names *[]string
@@ -155,7 +151,7 @@ func unique[T comparable](in []T) []T {
 	return out
 }
 
-// Check returns an error if lockbench cannot carry out the plan. The error is a [*UsageError].
+// Check returns a [*UsageError] if lockbench cannot carry out the plan.
 func (p Plan) Check() error {
 	if err := cmp.Or(checkNames("scenarios", "scenario", p.Scenarios), checkNames("baselines", "baseline", p.Baselines)); err != nil {
 		return err
@@ -220,19 +216,17 @@ func (p Plan) checkHold() error {
 	return nil
 }
 
-// asked returns the settings of the plan that replace defaults of scenarios.
 func (p Plan) asked() measure.Overrides {
 	return measure.Overrides{Clients: p.Clients, Hosts: p.Hosts, Keys: p.Keys, Hold: p.Hold, Quick: p.Quick, Modes: p.Modes, Candidates: p.Candidates}
 }
 
-// cell is one thing to measure: a subject (backend, baseline or floor) in a scenario under a load.
+// A cell is one subject (backend, baseline or floor) in a scenario under a load.
 type cell struct {
 	measure.Workload
 	subject  *subject
 	scenario measure.Scenario
 }
 
-// section names the cell in the result folder.
 func (c cell) section() results.Section {
 	return results.Section{
 		CellName: results.CellName{
@@ -249,8 +243,8 @@ type group struct {
 }
 
 // rounds returns, for each run, the cells in the order in which the run measures them. The order
-// differs between runs, and depends only on the seed. The subjects that are compared under one load
-// follow each other in random order, so that the machine is in the same state for all of them.
+// depends only on the seed. The subjects that are compared under one load follow each other, so
+// that the machine is in the same state for all of them.
 func rounds(cells []cell, runs int, seed uint64) [][]cell {
 	r := rand.New(rand.NewPCG(seed, 0x6c6f636b))
 	var groups [][]cell
@@ -274,7 +268,6 @@ func rounds(cells []cell, runs int, seed uint64) [][]cell {
 	return out
 }
 
-// recorded returns the plan in the form that is written to run.json.
 func (p Plan) recorded(backends, baselines []string) results.Plan {
 	if !slices.Contains(p.Scenarios, "ttl") {
 		p.For = 0 // no cell uses it
@@ -296,17 +289,15 @@ func (e *UsageError) Error() string { return e.Msg }
 
 func usagef(format string, args ...any) error { return &UsageError{fmt.Sprintf(format, args...)} }
 
-// Suggest returns the end of an error message about an unknown name. That end proposes the most
-// similar known name. It is "" if no known name is similar.
+// Suggest returns the end of an error message, which proposes the most similar known name. It is ""
+// if no known name is similar.
 func Suggest(name string, known []string) string { return similar.Suggest(name, known) }
 
-// unknown returns the error for a name that is not in the list known. The parameter what is the
-// kind of name, for example "scenario".
+// The parameter what is the kind of name, for example "scenario".
 func unknown(what, name string, known []string) error {
 	return usagef("there is no %s %q%s", what, name, similar.Suggest(name, known))
 }
 
-// maxCandidates is the largest number of processes that campaign in scenario takeover.
 const maxCandidates = 32
 
 func (p Plan) checkTakeover() error {

@@ -25,7 +25,6 @@ var errNoPlugins error = &EnvError{
 	Hint: "make build puts lockbench and all plugins into bin/; in your own module: go get -tool github.com/lockbench/lockbench/plugins/NAME/lockplugin-NAME && go build -o bin/ tool",
 }
 
-// described is a plugin binary, the description that the plugin gives, and its configuration.
 type described struct {
 	plugin.Found
 	says   plugin.Description
@@ -35,7 +34,6 @@ type described struct {
 	note   string // says that the TTL is not the requested TTL
 }
 
-// describe finds the plugins of the plan and asks each for its description.
 func (p Plan) describe(ctx context.Context) ([]described, error) {
 	found, err := p.find(p.Backends)
 	if err != nil {
@@ -56,7 +54,7 @@ func (p Plan) describe(ctx context.Context) ([]described, error) {
 	return out, nil
 }
 
-// The method ask gets a plugin's description, and checks that TTL and configuration fit the plugin.
+// The method ask also checks that TTL and configuration fit the plugin.
 func (p Plan) ask(ctx context.Context, f plugin.Found, cfg driver.Config) (d described, err error) {
 	d = described{Found: f, config: cfg}
 	if d.says, err = describe(ctx, f); err != nil {
@@ -66,7 +64,6 @@ func (p Plan) ask(ctx context.Context, f plugin.Found, cfg driver.Config) (d des
 	return d, cmp.Or(checkTTL(d.says, d.ttl), checkConfig(d.says, cfg))
 }
 
-// describe asks a plugin binary for its description.
 func describe(ctx context.Context, f plugin.Found) (plugin.Description, error) {
 	d, err := plugin.Describe(ctx, f.Path)
 	if err != nil {
@@ -75,7 +72,6 @@ func describe(ctx context.Context, f plugin.Found) (plugin.Description, error) {
 	return d, nil
 }
 
-// takes returns the plugin's configuration key with that name, or nil if it takes no such key.
 func (d described) takes(key string) *driver.Key {
 	i := slices.IndexFunc(d.says.Keys, func(k driver.Key) bool { return k.Name == key })
 	if i < 0 {
@@ -84,9 +80,8 @@ func (d described) takes(key string) *driver.Key {
 	return &d.says.Keys[i]
 }
 
-// ownPrefix adds a random text to the configured prefix of lock names, because the servers belong
-// to the user. So the run can remove exactly what it wrote. It returns the new prefix, or "" if the
-// plugin has no prefixes.
+// ownPrefix adds a random text to the prefix of lock names, so that the run can remove exactly what
+// it wrote to the user's servers. It returns the new prefix, or "" if the plugin has no prefixes.
 func (d described) ownPrefix() string {
 	key := d.takes("prefix")
 	if key == nil {
@@ -109,7 +104,7 @@ func checkConfig(d plugin.Description, cfg driver.Config) error {
 	return nil
 }
 
-// checkTTL checks, before lockbench starts a server, that a plugin supports the TTL.
+// checkTTL is called before lockbench starts a server.
 func checkTTL(d plugin.Description, ttl time.Duration) error {
 	for _, bound := range []struct {
 		text string
@@ -145,8 +140,7 @@ func Plugins(ctx context.Context, dirs []string) (*Outcome, error) {
 	return o, nil
 }
 
-// DescribePlugin shows what a plugin promises and which configuration it accepts. The plugin is
-// given by its path or its name. A name is first searched in the directories dirs.
+// DescribePlugin shows what a plugin promises and which configuration it accepts.
 func DescribePlugin(ctx context.Context, nameOrPath string, dirs []string) (*Outcome, error) {
 	d, err := (&Servers{PluginDirs: dirs}).resolve(ctx, nameOrPath, nil)
 	if err != nil {
@@ -226,7 +220,6 @@ func Examine(ctx context.Context, dirs []string) (*Outcome, error) {
 	return o, errNoPlugins
 }
 
-// foundPlugins asks each plugin that is found for its description.
 func foundPlugins(ctx context.Context, dirs []string) (parts []part) {
 	for _, f := range plugin.Discover(dirs) {
 		p := part{Kind: "plugin", Name: f.Name, Path: f.Path, Usable: true}
@@ -285,8 +278,8 @@ func partsText(parts []part) string {
 	return b.String()
 }
 
-// ttlFor returns the TTL for a backend. If the plan's TTL is too short for the backend, and
-// takeover is the only scenario, ttlFor returns the backend's minimum, and a note that says so.
+// ttlFor returns the TTL for a backend, and a note if this is not the plan's TTL. Only scenario
+// takeover, if it runs alone, may replace a TTL that is too short.
 func (p Plan) ttlFor(d plugin.Description) (ttl time.Duration, note string) {
 	least, err := time.ParseDuration(d.Properties.TTLMin)
 	if err != nil || p.TTL >= least || p.TTL < time.Millisecond || !slices.Equal(p.Scenarios, []string{"takeover"}) {
@@ -295,8 +288,7 @@ func (p Plan) ttlFor(d plugin.Description) (ttl time.Duration, note string) {
 	return least, fmt.Sprintf("%s has a TTL of %v, its minimum, instead of %v", d.Name, least, p.TTL)
 }
 
-// checkOther checks that the plugin's second build (see Plan.VS) exists, and accepts the plan's TTL
-// and the configuration.
+// checkOther checks the plugin's second build (see Plan.VS).
 func (p Plan) checkOther(ctx context.Context, f plugin.Found, cfg driver.Config) error {
 	if p.VS == "" {
 		return nil

@@ -26,7 +26,7 @@ import (
 
 // Progress shows the progress of a run to the user. All its methods are called by one goroutine.
 type Progress interface {
-	// Begin is called once, with the number of steps and a guess of the total time.
+	// Begin is called once. Parameter guess is the expected total time.
 	Begin(steps int, guess time.Duration)
 	// Step is called before each step.
 	Step(label string)
@@ -34,14 +34,13 @@ type Progress interface {
 	End()
 }
 
-// Options are settings that do not change what is measured. The result folder does not have them.
+// Options are settings that do not change what is measured.
 type Options struct {
 	Progress Progress
 	// Log gets log lines of package core and of the plugins. Nil discards them.
 	Log *slog.Logger
 	// Lines gets text for the user, such as notes. Search, replay and soak report their progress
-	// here, and not to Progress. Nil discards the text. If Verbose is set, search, replay and soak
-	// report every step.
+	// here, and not to Progress. Nil discards the text. Verbose adds every step of them.
 	Lines   io.Writer
 	Verbose bool
 }
@@ -64,8 +63,8 @@ func Main() {
 }
 
 // Run carries out a plan and writes its result folder. If ctx ends early, the folder has what was
-// measured until then. If nothing was measured, the Outcome is nil. The error can be about the
-// plan, about servers or plugins, or about what the run found: [ErrUnsafe] for a violation.
+// measured until then. If nothing was measured, the Outcome is nil. The error is [ErrUnsafe] if the
+// run found a violation.
 func Run(ctx context.Context, p Plan, opts Options) (*Outcome, error) {
 	opts.fill()
 	p = p.filled()
@@ -130,8 +129,8 @@ func (r *runner) run(ctx context.Context) (res result, err error) {
 		r.folder = folder
 		err := r.rounds(ctx, cells)
 		if err == nil {
-			// The other parts may still wait for this one. This part has measured all, so an error
-			// loses nothing.
+			// The other parts may still wait for this one. An error loses nothing, because all is
+			// measured.
 			_ = r.rendezvous.next(ctx, true)
 		}
 		res.verdict, res.cells, res.interrupted = r.checker.Verdict(), r.measured, ctx.Err() != nil
@@ -141,9 +140,8 @@ func (r *runner) run(ctx context.Context) (res result, err error) {
 	return res, err
 }
 
-// fillFolder creates a result folder, calls the function work to fill folder and manifest, and
-// closes the folder. It also writes to the manifest how busy the machine was during work. If ctx
-// ended, the error of work does not count as a failure.
+// fillFolder creates a result folder, and calls the function work to fill folder and manifest. If
+// ctx ended, the error of work does not count as a failure.
 func fillFolder(ctx context.Context, dir string, m results.Manifest, work func(*results.Folder, *results.Manifest) error) (results.Manifest, error) {
 	if m.Started.IsZero() {
 		m.Started = time.Now().UTC()
@@ -192,8 +190,7 @@ func (r *runner) rounds(ctx context.Context, cells []cell) error {
 	return r.failures.err()
 }
 
-// cells returns each combination of subject, scenario and load that can be measured. For each other
-// combination, it writes the reason to r.skipped.
+// cells returns what can be measured. It writes to r.skipped what cannot, and why.
 func (r *runner) cells() []cell {
 	var out []cell
 	for _, sub := range r.subjects {
@@ -210,7 +207,6 @@ func (r *runner) cells() []cell {
 	return out
 }
 
-// cellsOf returns the cells of one subject in one scenario, one for each load.
 func (r *runner) cellsOf(sub *subject, sc measure.Scenario) []cell {
 	var out []cell
 	if sc.PluginsOnly && sub.Kind != results.KindPlugin {
@@ -230,8 +226,7 @@ func (r *runner) cellsOf(sub *subject, sc measure.Scenario) []cell {
 	return out
 }
 
-// cell measures one cell in one run, and records either the figures or the failure. If it returns
-// an error, the run ends.
+// cell measures one cell in one run. If it returns an error, the run ends.
 func (r *runner) cell(ctx context.Context, c cell, run int) error {
 	runtime.GC() // collects the garbage of the previous cell, outside of the measured time
 	in := r.input(c, run)
@@ -267,8 +262,7 @@ func (r *runner) cell(ctx context.Context, c cell, run int) error {
 	return r.keep(measured)
 }
 
-// keep checks the attempts of a cell for violations, and writes the cell to the folder. A cell that
-// has modes is written as one cell for each mode.
+// A cell that has modes is written as one cell for each mode.
 func (r *runner) keep(c results.Cell) (err error) {
 	if len(c.Modes) == 0 {
 		r.checker.Add(c.Section, c.Attempts)
@@ -283,14 +277,12 @@ func (r *runner) keep(c results.Cell) (err error) {
 	return err
 }
 
-// overlong reports whether a cell took much longer than planned. It compares total times, because
-// no figure shows a stall before or after the measured time.
+// overlong compares total times, because no figure shows a stall before or after the measured time.
 func overlong(took, planned time.Duration) bool {
 	return took-planned > max(3*time.Second, planned)
 }
 
-// classify returns an [EnvError] if a store refuses callers or does not answer, or a floor fails.
-// If no caller did anything although the store answers, it returns an [InvalidError].
+// If no caller did anything although the store answers, classify returns an [InvalidError].
 func classify(ctx context.Context, sub *subject, err error) error {
 	if errors.Is(err, measure.ErrNothingDone) && sub.check != nil {
 		// The callers may have waited all the time because the store is down.
@@ -309,11 +301,10 @@ func classify(ctx context.Context, sub *subject, err error) error {
 	return err
 }
 
-// The method takes estimates how long one run needs for a cell.
 func (r *runner) takes(c cell) time.Duration { return c.scenario.Takes(r.input(c, 0)) }
 
-// input returns what a scenario needs to measure a cell. The seed in it depends only on the plan's
-// seed and the number of the run. So compared subjects get the same sequence of requests.
+// The seed in the result of input depends only on the plan's seed and the number of the run. So
+// compared subjects get the same sequence of requests.
 func (r *runner) input(c cell, run int) measure.Input {
 	n := max(c.Clients, c.Keys)
 	for i := len(c.subject.names); i < n; i++ {
@@ -327,7 +318,6 @@ func (r *runner) input(c cell, run int) measure.Input {
 	}
 }
 
-// manifest returns the manifest as it is before the run begins.
 func (r *runner) manifest() (m results.Manifest, err error) {
 	m = results.Manifest{
 		Started: r.clock.Zero().UTC(), Lockbench: Version(), Machine: machine(),
@@ -345,8 +335,7 @@ func (r *runner) manifest() (m results.Manifest, err error) {
 	return m, err
 }
 
-// notPossible returns a text that names the subject and says why a cell with host processes cannot
-// be measured. It returns "" if the cell can be measured.
+// notPossible returns why a cell with host processes cannot be measured, or "" if it can.
 func (r *runner) notPossible(sub *subject, sc measure.Scenario, workload measure.Workload) string {
 	switch {
 	case !sc.Processes && sub.Kind != results.KindPlugin:

@@ -17,7 +17,6 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// These are how often a reproducer is played, and how long lockbench may try to shorten it.
 const (
 	reproducerRuns = 10
 	quickRunsOfOne = 3
@@ -25,15 +24,15 @@ const (
 	quickShrinkFor = time.Minute
 )
 
-// These say roughly how many leases each host holds during a soak, which is a long run with faults.
+// A soak is a long run with faults. Each host holds roughly this many leases.
 const (
 	soakPool      = 500
 	quickSoakPool = 50
 )
 
-// search plays random schedules of faults. A soak plays them on all backends at the same time, any
-// other search on one backend after the other. If a claim (a promise of docs/safety.md) is broken,
-// search writes a reproducer: a file to replay the schedule. If ctx ends, it reports its findings.
+// search plays random schedules of faults. A soak plays them on all backends at the same time. If a
+// claim (a promise of docs/safety.md) is broken, search writes a file that replays the schedule. If
+// ctx ends, search reports its findings.
 func (p FaultsPlan) search(ctx context.Context, opts Options) (*Outcome, error) {
 	actions := p.actions()
 	if len(actions) == 0 {
@@ -130,7 +129,6 @@ func foundText(found []faults.Found) string {
 	return b.String()
 }
 
-// writeUses shows what the longest-lived processes of a soak used, and what was left at the end.
 func writeUses(w io.Writer, f faults.Found) {
 	last := map[string]*faults.Usage{}
 	for _, u := range f.Uses {
@@ -149,7 +147,7 @@ func writeUses(w io.Writer, f faults.Found) {
 	}
 }
 
-// played is a reproducer (a schedule that broke a claim) and the result of playing it again.
+// played is a reproducer and the result of playing it again.
 type played struct {
 	Name       string            `json:"name"`
 	Reproducer faults.Reproducer `json:"reproducer"`
@@ -157,7 +155,7 @@ type played struct {
 	Failure    string            `json:"failure,omitempty"` // why it could not be played
 }
 
-// replay plays reproducers (schedules that broke a claim). If one cannot be played, it goes on.
+// A reproducer is a schedule that broke a claim. If one cannot be played, replay goes on.
 func (p FaultsPlan) replay(ctx context.Context, opts Options) (*Outcome, error) {
 	chosen, err := p.reproducers()
 	if err != nil {

@@ -26,7 +26,6 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/memory"
 )
 
-// session has the servers, plugins and connections of a run.
 type session struct {
 	plan        Plan
 	log         *slog.Logger
@@ -48,7 +47,6 @@ type session struct {
 
 const closeTimeout = 10 * time.Second
 
-// openSession opens all that the plan needs. If that fails, it closes what it has opened.
 func openSession(ctx context.Context, p Plan, log *slog.Logger) (*session, error) {
 	s := &session{plan: p, log: log, binaries: map[string]string{}}
 	kept, err := readKept()
@@ -107,10 +105,8 @@ func (s *session) sweep(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// openBackend starts servers for one backend, unless the user named a target for it. It opens the
-// backend's plugin, baselines (libraries in process) and floor (a call that is as cheap as
-// possible). If the user named backends, it is an error if the servers cannot be started.
-// Otherwise, the report says that the backend was skipped.
+// openBackend starts servers for one backend, unless the user named a target for it. If the user
+// named backends, servers that cannot be started are an error. Otherwise the backend is skipped.
 func (s *session) openBackend(ctx context.Context, f described) error {
 	var harm *servers.Server
 	own := false
@@ -151,9 +147,8 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 	return nil
 }
 
-// openAt opens the plugin, the baselines and the floor of a backend. If rtt is not 0, all
-// connections go through relays that delay each round trip by rtt. If the backend's connections
-// cannot use a relay, openAt opens nothing, and the report says so.
+// If rtt is not 0, all connections of openAt go through relays that delay each round trip by rtt.
+// If the backend's connections cannot use a relay, openAt opens nothing, and the report says so.
 func (s *session) openAt(ctx context.Context, f described, rtt time.Duration, harm *servers.Server, own bool) (err error) {
 	first := len(s.relays)
 	if rtt > 0 {
@@ -183,7 +178,7 @@ func (s *session) openAt(ctx context.Context, f described, rtt time.Duration, ha
 	return s.openBaselines(ctx, sub, f.config)
 }
 
-// relayed starts relays that delay each round trip by rtt. It returns cfg with their addresses.
+// relayed returns cfg with the addresses of new relays.
 func (s *session) relayed(backend string, cfg driver.Config, rtt time.Duration) (driver.Config, error) {
 	return kinds.Route(backend, cfg, func(address string) (string, error) {
 		relay, err := inject.NewProxy(address)
@@ -196,8 +191,7 @@ func (s *session) relayed(backend string, cfg driver.Config, rtt time.Duration) 
 	})
 }
 
-// openCounter opens the counter of the commands that a backend's servers ran, if a scenario needs
-// it. If the counter cannot be read, the report says so.
+// If the counter of commands cannot be read, the report says so.
 func (s *session) openCounter(ctx context.Context, sub *subject) {
 	open := kinds.Of(sub.Name).Counter
 	if open == nil && len(sub.relays) > 0 {
@@ -220,8 +214,8 @@ func (s *session) openCounter(ctx context.Context, sub *subject) {
 	sub.counter = counter
 }
 
-// relayCounter counts commands for servers that do not count them. It counts how often data from a
-// client arrives at a relay. Each arrival counts as one command.
+// relayCounter counts commands for servers that do not count them. Each time that data from a
+// client arrives at a relay counts as one command.
 func relayCounter(relays []*inject.Proxy) *servers.Counter {
 	c := &servers.Counter{End: func() error { return nil }} // counting stops when the relays are closed
 	for _, relay := range relays {
@@ -280,7 +274,7 @@ func (s *session) openBaselines(ctx context.Context, of *subject, cfg driver.Con
 // that does not exist. It costs little more than a call from one process to another.
 const floorPluginCall = "plugin-call"
 
-// openFloor opens the floor floorPluginCall. It needs the memory plugin, which needs no server.
+// openFloor needs the memory plugin, which needs no server.
 func (s *session) openFloor(ctx context.Context) error {
 	if !slices.ContainsFunc(plugin.Discover(s.plan.PluginDirs), func(f plugin.Found) bool { return f.Name == memory.Kind.Name }) {
 		s.skipped = append(s.skipped, "floor "+floorPluginCall+": there is no "+memory.Kind.Name+" plugin")
@@ -301,8 +295,7 @@ func (s *session) openFloor(ctx context.Context) error {
 	return nil
 }
 
-// Close releases held locks, ends the plugins, and then ends the servers. It waits at most
-// closeTimeout for plugins and stores, even if ctx has ended.
+// Close waits at most closeTimeout for plugins and stores, even if ctx has ended.
 func (s *session) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
@@ -332,9 +325,9 @@ func (s *session) Close(ctx context.Context) error {
 	return errors.Join(append(errs, s.environment.close())...)
 }
 
-// harmed chooses one server that faults may hit, or returns nil if lockbench started none. It
-// chooses only one, because some stores refuse to grant locks for a while after a restart. If three
-// of five servers refused, no host could become leader.
+// harmed chooses the server that faults may hit. It chooses only one, because some stores refuse to
+// grant locks for a while after a restart. If three of five servers refused, no host could become
+// leader.
 func harmed(all servers.Nodes) *servers.Server {
 	if len(all) == 0 {
 		return nil
@@ -342,8 +335,7 @@ func harmed(all servers.Nodes) *servers.Server {
 	return all[rand.IntN(len(all))]
 }
 
-// openOther opens the plugin's second build (see Plan.VS) on the same servers. The same lockbench
-// calls both builds, so that lockbench itself causes no difference.
+// The same lockbench calls both builds, so that lockbench itself causes no difference.
 func (s *session) openOther(ctx context.Context, d described, of *subject) error {
 	if s.plan.VS == "" {
 		return nil

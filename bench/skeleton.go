@@ -39,18 +39,17 @@ type skeleton struct {
 // Languages are the languages in which [NewPlugin] can write a plugin.
 var Languages = []string{"go", "python"}
 
-// Descriptor returns the compiled form of lock.proto (its file descriptor) as a literal of Python.
+// Descriptor returns the file descriptor of lock.proto as a literal of Python.
 func (s skeleton) Descriptor() (string, error) {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(protodesc.ToFileDescriptorProto(lockpb.File_lock_proto))
 	return `b"\x` + strings.ReplaceAll(fmt.Sprintf("% x", b), " ", `\x`) + `"`, err
 }
 
 // NewPlugin writes the skeleton of a backend, with its plugin and its test, into the directory dir.
-// The default of dir is the backend's name. The language is one of [Languages]. If dir is in a Go
-// module, the backend becomes a package of the module. Otherwise NewPlugin makes a new module,
-// whose path is in parameter module. The new module uses a release of lockbench, or the checkout in
-// directory replace if replace is set. If cas is set, the backend uses package cas. The Outcome
-// says what to do next.
+// The default of dir is the backend's name. The language is one of [Languages]. If dir is in no Go
+// module, NewPlugin makes a new module, whose path is in parameter module. The new module uses a
+// release of lockbench, or the checkout in directory replace. If cas is set, the backend uses
+// package cas.
 func NewPlugin(name, lang string, cas bool, dir, module, replace string) (*Outcome, error) {
 	releases := build.Default.ReleaseTags // "go1.1" to the release of this build
 	s := skeleton{Name: name, lang: lang, backend: map[bool]string{true: "cas.go.tmpl", false: "backend.go.tmpl"}[cas], Replace: replace, Go: strings.TrimPrefix(releases[len(releases)-1], "go")}

@@ -26,8 +26,7 @@ type stranger struct {
 // ofBackend matches "BACKEND=TEXT", in which TEXT is a command or the path of a claim file.
 var ofBackend = regexp.MustCompile(`(?s)^([a-z][a-z0-9-]*)=(.+)$`)
 
-// readStrangers reads the commands and claim files from the flags. A flag that names no backend is
-// for the backend only[0], if the user named a single one.
+// A flag that names no backend is for the backend only[0], if the user named a single one.
 func (s *Servers) readStrangers(only []string) error {
 	s.strangers = map[string]*stranger{}
 	for _, c := range s.Commands {
@@ -69,8 +68,7 @@ func (s *Servers) readStrangers(only []string) error {
 	return nil
 }
 
-// forBackend splits "BACKEND=TEXT", the value of a flag. If "BACKEND=" is missing, the backend is
-// only[0], if only has a single element.
+// If "BACKEND=" is missing, the backend is only[0], if only has a single element.
 func forBackend(flag, text string, only []string) (backend, what string, err error) {
 	if parts := ofBackend.FindStringSubmatch(text); parts != nil {
 		return parts[1], parts[2], nil
@@ -91,7 +89,7 @@ func placed(cfg driver.Config, places ...string) driver.Config {
 	return out
 }
 
-// meetAll registers each store that lockbench does not know with package kinds.
+// meetAll calls meet for each store that lockbench does not know.
 func (s *Servers) meetAll(ctx context.Context) error {
 	for _, name := range slices.Sorted(maps.Keys(s.strangers)) {
 		found, err := s.find([]string{name})
@@ -112,9 +110,8 @@ func (s *Servers) meetAll(ctx context.Context) error {
 // addressKeys are tried in order for the server's address if no value of Config has "{port}".
 var addressKeys = []string{"address", "addresses"}
 
-// meet registers the plugin's store with package kinds if lockbench does not know the store. From
-// the plugin's configuration it removes the keys with placeholders, because each server gets new
-// values.
+// meet registers the plugin's store with package kinds. It removes the keys with placeholders from
+// the plugin's configuration, because each server gets new values.
 func (s *Servers) meet(d described) error {
 	of := s.strangers[d.Name]
 	if of == nil {
@@ -151,8 +148,8 @@ func (s *Servers) meet(d described) error {
 	return nil
 }
 
-// asking starts a plugin. It returns a function that checks whether the store answers, and a
-// function that ends the plugin.
+// The results of asking are a function that checks whether the store answers, and one that ends the
+// plugin.
 func asking(ctx context.Context, d described, o *plugin.Options) (check func(context.Context) error, end func() error, err error) {
 	b, err := plugin.Open(ctx, d.Name, o)
 	if err != nil {
@@ -171,7 +168,6 @@ func asking(ctx context.Context, d described, o *plugin.Options) (check func(con
 	return check, end, nil
 }
 
-// claims returns the claims of a store that lockbench does not know, and nil for a known store.
 func (s *Servers) claims(backend string) *claim.Terms {
 	if of := s.strangers[backend]; of != nil {
 		return &of.claims

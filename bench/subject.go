@@ -40,7 +40,7 @@ type subject struct {
 	series int64    // keeps the names of two builds apart
 	// counter counts the commands that the subject's servers ran. It is nil if they cannot be counted.
 	counter *servers.Counter
-	// address is the configured address of the subject's server, which may contain a password.
+	// address may contain a password.
 	address string
 	rtt     time.Duration   // added to each round trip to its store
 	relays  []*inject.Proxy // the relays that its connections pass through
@@ -49,8 +49,8 @@ type subject struct {
 	server  *servers.Server // the server that may be harmed; nil for none
 }
 
-// commands returns a function that reads the command counter, or nil without a counter. For a
-// baseline, that function returns NaN as Sent and Busy, because these are right only for plugins.
+// commands returns nil without a counter. For a baseline, Sent and Busy are NaN, because these are
+// right only for plugins.
 func (s *subject) commands() func(ctx context.Context) (servers.Served, error) {
 	if s.counter == nil {
 		return nil
@@ -65,7 +65,7 @@ func (s *subject) commands() func(ctx context.Context) (servers.Served, error) {
 	}
 }
 
-// open starts a backend's plugin (by name if it has no path) and checks that the store answers.
+// open also checks that the store answers.
 func (s *session) open(ctx context.Context, d described) (driver.Backend, error) {
 	b, err := plugin.Open(ctx, d.Name, &plugin.Options{
 		Path: d.Path, Config: d.config, Dirs: s.plan.PluginDirs, NoMTLS: !s.plan.MTLS, Logger: s.log, StartTimeout: startTimeout,
@@ -83,7 +83,7 @@ func (s *session) open(ctx context.Context, d described) (driver.Backend, error)
 	return b, nil
 }
 
-// at puts the server's address before the text of err, unless err already contains it.
+// If err already contains the server's address, at does not add it.
 func at(server string, err error) error {
 	addr := shownAddress(server)
 	if addr == "" || strings.Contains(err.Error(), addr) {
@@ -118,7 +118,7 @@ func (s *session) reference(backend string) string {
 	return ""
 }
 
-// baselineSubject opens a baseline on a backend's server. Parameter of is the backend's subject.
+// The parameter of is the subject of the baseline's backend.
 func (s *session) baselineSubject(ctx context.Context, bl baseline.Baseline, cfg driver.Config, of *subject) (*subject, error) {
 	locker, err := bl.Open(ctx, cfg)
 	if err != nil {

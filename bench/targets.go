@@ -43,14 +43,12 @@ type Servers struct {
 	claimed   []string // backends with claims
 }
 
-// These are the forms of targets and configuration. If a text has neither form, no message shows
-// it, because it may contain a password.
+// A text that has neither form is not shown, because it may contain a password.
 var (
 	targetForm = regexp.MustCompile(`(?s)^([a-z][a-z0-9-]*)=(.+)$`)
 	configForm = regexp.MustCompile(`(?s)^([a-z][a-z0-9-]*)\.([A-Za-z][A-Za-z0-9_.-]*)=(.*)$`)
 )
 
-// configured returns the keys that Config sets, in the form BACKEND.KEY.
 func (s *Servers) configured() (keys []string) {
 	for _, c := range s.Config {
 		key, _, _ := strings.Cut(c, "=")
@@ -59,10 +57,9 @@ func (s *Servers) configured() (keys []string) {
 	return keys
 }
 
-// read parses targets and configuration. An address with a password is an error if it stands on the
-// command line, because other users can see the command line in the list of processes. A password
-// in Config only causes a warning, which goes to the writer warn. The parameter backends has the
-// backends that the user named.
+// An address with a password is an error if it stands on the command line, because other users can
+// see the command line in the list of processes. A password in Config only causes a warning. The
+// parameter backends has the backends that the user named.
 func (s *Servers) read(warn io.Writer, backends ...string) error {
 	s.own, s.config = map[string]bool{}, map[string]driver.Config{}
 	for _, t := range s.Targets {
@@ -97,15 +94,14 @@ func (s *Servers) read(warn io.Writer, backends ...string) error {
 	return s.readStrangers(backends)
 }
 
-// The method of returns a copy of the configuration of a backend. The caller may change the copy.
+// The caller may change the configuration that of returns.
 func (s Servers) of(backend string) driver.Config {
 	cfg := driver.Config{}
 	maps.Copy(cfg, s.config[backend])
 	return cfg
 }
 
-// stray returns a backend that has settings but is not in the slice backends, and the kind of
-// setting. It returns "" if there is no such backend.
+// stray returns a backend that has settings but is not in the slice backends, or "".
 func (s Servers) stray(backends []string) (what, backend string) {
 	all := slices.Concat(slices.Collect(maps.Keys(s.config)), slices.Collect(maps.Keys(s.strangers)))
 	slices.Sort(all)
@@ -123,7 +119,7 @@ func (s Servers) stray(backends []string) (what, backend string) {
 	return "", ""
 }
 
-// find returns the plugin binaries of the given backends, or all that it finds if none is given.
+// If no backend is given, find returns all plugins that it finds.
 func (s Servers) find(backends []string) ([]plugin.Found, error) {
 	all := plugin.Discover(s.PluginDirs)
 	if len(all) == 0 {
@@ -147,8 +143,7 @@ func (s Servers) find(backends []string) ([]plugin.Found, error) {
 	return out, nil
 }
 
-// resolve finds one plugin by name or path, and asks it for its description. It returns an error if
-// the flags have settings for another backend.
+// resolve fails if the flags have settings for another backend.
 func (s *Servers) resolve(ctx context.Context, nameOrPath string, warn io.Writer) (d described, err error) {
 	isPath := strings.ContainsRune(nameOrPath, '/')
 	d.Found = plugin.Found{Name: strings.TrimPrefix(filepath.Base(nameOrPath), "lockplugin-"), Path: nameOrPath}
@@ -178,8 +173,6 @@ func (s *Servers) resolve(ctx context.Context, nameOrPath string, warn io.Writer
 	return d, checkConfig(d.says, d.config)
 }
 
-// readTarget returns the configuration of a target. A target is an address, or says which file or
-// variable driver.ReadTarget is to read.
 func readTarget(backend, target string) (driver.Config, error) {
 	if path, ok := strings.CutPrefix(target, "@"); ok {
 		file, err := os.Open(path)
@@ -214,7 +207,7 @@ func storedTarget(backend, from string, r io.Reader) (driver.Config, error) {
 	return cfg, nil
 }
 
-// shownAddress returns an address, or a list of them, without user names and passwords.
+// shownAddress returns addresses without user names and passwords.
 func shownAddress(address string) string {
 	parts := splitAddresses(address)
 	for i, p := range parts {
@@ -226,8 +219,8 @@ func shownAddress(address string) string {
 
 var addressScheme = regexp.MustCompile(`^[a-z]+://`)
 
-// splitAddresses splits a list of addresses at its commas. A comma can also belong to a password:
-// it does so if an "@" follows before the next scheme, such as "http://".
+// A comma can belong to a password. It does so if an "@" follows before the next scheme, such as
+// "http://".
 func splitAddresses(list string) []string {
 	var out []string
 	for p := range strings.SplitSeq(list, ",") {
@@ -248,9 +241,8 @@ func splitAddresses(list string) []string {
 // plainAddress matches an address that has no user and no query.
 var plainAddress = regexp.MustCompile(`^[\pL\pN.:/()\[\]~%_-]*$`)
 
-// withoutUser removes "user:password@" and the query, which may contain a password. If it cannot
-// tell whether an "@" is in the query, or if the text looks like a setting and not like an address,
-// it returns "...".
+// withoutUser removes "user:password@" and the query, which may contain a password. If an "@" may
+// be in the query, or the text looks like a setting, it returns "...".
 func withoutUser(s string) string {
 	at, query := strings.LastIndexByte(s, '@'), strings.IndexByte(s, '?')
 	if query >= 0 && query < at {
@@ -262,7 +254,6 @@ func withoutUser(s string) string {
 	return s
 }
 
-// hasSecret reports whether an address holds a password.
 func hasSecret(address string) bool {
 	for _, p := range splitAddresses(address) {
 		rest := p[len(addressScheme.FindString(p)):]

@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/internal/configtest"
 )
 
-// FuzzTargetNeedle checks that no error message about a target or its configuration contains the
-// password, even if the target has a wrong form.
+// No error message about a target or its configuration may contain the password, even if the target
+// has a wrong form.
 func FuzzTargetNeedle(f *testing.F) {
 	for i := range configtest.Haystacks {
 		f.Add(uint(i), uint(0), byte(0))
@@ -43,8 +43,7 @@ func FuzzTargetNeedle(f *testing.F) {
 	})
 }
 
-// TestPasswordAmongArguments checks that a password on the command line causes a warning, and that
-// the path of a file with a password causes none.
+// A password on the command line causes a warning. The path of a file with a password causes none.
 func TestPasswordAmongArguments(t *testing.T) {
 	for arg, warned := range map[string]bool{
 		"redis.password=" + configtest.Needle: true, "redis.sentinel_password=" + configtest.Needle: true,
@@ -87,7 +86,6 @@ func TestShownAddress(t *testing.T) {
 	}
 }
 
-// FuzzSecret checks that a password in an address is noticed, and that it is not shown.
 func FuzzSecret(f *testing.F) {
 	f.Add("user", "hush-hush", "db:3306", byte(0))
 	f.Add("", "a,b?c@d:e/f", "[::1]", byte(1))

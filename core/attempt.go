@@ -34,14 +34,14 @@ func (a *contender) ask(ctx context.Context) (*Lease, error) {
 	return a.answered(ctx, g, err)
 }
 
-// acquireBudget returns how long one TryAcquire of a lease with this TTL may take. It is the TTL,
-// because a later grant would have expired. But it is at least 10 ms and at most 3 s.
+// acquireBudget returns the TTL, because a later grant would have expired. But the result is at
+// least 10 ms and at most 3 s.
 func acquireBudget(ttl time.Duration) time.Duration {
 	return min(max(ttl, 10*time.Millisecond), 3*time.Second)
 }
 
-// answered returns a lease for the grant g. If err is set or method usable refuses g, answered sets
-// a.answer to the error, and sets a.expiresBy if the store may have granted the lock.
+// If err is set or method usable refuses g, answered sets a.answer, and sets a.expiresBy if the
+// store may have granted the lock.
 func (a *contender) answered(ctx context.Context, g grant, err error) (*Lease, error) {
 	c := a.lock.c
 	g.got = c.clock.now()
@@ -64,8 +64,7 @@ func (a *contender) answered(ctx context.Context, g grant, err error) (*Lease, e
 	return nil, err
 }
 
-// usable returns an error if no caller waits for the grant any more, or if the answer took too
-// long. The time of a lease counts from when its request was sent.
+// The time of a lease counts from when its request was sent.
 func (a *contender) usable(ctx context.Context, g grant) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -81,7 +80,7 @@ func (a *contender) usable(ctx context.Context, g grant) error {
 
 // clean withdraws the owner id in a.owner and makes a new one (rule K3) in two cases. Either the
 // outcome of the last acquire is unknown, or the plugin process that put the owner into the store's
-// queue has died. It returns an error if the withdrawal fails and the store may still hold a grant.
+// queue has died. If clean returns an error, the store may still hold a grant.
 func (a *contender) clean(ctx context.Context) error {
 	c := a.lock.c
 	if lost := a.queued && a.epoch != c.sched.epoch.Load(); a.expiresBy == 0 && !lost {
@@ -97,8 +96,8 @@ func (a *contender) clean(ctx context.Context) error {
 	return nil
 }
 
-// giveUp withdraws the owner id in a.owner, and returns err. If the withdrawal fails and the store
-// may have granted the lock, giveUp returns an IndeterminateError that wraps err (rule K3).
+// If the withdrawal fails and the store may have granted the lock, giveUp returns an
+// IndeterminateError that wraps err (rule K3).
 func (a *contender) giveUp(ctx context.Context, err error) error {
 	if a.expiresBy == 0 && !a.queued {
 		return err
@@ -139,8 +138,8 @@ const (
 	tick = 10 * time.Millisecond
 )
 
-// calls ends each call to the backend in time. It gives the call a context that ends at a deadline,
-// or some time after the caller's context ends (field rest of type call).
+// calls ends each call to the backend at a deadline, or some time after the caller's context ends
+// (field rest of type call).
 //
 // Note: context.WithTimeout and context.AfterFunc do the same with less code. But their timers took
 // half of the processor time of an uncontended acquire, although they hardly ever fire. Here one
@@ -167,9 +166,8 @@ func (cs *calls) init(c *Client) {
 	cs.wake = make(chan struct{}, 1)
 }
 
-// begin returns a context for one call to the backend. The context ends after the duration in
-// budget, or when the duration grace has passed since ctx ended or Close began. The caller must
-// call done.
+// The context of begin ends after the duration in budget, or when the duration grace has passed
+// since ctx ended or Close began. The caller must call done.
 func (cs *calls) begin(ctx context.Context, budget time.Duration) *call {
 	return cs.enter(&call{caller: ctx, rest: grace, closes: true}, budget)
 }
@@ -181,8 +179,7 @@ func (cs *calls) try(ctx context.Context, rest time.Duration) *call {
 	return cs.enter(&call{caller: ctx, rest: rest}, cs.c.opts.CleanupBudget)
 }
 
-// cleanup returns a context for a clean-up that must be tried even if ctx has ended. It ends after
-// Options.CleanupBudget.
+// cleanup is for a clean-up that must be tried even if ctx has ended.
 func (cs *calls) cleanup(ctx context.Context) *call { return cs.try(ctx, cs.c.opts.CleanupBudget) }
 
 func (cs *calls) enter(k *call, budget time.Duration) *call {
@@ -244,8 +241,8 @@ func (cs *calls) run(ctx context.Context) {
 	}
 }
 
-// round cancels the calls that are past their deadline. It returns false if the goroutine may
-// sleep, because no call is under way and none has begun since the last round.
+// round returns false if the goroutine may sleep, because no call is under way and none has begun
+// since the last round.
 func (cs *calls) round() bool {
 	now := cs.c.clock.early()
 	cs.mu.Lock()
@@ -264,7 +261,7 @@ func (cs *calls) round() bool {
 	return !cs.parked
 }
 
-// close cancels all calls. Later calls are cancelled at once.
+// Calls after close are cancelled at once.
 func (cs *calls) close() {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()

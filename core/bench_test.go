@@ -45,7 +45,6 @@ func cycle(b *testing.B, ctx context.Context, l *Lock) {
 	}
 }
 
-// BenchmarkCycle measures the time of package core for one acquire and release of a free lock.
 func BenchmarkCycle(b *testing.B) {
 	for name, ctx := range map[string]context.Context{"background": context.Background(), "cancellable": b.Context()} {
 		b.Run("ctx="+name, func(b *testing.B) {
@@ -70,7 +69,7 @@ func BenchmarkCycle(b *testing.B) {
 	}
 }
 
-// BenchmarkHeld holds 10,000 leases. It reports the memory per lease, and the time to renew them.
+// BenchmarkHeld reports the memory per lease, and the time to renew them.
 func BenchmarkHeld(b *testing.B) {
 	const n = 10_000
 	c := openNothing(b)

@@ -9,7 +9,7 @@ import (
 )
 
 // callbacks has a function for each method that runs a callback, and for two nested calls. Each
-// function makes client c run fn as the callback for the lock "jobs".
+// function makes client c run fn for the lock "jobs".
 var callbacks = map[string]func(t *testing.T, c *Client, fn func(ctx context.Context, valid func() bool)) error{
 	"Do": func(t *testing.T, c *Client, fn func(context.Context, func() bool)) error {
 		return lockOf(t, c, "jobs", nil).Do(context.Background(), func(ctx context.Context, l *Lease) error {
@@ -53,8 +53,8 @@ func unlessClosed(err error) error {
 	return err
 }
 
-// TestCloseWaitsForCallbacks checks that a callback may go on for several TTLs after Close has
-// ended its ctx. Until the callback returns, no other host gets the lock.
+// A callback may go on for several TTLs after Close has ended its ctx. Until the callback returns,
+// no other host gets the lock.
 func TestCloseWaitsForCallbacks(t *testing.T) {
 	for name, run := range callbacks {
 		t.Run(name, func(t *testing.T) {

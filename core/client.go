@@ -90,7 +90,7 @@ type Client struct {
 	streams streams
 
 	// The context lifetime ends when Close begins. The context work ends when Close has released
-	// all leases. New makes both contexts, so neither depends on a caller's ctx.
+	// all leases.
 	lifetime, work       context.Context
 	endLifetime, endWork context.CancelFunc
 	started              sync.Once
@@ -136,7 +136,7 @@ func New(b driver.Backend, opts *Options) *Client {
 	return c
 }
 
-// Properties returns the claims of the backend about itself. It does not ask the store.
+// Properties returns the claims of the backend about itself, without asking the store.
 func (c *Client) Properties() Properties { return c.b.Properties() }
 
 // Check asks the store, in one round trip, whether it can be used. It returns nil if the store is
@@ -149,8 +149,7 @@ func (c *Client) Check(ctx context.Context) error {
 	})
 }
 
-// maxLook limits the time of public methods that ask the backend once. So a hung backend does not
-// hang them.
+// maxLook keeps a hung backend from hanging the public methods that ask the backend once.
 const maxLook = 5 * time.Second
 
 func (c *Client) question(ctx context.Context, op, name string, ask func(context.Context) error) error {
@@ -183,8 +182,7 @@ func (c *Client) inspect(ctx context.Context, op, name string) (h Holder, err er
 	return h, err
 }
 
-// here returns h, the holder that the store named. If this host holds the lock, the result has the
-// lease's current token.
+// If this host holds the lock, the Holder from here has the lease's current token.
 func (c *Client) here(name string, h Holder) Holder {
 	l := c.queues.holder(name)
 	if l != nil && l.owner == h.Owner && GrantNumber(l.token) == GrantNumber(h.Token) {
@@ -258,8 +256,8 @@ func (c *Client) begin(op, name string) error {
 	return nil
 }
 
-// end counts the return of a public method. Before that, it ends all leases past their deadline, so
-// that no lease looks held when a method returns after the lease's deadline (rule L3).
+// Before the method returns, end ends all leases past their deadline. So no lease looks held after
+// its deadline (rule L3).
 func (c *Client) end() {
 	c.expireDue()
 	if c.ops.Add(-1) == 0 && c.closing.Load() {
@@ -270,8 +268,7 @@ func (c *Client) end() {
 	}
 }
 
-// expireDue ends all leases that are past their deadline, and returns the current instant. Methods
-// that only read a lease call it in place of begin and end.
+// Methods that only read a lease call expireDue in place of begin and end.
 func (c *Client) expireDue() instant {
 	now := c.clock.now()
 	c.sched.sweep(now)
@@ -279,7 +276,6 @@ func (c *Client) expireDue() instant {
 	return now
 }
 
-// The method start starts the goroutine for the backend's notices, unless it was started before.
 func (c *Client) start() {
 	c.started.Do(func() {
 		if c.b.watcher != nil {
@@ -305,7 +301,7 @@ func (c *Client) stopSpawning() {
 	c.ended = true
 }
 
-// wrap returns err as an *Error. It does not change nil, or an error that contains an *Error.
+// wrap does not change nil, or an error that contains an *Error.
 func (c *Client) wrap(op, name string, err error) error {
 	if err == nil {
 		return nil
@@ -316,7 +312,7 @@ func (c *Client) wrap(op, name string, err error) error {
 	return &Error{Op: op, Backend: c.name, Name: name, Err: err}
 }
 
-// sleep waits for the duration d and returns true. If ctx ends first, it returns false at once.
+// sleep returns true, or false at once if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -31,8 +31,7 @@ type clock struct {
 	// suspended is how long the machine has been suspended since base, in nanoseconds. When method
 	// now notices a suspend, it sets suspended to the boot clock's gain on Go's monotonic clock.
 	suspended atomic.Int64
-	// noted is the instant at which a suspend was last noticed.
-	noted atomic.Int64
+	noted     atomic.Int64
 }
 
 func (c *clock) init(boot func() (time.Duration, bool)) {
@@ -47,7 +46,6 @@ func (c *clock) init(boot func() (time.Duration, bool)) {
 	}
 }
 
-// now returns the present instant.
 func (c *clock) now() instant {
 	if c.boot == nil {
 		return instant(time.Since(c.base))
@@ -70,10 +68,10 @@ func (c *clock) early() instant {
 	return instant(time.Since(c.base)).add(time.Duration(c.suspended.Load()))
 }
 
-// sleptSince reports whether the machine may have been suspended since the instant i. The instant i
-// may come from an age that another process measured. That age does not count a suspend, so i is
-// then too late. sleptSince reads the monotonic clock first, and method now reads it last. A pause
-// in between may look like a suspend, but no suspend is missed.
+// sleptSince reports whether the machine may have been suspended since the instant i. It reads the
+// monotonic clock first, and method now reads it last. A pause in between may look like a suspend,
+// but no suspend is missed. The instant i may come from an age that another process measured. That
+// age does not count a suspend, so i is then too late.
 func (c *clock) sleptSince(i instant) bool {
 	if c.boot == nil {
 		return false
@@ -83,7 +81,7 @@ func (c *clock) sleptSince(i instant) bool {
 	return ok && total-c.start-mono >= time.Duration(c.suspended.Load())+noise || i <= instant(c.noted.Load())
 }
 
-// note sets the field suspended to growth, if growth is larger by at least noise.
+// note does nothing if growth is not larger than suspended by at least noise.
 func (c *clock) note(growth time.Duration) {
 	for {
 		known := c.suspended.Load()

@@ -83,8 +83,8 @@ func TestL3SuspendedMachineFindsItsLeaseExpired(t *testing.T) {
 	}
 }
 
-// TestAcquireAfterSuspend suspends the machine of an idle client before an acquire. The acquire
-// must not count the suspend as time that the store needed to answer.
+// The machine of an idle client is suspended before an acquire. The acquire must not count the
+// suspend as time that the store needed to answer.
 func TestAcquireAfterSuspend(t *testing.T) {
 	f := newFake()
 	c, _ := open(t, f)

@@ -81,8 +81,7 @@ func (c *Client) join(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	// The goroutines have only just been told to end, so wait for at most CleanupBudget even if ctx
-	// ended long ago.
+	// The goroutines have only just been told to end, so wait even if ctx ended long ago.
 	timer := time.NewTimer(c.opts.CleanupBudget)
 	defer timer.Stop()
 	select {
@@ -93,7 +92,7 @@ func (c *Client) join(ctx context.Context) error {
 	}
 }
 
-// drain waits until no public method is running. If ctx ends first, it returns an error.
+// If ctx ends before all public methods have returned, drain returns an error.
 func (c *Client) drain(ctx context.Context) error {
 	for c.ops.Load() > 0 {
 		select {
@@ -105,8 +104,8 @@ func (c *Client) drain(ctx context.Context) error {
 	return nil
 }
 
-// releaseAll releases all leases under which no callback runs, and continues clean-ups that failed
-// before (see janitor), until ctx ends. For each lease and clean-up, it returns an error or nil.
+// releaseAll releases all leases under which no callback runs. It also continues clean-ups that
+// failed before (see janitor), until ctx ends.
 func (c *Client) releaseAll(ctx context.Context) []*Error {
 	type item struct {
 		name    string
@@ -128,9 +127,9 @@ func (c *Client) releaseAll(ctx context.Context) []*Error {
 	return failed
 }
 
-// finish tries the clean-up k until it succeeds or the grant to remove has expired. Then it returns
-// nil. If ctx ends first, it returns k.err, the error of the tries before Close. The caller of
-// Release already has this error, but the caller of Run has not.
+// finish tries the clean-up k until it succeeds or the grant to remove has expired. If ctx ends
+// first, it returns k.err, the error of the tries before Close. The caller of Release already has
+// this error, but the caller of Run has not.
 func (c *Client) finish(ctx context.Context, k *cleanup) error {
 	pause := backoff{from: minRetry, to: retryTo}
 	for c.clock.now() < k.until {
@@ -148,7 +147,7 @@ func (c *Client) finish(ctx context.Context, k *cleanup) error {
 	return nil
 }
 
-// firstOf returns the first error in failed. If more locks have errors, it adds their number.
+// If more locks have errors, firstOf adds their number.
 func firstOf(failed []*Error) error {
 	var first *Error
 	names := map[string]bool{}
@@ -170,8 +169,7 @@ func firstOf(failed []*Error) error {
 	return fmt.Errorf("%w (and %d more)", first, len(names)-1)
 }
 
-// errAbandoned is the cause of a loss for each lease that is still held when Close gives up
-// waiting.
+// errAbandoned is the cause of a loss when Close gives up waiting.
 var errAbandoned = fmt.Errorf("%w: Close did not wait for it: %w", ErrReleased, ErrClosed)
 
 // abandon ends the leases that are still held. The store is not told, so the locks expire there.
@@ -187,15 +185,13 @@ func (c *Client) abandon() {
 }
 
 // callbackOf is the key of a context value that marks the context of a callback of client c. For
-// such a context, Close returns an error, because it would wait for the callback that called it.
+// such a context, Close returns an error, because it would wait for its own caller.
 type callbackOf struct{ c *Client }
 
-// inCallback returns ctx with the mark of a callback of the client.
 func (c *Client) inCallback(ctx context.Context) context.Context {
 	return context.WithValue(ctx, callbackOf{c}, true)
 }
 
-// refuseCallback returns an error if ctx has the mark of a callback of the client.
 func (c *Client) refuseCallback(ctx context.Context) error {
 	if ctx.Value(callbackOf{c}) == nil {
 		return nil
@@ -203,9 +199,8 @@ func (c *Client) refuseCallback(ctx context.Context) error {
 	return fmt.Errorf("%w: Close was called from a callback of Do, TryDo or Run, for which it waits", ErrInvalid)
 }
 
-// serve records that a callback runs under the lease l, so that Close does not release the lease
-// before the callback has returned. If the lease is over, or if Close is about to release it, serve
-// returns false, and the callback must not start.
+// serve records that a callback runs under the lease l, so that Close does not release the lease.
+// If serve returns false, the callback must not start.
 func (s *scheduler) serve(l *Lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,15 +208,14 @@ func (s *scheduler) serve(l *Lease) bool {
 	return l.serving
 }
 
-// served records that the callback under the lease l has returned.
 func (s *scheduler) served(l *Lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l.serving = false
 }
 
-// leaving returns the live leases that Close can release, because no callback runs under them. No
-// callback can start under them any more.
+// leaving returns the live leases that Close can release. No callback can start under them any
+// more.
 func (s *scheduler) leaving() []*Lease {
 	s.mu.Lock()
 	defer s.mu.Unlock()

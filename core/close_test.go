@@ -140,8 +140,7 @@ func TestCloseOnAFrozenBackend(t *testing.T) {
 	})
 }
 
-// TestCloseWithRenewalsUnderWay calls Close while many renewals hang. When ctx has ended, many
-// renewals must not delay Close longer than a single one would.
+// Many renewals that hang must not delay Close longer than a single one would.
 func TestCloseWithRenewalsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(driver.CapBatcher)
@@ -167,8 +166,7 @@ func TestCloseWithRenewalsUnderWay(t *testing.T) {
 	})
 }
 
-// TestCloseTriesWhatOthersHoldUp checks that Close releases all other leases if some cannot be
-// released.
+// Close must release all other leases if some cannot be released.
 func TestCloseTriesWhatOthersHoldUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -202,8 +200,8 @@ func TestCloseTriesWhatOthersHoldUp(t *testing.T) {
 	})
 }
 
-// TestCloseReportsWhatRunLeft lets the release at the end of Run fail. Run does not return that
-// error, so Close must return it if the lock is still taken.
+// Run does not return the error of its release at the end. So Close must return it if the lock is
+// still taken.
 func TestCloseReportsWhatRunLeft(t *testing.T) {
 	for name, comesBack := range map[string]bool{"the store stays away": false, "the store comes back": true} {
 		t.Run(name, func(t *testing.T) {

@@ -60,7 +60,7 @@ func (a *contender) wake() {
 	}
 }
 
-// acquire waits until the lock is granted. Its caller has called begin.
+// The caller of acquire has called begin.
 func (l *Lock) acquire(ctx context.Context, op string) (*Lease, error) {
 	if err := l.unaskable(ctx); err != nil {
 		return nil, l.failed(ctx, op, nil, err)
@@ -85,7 +85,6 @@ func (l *Lock) acquire(ctx context.Context, op string) (*Lease, error) {
 	return nil, l.failed(ctx, op, a, a.giveUp(ctx, err))
 }
 
-// unaskable returns an error if it would be pointless to ask the store, and nil otherwise.
 func (l *Lock) unaskable(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -93,8 +92,7 @@ func (l *Lock) unaskable(ctx context.Context) error {
 	return l.c.refuseReentry(ctx, l.name)
 }
 
-// failed emits EventAcquireFailed, and returns err as an *Error. If the contender a is nil, no
-// acquire was sent.
+// If the contender a is nil, no acquire was sent.
 func (l *Lock) failed(ctx context.Context, op string, a *contender, err error) error {
 	c := l.c
 	ev := Event{Kind: EventAcquireFailed, Context: ctx, Name: l.name, Label: c.opts.Label, Err: err}
@@ -105,7 +103,7 @@ func (l *Lock) failed(ctx context.Context, op string, a *contender, err error) e
 	return c.wrap(op, l.name, err)
 }
 
-// tryAcquire asks the store once. Its caller has called begin.
+// The caller of tryAcquire has called begin.
 func (l *Lock) tryAcquire(ctx context.Context) (*Lease, error) {
 	if err := l.unaskable(ctx); err != nil {
 		return nil, l.failed(ctx, "acquire", nil, err)
@@ -179,14 +177,14 @@ func (a *contender) contend(ctx context.Context) (*Lease, error) {
 
 // waitsFirst reports whether the contender enters the store's queue before it asks for the lock. It
 // does so if other hosts have wanted the lock recently, and if the store grants a free lock to the
-// first owner in its queue. One request then does the work of two.
+// first owner in its queue. This saves a request.
 func (a *contender) waitsFirst() bool {
 	c := a.lock.c
 	return c.b.waiter != nil && c.queues.wanted(a.lock.name, c.clock.early()) && c.b.Properties().FirstSpan > 0
 }
 
-// waitInHost waits until another caller of this host hands over its lease, and returns the lease.
-// It returns nil, nil if the contender must ask the store.
+// waitInHost returns the lease that another caller of this host hands over. It returns nil, nil if
+// the contender must ask the store.
 func (a *contender) waitInHost(ctx context.Context) (*Lease, error) {
 	insist := false
 	for {
@@ -213,7 +211,6 @@ func (a *contender) waitInHost(ctx context.Context) (*Lease, error) {
 	}
 }
 
-// take returns the lease that was handed over, or releases it if ctx has ended.
 func (a *contender) take(ctx context.Context) (*Lease, error) {
 	if ctx.Err() == nil {
 		return a.lease, nil
@@ -222,8 +219,8 @@ func (a *contender) take(ctx context.Context) (*Lease, error) {
 	return nil, joinErrors(over, a.discard(ctx))
 }
 
-// discard releases a lease that was handed over. If that fails, the lock may stay taken although no
-// caller has the lease, so the error is an IndeterminateError.
+// If discard cannot release the lease, the lock may stay taken although no caller has the lease. So
+// the error is an IndeterminateError.
 func (a *contender) discard(ctx context.Context) error {
 	err := a.lease.Release(ctx)
 	if err != nil && !errors.Is(err, ErrNotHeld) && !errors.Is(err, ErrIndeterminate) {
@@ -232,7 +229,7 @@ func (a *contender) discard(ctx context.Context) error {
 	return err
 }
 
-// ended returns the error of an Acquire whose ctx has ended, with the store's last answer.
+// The error of ended has the store's last answer.
 func (a *contender) ended(ctx context.Context) error {
 	err := ctx.Err()
 	switch cause := context.Cause(ctx); {
@@ -248,7 +245,6 @@ func (a *contender) ended(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, answer)
 }
 
-// heldHere returns the store's answer, or an error that says that this process holds the lock.
 func (c *Client) heldHere(name string, answer error) error {
 	if answer != nil && !errors.Is(answer, ErrHeld) {
 		return answer
@@ -262,7 +258,7 @@ func (c *Client) heldHere(name string, answer error) error {
 }
 
 // tellWaiting emits EventWaiting when the contender begins to wait, and again when the store begins
-// to refuse this client (see refused).
+// to refuse this client.
 func (a *contender) tellWaiting(err error) {
 	denied := refused(err)
 	news := !a.announced || denied && !a.denied
@@ -289,7 +285,7 @@ const (
 	// maxAsk is how long the first caller in this host's queue waits before it asks again (K4).
 	maxAsk = time.Second
 	// waitSlack is how much longer than requested a wait in the store may take. After that, the
-	// backend counts as hung, so that the caller asks again in time (rule K4).
+	// backend counts as hung (rule K4).
 	waitSlack = time.Second
 	// A wake-up counts as spurious if the wait and the refusal after it together took less than
 	// spuriousWake plus two round trips. A round trip counts as maxRTT at most.
@@ -306,7 +302,7 @@ const (
 )
 
 // await waits before the next request, at most until the holder's lease may end and at most maxAsk.
-// The result asked is true if await has asked or asking is useless, so the caller need not ask.
+// The result asked is true if the caller need not ask.
 func (a *contender) await(ctx context.Context) (lease *Lease, asked bool) {
 	c := a.lock.c
 	var held *HeldError
@@ -333,8 +329,8 @@ func (a *contender) await(ctx context.Context) (lease *Lease, asked bool) {
 }
 
 // wait waits in the store's queue for at most the time rest. Then it asks for the lock, unless the
-// store granted the lock during the wait and the grant is beyond doubt. If it returns no lease, the
-// field a.answer says why. The result asked is false if the caller should ask the store now.
+// store granted the lock during the wait and the grant is beyond doubt. The result asked is false
+// if the caller should ask the store now.
 //
 // Note: the plugin could ask the store after a wake-up, to save a round trip between plugin and
 // host. But then a host that is frozen would get the lock, and keep it for the whole TTL.
@@ -393,8 +389,8 @@ func (a *contender) doubts(g grant, began instant) bool {
 }
 
 // failedWait pauses after a wait in the store failed with err. It returns true if asking the store
-// is useless, because ctx has ended or the answer in a.answer is permanent. If the store granted
-// the lock during the wait, that does no harm: a.owner asks again next, or is withdrawn.
+// is useless. If the store granted the lock during the wait, that does no harm: a.owner asks again
+// next, or is withdrawn.
 func (a *contender) failedWait(ctx context.Context, rest time.Duration, err error) bool {
 	c := a.lock.c
 	switch {
@@ -413,8 +409,8 @@ func (a *contender) failedWait(ctx context.Context, rest time.Duration, err erro
 	return false
 }
 
-// tellWaitFailed emits an event for a failed wait, at most once in tellEvery for all callers of the
-// client. It does so at once if the store refuses the client, and otherwise after several failures.
+// tellWaitFailed emits at most one event in tellEvery for all callers of the client. It does so at
+// once if the store refuses the client, and otherwise after several failures.
 func (a *contender) tellWaitFailed(err error) {
 	c := a.lock.c
 	now, at := c.clock.early(), c.waitsTold.Load()
@@ -424,8 +420,8 @@ func (a *contender) tellWaitFailed(err error) {
 	c.events.add(a.event(EventWaitFailed, c.wrap("wait", a.lock.name, err)))
 }
 
-// backoff computes random pauses, each between last/2 and last. The field last begins with the
-// value of field from, and doubles with each pause, up to the value of field to.
+// backoff computes random pauses, each between last/2 and last. The field last doubles with each
+// pause.
 type backoff struct{ from, to, last time.Duration }
 
 func (b *backoff) next() time.Duration {

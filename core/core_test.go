@@ -28,7 +28,7 @@ func (r *recorder) on(ev Event) {
 	r.events = append(r.events, ev)
 }
 
-// kinds returns the kinds of a lock's events, in order, without those of renewals.
+// kinds returns the kinds of a lock's events, without renewals.
 func (r *recorder) kinds(name string) []EventKind {
 	r.c.events.queue.Flush(context.Background(), time.Minute)
 	r.mu.Lock()
@@ -42,7 +42,6 @@ func (r *recorder) kinds(name string) []EventKind {
 	return out
 }
 
-// last returns the last event of the lock called name.
 func (r *recorder) last(t *testing.T, name string) Event {
 	t.Helper()
 	r.mu.Lock()
@@ -63,8 +62,7 @@ func (r *recorder) want(t *testing.T, name string, kinds ...EventKind) {
 	}
 }
 
-// open returns a client of the backend b, and a recorder that keeps the client's events. The client
-// is closed after the test.
+// The recorder of open keeps the client's events. The client is closed after the test.
 func open(t testing.TB, b driver.Backend) (*Client, *recorder) {
 	rec := &recorder{}
 	c := New(b, &Options{

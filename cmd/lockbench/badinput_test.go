@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// TestDeadBackendCostsItsOwnCells checks that the other backends are measured in every run if one
-// backend fails.
+// If one backend fails, the other backends are measured in every run.
 func TestDeadBackendCostsItsOwnCells(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())

@@ -15,7 +15,7 @@ func paced(t *testing.T, d time.Duration) (dir string) {
 	dir = t.TempDir()
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-X main.pace="+d.String(),
 		"-o", filepath.Join(dir, "lockplugin-memory"), "./testdata/paced")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build sets it
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -36,7 +36,7 @@ func TestCompareBuilds(t *testing.T) {
 	ends(t, exitUsage, "lockplugin-memory", "run", "--backends", "memory", "--plugin-dir", fast, "--vs", t.TempDir())
 }
 
-// TestFootprintMergeCompare measures twice and compares the folders. Merging them must fail.
+// Two folders can be compared. Merging them must fail.
 func TestFootprintMergeCompare(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())

@@ -13,10 +13,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin"
 )
 
-// candidates is a function that returns the words that a shell offers as completions.
 type candidates func(cmd *cobra.Command) []cobra.Completion
 
-// backendNames returns the names of the plugins that are found.
 func backendNames(cmd *cobra.Command) []cobra.Completion {
 	dirs, _ := cmd.Flags().GetStringArray("plugin-dir") // a command without the flag searches the usual places
 	var out []cobra.Completion
@@ -26,8 +24,8 @@ func backendNames(cmd *cobra.Command) []cobra.Completion {
 	return out
 }
 
-// choices offers the words that a flag accepts, with descriptions. If the parameter every is not
-// "", choices also offers the word "all", with every as its description.
+// If the parameter every is not "", choices also offers the word "all", with every as its
+// description.
 func choices(flag, every string) candidates {
 	var out []cobra.Completion
 	if every != "" {
@@ -39,7 +37,7 @@ func choices(flag, every string) candidates {
 	return func(*cobra.Command) []cobra.Completion { return out }
 }
 
-// prefixed offers the names of backends, each followed by the text in sign, but by no space.
+// prefixed offers the names of backends, each with sign appended, and no space.
 func prefixed(sign string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		var out []cobra.Completion
@@ -51,8 +49,7 @@ func prefixed(sign string) cobra.CompletionFunc {
 	}
 }
 
-// firstBackend offers the names of backends for the first argument of a command. The directive says
-// what else the shell may offer.
+// The directive says what else the shell may offer after the first argument.
 func firstBackend(directive cobra.ShellCompDirective) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -65,8 +62,7 @@ func firstBackend(directive cobra.ShellCompDirective) cobra.CompletionFunc {
 // completeFor limits the time for which a shell waits for the names of locks.
 const completeFor = 2 * time.Second
 
-// lockNames offers the names of backends for the first argument. For the second argument it offers
-// the held locks in the store that the flags name.
+// For the second argument, lockNames offers the held locks in the store that the flags name.
 func lockNames(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) != 1 {
 		return firstBackend(cobra.ShellCompDirectiveNoFileComp)(cmd, args, toComplete)
@@ -93,13 +89,11 @@ func (c candidates) list(cmd *cobra.Command, _ []string, toComplete string) ([]c
 	return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
-// files offers the words that the method list offers, and also the names of files.
 func (c candidates) files(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	out, _ := c.list(cmd, args, toComplete)
 	return out, cobra.ShellCompDirectiveDefault
 }
 
-// directories offers the names of directories.
 func directories(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return nil, cobra.ShellCompDirectiveFilterDirs
 }
@@ -119,7 +113,6 @@ var completions = map[string]cobra.CompletionFunc{
 	"vs":         directories,
 }
 
-// completeAll adds completions to the flags of every command below root.
 func completeAll(root *cobra.Command) {
 	for _, cmd := range root.Commands() {
 		completeAll(cmd)

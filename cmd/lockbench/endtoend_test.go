@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/bench"
 )
 
-// TestRunCheckReport runs the commands run, check and report in this order, with a real server.
+// TestRunCheckReport uses a real server.
 func TestRunCheckReport(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())
@@ -56,7 +56,6 @@ func TestRunCheckReport(t *testing.T) {
 	})
 }
 
-// runJSON has the fields of run.json that tests read.
 type runJSON struct {
 	State, Failure string
 	Plan           struct {
@@ -107,7 +106,7 @@ func checkManifest(t *testing.T) {
 	}
 }
 
-// TestOverHosts measures with callers in several host processes.
+// The callers are in several host processes.
 func TestOverHosts(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())

@@ -36,7 +36,6 @@ directory.`,
 	return cmd
 }
 
-// keptFlags adds the flags that select the servers of "env up".
 func keptFlags(fl *pflag.FlagSet, p *bench.Plan) {
 	choiceVar(fl, &p.Env, "env", bench.EnvLocal, "where the servers run, `local|compose`", bench.Environments()...)
 	fl.StringSliceVar(&p.Backends, "backends", nil, "backends whose servers are meant, a `LIST` (default: all that can be)")
@@ -64,7 +63,7 @@ func envUpCommand() *cobra.Command {
 }
 
 // The function up starts a process that starts servers and outlives this process. It returns what
-// the new process printed about the servers. If that process fails, up writes the reason to stderr.
+// the new process printed. If that process fails, up writes the reason to stderr.
 func up(ctx context.Context, p bench.Plan, stderr io.Writer) (shown string, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -102,7 +101,7 @@ func up(ctx context.Context, p bench.Plan, stderr io.Writer) (shown string, err 
 	return "", errors.Join(err, bench.StatusError(ended.ExitCode()))
 }
 
-// envKeepCommand returns a hidden command, which "env up" runs in a new process to keep servers.
+// "env up" runs this hidden command in a new process, which keeps servers.
 func envKeepCommand() *cobra.Command {
 	var p bench.Plan
 	cmd := &cobra.Command{

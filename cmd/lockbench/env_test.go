@@ -78,8 +78,7 @@ func TestKeptServers(t *testing.T) {
 	up()
 }
 
-// TestComposeFile checks the images and ports in compose.yaml. If docker is installed, docker
-// compose must accept the file.
+// If docker is installed, docker compose must accept the file.
 func TestComposeFile(t *testing.T) {
 	file, err := filepath.Abs("../../compose.yaml")
 	if err != nil {
@@ -110,8 +109,8 @@ func TestComposeFile(t *testing.T) {
 	}
 }
 
-// TestNoDocker checks that "run --env compose" fails if docker compose is missing, and that the
-// error names the package to install. No backend is measured, not even one that needs no server.
+// The error names the package to install. No backend is measured, not even one that needs no
+// server.
 func TestNoDocker(t *testing.T) {
 	dir := plugins(t)
 	path := t.TempDir()

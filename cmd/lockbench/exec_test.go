@@ -44,8 +44,7 @@ func TestExecHandsTheStatusOn(t *testing.T) {
 	ends(t, exitEnvironment, "no-such-program", "exec", "--", "no-such-program")
 }
 
-// container is an application that holds a lock, in a PID namespace as in a container. Its first
-// process is "lockbench exec", or the application itself.
+// container is an application that holds a lock, in a PID namespace as in a container.
 type container struct {
 	cmd  *exec.Cmd
 	app  int // process id of the holder, outside of its namespace
@@ -61,8 +60,8 @@ func startContainer(t *testing.T, redis, address string, ttl time.Duration, dire
 	}
 	c := &container{cmd: exec.Command("unshare", append(args, holder, redis, address, ttl.String())...)}
 	c.cmd.Stderr = os.Stderr
-	// The container's sockets are in this directory, because a killed container leaves them behind.
-	// The name must be short, because the path of a socket must be short.
+	// A killed container leaves its sockets in this directory. The name must be short, because the
+	// path of a socket must be short.
 	tmp, err := os.MkdirTemp("", "exec-")
 	if err != nil {
 		t.Fatal(err)
@@ -114,8 +113,8 @@ func children(t *testing.T, pid int) (all []int) {
 	return all
 }
 
-// TestExecAsInit kills an application that holds a lock, or its whole container, with and without
-// "lockbench exec" as the first process. It measures how long the next holder waits.
+// TestExecAsInit kills an application that holds a lock, or its whole container. It measures how
+// long the next holder waits.
 func TestExecAsInit(t *testing.T) {
 	if out, err := exec.Command("unshare", "-pf", "--mount-proc", "true").CombinedOutput(); err != nil {
 		servers.Missing(t, "namespaces", fmt.Errorf("%w: PID namespaces: %v, %s", servers.ErrNotInstalled, err, out))
@@ -132,7 +131,6 @@ func TestExecAsInit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// waited calls the function do, and returns the time until another host has acquired the lock.
 	waited := func(t *testing.T, do func()) time.Duration {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

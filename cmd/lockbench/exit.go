@@ -10,7 +10,6 @@ import (
 	"github.com/lockbench/lockbench/bench"
 )
 
-// These are the exit codes.
 const (
 	exitOK          = 0
 	exitInternal    = 1 // also for a failed conformance check
@@ -54,7 +53,7 @@ func usagef(format string, args ...any) error {
 	return &bench.UsageError{Msg: fmt.Sprintf(format, args...)}
 }
 
-// complain writes one line with the error, and one line with its hint if there is one.
+// complain writes one line with the error, and perhaps one with its hint.
 func complain(w io.Writer, err error) {
 	var status bench.StatusError
 	if err == nil || errors.As(err, &status) {

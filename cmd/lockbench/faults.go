@@ -10,7 +10,6 @@ import (
 	"github.com/lockbench/lockbench/bench"
 )
 
-// faultsFlags has the values of the flags of "lockbench faults".
 type faultsFlags struct {
 	given        bench.FaultsPlan // the plan as the flags give it
 	search, soak time.Duration
@@ -77,7 +76,6 @@ func (f *faultsFlags) run(ctx context.Context, cmd *cobra.Command) error {
 	return showRun(shown, f.format, cmd, progress, err)
 }
 
-// plan makes a plan from the flags. Its errors say what is wrong with the flags.
 func (f *faultsFlags) plan(cmd *cobra.Command) (p bench.FaultsPlan, err error) {
 	p = f.given
 	p.MTLS = f.mtls == "on"

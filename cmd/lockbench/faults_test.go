@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestFaults plays one fault on one backend, and then judges the saved result again. The verdict
-// must be the same. Then it plants a violation in the folder, which the next check must find.
+// TestFaults judges the saved result of one fault again, with the same verdict. Then it plants a
+// violation in the folder, which the next check must find.
 func TestFaults(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())
@@ -39,7 +39,7 @@ func TestFaults(t *testing.T) {
 	ends(t, exitUnsafe, "two holders at once|lock 0", "check", "out")
 }
 
-// TestReplay plays a kept reproducer (a recorded failure), and checks the file that this writes.
+// A reproducer is a recorded failure.
 func TestReplay(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())
@@ -52,7 +52,6 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestSoak lets a few hosts run with faults for 5 s.
 func TestSoak(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())
@@ -60,7 +59,7 @@ func TestSoak(t *testing.T) {
 	ends(t, exitOK, "memory: no claim was broken|redis: no claim was broken", "faults", "--soak", "5s", "--quick", "--backends", "memory,redis", "--seed", "1", "--plugin-dir", dir, "-v")
 }
 
-// TestFaultsFlagsFitEveryMode checks that no mode, such as --search, refuses flags of other modes.
+// No mode, such as --search, refuses flags of other modes.
 func TestFaultsFlagsFitEveryMode(t *testing.T) {
 	values := map[string]string{
 		"backends": "redis", "faults": "kill-host", "actions": "kill-host", "runs": "2", "seed": "7", "host-program": "lockbench",
@@ -84,8 +83,7 @@ func TestFaultsFlagsFitEveryMode(t *testing.T) {
 	}
 }
 
-// TestOldSpellings checks that old command lines of "lockbench run" that played faults still play
-// them, and tell the user to say "lockbench faults".
+// Old command lines of "lockbench run" that played faults still play them.
 func TestOldSpellings(t *testing.T) {
 	for line, want := range map[string]string{
 		"--scenarios safety --quick --faults restart,evict":                 "--faults=restart --faults=evict --quick=true",

@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/redlock"
 )
 
-// commands returns all commands of lockbench, except hidden commands and commands of cobra.
+// commands leaves out hidden commands and commands of cobra.
 func commands(root *cobra.Command) []*cobra.Command {
 	out := []*cobra.Command{root}
 	for _, c := range root.Commands() {
@@ -29,7 +29,6 @@ func commands(root *cobra.Command) []*cobra.Command {
 	return out
 }
 
-// TestHelp checks the fields Short, Example and Long of each command. Long has at most 80 columns.
 func TestHelp(t *testing.T) {
 	for _, c := range commands(newRoot()) {
 		if strings.Contains(c.UsageString(), "(default [])") {
@@ -51,7 +50,6 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestHelpIsShort checks how many lines the longest help texts have.
 func TestHelpIsShort(t *testing.T) {
 	for name, most := range map[string]int{"run": 80, "faults": 60} {
 		_, help, _ := lockbench(t, name, "--help")
@@ -61,7 +59,6 @@ func TestHelpIsShort(t *testing.T) {
 	}
 }
 
-// TestExamplesParse checks that the flags and the configuration keys in the examples exist.
 func TestExamplesParse(t *testing.T) {
 	specs := map[string]driver.Spec{"redis": redis.Spec, "redlock": redlock.Spec, "mysql": mysql.Spec, "postgres": postgres.Spec, "etcd": etcd.Spec}
 	for _, c := range commands(newRoot()) {

@@ -22,8 +22,8 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// contents starts a server with some data of its user. It returns the server's address, and a
-// function that lists all data on the server.
+// contents starts a server with some data of its user. The function list lists all data on the
+// server.
 func contents(t *testing.T, backend string) (address string, list func() []string) {
 	t.Helper()
 	fail := func(err error) {
@@ -98,13 +98,12 @@ func contents(t *testing.T, backend string) (address string, list func() []strin
 	}
 }
 
-// TestTargetsAreLeftClean checks that run and conform remove all that they write to a user's
-// server, even if they are interrupted.
+// run and conform must remove all that they write to a user's server, even if they are interrupted.
 func TestTargetsAreLeftClean(t *testing.T) {
 	dir := t.TempDir() // separate, because other tests measure all plugins of their directory
 	for _, name := range []string{"redis", "mysql", "postgres", "etcd"} {
 		build := exec.Command("go", "build", "-o", dir+"/", "github.com/lockbench/lockbench/plugins/"+name+"/lockplugin-"+name)
-		build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}

@@ -62,7 +62,7 @@ An election and a lock of one name are the same lock.`,
 	return cmd
 }
 
-// running adds flags to cmd, and makes it run the command after "--" under the lock in l.
+// running makes cmd run the command after "--" under the lock in l.
 func running(cmd *cobra.Command, l *bench.Locked) *cobra.Command {
 	fl := cmd.Flags()
 	fl.DurationVar(&l.TTL, "ttl", 0, "how long others wait when this machine is lost, a `time` (default 10s)")

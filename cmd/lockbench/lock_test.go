@@ -23,8 +23,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// guarded has what a test of "lockbench lock" needs: a binary, a store, and the client of another
-// host.
+// guarded has a store, and the client of another host.
 type guarded struct {
 	binary, dir string
 	server      *servers.Server
@@ -43,8 +42,8 @@ func startGuarded(t *testing.T) *guarded {
 	return g
 }
 
-// command returns a command line of lockbench that runs a shell script under a lock. The line
-// begins with the given words, such as "lock", "redis" and the name of the lock.
+// The given words begin the command line. They are, for example, "lock", "redis" and the name of
+// the lock.
 func (g *guarded) command(script string, words ...string) *exec.Cmd {
 	words = append(words, "--target", "redis="+g.server.Addr(), "--plugin-dir", g.dir, "--", "sh", "-c", script)
 	cmd := exec.Command(g.binary, words...)
@@ -52,7 +51,7 @@ func (g *guarded) command(script string, words ...string) *exec.Cmd {
 	return cmd
 }
 
-// acquire acquires a lock as another host, calls the function granted, and releases the lock.
+// acquire acquires and releases a lock as another host.
 func (g *guarded) acquire(t *testing.T, name string, granted func()) {
 	t.Helper()
 	l, err := g.rival.Lock(name, nil)
@@ -83,8 +82,8 @@ func marked(lockbench *exec.Cmd, mark string) (pids []int) {
 }
 
 // start starts "lockbench lock" with a command that leaves two daemons behind. One is in a new
-// session. The other was forked twice, and has no descriptors and no environment. start returns
-// when all five processes run. They have the text mark in their arguments.
+// session. The other was forked twice, and has no descriptors and no environment. All five
+// processes have the text mark in their arguments.
 func (g *guarded) start(t *testing.T, words ...string) (cmd *exec.Cmd, mark string) {
 	t.Helper()
 	mark = fmt.Sprintf("%d.%d", time.Now().UnixNano(), os.Getpid())
@@ -99,7 +98,6 @@ func (g *guarded) start(t *testing.T, words ...string) (cmd *exec.Cmd, mark stri
 	return cmd, mark
 }
 
-// start starts cmd, and kills it at the end of the test.
 func start(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	if err := cmd.Start(); err != nil {
@@ -132,8 +130,7 @@ func (g *guarded) sleep(t *testing.T, stderr io.Writer, words ...string) *sleepe
 	return s
 }
 
-// ended waits until cmd has ended, and returns its state. If that takes too long, it fails the
-// test.
+// ended fails the test if cmd does not end.
 func ended(t *testing.T, cmd *exec.Cmd) *os.ProcessState {
 	t.Helper()
 	over := make(chan struct{})
@@ -152,14 +149,13 @@ func ended(t *testing.T, cmd *exec.Cmd) *os.ProcessState {
 	return cmd.ProcessState
 }
 
-// keeperOf returns the keeper of cmd, the child process of lockbench that holds the lock.
+// The keeper is the child process of lockbench that holds the lock.
 func keeperOf(t *testing.T, cmd *exec.Cmd) int {
 	t.Helper()
 	return children(t, cmd.Process.Pid)[0]
 }
 
-// often returns a number of repetitions: the number few, or the number all if LOCKBENCH_LONG is
-// set.
+// often returns the number all only if LOCKBENCH_LONG is set.
 func often(few, all int) int {
 	if os.Getenv("LOCKBENCH_LONG") == "" {
 		return few
@@ -214,7 +210,7 @@ func TestKilledLock(t *testing.T) {
 	}
 }
 
-// TestLockOutlivesPlugin kills the plugin. The lease must go on, and so must the command.
+// The lease and the command must go on without the plugin.
 func TestLockOutlivesPlugin(t *testing.T) {
 	g := startGuarded(t)
 	type round struct {
@@ -244,7 +240,7 @@ func TestLockOutlivesPlugin(t *testing.T) {
 	}
 }
 
-// pluginOf returns the plugin process of a keeper (the process that holds the lock), or 0.
+// The keeper is the process that holds the lock. Without a plugin process, pluginOf returns 0.
 func pluginOf(keeper int) int { return pidOf(keeper, "lockplugin-") }
 
 // pidOf returns a child process of parent that has text in its arguments, or 0.
@@ -285,7 +281,7 @@ func TestKilledAtOnce(t *testing.T) {
 	}
 }
 
-// TestKeeperKilledUnread checks that lockbench ends although no process reads its standard error.
+// lockbench must end although no process reads its standard error.
 func TestKeeperKilledUnread(t *testing.T) {
 	g := startGuarded(t)
 	for range rounds() {

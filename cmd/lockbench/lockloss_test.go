@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// TestLockIsLost checks that a command, even if it ignores SIGTERM, ends before its lease ends.
+// A command must end before its lease ends, even if it ignores SIGTERM.
 func TestLockIsLost(t *testing.T) {
 	g := startGuarded(t)
 	const ttl = 2 * time.Second
@@ -76,9 +76,9 @@ func TestLockIsLost(t *testing.T) {
 	}
 }
 
-// TestSuspendedLock suspends the host of a holder for longer than the TTL, and another host gets
-// the lock. When the first host goes on, lockbench must end the command at once. In place of the
-// host, the test freezes all processes of lockbench. Other hosts see no difference.
+// TestSuspendedLock suspends the host of a holder for longer than the TTL. When the host goes on,
+// lockbench must end the command at once. In place of the host, the test freezes all processes of
+// lockbench.
 func TestSuspendedLock(t *testing.T) {
 	g := startGuarded(t)
 	const ttl = time.Second
@@ -109,7 +109,6 @@ func TestSuspendedLock(t *testing.T) {
 	t.Logf("the command had ended %v after the machine woke, or sooner", longest.Round(time.Millisecond))
 }
 
-// TestWaitersInOrder checks that waiting hosts get the lock in the order of their arrival.
 func TestWaitersInOrder(t *testing.T) {
 	g := startGuarded(t)
 	file := filepath.Join(t.TempDir(), "served")
@@ -136,7 +135,6 @@ func TestWaitersInOrder(t *testing.T) {
 	}
 }
 
-// eventuallyWait returns when exactly the given number of callers wait for the lock.
 func (g *guarded) eventuallyWait(t *testing.T, name string, waiters int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d wait", waiters), func() bool {
@@ -145,8 +143,8 @@ func (g *guarded) eventuallyWait(t *testing.T, name string, waiters int) {
 	})
 }
 
-// TestInterruptedWaiter sends a signal to a lockbench that waits for a lock. The process must end
-// with the status of the signal, and leave no process and no queue entry.
+// A lockbench that waits for a lock must end with the status of a signal, and leave no process and
+// no queue entry.
 func TestInterruptedWaiter(t *testing.T) {
 	g := startGuarded(t)
 	g.start(t, "lock", "redis", "busy")
@@ -174,8 +172,7 @@ func TestInterruptedWaiter(t *testing.T) {
 	}
 }
 
-// TestManyLocks runs many commands under one lock, first at once and then one after the other. Only
-// one may hold the lock at a time, and no process may be left.
+// TestManyLocks runs many commands under one lock, first at once and then one after the other.
 func TestManyLocks(t *testing.T) {
 	g := startGuarded(t)
 	atOnce, inRow := often(10, 100), often(5, 1000)

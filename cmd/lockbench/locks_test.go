@@ -16,7 +16,7 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// holder returns a client for the server at addr, like the client of an application.
+// holder returns a client like that of an application.
 func holder(t *testing.T, dir, addr string) *core.Client {
 	t.Helper()
 	b, err := plugin.Open(t.Context(), "redis", &plugin.Options{Dirs: []string{dir}, Config: map[string]string{"address": addr}, StartTimeout: timeout})
@@ -73,7 +73,6 @@ func TestLocks(t *testing.T) {
 	ask(exitOK, "billing-1", "inspect", "redis", "jobs/refresh")
 	ask(exitOK, "nothing is free", "inspect", "redis", "nothing")
 
-	// lockbench must not break the lock if the user does not confirm, or if the token is wrong.
 	ask(exitUsage, "--yes", "break", "redis", "jobs/refresh")
 	ask(exitInternal, "not 7", "break", "redis", "jobs/refresh", "--yes", "--token", "7")
 	if !lease.Valid() {
@@ -84,8 +83,8 @@ func TestLocks(t *testing.T) {
 	ask(exitInternal, "is not held", "break", "redis", "jobs/refresh", "--yes")
 }
 
-// TestBreakForeign checks that lockbench does not break the lock of a program that is no lockbench
-// client. It must name the lock's key, and a command that removes the key.
+// lockbench does not break the lock of a program that is no lockbench client. It must name the
+// lock's key, and a command that removes the key.
 func TestBreakForeign(t *testing.T) {
 	dir := plugins(t)
 	s := redisServer(t, nil)
@@ -125,7 +124,7 @@ func TestDoctor(t *testing.T) {
 	ends(t, exitEnvironment, "make build", "env", "doctor")
 }
 
-// TestLocksOfARenamedPlugin renames a plugin's file. The plugin must say which backend it is for.
+// A plugin whose file was renamed must say which backend it is for.
 func TestLocksOfARenamedPlugin(t *testing.T) {
 	dir := plugins(t)
 	server := redisServer(t, nil)

@@ -12,8 +12,7 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// TestLockPassesAnyBytes checks that the command gets its arguments unchanged, in any encoding. The
-// name of a lock must be UTF-8.
+// The command gets its arguments unchanged, in any encoding. The name of a lock must be UTF-8.
 func TestLockPassesAnyBytes(t *testing.T) {
 	g := startGuarded(t)
 	cmd := g.command("", "lock", "redis", "bytes")
@@ -25,8 +24,8 @@ func TestLockPassesAnyBytes(t *testing.T) {
 	ends(t, exitUsage, "is not UTF-8", "lock", "redis", "a\xff", "--", "true")
 }
 
-// TestStoppedCommandGoesOn stops only the command, and then resumes only the command. lockbench,
-// which stops together with it, must go on too, and end with the command's status.
+// The test stops and resumes only the command. lockbench must stop and go on with the command, and
+// end with its status.
 func TestStoppedCommandGoesOn(t *testing.T) {
 	g := startGuarded(t)
 	s := g.sleep(t, os.Stderr, "lock", "redis", "stopped")
@@ -40,7 +39,6 @@ func TestStoppedCommandGoesOn(t *testing.T) {
 		}
 		eventually(t, "lockbench does as its command", func() bool { return stopped() == (sig == syscall.SIGSTOP) })
 	}
-	// Now stop it again, and end it as one ends a stopped process.
 	if err := syscall.Kill(s.command, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +53,7 @@ func TestStoppedCommandGoesOn(t *testing.T) {
 	}
 }
 
-// TestInterruptedAtOnce sends a signal while lockbench still asks the plugin what it can do.
+// The signal comes while lockbench still asks the plugin what it can do.
 func TestInterruptedAtOnce(t *testing.T) {
 	g := startGuarded(t)
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
@@ -80,8 +78,8 @@ func (g *guarded) interruptedAtOnce(t *testing.T, sig syscall.Signal) {
 	}
 }
 
-// TestIgnoredSignals checks that a command under a lock ignores SIGINT and SIGQUIT if lockbench was
-// started with them ignored, as a shell without job control does for a command with "&".
+// The command must ignore SIGINT and SIGQUIT if lockbench was started with them ignored, as a shell
+// without job control does for a command with "&".
 func TestIgnoredSignals(t *testing.T) {
 	g := startGuarded(t)
 	args := g.command("kill -INT $$; kill -QUIT $$; kill -QUIT $(cut -d' ' -f4 /proc/$PPID/stat); echo lived", "lock", "redis", "ignored").Args

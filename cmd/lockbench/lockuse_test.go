@@ -69,7 +69,7 @@ func TestLockStatus(t *testing.T) {
 	}
 }
 
-// TestLockAtLeast checks that with --at-least the lock stays taken after the command has ended.
+// With --at-least the lock stays taken after the command has ended.
 func TestLockAtLeast(t *testing.T) {
 	g := startGuarded(t)
 	for _, status := range []int{0, 75} {
@@ -81,9 +81,8 @@ func TestLockAtLeast(t *testing.T) {
 	}
 }
 
-// TestLockTick checks that --tick runs only the first command in a tick (such as an hour). The
-// command gets the tick's time. If it is killed, no other command runs in this tick. The test uses
-// a tick that began at least a minute ago and goes on for at least half an hour.
+// --tick runs only the first command in a tick (such as an hour), even if that command is killed.
+// The test uses a tick that began at least a minute ago and goes on for at least half an hour.
 func TestLockTick(t *testing.T) {
 	g := startGuarded(t)
 	tick := time.Hour
@@ -102,7 +101,6 @@ func TestLockTick(t *testing.T) {
 	}
 }
 
-// TestLockNamesAreCompleted checks that a shell is offered the names of held locks.
 func TestLockNamesAreCompleted(t *testing.T) {
 	dir := plugins(t)
 	s := redisServer(t, nil)
@@ -117,7 +115,6 @@ func TestLockNamesAreCompleted(t *testing.T) {
 	}
 }
 
-// TestManualPages checks that each command has a manual page, and each shell a completion file.
 func TestManualPages(t *testing.T) {
 	dir := t.TempDir()
 	ends(t, exitOK, "", "man", dir)

@@ -38,7 +38,7 @@ func main() {
 	os.Exit(exitCode(err))
 }
 
-// run runs one command line. Results go to stdout. Progress, warnings and hints go to stderr.
+// Results go to stdout. Progress, warnings and hints go to stderr.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	root := newRoot()
 	root.SetArgs(args)
@@ -86,7 +86,6 @@ or plugin cannot be used, 4 invalid run, 5 regression, 6 safety violation,
 	return root
 }
 
-// grouped adds commands to root. In the help, they stand below the heading in title.
 func grouped(root *cobra.Command, title string, commands ...*cobra.Command) {
 	root.AddGroup(&cobra.Group{ID: title, Title: title})
 	for _, c := range commands {
@@ -95,8 +94,8 @@ func grouped(root *cobra.Command, title string, commands ...*cobra.Command) {
 	root.AddCommand(commands...)
 }
 
-// guideLost changes cmd and all commands below it. After that, help and each command that only has
-// subcommands return an error for an unknown name.
+// After guideLost, help and each command that only has subcommands return an error for an unknown
+// name.
 func guideLost(cmd *cobra.Command) {
 	if cmd.HasSubCommands() {
 		cmd.Args, cmd.RunE = cobra.ArbitraryArgs, parentOnly
@@ -128,8 +127,7 @@ func pluginDirs(cmd *cobra.Command, _ []string) error {
 	return nil
 }
 
-// parentOnly shows the help of a command that only has subcommands. If there is an argument, it
-// returns an error that proposes a similar subcommand.
+// The error for an argument proposes a similar subcommand.
 func parentOnly(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
@@ -147,7 +145,7 @@ func parentOnly(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// noArgs returns an error for any argument. If the argument is a baseline, the error has a hint.
+// The error for an argument has a hint if the argument is a baseline.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -159,8 +157,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// needs requires a number of arguments in the range from least to most. The parameter what
-// describes them in errors.
+// The parameter what describes the arguments in errors.
 func needs(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
@@ -170,7 +167,6 @@ func needs(least, most int, what string) cobra.PositionalArgs {
 	}
 }
 
-// flagError turns an error of package pflag into a usage error, and suggests similar flags.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) {
@@ -193,7 +189,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return hinted(usagef("%v", err), cmd.CommandPath()+" --help")
 }
 
-// takes describes, for each type of flag of package pflag, the values that such a flag accepts.
+// takes describes the values of each type of flag of package pflag.
 var takes = map[string]string{
 	"bool":          "true or false",
 	"int":           "a whole number",

@@ -25,15 +25,13 @@ func TestMain(m *testing.M) {
 	plugintest.Main(m)
 }
 
-// forgetKeptServers hides servers that the developer keeps, so that tests do not use them.
+// forgetKeptServers keeps tests off the servers that the developer keeps.
 func forgetKeptServers() {
 	os.Setenv("LOCKBENCH_STATE", filepath.Join(os.TempDir(), "lockbench-no-such-state"))
 }
 
-// timeout is how long a test waits at most, even on a busy machine.
 const timeout = 30 * time.Second
 
-// plugins builds the shipped plugins and returns their directory.
 func plugins(t *testing.T) string {
 	t.Helper()
 	dir := ""
@@ -43,7 +41,6 @@ func plugins(t *testing.T) string {
 	return dir
 }
 
-// lockbench runs a command line in this process.
 func lockbench(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -52,8 +49,8 @@ func lockbench(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return exitCode(err), out.String(), errs.String()
 }
 
-// ends runs a command line. The command must end with the exit status in code, and write all texts
-// in wants, which are separated by "|".
+// The command line must end with the exit status in code, and write all texts in wants, which are
+// separated by "|".
 func ends(t *testing.T, code int, wants string, args ...string) (stdout, stderr string) {
 	t.Helper()
 	got, stdout, stderr := lockbench(t, args...)
@@ -65,8 +62,7 @@ func ends(t *testing.T, code int, wants string, args ...string) (stdout, stderr 
 	return stdout, stderr
 }
 
-// promptly is like lockbench, but the command line must end within 10 s. Stalls of
-// this process do not count.
+// promptly fails the test after 10 s. Stalls of this process do not count.
 func promptly(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	took := proc.Ran(func() { code, stdout, stderr = lockbench(t, args...) })

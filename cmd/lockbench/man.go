@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/bench"
 )
 
-// manCommand returns a hidden command, which packagers use to write manual pages and completions.
+// Packagers use this hidden command to write manual pages and completions.
 func manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "man DIR",
@@ -36,7 +36,6 @@ func manCommand() *cobra.Command {
 	}
 }
 
-// completion makes the directory of path, and calls the function write to write the file.
 func completion(path string, write func(path string) error) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

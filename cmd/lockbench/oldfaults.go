@@ -11,8 +11,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// oldFlags adds the flags of "lockbench run" that now belong to "lockbench faults".
-// Lockbench accepts them for one more release.
+// Lockbench accepts the old flags of "lockbench run" for one more release.
 func oldFlags(fl *pflag.FlagSet) {
 	fl.StringSlice("faults", nil, "")
 	fl.StringSlice("actions", nil, "")
@@ -24,11 +23,10 @@ func oldFlags(fl *pflag.FlagSet) {
 	}
 }
 
-// newNames are the new names of renamed flags.
 var newNames = map[string]string{"reproducer": "replay", "recorder": "host-program"}
 
 // faultsArgs returns the arguments of "lockbench faults" that do the same as an old command line of
-// "lockbench run". The result old reports whether the command line is in the old form.
+// "lockbench run". The result old is false if the command line is not in the old form.
 func faultsArgs(cmd *cobra.Command) (args []string, old bool) {
 	fl := cmd.Flags()
 	scenarios, _ := fl.GetStringSlice("scenarios") // the flag has this type
@@ -57,7 +55,6 @@ func faultsArgs(cmd *cobra.Command) (args []string, old bool) {
 	return args, old
 }
 
-// runFaults runs "lockbench faults", and tells the user to use that command.
 func runFaults(cmd *cobra.Command, args []string) error {
 	say := "lockbench faults"
 	for _, mode := range []string{"--search=", "--replay="} {

@@ -13,10 +13,8 @@ import (
 	"github.com/lockbench/lockbench/bench"
 )
 
-// formats are the values of --format.
 var formats = []string{"text", "md", "json"}
 
-// show prints the outcome of a plan, if there is one.
 func show(o *bench.Outcome, format string, cmd *cobra.Command) error {
 	if o == nil {
 		return nil
@@ -24,8 +22,6 @@ func show(o *bench.Outcome, format string, cmd *cobra.Command) error {
 	return o.Write(cmd.OutOrStdout(), format)
 }
 
-// showRun ends the progress of a run that ended with err. It shows the outcome and
-// names the result folder.
 func showRun(o *bench.Outcome, format string, cmd *cobra.Command, p *progress, err error) error {
 	p.End()
 	unshown := show(o, format, cmd)
@@ -40,14 +36,13 @@ func isTerminal(w any) bool {
 	return ok && isatty.IsTerminal(f.Fd())
 }
 
-// choice is the value of a flag that takes one of a few words.
+// The value of a choice is one of a few words.
 type choice struct {
 	word  *string
 	usual string // the default value; need not be one of the words
 	words []string
 }
 
-// choiceVar adds to fl a flag that accepts one of the given words.
 func choiceVar(fl *pflag.FlagSet, word *string, name, usual, usage string, words ...string) {
 	*word = usual
 	fl.Var(&choice{word, usual, words}, name, usage)

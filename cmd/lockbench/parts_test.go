@@ -8,7 +8,6 @@ import (
 	"testing"
 )
 
-// TestPartsMeasureTogether runs three parts against one server and merges them.
 func TestPartsMeasureTogether(t *testing.T) {
 	dir := plugins(t)
 	s := redisServer(t, nil)

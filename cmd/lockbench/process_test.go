@@ -15,8 +15,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// TestKilledRunLeavesNothing kills lockbench during each scenario. Then no server, plugin, host or
-// temporary file may be left, and "lockbench check" must accept the folder.
+// No server, plugin, host or temporary file may be left after lockbench was killed. "lockbench
+// check" must accept the folder.
 func TestKilledRunLeavesNothing(t *testing.T) {
 	redisServer(t, nil) // skips without a Redis server
 	dir := plugins(t)
@@ -32,8 +32,7 @@ func TestKilledRunLeavesNothing(t *testing.T) {
 	})
 }
 
-// killedIn kills lockbench when the file in the result folder contains the given text, which is
-// part of a measurement.
+// killedIn kills lockbench when the file in the result folder contains the given text.
 func killedIn(t *testing.T, file, text, dir, binary string, args ...string) {
 	tmp := t.TempDir()
 	out := filepath.Join(t.TempDir(), "out")
@@ -69,8 +68,8 @@ func killAndLook(t *testing.T, cmd *exec.Cmd, tmp string) {
 	t.Logf("gone after %v", time.Since(killed).Round(time.Millisecond))
 }
 
-// TestKilledSearchLeavesNothing kills lockbench while an action is in effect. For example, the
-// action has frozen a host, and the host cannot end by itself.
+// An action is in effect when lockbench is killed. For example, the action has frozen a host, which
+// cannot end by itself.
 func TestKilledSearchLeavesNothing(t *testing.T) {
 	redisServer(t, nil) // skips without a Redis server
 	dir := plugins(t)
@@ -97,7 +96,7 @@ func TestKilledSearchLeavesNothing(t *testing.T) {
 	}
 }
 
-// processesWith lists processes whose TMPDIR is the directory tmp or below it. It needs /proc.
+// processesWith needs /proc. It lists processes whose TMPDIR is the directory tmp or below it.
 func processesWith(tmp string) []string {
 	var found []string
 	files, _ := filepath.Glob("/proc/[0-9]*/environ") // the pattern is valid
@@ -118,8 +117,6 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// TestConform checks that "lockbench conform" prints a line for each rule, in the order of the
-// rules.
 func TestConform(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")

@@ -18,8 +18,7 @@ const (
 )
 
 // progress shows how far a task is, and the time left. If w is a terminal, it shows a bar.
-// Otherwise (for example, in the log of a container) it writes at most one line per logEvery, and a
-// first line if the task is long.
+// Otherwise it writes lines to a log.
 type progress struct {
 	w           io.Writer
 	pool        *mpb.Progress // nil: w is not a terminal
@@ -31,8 +30,8 @@ type progress struct {
 	guess       time.Duration
 }
 
-// newProgress returns a progress. On a terminal, it shows the text in preparing until method Begin
-// is called. The caller must call method End.
+// newProgress shows the text in preparing until method Begin is called. The caller must call method
+// End.
 func newProgress(w io.Writer, preparing string) *progress {
 	p := &progress{w: w}
 	p.label.Store("")
@@ -71,7 +70,7 @@ func (p *progress) Begin(steps int, guess time.Duration) {
 	)
 }
 
-// timeLeft returns how long the task will still take. Before the first step, it uses the guess.
+// Before the first step, timeLeft uses the guess.
 func timeLeft(s decor.Statistics, took, guess time.Duration) string {
 	left := guess - took
 	if s.Current > 0 {
@@ -82,7 +81,7 @@ func timeLeft(s decor.Statistics, took, guess time.Duration) string {
 	return max(0, left).Round(time.Second).String()
 }
 
-// Step implements bench.Progress. In a log, it writes a line if none was written for logEvery.
+// Step implements bench.Progress.
 func (p *progress) Step(label string) {
 	p.label.Store(label)
 	if now := time.Now(); p.bar == nil && p.steps > 0 && now.Sub(p.last) >= logEvery {
@@ -108,7 +107,7 @@ func (p *progress) End() {
 	p.pool.Wait()
 }
 
-// above returns a writer for lines that go to w. On a terminal, they appear above the progress bar.
+// On a terminal, the lines of above appear above the progress bar.
 func (p *progress) above(w io.Writer) io.Writer {
 	if p.pool == nil || !isTerminal(w) {
 		return w

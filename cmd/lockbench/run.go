@@ -11,7 +11,6 @@ import (
 	"github.com/lockbench/lockbench/bench"
 )
 
-// runFlags has the values of the flags of "lockbench run".
 type runFlags struct {
 	given        bench.Plan // the plan as the flags give it
 	mtls, format string
@@ -96,8 +95,7 @@ func (f *runFlags) run(ctx context.Context, cmd *cobra.Command) error {
 	return showRun(shown, f.format, cmd, progress, err)
 }
 
-// options returns the bench.Options of a long run, and the progress in them. The caller must call
-// method End of the progress.
+// The caller of options must call method End of the progress.
 func options(cmd *cobra.Command, verbose bool) (bench.Options, *progress) {
 	stderr := cmd.ErrOrStderr()
 	progress := newProgress(stderr, "starting servers and plugins")
@@ -108,7 +106,6 @@ func options(cmd *cobra.Command, verbose bool) (bench.Options, *progress) {
 	return opts, progress
 }
 
-// plan makes a plan from the flags. Its errors say what is wrong with the flags.
 func (f *runFlags) plan(cmd *cobra.Command) (p bench.Plan, err error) {
 	p = f.given
 	p.MTLS = f.mtls == "on"
@@ -137,7 +134,6 @@ func (f *runFlags) plan(cmd *cobra.Command) (p bench.Plan, err error) {
 	return p, errors.Join(namesSome(cmd, "backends", p.Backends), namesSome(cmd, "modes", p.Modes), checkFolder(p.Out))
 }
 
-// namesSome returns an error if the user gave the flag an empty list.
 func namesSome(cmd *cobra.Command, flag string, names []string) error {
 	if cmd.Flags().Changed(flag) && len(names) == 0 {
 		return usagef("--%s names none", flag)

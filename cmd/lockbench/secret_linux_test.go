@@ -17,8 +17,8 @@ import (
 
 const secret = "correct-horse-battery"
 
-// TestSecretIsNowhere runs lockbench on a server with a password. Meanwhile, the test searches all
-// processes for the password. Then it searches all files and all output.
+// While lockbench runs on a server with a password, TestSecretIsNowhere searches all processes for
+// the password. Then it searches all files and all output.
 func TestSecretIsNowhere(t *testing.T) {
 	server := redisServer(t, &redisserver.Options{Password: secret})
 	dir, work := plugins(t), t.TempDir()
@@ -80,8 +80,8 @@ func TestSecretIsNowhere(t *testing.T) {
 	}
 }
 
-// lookAtProcesses searches for the password in the arguments and environment of all processes with
-// TMPDIR=tmp: lockbench, hosts and plugins. It returns the number of these processes.
+// lookAtProcesses looks at all processes with TMPDIR=tmp: lockbench, hosts and plugins. It returns
+// their number.
 func lookAtProcesses(t *testing.T, tmp string) int {
 	t.Helper()
 	dirs := processesWith(tmp)

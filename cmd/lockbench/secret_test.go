@@ -9,11 +9,10 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// hush is a password that lockbench must not show.
 const hush = "hush-hush"
 
-// TestTargetIsTheApplicationsFile checks that --target accepts the configuration file of an
-// application. An error about a mistake in the file must not show the password in the file.
+// --target accepts the configuration file of an application. An error about a mistake in the file
+// must not show its password.
 func TestTargetIsTheApplicationsFile(t *testing.T) {
 	dir := plugins(t)
 	server := redisServer(t, &redisserver.Options{Password: hush})

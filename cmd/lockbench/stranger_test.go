@@ -8,9 +8,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// TestStranger plays faults on a store that lockbench does not know. A command starts the store,
-// and a file says what the store does not promise. All other claims must be judged, also by
-// "check".
+// TestStranger plays faults on a store that lockbench does not know. A file says what the store
+// does not promise. All other claims must be judged.
 func TestStranger(t *testing.T) {
 	redisServer(t, nil) // skips without a Redis server
 	dir := t.TempDir()
@@ -41,7 +40,7 @@ func TestStranger(t *testing.T) {
 		"--modes", "partition,server-restart", "--ttl", "1s", "--server", "stranger="+command+" --appendonly yes --appendfsync always", "--config", "stranger.address=localhost:{port}", "-o", "run")
 }
 
-// TestStrangerIsRefused checks that mistakes in flags are reported before anything starts.
+// Mistakes in flags must be reported before anything starts.
 func TestStrangerIsRefused(t *testing.T) {
 	dir := plugins(t)
 	lost := filepath.Join(t.TempDir(), "claims.json")

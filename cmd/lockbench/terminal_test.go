@@ -77,7 +77,7 @@ func startTerminal(t *testing.T) *terminal {
 	return c
 }
 
-// The method types sends keys to the terminal, and waits until the terminal shows the given text.
+// The method types sends keys, and waits until the terminal shows the given text.
 func (c *terminal) types(keys, text string) {
 	c.t.Helper()
 	c.mu.Lock()
@@ -93,7 +93,7 @@ func (c *terminal) types(keys, text string) {
 	})
 }
 
-// TestLockOnTerminal checks that job control works for a command under a lock as without a lock.
+// Job control must work for a command under a lock as without a lock.
 func TestLockOnTerminal(t *testing.T) {
 	g := startGuarded(t)
 	const ctrlC, ctrlD, ctrlZ = "\x03", "\x04", "\x1a"
@@ -125,8 +125,8 @@ func TestLockOnTerminal(t *testing.T) {
 	c.types("kill %1; fg; echo st''atus $?\n", "status 143")
 }
 
-// TestLockWithoutItsTerminal closes the terminal, like a lost connection of "ssh -t". The command
-// and its process group must end, like a command without a lock.
+// The test closes the terminal, like a lost connection of "ssh -t". The command and its process
+// group must end, like a command without a lock.
 func TestLockWithoutItsTerminal(t *testing.T) {
 	g := startGuarded(t)
 	c := startTerminal(t)

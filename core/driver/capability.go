@@ -45,7 +45,7 @@ func ObserverOf(b Backend) Observer {
 	return asking{b}
 }
 
-// asking is an Observer for backends that are no Observers. It polls the lock with Inspect.
+// asking polls the lock with Inspect.
 type asking struct{ lock Lock }
 
 const (

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// FuzzConfig checks that any configuration is either refused with an error
-// that shows no secret, or has values of the types that its keys declare.
+// Any configuration is either refused with an error that shows no secret, or has values of the
+// right types.
 func FuzzConfig(f *testing.F) {
 	spec := Spec{Name: "x", Keys: []Key{
 		{Name: "address", Type: TypeList, Required: true}, {Name: "count", Type: TypeInt, Default: "1"},

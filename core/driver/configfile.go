@@ -12,8 +12,8 @@ import (
 // MaxConfigFile is the largest size of a configuration file that [ReadConfig] accepts, in bytes.
 const MaxConfigFile = 1 << 20
 
-// keyForm matches the text before the first "=" of a line "key = value". In a URL, a
-// DSN or "password: a=b" that text has other characters, so keyForm does not match it.
+// keyForm matches the key of a line "key = value". The text before the first "=" of a URL or a DSN
+// has other characters.
 var keyForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]*$`)
 
 // ReadConfig reads a configuration file: a JSON object, or lines of the form "key =
@@ -46,8 +46,8 @@ func ReadConfig(r io.Reader) (Config, error) {
 	return cfg, nil
 }
 
-// ReadTarget reads a file that describes a target, which is a store to connect to. The file is a
-// configuration file (see [ReadConfig]), or has only an address, the value of the key "address".
+// ReadTarget reads a file about a store to connect to. The file is a configuration file (see
+// [ReadConfig]), or has only an address, the value of the key "address".
 func ReadTarget(r io.Reader) (Config, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxConfigFile+1))
 	if err != nil {
@@ -67,7 +67,7 @@ func cutSetting(line string) (key, value string, ok bool) {
 	return key, strings.TrimSpace(value), ok && keyForm.MatchString(key)
 }
 
-// readJSON reads a JSON object whose values are strings, numbers or booleans.
+// The values in the JSON object must be strings, numbers or booleans.
 func readJSON(text []byte) (Config, error) {
 	var object map[string]any
 	d := json.NewDecoder(bytes.NewReader(text))

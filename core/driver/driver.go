@@ -57,10 +57,10 @@ type Lock interface {
 	// outcome is unknown, and the caller must withdraw the owner before it asks again.
 	TryAcquire(ctx context.Context, r Request) (token uint64, err error)
 
-	// Renew lets the lease of Name, Owner and Token live for TTL from now. Renew must compare
-	// owner and token in the same atomic step, and must never revive a lease that has expired or
-	// was deleted. Renew returns a [*NotHeldError] if that lease no longer exists. Renew must
-	// ignore Keep, which only the plugin process reads.
+	// Renew lets the lease of Name, Owner and Token live for TTL from now. Renew must compare owner
+	// and token in the same atomic step, and must never revive a lease that has expired or was
+	// deleted. Renew returns a [*NotHeldError] if that lease no longer exists. Renew must ignore
+	// Keep, which only the plugin process reads.
 	Renew(ctx context.Context, r Request) error
 
 	// Release ends the lease of Name, Owner and Token, and wakes the next waiter. Release must
@@ -70,15 +70,15 @@ type Lock interface {
 	// zero Release must return an error, whether it asks the store or not.
 	Release(ctx context.Context, r Request) error
 
-	// Withdraw undoes everything that owner's TryAcquire or Wait on name did, or may still
-	// do. Withdraw deletes the owner's grant whatever its token, removes the owner from
-	// the queue, and wakes the next waiter if this owner had been woken. Once Withdraw has
-	// returned nil, no grant of that owner exists or can come: a TryAcquire that arrives
-	// later is refused with ErrWithdrawn (K3). It is not enough that the store has no
-	// grant, because the owner's request may still be on its way. So a backend refuses the
-	// owner in the store for at least a minute, or sends the withdrawal after the request
-	// on the same ordered connection, or kills the request's connection and waits until it
-	// is gone. Withdraw returns nil for an owner unknown to the store.
+	// Withdraw undoes everything that owner's TryAcquire or Wait on name did, or may still do.
+	// Withdraw deletes the owner's grant whatever its token, removes the owner from the queue, and
+	// wakes the next waiter if this owner had been woken. Once Withdraw has returned nil, no grant
+	// of that owner exists or can come: a TryAcquire that arrives later is refused with
+	// ErrWithdrawn (K3). It is not enough that the store has no grant, because the owner's request
+	// may still be on its way. So a backend refuses the owner in the store for at least a minute,
+	// or sends the withdrawal after the request on the same ordered connection. Or it kills the
+	// request's connection and waits until that connection is gone. Withdraw returns nil for an
+	// owner unknown to the store.
 	Withdraw(ctx context.Context, name, owner string) error
 
 	// Inspect returns the holder of name. For a free lock it returns the zero Holder and no error.
@@ -95,9 +95,9 @@ type Lock interface {
 // the store. If the store is down, only later requests return an error (K8).
 type Backend interface {
 	Lock
-	// Check asks the store in one round trip whether it would serve requests: whether it
-	// is reachable, accepts the credentials, grants the needed rights, and has safe
-	// settings. A successful Check also updates the properties that come from the server.
+	// Check asks the store in one round trip whether it is reachable, accepts the credentials,
+	// grants the needed rights, and has safe settings. A successful Check also updates the
+	// properties that come from the server.
 	Check(ctx context.Context) error
 	// Properties returns the properties without asking the store.
 	Properties() Properties
@@ -189,8 +189,8 @@ type Batcher interface {
 type Starter interface {
 	// Start does the operation op as TryAcquire, Renew, Release or Withdraw would. It returns
 	// without waiting, and calls the function done once, from any goroutine. The function done does
-	// not block. If ctx ends before op is sent, op is not sent. If op was sent before ctx ends,
-	// done may be called after the end of ctx, but only within a fixed time.
+	// not block. If ctx ends before op is sent, op is not sent. If ctx ends later, done must still
+	// be called within a fixed time.
 	Start(ctx context.Context, op Op, done func(Result))
 }
 

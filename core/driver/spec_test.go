@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestOpenChecks checks that Open in this process refuses the
-// configurations that a plugin refuses, and fills in the same defaults.
+// Open in this process refuses the configurations that a plugin refuses, and fills in the same
+// defaults.
 func TestOpenChecks(t *testing.T) {
 	var opened Config
 	var logger *slog.Logger

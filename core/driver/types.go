@@ -19,8 +19,7 @@ type Holder struct {
 // Held reports whether the lock is held.
 func (h Holder) Held() bool { return h.Owner != "" || h.Token != 0 || h.TTL != 0 }
 
-// by returns the part of an error's text that names the holder. It is empty
-// if the store reserves the lock for the next waiter in its queue.
+// by is empty if the store reserves the lock for the next waiter in its queue.
 func (h Holder) by() string {
 	switch {
 	case h.Label != "":
@@ -114,9 +113,8 @@ const (
 	CapWithdraw Capability = "withdraw"
 )
 
-// Properties are the claims that a backend makes. The conformance suite
-// checks that the backend keeps these claims. If a property says that a rule
-// does not apply to the backend, the suite does not check that rule.
+// Properties are the claims that a backend makes. The conformance suite checks these claims. If a
+// property says that a rule does not apply to the backend, the suite does not check that rule.
 type Properties struct {
 	Name    string // name of the backend, such as "redis"
 	Fencing Fencing

@@ -9,20 +9,20 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// attempt makes the requests of one owner. It calls a driver.Backend
-// directly, so that core does not renew, retry or clean up for that owner.
+// attempt calls a driver.Backend directly, so that core does not renew, retry or clean up for the
+// owner.
 type attempt struct {
 	b driver.Backend
 	driver.Request
 }
 
-// attempt makes an owner that uses the backend b and the lock called name. It sends nothing.
+// The method attempt sends nothing.
 func (h *Harness) attempt(b driver.Backend, name string, ttl time.Duration) *attempt {
 	return &attempt{b: b, Request: driver.Request{Name: name, Owner: rand.Text(), Label: "conformance attempt", TTL: ttl}}
 }
 
-// backends opens n backends on the harness's store, one for each of n hosts. If the store is in a
-// plugin (scope "host"), it opens one and returns it n times: another plugin has another store.
+// backends opens n backends on the harness's store. If the store is in a plugin (scope "host"), it
+// opens one and returns it n times, because another plugin has another store.
 func (h *Harness) backends(t T, n int) []driver.Backend {
 	all := []driver.Backend{h.open(t)}
 	for len(all) < n {
@@ -35,14 +35,14 @@ func (h *Harness) backends(t T, n int) []driver.Backend {
 	return all
 }
 
-// open opens a backend and makes it connect, so that no case measures the time to connect.
+// open also connects, so that no case measures the time to connect.
 func (h *Harness) open(t T) driver.Backend {
 	b := h.Open(t)
 	_ = call(t, b.Check) // the error is not needed: if Check fails, the case will fail too
 	return b
 }
 
-// call runs f with a ctx that ends after 10 s. The one request in f must be answered by then.
+// The one request in f must be answered within 10 s.
 func call(t T, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -61,14 +61,12 @@ func (a *attempt) try(t T) error {
 	return err
 }
 
-// did records that operation op was the last step of the case, if err is nil.
 func (a *attempt) did(t T, op string, err error) {
 	if err == nil {
 		step(t, "%s of %q by owner %s, token %d", op, a.Name, a.Owner, a.Token)
 	}
 }
 
-// must calls method try, for a lock that must be free, and fails the case if try returns an error.
 func (a *attempt) must(t T) *attempt {
 	t.Helper()
 	if err := a.try(t); err != nil {
@@ -83,7 +81,6 @@ func (a *attempt) renew(t T) error {
 	return err
 }
 
-// mustRenew renews a lease that must still be held.
 func (a *attempt) mustRenew(t T) {
 	t.Helper()
 	if err := a.renew(t); err != nil {
@@ -97,7 +94,6 @@ func (a *attempt) release(t T) error {
 	return err
 }
 
-// mustRelease releases a lease that must still be held.
 func (a *attempt) mustRelease(t T) {
 	t.Helper()
 	if err := a.release(t); err != nil {
@@ -105,8 +101,7 @@ func (a *attempt) mustRelease(t T) {
 	}
 }
 
-// failed ends the case because the operation op failed with err. If the lease is gone and this
-// process has stalled, the case runs again instead of failing.
+// If the lease is gone and this process has stalled, the case runs again instead of failing.
 func (a *attempt) failed(t T, op string, err error) {
 	t.Helper()
 	const text = "owner %s: %s of %q with token %d and TTL %v: %v"
@@ -135,9 +130,9 @@ func (a *attempt) wait(t T, limit time.Duration) error {
 	})
 }
 
-// waitAcquire calls Wait, which may take as long as limit. It then calls TryAcquire, unless Wait
-// returned a grant with more than half of its time left. For such a grant, the result own is the
-// earliest time at which the grant ends. Otherwise own is zero.
+// waitAcquire calls TryAcquire after Wait, unless Wait returned a grant with more than half of its
+// time left. For such a grant, the result own is the earliest time at which the grant ends.
+// Otherwise own is zero.
 func (a *attempt) waitAcquire(t T, limit time.Duration) (own time.Time, err error) {
 	var g driver.Grant
 	err = call(t, func(ctx context.Context) (err error) {
@@ -184,7 +179,6 @@ func inspect(t T, b driver.Backend, name string) driver.Holder {
 	return h
 }
 
-// wantHeldBy fails the case unless the store says that the owner of attempt a holds the lock.
 func (a *attempt) wantHeldBy(t T, when string) {
 	t.Helper()
 	if h := inspect(t, a.b, a.Name); h.Owner != a.Owner || h.Token != a.Token {
@@ -192,7 +186,6 @@ func (a *attempt) wantHeldBy(t T, when string) {
 	}
 }
 
-// wantFree fails the case if an owner holds the lock called name.
 func wantFree(t T, b driver.Backend, name, when string) {
 	t.Helper()
 	if h := inspect(t, b, name); h.Held() {
@@ -200,7 +193,6 @@ func wantFree(t T, b driver.Backend, name, when string) {
 	}
 }
 
-// wantHeld fails the case unless err is a HeldError, and returns the holder in it.
 func wantHeld(t T, err error, when string) driver.Holder {
 	t.Helper()
 	var held *driver.HeldError
@@ -210,7 +202,6 @@ func wantHeld(t T, err error, when string) driver.Holder {
 	return held.Holder
 }
 
-// wantNotHeld fails the case unless err is a NotHeldError, and returns the holder in it.
 func wantNotHeld(t T, err error, when string) driver.Holder {
 	t.Helper()
 	var gone *driver.NotHeldError

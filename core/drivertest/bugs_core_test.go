@@ -6,7 +6,7 @@ import (
 	"github.com/lockbench/lockbench/core"
 )
 
-// lateDone is a bug: a lease whose Done and Valid report the lease's end a second too late.
+// lateDone is a bug: Done and Valid report the lease's end a second too late.
 type lateDone struct {
 	held
 	done chan struct{}

@@ -8,9 +8,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// asHolder returns r with the owner and token of the lock's holder, if the bug takes r for a
-// request of that holder. The bug ignores r's owner if owner is true, and r's token if token is
-// true.
+// asHolder simulates a bug that takes r for a request of the holder. The bug ignores r's owner if
+// owner is true, and r's token if token is true.
 func asHolder(ctx context.Context, c *calls, r driver.Request, owner, token bool) driver.Request {
 	h, err := c.inspect(ctx, r.Name)
 	if err != nil || !h.Held() {
@@ -24,8 +23,8 @@ func asHolder(ctx context.Context, c *calls, r driver.Request, owner, token bool
 
 type request = func(context.Context, driver.Request) error
 
-// forgets adds a bug to the request f: f does not compare the owner if the parameter owner is true,
-// and does not compare the token if the parameter token is true.
+// The request that forgets returns does not compare the owner if owner is true, and does not
+// compare the token if token is true.
 func forgets(c *calls, f request, owner, token bool) request {
 	inner := *c
 	return func(ctx context.Context, r driver.Request) error {

@@ -204,8 +204,8 @@ func queueBugs() []bug {
 	}
 }
 
-// slowly delays the answer to every second TryAcquire by 200 ms. That is longer
-// than core waits for an answer after the caller has given up.
+// slowly delays every second answer by 200 ms. Core does not wait that long after the caller has
+// given up.
 func slowly(c *calls) {
 	inner := c.acquire
 	var (
@@ -230,7 +230,7 @@ func slowly(c *calls) {
 	}
 }
 
-// hintsOnly makes every Wait return only a hint, so that waiters call TryAcquire, which has a bug.
+// hintsOnly makes every Wait return only a hint, so that waiters call TryAcquire.
 func hintsOnly(c *calls) {
 	inner := c.wait
 	c.wait = func(ctx context.Context, r driver.Request, limit time.Duration) (driver.Grant, error) {

@@ -8,7 +8,6 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// retoken replaces the store's tokens: each grant gets a fake token.
 type retoken struct {
 	mu         sync.Mutex
 	next       func() uint64

@@ -9,7 +9,6 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// whole is a backend with every capability.
 type whole interface {
 	driver.Backend
 	driver.Waiter
@@ -19,8 +18,8 @@ type whole interface {
 	driver.Admin
 }
 
-// calls is a backend with every capability whose methods can be replaced one by one. A planted bug
-// replaces methods. A valve replaces them, too, so that it can block calls.
+// calls is a backend with every capability whose methods a planted bug or a valve can replace one
+// by one.
 type calls struct {
 	props    func() driver.Properties
 	check    func(context.Context) error
@@ -40,8 +39,8 @@ type calls struct {
 	breaks   func(context.Context, string, uint64) error
 }
 
-// callsOf returns calls whose methods call the methods of b. The operations of a
-// batch are passed on one by one, so that a bug in an operation also affects batches.
+// The operations of a batch are passed on one by one, so that a bug in an operation also affects
+// batches.
 func callsOf(b whole) *calls {
 	c := &calls{
 		props: b.Properties, check: b.Check, close: b.Close,
@@ -148,8 +147,7 @@ func (v *valve) set(down, frozen bool) {
 	v.changed = make(chan struct{})
 }
 
-// stream runs f until f returns, or until the process behind the valve v is frozen or down. In a
-// real backend, heartbeats end a stream then.
+// In a real backend, heartbeats end a stream when the process behind the valve is frozen or down.
 func (v *valve) stream(ctx context.Context, f func(context.Context) error) error {
 	v.mu.Lock()
 	still := v.still
@@ -195,7 +193,7 @@ func (v *valve) do(ctx context.Context, f func(context.Context) error) error {
 	}
 }
 
-// behind returns calls that go through the valve v to c. Only Close does not go through v.
+// Only Close does not go through the valve v.
 func (c *calls) behind(v *valve) *calls {
 	one := func(f func(context.Context, driver.Request) error) func(context.Context, driver.Request) error {
 		return func(ctx context.Context, r driver.Request) error {

@@ -99,7 +99,7 @@ func ruleIndex(id string) int {
 
 func ruleOf(id string) Rule { return Rules()[ruleIndex(id)] }
 
-// lacks returns the outcome and reason of a case if h lacks one of its needs, and else no reason.
+// If h has all the needs, lacks returns no reason.
 func (h *Harness) lacks(needs []Need) (Outcome, string) {
 	has := map[Need]bool{NeedStore: h.Store != nil, NeedPlugin: h.Plugin != nil, NeedHost: h.Host != nil, NeedOther: h.Other != nil, NeedDenied: h.Denied != nil}
 	for _, n := range needs {
@@ -160,8 +160,8 @@ type CaseResult struct {
 	Took time.Duration
 }
 
-// RuleResult is the result of a rule: the worst result of its cases. A rule has
-// passed if one of its cases passed, and every other case passed or is n/a.
+// RuleResult is the result of a rule. A rule has passed if one of its cases passed, and every other
+// case passed or is n/a.
 type RuleResult struct {
 	Rule    Rule
 	Outcome Outcome

@@ -25,8 +25,8 @@ type held interface {
 	Release(context.Context) error
 }
 
-// hook modifies a lease that core returns to the cases. The tests of the suite use a hook to
-// plant bugs in core, and to check that each case can fail. In other runs the hook is nil.
+// hook modifies the leases of core. The tests of the suite use a hook to plant bugs in core. In
+// other runs the hook is nil.
 type hook func(held) held
 
 func (k hook) apply(l held, err error) (held, error) {
@@ -39,7 +39,7 @@ func (k hook) apply(l held, err error) (held, error) {
 	return l, nil
 }
 
-// client stands for a host. It uses the backend through core, as an application does.
+// client uses the backend through core, as an application does.
 type client struct {
 	*core.Client
 	b    driver.Backend
@@ -49,10 +49,9 @@ type client struct {
 	events []core.Event
 }
 
-// client opens a backend and a client of core. If the case fails, the client's events are logged.
+// If the case fails, the events of the client are logged.
 func (h *Harness) client(t T) *client { return h.clientOn(t, h.open(t)) }
 
-// clients opens n clients, which stand for n hosts that share the harness's store.
 func (h *Harness) clients(t T, n int) []*client {
 	var all []*client
 	for _, b := range h.backends(t, n) {
@@ -61,7 +60,6 @@ func (h *Harness) clients(t T, n int) []*client {
 	return all
 }
 
-// injected opens a client that reaches the backend b through an injector.
 func (h *Harness) injected(t T, b driver.Backend) (*client, *injector) {
 	g := &injector{Backend: b}
 	return h.clientOn(t, g), g
@@ -104,7 +102,6 @@ func (c *client) logEvents(t T) {
 	}
 }
 
-// saw counts the events of one kind for the lock called name.
 func (c *client) saw(kind core.EventKind, name string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,7 +123,7 @@ func (c *client) lock(t T, name string, o core.LockOptions) *core.Lock {
 	return l
 }
 
-// try calls TryAcquire once, with a ctx of 10 s. A call that takes longer counts as hanging.
+// A call of try that takes longer than 10 s counts as hanging.
 func (c *client) try(t T, name string, o core.LockOptions) (held, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -145,7 +142,6 @@ func (c *client) mustTry(t T, name string, o core.LockOptions) held {
 	return l
 }
 
-// mustRelease releases a lease that must still be held.
 func mustRelease(t T, l held) {
 	t.Helper()
 	if err := l.Release(t.Context()); err != nil {
@@ -154,7 +150,6 @@ func mustRelease(t T, l held) {
 	step(t, "Release of token %d", l.Token())
 }
 
-// wantCause fails the case unless the lease l has ended for one of the given causes.
 func wantCause(t T, l held, causes ...error) {
 	t.Helper()
 	if !slices.ContainsFunc(causes, func(cause error) bool { return errors.Is(l.Err(), cause) }) {
@@ -178,7 +173,7 @@ type acquiring struct {
 	at    time.Time
 }
 
-// start begins an Acquire and returns when the Acquire waits or has returned.
+// start returns when the Acquire waits or has returned.
 func (c *client) start(t T, name string, o core.LockOptions) *acquiring {
 	t.Helper()
 	before := c.saw(core.EventWaiting, name)
@@ -213,7 +208,6 @@ func (a *acquiring) ended() bool {
 	}
 }
 
-// stillWait fails the case if an acquire in the slice all ends within the time d.
 func stillWait(t T, d time.Duration, while string, all ...*acquiring) {
 	t.Helper()
 	throughout(t, d, func() string {
@@ -226,7 +220,6 @@ func stillWait(t T, d time.Duration, while string, all ...*acquiring) {
 	})
 }
 
-// granted waits for the grant, for at most the time in limit, and returns the lease.
 func (a *acquiring) granted(t T, limit time.Duration) held {
 	t.Helper()
 	if _, ended := receive(t, a.done, limit); !ended {
@@ -238,7 +231,6 @@ func (a *acquiring) granted(t T, limit time.Duration) held {
 	return a.lease
 }
 
-// holding describes the holder of the lock called name for a failure message.
 func (c *client) holding(t T, name string) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Second)
 	defer cancel()
@@ -256,8 +248,8 @@ func describe(h driver.Holder) string {
 	return fmt.Sprintf("held by owner %q, label %q, token %d, for another %v, %d waiting", h.Owner, h.Label, h.Token, h.TTL, h.Waiters)
 }
 
-// injector stands between core and a backend. A case uses it to lose requests and replies. It
-// declares no capabilities, so that core calls only methods in which they can be lost.
+// injector stands between core and a backend. It declares no capabilities, so that core calls only
+// methods in which requests and replies can be lost.
 type injector struct {
 	driver.Backend
 

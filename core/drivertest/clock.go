@@ -19,8 +19,8 @@ const (
 	breath = 50 * time.Microsecond
 )
 
-// ttl returns the shortest TTL that the backend accepts and that is at least d. If there is none,
-// it returns the backend's longest TTL.
+// ttl returns the shortest TTL of at least d that the backend accepts, or the backend's longest
+// TTL.
 func (h *Harness) ttl(d time.Duration) time.Duration {
 	d = max(d, h.props.TTLMin)
 	if over := d % h.props.TTLStep; over != 0 {
@@ -32,10 +32,9 @@ func (h *Harness) ttl(d time.Duration) time.Duration {
 // lastingTTL is the TTL of a lease that must not expire during its case.
 const lastingTTL = 30 * time.Second
 
-// lasting returns the options for a lease that must not expire during its case.
 func (h *Harness) lasting() core.LockOptions { return core.LockOptions{TTL: h.ttl(lastingTTL)} }
 
-// brief returns the options for a lease that expires soon, because a case waits for the expiry.
+// brief is for a case that waits for the expiry of the lease.
 func (h *Harness) brief() core.LockOptions {
 	return core.LockOptions{TTL: h.ttl(600 * time.Millisecond)}
 }
@@ -46,9 +45,8 @@ func (h *Harness) late() time.Duration {
 	return 300*time.Millisecond + 2*h.props.TTLStep
 }
 
-// eventually polls the function ok until it returns true. If ok still returns false after this
-// process has run for the time in limit, eventually calls mistimed. Stalls of the process do not
-// count.
+// eventually calls mistimed if ok still returns false after this process has run for the time in
+// limit.
 func eventually(t T, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	for start := time.Now(); !ok(); {
@@ -60,7 +58,7 @@ func eventually(t T, limit time.Duration, what string, ok func() bool) {
 	step(t, "%s", what)
 }
 
-// throughout polls the function in wrong for the duration d. If it returns a text, the case fails.
+// If the function wrong returns a text during the time d, the case fails.
 func throughout(t T, d time.Duration, wrong func() string) {
 	t.Helper()
 	for start := time.Now(); time.Since(start) < d; pause(t, lookEvery) {
@@ -70,7 +68,6 @@ func throughout(t T, d time.Duration, wrong func() string) {
 	}
 }
 
-// pause waits for the duration d, in a case where time must pass.
 func pause(t T, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -81,15 +78,14 @@ func pause(t T, d time.Duration) {
 	}
 }
 
-// awaitDone waits for the end of the lease l, at most for the time in limit. The case fails if Done
-// closes more than tolerance after l's last deadline, if l is valid after that, or if Err is nil
-// after Done.
+// The case fails if Done closes more than tolerance after l's last deadline, if l is valid after
+// that, or if Err is nil after Done.
 func awaitDone(t T, l held, limit time.Duration) {
 	t.Helper()
 	awaitDoneOr(t, l, limit, func() bool { return false })
 }
 
-// awaitDoneOr is like awaitDone, but also returns when func saved returns true while l is valid.
+// awaitDoneOr also returns when the function saved returns true while l is valid.
 func awaitDoneOr(t T, l held, limit time.Duration, saved func() bool) {
 	t.Helper()
 	deadline := l.Deadline()
@@ -124,15 +120,15 @@ func awaitDoneOr(t T, l held, limit time.Duration, saved func() bool) {
 // stalled for more than 1/stallShare of the time, and for more than tolerance.
 const stallShare = 10
 
-// heartbeat measures when the process that runs a case stalled. A time that
-// was measured over a stall proves nothing about a backend.
+// heartbeat measures when this process stalled. A time that was measured over a stall proves
+// nothing about a backend.
 type heartbeat interface {
 	Stalled(from, to time.Time) time.Duration
 	Stop() []proc.Stall
 }
 
-// ran returns how long this process ran between the instants from and to. Use ran to check that an
-// operation takes no longer than allowed.
+// ran leaves out stalls of this process. Use ran to check that an operation takes no longer than
+// allowed.
 func ran(t T, from, to time.Time) time.Duration {
 	if x, ok := t.(*trial); ok {
 		return to.Sub(from) - x.heartbeat.Stalled(from, to)
@@ -140,10 +136,8 @@ func ran(t T, from, to time.Time) time.Duration {
 	return to.Sub(from)
 }
 
-// ranSince returns how long this process has run since the instant from.
 func ranSince(t T, from time.Time) time.Duration { return ran(t, from, time.Now()) }
 
-// wantWithin fails the case if this process ran longer than limit between the instants from and to.
 func wantWithin(t T, from, to time.Time, limit time.Duration, what string) {
 	t.Helper()
 	if took := ran(t, from, to); took > limit {
@@ -153,7 +147,7 @@ func wantWithin(t T, from, to time.Time, limit time.Duration, what string) {
 
 // mistimed ends the case because an event did not come, or a state did not last, in a period of
 // length d that ends now. If a stall of this process may be the reason (see stallShare), the case
-// does not fail, but runs again with a new harness (see tries).
+// runs again with a new harness (see tries).
 func mistimed(t T, d time.Duration, format string, args ...any) {
 	t.Helper()
 	now, what := time.Now(), fmt.Sprintf(format, args...)
@@ -166,8 +160,7 @@ func mistimed(t T, d time.Duration, format string, args ...any) {
 	t.Fatalf("%s", what)
 }
 
-// wantAlive calls mistimed unless the lease l is valid. If l was not renewed, a stall of this
-// process during the past ttl may be the reason.
+// If the lease l was not renewed, a stall of this process during the past ttl may be the reason.
 func wantAlive(t T, l held, ttl time.Duration) {
 	t.Helper()
 	if !l.Valid() {
@@ -175,7 +168,6 @@ func wantAlive(t T, l held, ttl time.Duration) {
 	}
 }
 
-// staysAlive calls mistimed unless all the leases, whose TTL is ttl, stay valid for the time d.
 func staysAlive(t T, d, ttl time.Duration, all ...held) {
 	t.Helper()
 	throughout(t, d, func() string {
@@ -186,8 +178,7 @@ func staysAlive(t T, d, ttl time.Duration, all ...held) {
 	})
 }
 
-// receive waits until the channel c yields a value or is closed. The result ok is false if neither
-// has happened after this process has run for the time in limit.
+// The result ok is false if no value has come after this process has run for the time in limit.
 func receive[V any](t T, c <-chan V, limit time.Duration) (v V, ok bool) {
 	for start := time.Now(); ; {
 		left := limit - ranSince(t, start)

@@ -46,8 +46,7 @@ func renewalLives(t T, h *Harness) {
 	wantExpiry(t, h.attempt(bs[1], "jobs", h.lasting().TTL), sent.Add(a.TTL), replied.Add(a.TTL+h.late()))
 }
 
-// wantExpiry calls TryAcquire until the owner other is granted the lock. It fails the case unless
-// that grant is made between the times earliest and latest.
+// The grant to the owner other must be made between the times earliest and latest.
 func wantExpiry(t T, other *attempt, earliest, latest time.Time) {
 	t.Helper()
 	for {

@@ -33,7 +33,6 @@ backend pushes losses, and the cause is revoked or taken.`,
 	}
 }
 
-// needsCapability returns an Excuse for backends that do not declare capability.
 func needsCapability(capability driver.Capability) func(driver.Properties) string {
 	return func(p driver.Properties) string {
 		if slices.Contains(p.Capabilities, capability) {

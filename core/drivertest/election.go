@@ -136,8 +136,7 @@ func renewsUntilReturn(t T, h *Harness) {
 	h.attempt(cs[1].b, "jobs", o.TTL).must(t)
 }
 
-// staysHeld fails the case if another owner is granted the lock while the leader's callback
-// still runs. It watches for longer than the TTL, so that only renewals can keep the lock taken.
+// staysHeld watches for longer than the TTL, so that only renewals can keep the lock taken.
 func (h *Harness) staysHeld(t T, b driver.Backend, ttl time.Duration) {
 	t.Helper()
 	throughout(t, ttl*3/2, func() string {
@@ -186,7 +185,6 @@ func (c *client) elector(t T, name string, o core.ElectorOptions) *core.Elector 
 	return e
 }
 
-// campaign calls Campaign with a ctx that ends after the time in limit, and returns the term.
 func (c *client) campaign(t T, name string, limit time.Duration, o core.ElectorOptions) *core.Term {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -228,8 +226,7 @@ type runner struct {
 	atOnce int          // number of callbacks that have begun and not returned
 }
 
-// run starts Elector.Run. The callback of Run waits until the term's context ends, and then calls
-// the function in after.
+// The callback of Run calls the function after when the term's context has ended.
 func (c *client) run(t T, name string, o core.ElectorOptions, after func()) *runner {
 	t.Helper()
 	e := c.elector(t, name, o)
@@ -283,7 +280,7 @@ func (r *runner) end(t T, limit time.Duration) {
 	}
 }
 
-// depose ends the present lease of the lock called name by the Release that its owner would send.
+// depose sends the Release that the owner of the lock would send.
 func depose(t T, h *Harness, b driver.Backend, name string) {
 	t.Helper()
 	at := inspect(t, b, name)

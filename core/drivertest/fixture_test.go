@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// fixture replaces a server, plugin processes and hosts by the memory backend behind valves, which
-// can block calls. So every case can run, and fail, inside one process and one synctest bubble.
+// fixture replaces a server, plugin processes and hosts by the memory backend behind valves. So
+// every case can run, and fail, inside one process and one synctest bubble.
 type fixture struct {
 	bug   bug
 	plant func(*calls) // plants the bug in a connection; all connections share the bug's state

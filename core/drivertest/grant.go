@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// grantedCases returns the cases about stores that grant a lock to a waiter without a TryAcquire.
+// Some stores grant a lock to a waiter without a TryAcquire.
 func grantedCases() []Case {
 	return []Case{
 		{
@@ -74,8 +74,7 @@ func wakesOnly(p driver.Properties) string {
 	return ""
 }
 
-// queued makes a holder of the lock, and a waiter that has a place in the
-// queue but is between two calls of Wait.
+// The waiter from queued has a place in the queue but is between two calls of Wait.
 func (h *Harness) queued(t T, holder, waiter driver.Backend, name string) (first, next *attempt) {
 	t.Helper()
 	first = h.attempt(holder, name, h.lasting().TTL).must(t)
@@ -162,9 +161,8 @@ func frozenCosts(t T, h *Harness) {
 	})
 }
 
-// costsFirstSpan calls harm, which makes a waiter vanish, and lets holder release the lock. The
-// store may grant the lock to that waiter first. So an owner on the backend b must get the lock at
-// most FirstSpan later.
+// The function harm makes a waiter vanish. The store may grant the lock to that waiter first. So
+// another owner must get the lock at most FirstSpan later.
 func costsFirstSpan(t T, h *Harness, holder *attempt, b driver.Backend, harm func()) {
 	t.Helper()
 	next := h.attempt(b, "jobs", h.lasting().TTL)

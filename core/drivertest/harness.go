@@ -19,8 +19,8 @@ type T interface {
 }
 
 // Harness is a fresh environment for one case: a store, or a namespace of a store, that no other
-// case uses. Only Open is required. If Other or Denied is nil, the cases that need it are n/a. If
-// Store, Plugin or Host is nil, such cases are n/a or "not run", and the result says why.
+// case uses. Only Open is required. If a field that a case needs is nil, the case is n/a or "not
+// run", and the result says why.
 type Harness struct {
 	// Open opens a backend on the harness's store, for a new host. In scope "host", two
 	// calls share one store if the backend runs in process; in a plugin harness each call
@@ -32,9 +32,8 @@ type Harness struct {
 	// Denied is like Open, for a client that the server refuses, for example because
 	// of a wrong password or a missing right. Nil if no such client is known.
 	Denied func(t T) driver.Backend
-	// Store controls the server behind the backend. NoServer says that there is no server to
-	// control, for example because the store consists of files: the cases that need a server are
-	// then n/a.
+	// Store controls the server behind the backend. NoServer says that there is no server, for
+	// example because the store consists of files. Then the cases that need a server are n/a.
 	Store    Store
 	NoServer bool
 	// Plugin returns the plugin process behind a backend from Open.
@@ -49,8 +48,8 @@ type Harness struct {
 	// store. It omits entries that will expire within two minutes. The suite
 	// checks that many names leave no more entries than one name.
 	Leftovers func(t T) []string
-	// InProcess reports whether the backend runs in the process of the test. The cases that kill
-	// processes are then n/a; only a run with the plugin's binary can check them.
+	// InProcess reports whether the backend runs in the process of the test. Then the cases that
+	// kill processes are n/a.
 	InProcess bool
 	// Cancels is how many acquires a case cancels at random moments. Zero means 300.
 	Cancels int

@@ -8,7 +8,6 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// stalledHeartbeat is a heartbeat that also reports a stall that did not happen.
 type stalledHeartbeat struct {
 	heartbeat
 	proc.Stall
@@ -26,7 +25,6 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// stall makes t believe that the process stalled for the duration d until now.
 func stall(t T, d time.Duration) {
 	x, now := t.(*trial), time.Now()
 	x.heartbeat = stalledHeartbeat{x.heartbeat, proc.Stall{From: now.Add(-d), To: now}}

@@ -52,7 +52,6 @@ func oneHost(p driver.Properties) string {
 	return ""
 }
 
-// hostAcquires makes host p acquire the lock called name, and returns the token.
 func hostAcquires(t T, p Host, name string, ttl time.Duration) uint64 {
 	t.Helper()
 	token, err := p.Acquire(t, name, ttl, 0)

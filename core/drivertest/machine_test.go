@@ -10,7 +10,6 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// machine simulates another host process.
 type machine struct {
 	w      *fixture
 	p      *process

@@ -32,8 +32,8 @@ percent sign are different locks, and each is shown as it was given.`,
 	}
 }
 
-// oddNames returns names that a backend may encode wrongly as a key, a pattern, a hash slot, a path
-// or a quoted string. A store that compares names by a collation may take some of them for equal.
+// A backend may encode these names wrongly as a key, a pattern, a hash slot, a path or a quoted
+// string. A store that compares names by a collation may take some of them for equal.
 func oddNames() []string {
 	return []string{
 		"a", "A", "a ", "a  ", " a", "a\t", "a\n", "a\r\n", "a\x00", "a\x00b", "\x00", "a\x7f", "\x01\x1f",
@@ -74,8 +74,7 @@ func namesApart(t T, h *Harness) {
 	}
 }
 
-// wantListed fails the case unless List returns exactly the names in want. It does nothing if the
-// backend b cannot list locks.
+// wantListed does nothing if the backend b cannot list locks.
 func wantListed(t T, b driver.Backend, prefix string, want []string) {
 	t.Helper()
 	admin := driver.AdminOf(b)

@@ -54,13 +54,12 @@ shows the next leader when the server goes on: a question without a bound silenc
 	}
 }
 
-// seen holds the holders that the driver's Observe has emitted.
 type seen struct {
 	mu  sync.Mutex
 	all []driver.Holder
 }
 
-// observe runs the driver's Observe in the background until the case ends.
+// observe runs in the background until the case ends.
 func observe(t T, b driver.Backend, name string) *seen {
 	s := &seen{}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -94,7 +93,7 @@ func (s *seen) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// sees waits until the newest emitted holder has the given owner and value. Owner "" means none.
+// sees waits for the given owner and value. Owner "" means none.
 func (s *seen) sees(t T, limit time.Duration, owner, value string) {
 	t.Helper()
 	for start := time.Now(); ; pause(t, pollEvery) {
@@ -170,7 +169,6 @@ func neverBack(t T, h *Harness) {
 	}
 }
 
-// nextChange waits for the next change, which must have the kind in want and the given value.
 func nextChange(t T, changes <-chan core.Change, limit time.Duration, want core.ChangeKind, value string) core.Change {
 	t.Helper()
 	c, ok := receive(t, changes, limit)
@@ -195,8 +193,7 @@ func (c *client) observe(t T, name string, o core.ElectorOptions) (<-chan core.C
 	return changes, cancel
 }
 
-// reigns makes the client c win the election, proclaim a value and resign, and returns the term's
-// token. The channel changes must yield a Change for each of these steps.
+// The channel changes must yield a Change for each step of reigns.
 func (c *client) reigns(t T, h *Harness, changes <-chan core.Change) uint64 {
 	t.Helper()
 	term := c.campaign(t, "jobs", 5*time.Second, h.lastingTerm("one"))
@@ -234,7 +231,7 @@ func slowReader(t T, h *Harness) {
 	}
 }
 
-// nextStale waits for a change of kind Stale, which may name the former leader.
+// A change of kind Stale may name the former leader.
 func nextStale(t T, changes <-chan core.Change) core.Change {
 	t.Helper()
 	c, ok := receive(t, changes, 20*time.Second)

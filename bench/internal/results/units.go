@@ -12,7 +12,7 @@ type Unit struct {
 	Interval bool   // shown with an interval, like the first figure of each operation
 	Better   string // "lower", "higher", or "" for neither; for a time, lower is always better
 	Added    bool   // the figures of runs that measure together (parts) are summed
-	Tested   bool   // see [Tested]
+	Tested   bool
 }
 
 // Units has all units except times without a column, in the order of the report.
@@ -91,9 +91,8 @@ func better(name string) string {
 	return "better=" + u.Better + " "
 }
 
-// Tested reports whether a comparison of builds tests the figures of a unit. It tests p50 and p99
-// of latencies except lag, and each Unit with Tested set, such as rates. Other figures describe the
-// load, or change only when a tested figure changes.
+// Tested reports whether a comparison of builds tests the figures of a unit. Other figures describe
+// the load, or change only when a tested figure changes.
 func Tested(name string) bool {
 	if what, op, ok := strings.Cut(name, "-ns/"); ok {
 		return (what == "p50" || what == "p99") && op != "lag"

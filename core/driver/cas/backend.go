@@ -45,8 +45,8 @@ func (b *backend) Properties() driver.Properties {
 	return p
 }
 
-// begin starts a call. Close cancels the call, and waits until it ends. The call must use the
-// returned context, and call the function done at its end.
+// Close cancels the call that begin starts, and waits until it ends. The call must use the returned
+// context, and call the function done at its end.
 func (b *backend) begin(ctx context.Context) (inside context.Context, done func(), err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -66,8 +66,8 @@ func (b *backend) named(err error) error { return fmt.Errorf("%s: %w", b.claims.
 
 var sentinels = []error{driver.ErrUnavailable, driver.ErrDenied, driver.ErrConfig, driver.ErrInvalid, driver.ErrUnsupported}
 
-// failed returns the error for a request that failed with err. If unsent is true, no change was
-// sent to the store, so nothing is left to withdraw. Then an ErrUnavailable also wraps ErrNotSent.
+// failed adds the sentinel errors of the contract to err. If unsent is true, no change was sent to
+// the store, so nothing is left to withdraw. Then an ErrUnavailable also wraps ErrNotSent.
 func (b *backend) failed(ctx context.Context, err error, unsent bool) error {
 	known := func(sentinel error) bool { return errors.Is(err, sentinel) }
 	switch {
@@ -82,14 +82,13 @@ func (b *backend) failed(ctx context.Context, err error, unsent bool) error {
 	return b.named(err)
 }
 
-// ask calls f with a ctx that ends after the time b.timeout, or when the caller's ctx ends.
 func ask[R any](ctx context.Context, b *backend, f func(context.Context) (R, error)) (R, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
 	return f(ctx)
 }
 
-// read reads the record of the lock called name. The lease and withdrawals in it may have expired.
+// The lease and withdrawals in the record may have expired.
 func (b *backend) read(ctx context.Context, name string) (e Entry, r record, err error) {
 	e, err = ask(ctx, b, func(ctx context.Context) (Entry, error) { return b.store.Read(ctx, keyOf(name)) })
 	if err == nil {
@@ -126,7 +125,7 @@ func (b *backend) change(ctx context.Context, name string, f func(r *record, now
 	}
 }
 
-// write replaces entry e by record r. If r has no holder and no withdrawals, write deletes the key.
+// If r has no holder and no withdrawals, write deletes the key.
 func (b *backend) write(ctx context.Context, e Entry, r record) (Entry, error) {
 	if r.Holder == nil && len(r.Withdrawn) == 0 {
 		return Entry{}, b.store.Delete(ctx, keyOf(r.Name), e.Revision)
@@ -138,7 +137,7 @@ func (b *backend) write(ctx context.Context, e Entry, r record) (Entry, error) {
 	return b.store.Put(ctx, keyOf(r.Name), value, e.Revision, r.needed(e.Now))
 }
 
-// changeHeld calls change. It returns a NotHeldError if the lease that request r names is over.
+// changeHeld returns a NotHeldError if the lease that request r names is over.
 func (b *backend) changeHeld(ctx context.Context, r driver.Request, f func(s *record, now time.Time)) (Entry, error) {
 	return b.change(ctx, r.Name, func(s *record, now time.Time) error {
 		if s.Holder == nil || s.Holder.Owner != r.Owner || s.Holder.Token != r.Token {
@@ -343,7 +342,7 @@ func (b *backend) Check(ctx context.Context) error {
 	return nil
 }
 
-// Close cancels the calls that are under way, waits until they end, and closes the store.
+// Close cancels the calls that are under way, and waits until they end.
 func (b *backend) Close(ctx context.Context) error {
 	b.mu.Lock()
 	first := b.life.Err() == nil

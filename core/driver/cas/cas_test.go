@@ -10,8 +10,7 @@ import (
 	"github.com/lockbench/lockbench/core/drivertest"
 )
 
-// TestConformance tests two stores. One reports changes and says when it wrote a value. The other
-// one does neither.
+// One of the two stores reports changes and says when it wrote a value. The other one does neither.
 func TestConformance(t *testing.T) {
 	for name, open := range map[string]func(d *data) cas.Store{
 		"all":   func(d *data) cas.Store { return watched{&client{data: d}} },
@@ -37,7 +36,7 @@ func (d *data) harness(p driver.Properties, open func(*data) cas.Store) *drivert
 	}
 }
 
-// TestClockOfSeconds checks that no lease ends too early if the store's clock shows only seconds.
+// No lease may end too early if the store's clock shows only seconds.
 func TestClockOfSeconds(t *testing.T) {
 	coarse := claims
 	coarse.TTLMin, coarse.TTLStep = time.Second, time.Second
@@ -46,7 +45,7 @@ func TestClockOfSeconds(t *testing.T) {
 	}, "K2 a refusal carries the remaining TTL", "L2 no other owner gets the lock before its holder's deadline", "L2 a grant lives for its TTL", "L2 a renewal lives for its TTL")
 }
 
-// leftovers returns the keys that the store will keep for more than 2 minutes.
+// leftovers returns the keys that the store keeps for more than 2 minutes.
 func (d *data) leftovers(drivertest.T) (keys []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -89,7 +89,7 @@ func turn(t *testing.T, b driver.Backend, owner string, inside *atomic.Int32, la
 	}
 }
 
-// TestLateAcquire delays the Put of an acquire until the owner has been withdrawn.
+// The Put of an acquire is delayed until the owner has been withdrawn.
 func TestLateAcquire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &data{}
@@ -115,8 +115,7 @@ func TestLateAcquire(t *testing.T) {
 	})
 }
 
-// TestLateRenewal delays a renewal until the lease has expired. The renewal must not revive the
-// lease, and Renew must return an error.
+// A renewal is delayed until the lease has expired. It must not revive the lease.
 func TestLateRenewal(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		t.Run(fmt.Sprintf("silent=%t", silent), func(t *testing.T) {
@@ -152,8 +151,8 @@ func TestLateRenewal(t *testing.T) {
 	}
 }
 
-// TestRepeatedRenewal renews a lease in time, and then another client writes the record. That write
-// must not end the lease, though the renewal would have been too late at that time.
+// After a renewal in time, another client writes the record. That write must not end the lease,
+// though the renewal would have been too late at that time.
 func TestRepeatedRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &data{}
@@ -180,7 +179,7 @@ func TestRepeatedRenewal(t *testing.T) {
 	})
 }
 
-// TestCloseEndsWatches closes backends while calls begin to watch a key. No watch may be left.
+// Calls begin to watch a key while Close runs. No watch may be left.
 func TestCloseEndsWatches(t *testing.T) {
 	for range 2000 {
 		d := &data{}
@@ -197,7 +196,7 @@ func TestCloseEndsWatches(t *testing.T) {
 	}
 }
 
-// TestNoRecord checks that package cas does not overwrite a value that is no record of a lock.
+// Package cas does not overwrite a value that is no record of a lock.
 func TestNoRecord(t *testing.T) {
 	d := &data{}
 	c := &client{data: d}

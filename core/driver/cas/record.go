@@ -14,8 +14,7 @@ import (
 // one minute. The other 30 s are for a Put that was sent before the withdrawal and arrives late.
 const tombstoneFor = 90 * time.Second
 
-// record is the JSON that the store keeps for one lock. Times are in nanoseconds since 1970, by the
-// store's clock.
+// record is the JSON for one lock. Times are in nanoseconds since 1970, by the store's clock.
 type record struct {
 	Name      string           `json:"name"`
 	Holder    *holder          `json:"holder,omitempty"`
@@ -37,14 +36,14 @@ type holder struct {
 
 var lowercase = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
 
-// keyOf returns the store's key for a lock: a hash of the name, because few stores allow keys of
-// 512 arbitrary bytes. The name itself is in the record.
+// The store's key for a lock is a hash of the name, because few stores allow keys of 512 arbitrary
+// bytes.
 func keyOf(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return lowercase.EncodeToString(sum[:])
 }
 
-// decode returns the record of the entry e, or an empty record if the key does not exist.
+// decode returns an empty record if the key does not exist.
 func (b *backend) decode(e Entry, name string) (record, error) {
 	r := record{Name: name, step: b.step}
 	if len(e.Value) == 0 {
@@ -61,7 +60,6 @@ func (b *backend) decode(e Entry, name string) (record, error) {
 
 func (r *record) encode() ([]byte, error) { return json.Marshal(r) }
 
-// tidy removes an expired lease and expired withdrawals from r, which is the record of the entry e.
 func (r *record) tidy(e Entry) {
 	if h := r.Holder; h != nil {
 		if e.Now.UnixNano() >= h.End || h.void(e) {
@@ -76,12 +74,12 @@ func (r *record) tidy(e Entry) {
 	}
 }
 
-// void reports whether the store wrote the entry e too late, so that its renewal does not count.
+// If the store wrote the entry e too late, its renewal does not count.
 func (h *holder) void(e Entry) bool {
 	return h.By != 0 && !e.Written.IsZero() && e.Written.UnixNano() >= h.By
 }
 
-// needed returns how long the store must keep r, counted from the instant in parameter now.
+// needed returns how long the store must keep r, counted from now.
 func (r *record) needed(now time.Time) time.Duration {
 	var last int64
 	if r.Holder != nil {
@@ -93,7 +91,7 @@ func (r *record) needed(now time.Time) time.Duration {
 	return time.Duration(last - now.UnixNano())
 }
 
-// shown returns the holder in the record r as callers see it, or the zero Holder if r has none.
+// shown returns the zero Holder if the record has none.
 func (r *record) shown(now time.Time) driver.Holder {
 	h := r.Holder
 	if h == nil {

@@ -46,8 +46,8 @@ var ErrConflict = errors.New("the key has another revision")
 // KiB, and about 40 bytes more for each owner of this lock withdrawn in the last 90 s.
 type Store interface {
 	// Read returns the entry of key, as the last successful Put or Delete of any client left it. If
-	// Read returns an old entry, writes fail and observers see an old holder. But no lock is
-	// granted twice.
+	// Read returns an old entry, no lock is granted twice, but writes fail and observers see an old
+	// holder.
 	Read(ctx context.Context, key string) (Entry, error)
 	// Put writes value, which is not empty, if key has the given revision. For a key that does not
 	// exist, revision is 0 or what Read returned. The backend uses only Revision and Written of the

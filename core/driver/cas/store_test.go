@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver/cas"
 )
 
-// data is what a store in memory keeps. The zero value is an empty store.
+// The zero value of data is an empty store in memory.
 type data struct {
 	mu       sync.Mutex
 	entries  map[string]cas.Entry
@@ -28,7 +28,7 @@ type watch struct {
 	changed func()
 }
 
-// client is a Store in memory. It calls the hooks before and after while it holds no mutex.
+// client calls the hooks before and after while it holds no mutex.
 type client struct {
 	*data
 	before func(op, key string) error // if it returns an error, the request fails with it and is not executed
@@ -64,7 +64,7 @@ func (c *client) Read(ctx context.Context, key string) (cas.Entry, error) {
 	return c.do(ctx, "read", key, func() (cas.Entry, error) { return c.at(key), nil })
 }
 
-// at returns the entry of the given key. Its caller must hold the mutex of c.
+// The caller of at must hold the mutex of c.
 func (c *client) at(key string) cas.Entry {
 	now := time.Now()
 	if end, ok := c.ends[key]; ok && !now.Before(end) {
@@ -131,7 +131,6 @@ func (c *client) Check(ctx context.Context) (cas.About, error) {
 
 func (c *client) Close(context.Context) error { return nil }
 
-// watched is a client that is a Watcher, too.
 type watched struct{ *client }
 
 func (c watched) Watch(key string, changed func()) (func(), error) {

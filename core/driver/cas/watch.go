@@ -18,7 +18,7 @@ const (
 	lingerFor = 5 * time.Second
 )
 
-// topic is the watch of one key. All calls of method follow for this key share one topic.
+// All calls of method follow for one key share one topic.
 type topic struct {
 	stop  func() // ends the watch; returned by Watcher.Watch
 	users int    // calls of method follow; users and idle are guarded by the backend's mutex
@@ -35,14 +35,13 @@ func (t *topic) changed() {
 	t.next = make(chan struct{})
 }
 
-// change returns a channel that is closed at the next change.
 func (t *topic) change() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.next
 }
 
-// close ends the watch. Its caller must hold the backend's mutex.
+// The caller of close must hold the backend's mutex.
 func (t *topic) close() {
 	if t.idle != nil {
 		t.idle.Stop()
@@ -50,9 +49,8 @@ func (t *topic) close() {
 	t.stop()
 }
 
-// follow watches the record of the lock called name. It calls the function turn at the beginning,
-// after each change, and after each pause that turn returned. It ends when turn returns an error or
-// ctx ends.
+// follow calls the function turn at the beginning, after each change of the record, and after each
+// pause that turn returned. It ends when turn returns an error or ctx ends.
 func (b *backend) follow(ctx context.Context, name string, turn func(ctx context.Context, changed bool) (pause time.Duration, err error)) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {

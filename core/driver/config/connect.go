@@ -25,9 +25,9 @@ type Connect struct {
 	// TLS is the TLS configuration of connections. It has no configuration key. If TLS is set,
 	// TLSEnabled must not be false, and no other field about TLS may be set.
 	TLS *tls.Config
-	// TLSEnabled turns TLS on, with the certificate authorities of the system. TLS is also turned
-	// on by each other field about TLS, and by an address that asks for TLS. In these cases
-	// TLSEnabled must not be false.
+	// TLSEnabled turns TLS on, with the certificate authorities of the system. Each other field
+	// about TLS, and an address that asks for TLS, also turn it on. Then TLSEnabled must not be
+	// false.
 	TLSEnabled *bool `key:"tls_enabled" doc:"connect with TLS; so does any other tls key, and false beside one is refused"`
 	// TLSCAFile names a PEM file with certificate authorities, in place of those of the system. The
 	// files TLSCAFile, TLSCertFile and TLSKeyFile are read again for each connection.
@@ -53,8 +53,7 @@ const (
 	maxTimeout = 10 * time.Minute
 )
 
-// check returns an error that wraps driver.ErrConfig if a field of c is wrong, or contradicts
-// another field. The parameter addressTLS is true if the address asks for TLS.
+// The parameter addressTLS of check is true if the address asks for TLS.
 func (c Connect) check(addressTLS bool) error {
 	var err error
 	for f := range fields(reflect.ValueOf(c)) {
@@ -82,8 +81,8 @@ func (c Connect) check(addressTLS bool) error {
 		Between("request_timeout", c.RequestTimeout, minTimeout, maxTimeout))
 }
 
-// namesFile returns an error if name is the text of a file instead of a path, such as a pasted
-// private key. Unlike the error about a missing file, this error does not show name.
+// The value of name may be the text of a file instead of a path, such as a pasted private key. So
+// the error does not show name.
 func namesFile(key, name string) error {
 	if len(name) > longestName || strings.ContainsFunc(name, unicode.IsControl) || strings.Contains(name, pemDashes) {
 		return fmt.Errorf("%w: %s has the text of a file, and must have its name", driver.ErrConfig, key)
@@ -94,11 +93,10 @@ func namesFile(key, name string) error {
 const (
 	// longestName is the most bytes that a path may have. A longer text must be a file's contents.
 	longestName = 1024
-	// pemDashes is in the first line of each PEM block.
-	pemDashes = "---"
+	pemDashes   = "---"
 )
 
-// tlsKeys returns the keys of fields that are set and turn TLS on, without tls_enabled.
+// tlsKeys leaves out tls_enabled.
 func (c Connect) tlsKeys() []string {
 	var named []string
 	for f := range fields(reflect.ValueOf(c)) {
@@ -134,7 +132,7 @@ func Between[T cmp.Ordered](key string, value, least, most T) error {
 }
 
 // Conflict returns an error that wraps driver.ErrConfig, for keys whose values contradict each
-// other. The parameter why is the reason.
+// other.
 func Conflict(why string, keys ...string) error {
 	return fmt.Errorf("%w: %s: %s", driver.ErrConfig, strings.Join(keys, " and "), why)
 }
@@ -223,8 +221,7 @@ func fields(v reflect.Value) func(yield func(field) bool) {
 	return func(yield func(field) bool) { walk(v, "", yield) }
 }
 
-// walk yields the fields of the struct v that have a tag "key". If v is embedded in another struct,
-// the parameter outer is the tag that v has there.
+// If v is embedded in another struct, the parameter outer is the tag that v has there.
 func walk(v reflect.Value, outer reflect.StructTag, yield func(field) bool) bool {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)

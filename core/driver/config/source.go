@@ -102,7 +102,6 @@ func (s *Source) LastingTLSConfig(hosts []string) *tls.Config {
 	return cfg
 }
 
-// verify checks that chain leads to one of the roots, and that chain[0] is for one of the names.
 func verify(chain []*x509.Certificate, roots *x509.CertPool, names []string) error {
 	err := errors.New("x509: no certificate, or no name to compare it with")
 	for _, name := range names {
@@ -125,7 +124,6 @@ func (s *Source) Stale() error {
 	return errors.Join(s.password.failed(), s.pair.failed(), s.roots.failed())
 }
 
-// lastGood keeps the last value that was read without an error.
 type lastGood[T any] struct {
 	read func() (T, error)
 
@@ -148,7 +146,6 @@ func (k *lastGood[T]) get(log *slog.Logger) T {
 	return k.last
 }
 
-// open reads the value for the first time. No earlier value exists, so open returns any error.
 func (k *lastGood[T]) open() (err error) {
 	k.last, err = k.read()
 	return err
@@ -209,8 +206,8 @@ func readRoots(c Connect) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// readPEM reads a file. If the file ends within a PEM block, readPEM returns an error, because then
-// another process is still writing the file.
+// If the file ends within a PEM block, another process is still writing it. Then readPEM returns an
+// error.
 func readPEM(file string) ([]byte, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -226,10 +223,10 @@ func readPEM(file string) ([]byte, error) {
 	return text, nil
 }
 
-// Dial connects to addr, with TLS if the configuration says so, and with the present contents of
-// the certificate files. The parameter server is the name of the product, for errors. If ctx ends
-// during the handshake, Dial returns only after it has closed the connection. An error of the
-// handshake wraps driver.ErrNotSent, and driver.ErrDenied or driver.ErrUnavailable.
+// Dial connects to addr, with TLS if the configuration says so. The parameter server is the name of
+// the product, for errors. If ctx ends during the handshake, Dial returns only after it has closed
+// the connection. An error of the handshake wraps driver.ErrNotSent, and driver.ErrDenied or
+// driver.ErrUnavailable.
 func (s *Source) Dial(ctx context.Context, d *net.Dialer, server, network, addr string) (net.Conn, error) {
 	conn, err := d.DialContext(ctx, network, addr)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/lockbench/lockbench/internal/configtest"
 )
 
-// secured returns options with a password and TLS, whose files it writes into a directory.
+// secured returns options with a password and TLS.
 func secured(t *testing.T) (config.Connect, *configtest.Authority) {
 	dir, a := t.TempDir(), configtest.NewAuthority(t)
 	ca, password := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "password")
@@ -28,7 +28,6 @@ func secured(t *testing.T) (config.Connect, *configtest.Authority) {
 	}, a
 }
 
-// certificate returns the certificate that the client shows to a server.
 func certificate(t *testing.T, s *config.Source) string {
 	t.Helper()
 	cert, err := s.TLSConfig("localhost").GetClientCertificate(nil)
@@ -36,9 +35,8 @@ func certificate(t *testing.T, s *config.Source) string {
 	return string(cert.Certificate[0])
 }
 
-// TestHalfWrittenFiles covers files that are not replaced in one step. While a
-// file cannot be used, the values that were read before stay in use, and the
-// log names the file. When the file is complete again, its contents are used.
+// While a file cannot be used, the values that were read before stay in use, and the log names the
+// file. When the file is complete again, its contents are used.
 func TestHalfWrittenFiles(t *testing.T) {
 	cases := map[string]struct {
 		harm func(t *testing.T, c config.Connect)
@@ -84,14 +82,12 @@ func TestHalfWrittenFiles(t *testing.T) {
 	}
 }
 
-// cut truncates a file to its first half.
 func cut(t *testing.T, path string) {
 	text, err := os.ReadFile(path)
 	must(t, err)
 	configtest.Write(t, path, text[:len(text)/2])
 }
 
-// anothersKey replaces the client's key, but not the certificate.
 func anothersKey(t *testing.T, c config.Connect) {
 	_, key := configtest.NewAuthority(t).Issue(t, t.TempDir(), "other", time.Now().Add(time.Hour))
 	text, err := os.ReadFile(key)
@@ -99,8 +95,7 @@ func anothersKey(t *testing.T, c config.Connect) {
 	configtest.Write(t, c.TLSKeyFile, text)
 }
 
-// TestLastingTLSConfig checks that a configuration made once verifies each server with the current
-// authorities, as a new configuration would.
+// A configuration made once must verify each server with the current authorities.
 func TestLastingTLSConfig(t *testing.T) {
 	c, a := secured(t)
 	c.TLSCertFile, c.TLSKeyFile = "", ""
@@ -155,7 +150,6 @@ func TestLastingTLSConfig(t *testing.T) {
 	}
 }
 
-// server starts a TLS server with a certificate from the authority a, and returns its address.
 func server(t *testing.T, a *configtest.Authority) string {
 	cert, key := a.Issue(t, t.TempDir(), "server", time.Now().Add(time.Hour))
 	pair, err := tls.LoadX509KeyPair(cert, key)

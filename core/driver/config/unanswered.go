@@ -7,8 +7,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// refusals has advice for texts of TLS errors that this process or the server reports. The first
-// entry whose text occurs in an error applies.
+// The first entry of refusals whose text occurs in an error applies.
 var refusals = []struct{ text, advice string }{
 	{"remote error: tls: certificate required", "the server asks for a client certificate: set tls_cert_file and tls_key_file"},
 	{"remote error: tls: expired certificate", "the server says that the certificate in tls_cert_file has expired"},
@@ -32,8 +31,8 @@ const noTLS = "tls: first record does not look like a TLS handshake"
 // ExplainTLS returns nil unless TLS is the reason why a connection failed with err. Otherwise it
 // returns an error that tells an administrator the reason, and wraps err and driver.ErrNotSent. The
 // error also wraps driver.ErrUnavailable if another server may listen at the address later, and
-// otherwise driver.ErrDenied. ExplainTLS compares error texts, because TLS alerts have no exported
-// type, and some client libraries keep only the text.
+// otherwise driver.ErrDenied. ExplainTLS compares texts, because TLS alerts have no exported type,
+// and some client libraries keep only the text.
 func ExplainTLS(err error) error {
 	text := err.Error()
 	for _, r := range refusals {
@@ -53,8 +52,8 @@ const WhatToCheck = "check the address, whether the server is up and takes more 
 
 // Unanswered returns the error for a connection that failed with err before any request was sent,
 // because the product named by server did not answer in its protocol. It returns the error of
-// [ExplainTLS] if that is not nil, and otherwise an error that wraps driver.ErrUnavailable,
-// driver.ErrNotSent and err. It does not find out which other product listens there.
+// [ExplainTLS] if that is not nil. Otherwise the error wraps driver.ErrUnavailable,
+// driver.ErrNotSent and err.
 func Unanswered(server string, err error) error {
 	if explained := ExplainTLS(err); explained != nil {
 		return explained
