@@ -118,7 +118,6 @@ func ending(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", cause, err)
 }
 
-// serve runs fn for one term and then resigns the term.
 func (e *Elector) serve(ctx context.Context, term *Term, fn func(*Term)) {
 	s := &e.c.sched
 	term.run = true
