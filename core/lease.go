@@ -82,7 +82,7 @@ func (e *leaseCtx) end(cause error) {
 	<-e.ctx.Done()
 }
 
-// newLease makes a lease for the contender a. It sets no deadline and no renewal time.
+// newLease sets no deadline and no renewal time.
 func newLease(a *contender, owner string, g grant) *Lease {
 	o := &a.lock.opts
 	l := &Lease{
@@ -211,7 +211,6 @@ func (l *Lease) context(parent context.Context) (context.Context, context.Cancel
 	}
 }
 
-// request returns the request that identifies the lease to the store.
 func (l *Lease) request(now instant) driver.Request {
 	r := driver.Request{
 		Name: l.lock.name, Owner: l.owner, Label: l.c.opts.Label, Token: l.token, TTL: l.lock.opts.TTL,

@@ -100,7 +100,6 @@ func (l *Lock) inherits(from *Lock) bool {
 
 func (l *Lock) plain() bool { return l.opts.Value == nil && !l.opts.NoRenew && !l.election }
 
-// clip shortens a name that is too long to show.
 func clip(name string) string {
 	if len(name) <= maxName {
 		return name
@@ -247,7 +246,6 @@ func (l *Lock) do(ctx context.Context, fn func(context.Context, *Lease) error, a
 	return l.run(ctx, lease, fn)
 }
 
-// run runs fn under the lease, and then releases the lease.
 func (l *Lock) run(ctx context.Context, lease *Lease, fn func(context.Context, *Lease) error) (err error) {
 	c := l.c
 	fctx, cancel := lease.context(c.inCallback(ctx))
@@ -279,7 +277,6 @@ func (l *Lock) run(ctx context.Context, lease *Lease, fn func(context.Context, *
 	return fn(fctx, lease)
 }
 
-// afterWork joins the errors of a function under a lock (work) and of the release (release).
 func afterWork(work, release error) error {
 	if work == nil && release != nil && !errors.Is(release, ErrNotHeld) {
 		return fmt.Errorf("%w: %w", ErrUnreleased, release)
