@@ -338,8 +338,8 @@ func TestOwnGrantReleasedInDoubt(t *testing.T) {
 	})
 }
 
-// TestWaitsFirst checks that a waiter calls Wait before TryAcquire only if another host had the lock
-// recently and the store grants to waiters.
+// TestWaitsFirst checks that a waiter calls Wait before TryAcquire only if another host had the
+// lock recently and the store grants to waiters.
 func TestWaitsFirst(t *testing.T) {
 	for _, tc := range []struct {
 		span, pause time.Duration

@@ -167,7 +167,6 @@ func (r *Recorder) OnEvent(ev core.Event) {
 	}
 }
 
-// typed returns attrs, with error.type set to value, as an option of a measurement.
 func typed(attrs []attribute.KeyValue, value string) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(append(slices.Clip(attrs), ErrorTypeKey.String(value))...))
 }

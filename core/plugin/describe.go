@@ -78,7 +78,6 @@ func (l *limited) Write(b []byte) (int, error) {
 	return l.Buffer.Write(b)
 }
 
-// lastWords returns the last lines of text, or nil if there are none.
 func lastWords(text string) []string {
 	var words tail
 	for line := range strings.Lines(strings.TrimSpace(text)) {

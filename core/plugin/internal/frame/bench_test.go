@@ -66,7 +66,7 @@ func farMain(dir string) {
 	}
 }
 
-// BenchmarkCall measures one TryAcquire on a backend in another process. The backend does no work.
+// BenchmarkCall measures one TryAcquire on a backend in another process.
 func BenchmarkCall(b *testing.B) {
 	unary, framed := links(b)
 	for _, callers := range []int{1, 8, 64} {

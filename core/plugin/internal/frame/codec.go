@@ -96,7 +96,7 @@ func (c *coder) part(n, most int) []byte {
 	return p
 }
 
-// text writes or reads the string s. If the text read equals the old *s, no memory is allocated.
+// If the text read equals the old *s, text allocates no memory.
 func (c *coder) text(s *string, most int) {
 	n := len(*s)
 	if uvarint(c, &n); !c.reads {
@@ -106,15 +106,15 @@ func (c *coder) text(s *string, most int) {
 	}
 }
 
-// name writes or reads the name of a lock. It accepts only valid UTF-8, as backends expect.
+// name accepts only valid UTF-8, as backends expect.
 func (c *coder) name(s *string) {
 	if c.text(s, maxName); c.reads && !utf8.ValidString(*s) {
 		c.fail()
 	}
 }
 
-// value writes or reads the byte slice v. It writes the length plus one, to
-// distinguish nil from an empty slice. A value that is too long is written as nil.
+// value writes the length plus one, to distinguish nil from an empty slice. A value that is too
+// long is written as nil.
 func (c *coder) value(v *[]byte, most int) {
 	n := 0
 	if *v != nil && len(*v) <= most {
@@ -155,7 +155,7 @@ func (c *coder) end() error {
 	return nil
 }
 
-// check returns an error if the request r exceeds a limit. It is called before anything is sent.
+// check returns an error if the request r exceeds a limit.
 func check(r *driver.Request) error {
 	if err := checkName(r.Name); err != nil {
 		return err

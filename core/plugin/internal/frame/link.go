@@ -96,7 +96,7 @@ func Dial(ctx context.Context, path string, pid int, control wire.Link, failed f
 	return l, nil
 }
 
-// newLink makes a Link. The Link owns the connections, unless newLink returns an error.
+// The Link owns the connections, unless newLink returns an error.
 func newLink(requests, replies *net.UnixConn, control wire.Link, failed func(error)) (*Link, error) {
 	l := &Link{
 		Link: control, conn: replies, failed: failed,
