@@ -77,7 +77,8 @@ func (o *outbox) init(conn *net.UnixConn, failed func(error)) error {
 	return nil
 }
 
-// The caller of queue must hold mu. If queue returns true, the caller must unlock mu and call flush.
+// The caller of queue must hold mu. If queue returns true, the caller must then unlock mu, and
+// call flush.
 func (o *outbox) queue(appendPayload func(b []byte) []byte) (write bool) {
 	if o.stopped {
 		return false
