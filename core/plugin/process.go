@@ -87,7 +87,6 @@ func (p *process) giveUp(cause error) {
 	})
 }
 
-// watchExit calls giveUp when the process has exited.
 func (p *process) watchExit() {
 	select {
 	case <-p.run.exited:
