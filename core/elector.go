@@ -109,7 +109,6 @@ func (e *Elector) Run(ctx context.Context, fn func(*Term)) error {
 	}
 }
 
-// ending returns err, with the cause of ctx added if ctx has ended.
 func ending(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if cause == nil || errors.Is(err, cause) {

@@ -190,8 +190,7 @@ func (c *Client) permanent(err error) bool {
 	return final(err) || errors.Is(err, errGrantNumber) || refused(err) && !c.served.Load()
 }
 
-// noteServed records that the store has served this client, if the result err of an acquire or a
-// check shows that.
+// The argument of noteServed is the result of an acquire or a check.
 func (c *Client) noteServed(err error) {
 	if (err == nil || errors.Is(err, ErrHeld)) && !c.served.Load() {
 		c.served.Store(true)

@@ -68,7 +68,6 @@ type Lease struct {
 	ctx context.Context // ctx of the acquire, for its values in events; nil once stopped is true
 }
 
-// leaseCtx is one context made by Lease.Context.
 type leaseCtx struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc

@@ -117,8 +117,6 @@ func checkName(name string) error {
 	return nil
 }
 
-// fill sets defaults, and checks every option against the other options and
-// against the bounds of the backend (K7).
 func (o *LockOptions) fill(p driver.Properties) error {
 	byDefault := o.TTL == 0
 	if byDefault {
@@ -284,8 +282,8 @@ func afterWork(work, release error) error {
 	return joinErrors(work, release)
 }
 
-// leasesOf is the context key for those leases of a client whose end also ends the context. If a
-// lease of the wanted lock is among them, an acquire would wait for its caller, so core refuses it.
+// leasesOf is a context key. Its value has the leases of the client c that end the context. If one
+// of them is a lease of the wanted lock, the caller would wait for itself, so core refuses it.
 type leasesOf struct{ c *Client }
 
 // holding is a lease whose end also ends a context. Its field outer is another such lease, or nil.

@@ -186,7 +186,7 @@ func passesOn(t T, h *Harness) {
 	woken := func() []int { // without waiter 1, whose Wait the withdrawal may end
 		return slices.DeleteFunc(queued(), func(i int) bool { return i == 1 })
 	}
-	all[1].withdraw(t) // waiter 1 is in the queue and was not woken
+	all[1].withdraw(t)
 	holder.mustRelease(t)
 	h.wantWoken(t, woken, "the release", 0)
 	all[0].withdraw(t)

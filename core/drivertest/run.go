@@ -67,8 +67,8 @@ func (s *suite) enter(c Case) (leave func()) {
 	}
 }
 
-// run runs the case c. If a stall spoiled the run and it did not fail, it runs c again, at most
-// tries times in all.
+// run runs the case c. It repeats a run that a stall spoiled, unless that run failed. It makes at
+// most tries runs.
 func (s *suite) run(ctx context.Context, c Case) CaseResult {
 	defer s.enter(c)()
 	if c.Excuse != nil {

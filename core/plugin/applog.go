@@ -43,7 +43,6 @@ func (a *appLog) warn(message string, err error) {
 	a.add(slog.LevelWarn, message, len(message), slog.Any("err", err))
 }
 
-// flush waits until the logger has received every record, for at most logMoment.
 func (a *appLog) flush(ctx context.Context) { a.queue.Flush(ctx, logMoment) }
 
 // deliver logs the number of dropped records in a separate record, because r may be below the

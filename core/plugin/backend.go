@@ -17,7 +17,7 @@ import (
 // host checks whether the plugin still answers.
 const waitSlack = 2 * time.Second
 
-// backend is the driver.Backend of a supervised plugin. It has the methods of every capability.
+// backend is the driver.Backend of a supervised plugin.
 type backend struct {
 	launcher *launcher
 	watchers watchers

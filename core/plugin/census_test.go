@@ -108,7 +108,6 @@ func socketDirsOf(t testing.TB, host int) []string {
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// syncBuffer may be written and read concurrently.
 type syncBuffer struct {
 	mu sync.Mutex
 	b  strings.Builder

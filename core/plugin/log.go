@@ -20,7 +20,7 @@ const (
 	maxLogLine = 64 << 10
 	tailLines  = 12
 	// maxTail bounds the text kept of a plugin's standard error, in bytes. After the plugin's death,
-	// errors of calls include it until a new process runs. maxTailLine bounds one line, in bytes.
+	// errors of calls show that text until a new process runs. maxTailLine bounds one line, in bytes.
 	maxTail     = wire.MaxText
 	maxTailLine = maxTail / 4
 )

@@ -148,7 +148,6 @@ func (f *far) Inspect(ctx context.Context, name string) (driver.Holder, error) {
 	return f.Link.Inspect(ctx, name)
 }
 
-// hangUp shuts down every connection of the data socket.
 func hangUp() {
 	for fd := range 1024 {
 		name, err := syscall.Getsockname(fd)

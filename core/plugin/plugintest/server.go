@@ -14,6 +14,7 @@ import (
 const (
 	// answerTime bounds how long a server may take to be ready.
 	answerTime = 60 * time.Second
+	// askEvery is how often the server is asked whether it is ready.
 	askEvery = 10 * time.Millisecond
 )
 

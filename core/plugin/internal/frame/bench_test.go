@@ -104,7 +104,6 @@ func BenchmarkCodec(b *testing.B) {
 	}
 }
 
-// links returns two connections to a new plugin process, one for each protocol version.
 func links(b *testing.B) (*wire.Unary, *Link) {
 	b.Helper()
 	dir, pid := startFar(b)

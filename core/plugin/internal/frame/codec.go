@@ -44,11 +44,10 @@ const (
 // errBroken means that the peer violates the protocol.
 var errBroken = errors.New("broken frame")
 
-// coder writes or reads the payload of a frame. For each part of a payload, one
-// method both writes and reads it. So the format cannot differ between writing and
-// reading. Values must be zero before they are read, and writing does not modify
-// them. If a part is malformed, or the payload ends too early, the coder sets the
-// field bad. The values of that part and of all later parts then stay zero.
+// coder writes or reads the payload of a frame. For each part, one method both writes
+// and reads, so the two formats cannot differ. Reading needs a zero value, and writing
+// does not modify a value. If a part is malformed, or the payload ends too early, the
+// coder sets the field bad. That part and all later parts then stay zero.
 type coder struct {
 	b     []byte // bytes written so far, or left to read
 	reads bool
@@ -147,7 +146,6 @@ func list[E any](c *coder, l *[]E, least, most int) []E {
 
 func (c *coder) fail() { c.b, c.bad = nil, true }
 
-// end returns an error if the frame was malformed or has bytes left.
 func (c *coder) end() error {
 	if c.bad || len(c.b) > 0 {
 		return errBroken

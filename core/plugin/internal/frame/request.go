@@ -25,7 +25,6 @@ const (
 	kinds // one more than the highest kind
 )
 
-// waits reports whether a request of kind k may wait in the store.
 func (k kind) waits() bool { return k == kindWait }
 
 type load struct {
