@@ -282,8 +282,8 @@ func TestOwnGrantOverASuspend(t *testing.T) {
 	}
 }
 
-// TestOwnGrantFarAway checks that core sends a renewal, which may take all the time left, if that
-// time is at least twice the duration of the last acquire. Otherwise core sends an acquire.
+// TestOwnGrantFarAway checks that core sends a renewal if the time left is at least twice the
+// duration of the last acquire, and otherwise an acquire. The renewal may take all the time left.
 func TestOwnGrantFarAway(t *testing.T) {
 	for _, tc := range []struct {
 		rtt, renewal time.Duration

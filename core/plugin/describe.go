@@ -68,7 +68,7 @@ func Describe(ctx context.Context, path string) (Description, error) {
 
 var errTooLong = errors.New("too much output")
 
-// limited is a buffer for at most maxDescription bytes. A Write of more returns an error.
+// limited is a buffer for at most maxDescription bytes.
 type limited struct{ *bytes.Buffer }
 
 func (l *limited) Write(b []byte) (int, error) {

@@ -106,7 +106,6 @@ func ProcessOf(b driver.Backend) (pid int, ok bool) {
 	return p.run.pid(), true
 }
 
-// launcher starts a plugin's process, and a new one after each death.
 type launcher struct {
 	name    string
 	path    string

@@ -255,7 +255,7 @@ func (p *process) answered(seq uint64) bool {
 	}
 }
 
-// doubt makes the method heartbeats send a heartbeat at once.
+// doubt makes heartbeats send at once.
 func (p *process) doubt() {
 	select {
 	case p.suspect <- struct{}{}:

@@ -79,7 +79,6 @@ func parts(path string) []string {
 	return strings.FieldsFunc(path, func(r rune) bool { return r == filepath.Separator })
 }
 
-// notForOthers returns an error if any user may replace the given entry of the directory dir.
 func notForOthers(dir string, entry fs.FileInfo) error {
 	info, err := os.Stat(dir)
 	if err != nil {

@@ -54,7 +54,6 @@ type Link struct {
 // a grant. A withdrawal after the answer cannot reach the store before the requests of that Wait.
 const grace = 50 * time.Millisecond
 
-// call is one request under way.
 type call struct {
 	id    uint64
 	kind  kind

@@ -85,7 +85,7 @@ func (echo) Batch(_ context.Context, ops []driver.Op) []driver.Result {
 	return results
 }
 
-// outlet stands for the server's end of a stream. It accepts every message.
+// outlet stands for the server's end of a stream.
 type outlet[M any] struct {
 	grpc.ServerStream
 	t    *testing.T
