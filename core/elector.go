@@ -109,7 +109,6 @@ func (e *Elector) Run(ctx context.Context, fn func(*Term)) error {
 	}
 }
 
-// ending returns err, with the cause of ctx added if ctx has ended.
 func ending(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if cause == nil || errors.Is(err, cause) {
@@ -118,7 +117,6 @@ func ending(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", cause, err)
 }
 
-// serve runs fn for one term and then resigns the term.
 func (e *Elector) serve(ctx context.Context, term *Term, fn func(*Term)) {
 	s := &e.c.sched
 	term.run = true

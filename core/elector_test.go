@@ -70,7 +70,7 @@ func TestE2RenewsUntilTheCallbackHasReturned(t *testing.T) {
 			cancel()
 			<-term.Context().Done()
 			before := f.count("renew")
-			time.Sleep(time.Minute) // the callback takes long to finish
+			time.Sleep(time.Minute)
 			if !term.Valid() || f.owner("jobs") != term.lease.owner || f.count("renew") < before+17 {
 				t.Errorf("valid %v, held by %q, %d renewals", term.Valid(), f.owner("jobs"), f.count("renew")-before)
 			}

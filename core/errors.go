@@ -175,7 +175,6 @@ func (e *IndeterminateError) Error() string {
 	return fmt.Sprintf("%v, free at the latest at %s: %v", ErrIndeterminate, e.FreeAt.Format(timeOfDay), e.Err)
 }
 
-// timeOfDay is the format of times in the texts of errors.
 const timeOfDay = "15:04:05.000"
 
 // Is makes errors.Is(err, ErrIndeterminate) true.
@@ -191,15 +190,13 @@ func (c *Client) permanent(err error) bool {
 	return final(err) || errors.Is(err, errGrantNumber) || refused(err) && !c.served.Load()
 }
 
-// noteServed records that the store has served this client, if the result err of an acquire or a
-// check shows that.
+// The argument of noteServed is the result of an acquire or a check.
 func (c *Client) noteServed(err error) {
 	if (err == nil || errors.Is(err, ErrHeld)) && !c.served.Load() {
 		c.served.Store(true)
 	}
 }
 
-// refused reports whether err means that the store or the plugin refuses this client.
 func refused(err error) bool { return errors.Is(err, ErrDenied) || errors.Is(err, ErrConfig) }
 
 // final reports whether a repeated call would return err again, even if the store recovers.
@@ -213,7 +210,7 @@ func definite(err error) bool {
 		errors.Is(err, driver.ErrWithdrawn) || refused(err) || final(err)
 }
 
-// joinErrors joins two errors. If one is nil, it returns the other unchanged.
+// joinErrors returns the other error unchanged if one is nil.
 func joinErrors(a, b error) error {
 	switch {
 	case a == nil:

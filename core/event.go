@@ -40,7 +40,6 @@ var eventNames = []string{
 // String returns the kind in lower-case words, such as "plugin down".
 func (k EventKind) String() string { return nameOf(eventNames, k) }
 
-// nameOf returns the name at index k of names, or "unknown". Index 0 is not used.
 func nameOf[K ~int](names []string, k K) string {
 	if k < 1 || int(k) >= len(names) {
 		return "unknown"
@@ -108,7 +107,6 @@ func (e *emitter) init(c *Client) {
 	e.routine.Store(e.log.Enabled(context.Background(), slog.LevelDebug))
 }
 
-// wants reports whether the logger or OnEvent might want an event of this kind.
 func (e *emitter) wants(kind EventKind) bool {
 	return e.on != nil || e.routine.Load() || kind.level() > slog.LevelDebug
 }

@@ -126,7 +126,6 @@ func TestOnEventMayCallEverything(t *testing.T) {
 			}
 		}})
 		var lease *Lease
-		// This callback of Do returns when Close ends the callback's ctx.
 		_ = lockOf(t, c, "outer", nil).Do(t.Context(), func(ctx context.Context, _ *Lease) error {
 			var err error
 			lease, err = lockOf(t, c, "a", nil).Acquire(ctx)

@@ -137,7 +137,7 @@ func TestEventsCarryTheContextOfTheirOperation(t *testing.T) {
 			t.Fatal(err)
 		}
 		cancel()
-		time.Sleep(1500 * time.Millisecond) // time for a renewal
+		time.Sleep(1500 * time.Millisecond)
 		ctx, cancel = with("try")
 		if _, err := l.TryAcquire(ctx); !errors.Is(err, ErrHeld) {
 			t.Fatal(err)

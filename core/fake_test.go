@@ -53,7 +53,6 @@ func newFake(capabilities ...driver.Capability) *fake {
 	}
 }
 
-// do runs one call: f.before, then the function store, which does the store's work, then f.after.
 func (f *fake) do(ctx context.Context, op string, r driver.Request, store func() error) error {
 	f.mu.Lock()
 	f.calls = append(f.calls, asked{op, r.Name, time.Now()})
@@ -308,7 +307,6 @@ func (f *fake) Break(ctx context.Context, name string, token uint64) error {
 	})
 }
 
-// times returns the times at which the operation op was called.
 func (f *fake) times(op string) []time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -323,7 +321,7 @@ func (f *fake) times(op string) []time.Time {
 
 func (f *fake) count(op string) int { return len(f.times(op)) }
 
-// hook sets the fields before and after of f. It may be called while calls are under way.
+// hook may be called while calls are under way.
 func (f *fake) hook(before, after func(context.Context, string, driver.Request) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -336,14 +334,12 @@ func (f *fake) expire(name string, at time.Time) {
 	f.held[name].expires = at
 }
 
-// owner returns the owner of the lock called name in the store, or "" if there is none.
 func (f *fake) owner(name string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.live(name).holder().Owner
 }
 
-// steal replaces the grant of the lock called name by a grant to "stranger".
 func (f *fake) steal(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -20,7 +20,7 @@ const (
 var untilFirst = (lifeOf(ownSpan) - ownAge) / 3
 
 // granted makes the client c wait for a lock that another owner holds, and then frees the lock. So
-// the store grants it to the waiter without an acquire. granted returns the waiter's lease.
+// the store grants it to the waiter without an acquire.
 func granted(t *testing.T, f *fake, c *Client, o *LockOptions) *Lease {
 	t.Helper()
 	f.steal("a")
@@ -43,8 +43,7 @@ func granted(t *testing.T, f *fake, c *Client, o *LockOptions) *Lease {
 	return <-back
 }
 
-// withOwn runs a test with a store that grants a lock to a waiter without
-// an acquire. Renewals in that store take 10 ms.
+// withOwn runs a test with a store that grants a lock to a waiter without an acquire.
 func withOwn(t *testing.T, test func(t *testing.T, f *fake, c *Client)) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(waiting...)
@@ -283,8 +282,8 @@ func TestOwnGrantOverASuspend(t *testing.T) {
 	}
 }
 
-// TestOwnGrantFarAway checks that core sends a renewal, which may take all the time left, if that
-// time is at least twice the duration of the last acquire. Otherwise core sends an acquire.
+// TestOwnGrantFarAway checks that core sends a renewal if the time left is at least twice the
+// duration of the last acquire, and otherwise an acquire. The renewal may take all the time left.
 func TestOwnGrantFarAway(t *testing.T) {
 	for _, tc := range []struct {
 		rtt, renewal time.Duration
@@ -339,8 +338,8 @@ func TestOwnGrantReleasedInDoubt(t *testing.T) {
 	})
 }
 
-// TestWaitsFirst checks that a waiter calls Wait before TryAcquire if another host had the lock
-// recently and the store grants to waiters. In other cases it calls TryAcquire before Wait.
+// TestWaitsFirst checks that a waiter calls Wait before TryAcquire only if another host had the
+// lock recently and the store grants to waiters.
 func TestWaitsFirst(t *testing.T) {
 	for _, tc := range []struct {
 		span, pause time.Duration

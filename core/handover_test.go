@@ -13,7 +13,6 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// next starts a goroutine that acquires the lock l, and returns a channel for the lease.
 func next(t *testing.T, l *Lock) <-chan *Lease {
 	out := make(chan *Lease, 1)
 	go func() { out <- acquire(t, l) }()
@@ -21,7 +20,6 @@ func next(t *testing.T, l *Lock) <-chan *Lease {
 	return out
 }
 
-// handOn releases a lease, and returns the next lease, which it gets from the channel waiter.
 func handOn(t *testing.T, lease *Lease, waiter <-chan *Lease) *Lease {
 	t.Helper()
 	if err := lease.Release(t.Context()); err != nil {

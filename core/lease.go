@@ -68,7 +68,6 @@ type Lease struct {
 	ctx context.Context // ctx of the acquire, for its values in events; nil once stopped is true
 }
 
-// leaseCtx is one context made by Lease.Context.
 type leaseCtx struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -82,7 +81,7 @@ func (e *leaseCtx) end(cause error) {
 	<-e.ctx.Done()
 }
 
-// newLease makes a lease for the contender a. It sets no deadline and no renewal time.
+// newLease sets no deadline and no renewal time.
 func newLease(a *contender, owner string, g grant) *Lease {
 	o := &a.lock.opts
 	l := &Lease{
@@ -211,7 +210,6 @@ func (l *Lease) context(parent context.Context) (context.Context, context.Cancel
 	}
 }
 
-// request returns the request that identifies the lease to the store.
 func (l *Lease) request(now instant) driver.Request {
 	r := driver.Request{
 		Name: l.lock.name, Owner: l.owner, Label: l.c.opts.Label, Token: l.token, TTL: l.lock.opts.TTL,

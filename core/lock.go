@@ -100,7 +100,6 @@ func (l *Lock) inherits(from *Lock) bool {
 
 func (l *Lock) plain() bool { return l.opts.Value == nil && !l.opts.NoRenew && !l.election }
 
-// clip shortens a name that is too long to show.
 func clip(name string) string {
 	if len(name) <= maxName {
 		return name
@@ -118,8 +117,6 @@ func checkName(name string) error {
 	return nil
 }
 
-// fill sets defaults, and checks every option against the other options and
-// against the bounds of the backend (K7).
 func (o *LockOptions) fill(p driver.Properties) error {
 	byDefault := o.TTL == 0
 	if byDefault {
@@ -247,7 +244,6 @@ func (l *Lock) do(ctx context.Context, fn func(context.Context, *Lease) error, a
 	return l.run(ctx, lease, fn)
 }
 
-// run runs fn under the lease, and then releases the lease.
 func (l *Lock) run(ctx context.Context, lease *Lease, fn func(context.Context, *Lease) error) (err error) {
 	c := l.c
 	fctx, cancel := lease.context(c.inCallback(ctx))
@@ -279,7 +275,6 @@ func (l *Lock) run(ctx context.Context, lease *Lease, fn func(context.Context, *
 	return fn(fctx, lease)
 }
 
-// afterWork joins the errors of a function under a lock (work) and of the release (release).
 func afterWork(work, release error) error {
 	if work == nil && release != nil && !errors.Is(release, ErrNotHeld) {
 		return fmt.Errorf("%w: %w", ErrUnreleased, release)
@@ -287,8 +282,8 @@ func afterWork(work, release error) error {
 	return joinErrors(work, release)
 }
 
-// leasesOf is the context key for those leases of a client whose end also ends the context. If a
-// lease of the wanted lock is among them, an acquire would wait for its caller, so core refuses it.
+// leasesOf is a context key. Its value has the leases of the client c that end the context. If one
+// of them is a lease of the wanted lock, the caller would wait for itself, so core refuses it.
 type leasesOf struct{ c *Client }
 
 // holding is a lease whose end also ends a context. Its field outer is another such lease, or nil.

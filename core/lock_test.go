@@ -226,7 +226,6 @@ func TestDoRunsUnderTheLease(t *testing.T) {
 	})
 }
 
-// Do's error says whether the work failed, the release is unconfirmed, or both.
 func TestDoTellsWorkFromRelease(t *testing.T) {
 	failed := errors.New("failed")
 	for name, down := range map[string]error{

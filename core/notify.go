@@ -33,11 +33,10 @@ func (a *contender) listen(ctx context.Context) *ear {
 	return e
 }
 
-// pause waits until it may help to ask the store again, for at most the time rest. pause ends when
-// Notify calls back. Until the first callback, pause also ends after a time that grows with each
-// call. The first callback means that Notify now listens. It also wakes the contender a, because
-// Notify missed any earlier release. The contender asks once after each wake-up, so many callbacks
-// lead to few requests.
+// pause waits until it may help to ask the store again, for at most the time rest. It ends when
+// Notify calls back. Until the first callback, it also ends after a time that grows with each call.
+// The first callback means that Notify now listens. It wakes the contender a too, because Notify
+// missed any earlier release.
 func (a *contender) pause(ctx context.Context, rest time.Duration) {
 	if a.ear == nil && a.lock.c.b.notifier != nil {
 		a.ear = a.listen(ctx)

@@ -72,7 +72,6 @@ type observer struct {
 	stale   bool
 }
 
-// see records the holder h that the stream reports.
 func (o *observer) see(h Holder) {
 	if h.Token != 0 && h.Token < o.highest {
 		return // older than a holder that was already reported
@@ -82,7 +81,6 @@ func (o *observer) see(h Holder) {
 	o.put(Change{Leader: h})
 }
 
-// lose records that the stream cannot reach the store.
 func (o *observer) lose(err error) {
 	if !o.stale {
 		o.stale = true
@@ -109,7 +107,6 @@ func (o *observer) put(ch Change) {
 	o.out <- ch
 }
 
-// kindAfter returns the kind of change from the leader in before to the leader h, or 0 for none.
 func kindAfter(before Change, h Holder) ChangeKind {
 	was := before.Leader
 	same := was.Held() && was.Owner == h.Owner && was.Token == h.Token
@@ -126,7 +123,6 @@ func kindAfter(before Change, h Holder) ChangeKind {
 	return 0
 }
 
-// streams holds the stream of each name that is observed.
 type streams struct {
 	mu     sync.Mutex
 	byName map[string]*stream
@@ -150,7 +146,7 @@ type stream struct {
 	end       context.CancelFunc // ends the run
 }
 
-// join adds the observer o to the stream of the given name. If the client closes, it returns nil.
+// If the client closes, join returns nil.
 func (ss *streams) join(c *Client, name string, o *observer) *stream {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -182,7 +178,6 @@ func (ss *streams) join(c *Client, name string, o *observer) *stream {
 	return s
 }
 
-// leaveAfter removes the observer o from the stream when ctx, the client or the stream ends.
 func (s *stream) leaveAfter(ctx context.Context, o *observer) {
 	select {
 	case <-ctx.Done():
@@ -192,7 +187,6 @@ func (s *stream) leaveAfter(ctx context.Context, o *observer) {
 	s.leave(o)
 }
 
-// leave removes the observer o and closes its channel. The stream ends with its last observer.
 func (s *stream) leave(o *observer) {
 	ss := &s.c.streams
 	ss.mu.Lock()
@@ -207,7 +201,7 @@ func (s *stream) leave(o *observer) {
 	}
 }
 
-// forget removes the stream s from ss. The caller must hold ss.mu.
+// The caller of forget must hold ss.mu.
 func (ss *streams) forget(s *stream) {
 	if ss.byName[s.name] == s {
 		delete(ss.byName, s.name)
@@ -249,7 +243,6 @@ func (s *stream) begin(end context.CancelFunc) {
 	s.seen, s.end = false, end
 }
 
-// see passes to the observers a holder that the driver has reported.
 func (s *stream) see(h driver.Holder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -263,7 +256,6 @@ func (s *stream) see(h driver.Holder) {
 	}
 }
 
-// lose tells the observers that the driver cannot reach the store.
 func (s *stream) lose(err error) {
 	if err == nil {
 		return

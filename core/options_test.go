@@ -11,7 +11,6 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// TestOptionsOutOfRangeAreRefused checks that the error of each call names the value and the bound.
 func TestOptionsOutOfRangeAreRefused(t *testing.T) {
 	for want, opts := range map[string]*Options{
 		"CleanupBudget -1s is less than 0s":    {CleanupBudget: -time.Second},

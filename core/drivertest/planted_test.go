@@ -38,7 +38,7 @@ type bug struct {
 	neverBack        bool // no client reaches the server after it was stopped and started
 	sameNamespace    bool // two namespaces are one
 
-	caught []string // names of the cases that must catch the bug
+	caught []string
 }
 
 // each returns a value for bug.plant that plants the bug in each connection separately.
@@ -135,7 +135,6 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 	}
 }
 
-// Each case must pass on a correct backend, unless a property of the backend excuses it.
 func TestCasesPassWithoutBug(t *testing.T) {
 	for _, honest := range []bug{
 		{name: "survives"},

@@ -58,8 +58,8 @@ const settles = 300 * time.Millisecond
 
 // queue starts a Wait in the background for each attempt in turn, and returns when all sleep in the
 // queue. The function woken returns the indexes of the attempts whose Wait has returned since then.
-// A waiter may be in the queue before it sleeps, for example while its host connects. A Wait that
-// returns at that time does not count, because its waiter was not woken.
+// A Wait may return before its waiter sleeps, for example while the host connects. That return does
+// not count, because nothing woke the waiter.
 func queue(t T, attempts []*attempt) (woken func() []int) {
 	t.Helper()
 	var (
@@ -112,7 +112,6 @@ func queue(t T, attempts []*attempt) (woken func() []int) {
 	return woken
 }
 
-// waiters makes a holder on one host, and n owners on other hosts for the same lock.
 func waiters(t T, h *Harness, n int) (holder *attempt, all []*attempt) {
 	bs := h.backends(t, n+1)
 	holder = h.attempt(bs[0], "jobs", h.lasting().TTL).must(t)
@@ -155,7 +154,6 @@ func (h *Harness) wantWoken(t T, woken func() []int, when string, want ...int) {
 	}
 }
 
-// wantTurn fails the case unless TryAcquire grants the lock to the attempt a, whose turn it is.
 func (h *Harness) wantTurn(t T, waiter int, a *attempt) {
 	t.Helper()
 	switch err := a.try(t); {
@@ -188,7 +186,7 @@ func passesOn(t T, h *Harness) {
 	woken := func() []int { // without waiter 1, whose Wait the withdrawal may end
 		return slices.DeleteFunc(queued(), func(i int) bool { return i == 1 })
 	}
-	all[1].withdraw(t) // waiter 1 is in the queue and was not woken
+	all[1].withdraw(t)
 	holder.mustRelease(t)
 	h.wantWoken(t, woken, "the release", 0)
 	all[0].withdraw(t)
@@ -198,7 +196,7 @@ func passesOn(t T, h *Harness) {
 
 func vanished(t T, h *Harness) {
 	holder, all := waiters(t, h, 2)
-	next := all[1] // all[0] vanishes, so all[1] is next
+	next := all[1] // all[0] vanishes
 	for _, a := range all {
 		wantHeld(t, a.try(t), "TryAcquire of a held lock")
 		if err := a.wait(t, 50*time.Millisecond); err != nil {
@@ -233,7 +231,7 @@ in the store, and a host that waits there gets it, as the backend claims FIFO.`,
 
 // othersTurn counts the grants to one host, whose goroutines always want the lock, while a second
 // host waits. After 9 grants, core lets the next host have the lock. othersTurn allows 18, because
-// on a busy machine the second host may miss a chance. A test of package core checks the number 9.
+// on a busy machine the second host may miss a chance.
 func othersTurn(t T, h *Harness) {
 	const held = 5 * time.Millisecond
 	cs := h.clients(t, 2)
@@ -263,7 +261,6 @@ func othersTurn(t T, h *Harness) {
 	})
 	mustRelease(t, l)
 	eventually(t, 10*time.Second, "the other host gets the lock", other.ended)
-	// The count is read when the other host holds the lock, so no further grant is counted.
 	if n := grants.Load(); n > 2*9 {
 		t.Errorf("the lock was granted %d times in one host while another waited", n)
 	}

@@ -94,8 +94,8 @@ func leavesNothing(t T, h *Harness) {
 	nothingLeft(fmt.Sprintf("releases and refused tries of %d locks", names))
 }
 
-// countLeft uses one lock and counts the entries that h.Leftovers then finds. Call the function
-// nothing after other locks were used: it fails the case if Leftovers then finds more entries.
+// countLeft uses one lock and counts the entries that h.Leftovers then finds. The function nothing
+// fails the case if Leftovers finds more entries after other locks were used.
 func (h *Harness) countLeft(t T, b driver.Backend) (nothing func(what string)) {
 	t.Helper()
 	if h.Leftovers == nil {

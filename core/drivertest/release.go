@@ -98,7 +98,6 @@ func strangersRenewal(t T, h *Harness, change func(*driver.Request)) {
 	}
 }
 
-// outlived returns a lease that has expired, and the next lease of the same lock.
 func outlived(t T, h *Harness) (old, now *attempt) {
 	bs := h.backends(t, 2)
 	old = h.attempt(bs[0], "jobs", h.ttl(100*time.Millisecond)).must(t)

@@ -127,7 +127,6 @@ func batchAsSingle(t T, h *Harness) {
 }
 
 // batchRenewals renews or releases the lease of each operation in ops, in one batch.
-// Some operations have a wrong token, a wrong owner, or a lock that was never held.
 func batchRenewals(t T, h *Harness, b driver.Backend, ops []driver.Op, do func(...driver.Op) []driver.Result) {
 	t.Helper()
 	for i := range ops {
@@ -158,7 +157,6 @@ func batchRenewals(t T, h *Harness, b driver.Backend, ops []driver.Op, do func(.
 	}
 }
 
-// batchInOrder checks that a batch executes the operations on one lock in their order.
 func batchInOrder(t T, h *Harness, b driver.Backend, do func(...driver.Op) []driver.Result) {
 	t.Helper()
 	a, next := h.attempt(b, "in order", h.lasting().TTL).must(t), h.attempt(b, "in order", h.lasting().TTL)

@@ -37,7 +37,6 @@ func TestRuleIsAsGoodAsItsWorstCase(t *testing.T) {
 	}
 }
 
-// conform runs the whole suite on fixtures that have the bug b.
 func conform(t *testing.T, b bug, change func(*Harness)) []RuleResult {
 	var results []RuleResult
 	synctest.Test(t, func(t *testing.T) {

@@ -19,7 +19,6 @@ const parallel = 4
 // tries is the most runs of one case. Only a run that a stall of this process spoiled is repeated.
 const tries = 5
 
-// suite runs cases with harnesses that the function mk makes.
 type suite struct {
 	mk    func(T) *Harness
 	props driver.Properties
@@ -33,7 +32,7 @@ func makeSuite(mk func(T) *Harness) *suite {
 	return &suite{mk: mk, slots: make(chan struct{}, parallel), turn: make(chan struct{}, 1)}
 }
 
-// newSuite makes a suite. It opens the backend once, because some properties come from the server.
+// newSuite opens the backend once, because some properties come from the server.
 func newSuite(ctx context.Context, mk func(T) *Harness) (*suite, error) {
 	s := makeSuite(mk)
 	t := newTrial(ctx)
@@ -68,8 +67,8 @@ func (s *suite) enter(c Case) (leave func()) {
 	}
 }
 
-// run runs the case c. If a stall spoiled the run and it did not fail, it runs c again, at most
-// tries times in all.
+// run runs the case c. It repeats a run that a stall spoiled, unless that run failed. It makes at
+// most tries runs.
 func (s *suite) run(ctx context.Context, c Case) CaseResult {
 	defer s.enter(c)()
 	if c.Excuse != nil {
@@ -143,7 +142,6 @@ func Run(t *testing.T, mk func(T) *Harness, only ...string) {
 	}
 }
 
-// tell ends the subtest t with the result r of its case.
 func tell(t *testing.T, r CaseResult) {
 	t.Helper()
 	switch r.Outcome {

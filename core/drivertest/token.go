@@ -69,7 +69,6 @@ func tokensAsClaimed(t T, h *Harness) {
 	a.wantHeldBy(t, "after the grant")
 }
 
-// wantHigher fails the case unless token is higher than the token of the grant before it.
 func (h *Harness) wantHigher(t T, token, before uint64) {
 	t.Helper()
 	if token <= before {
@@ -77,9 +76,9 @@ func (h *Harness) wantHigher(t T, token, before uint64) {
 	}
 }
 
-// rising returns a case that checks that tokens rise. In the case two hosts are granted the lock in
-// turn, and the parameter times is the number of all grants. After each grant the case calls the
-// function end, which ends it. The argument next is the backend of the host that acquires next.
+// rising returns a case in which two hosts are granted the lock in turn, and every token must be
+// higher than the one before. The parameter times is the number of grants of both hosts. After each
+// grant the case calls the function end. The argument next is the backend that acquires next.
 func rising(times int, ttl time.Duration, end func(t T, h *Harness, a *attempt, next driver.Backend)) func(T, *Harness) {
 	return func(t T, h *Harness) {
 		bs := h.backends(t, 2)

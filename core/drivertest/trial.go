@@ -16,7 +16,6 @@ import (
 )
 
 const (
-	// cleanupLimit bounds the clean-ups of one case.
 	cleanupLimit = 30 * time.Second
 	// hangGrace is how long a case that has exceeded its limit may take to end
 	// after its context has ended.
@@ -48,8 +47,8 @@ func newTrial(ctx context.Context) *trial {
 	return t
 }
 
-// run calls the function f and then the clean-ups. It returns whether the case passed, which stall
-// may have spoiled the run (or ""), and the output of the case.
+// run calls the function f and then the clean-ups. The result undecided names the stall that may
+// have spoiled the run, or is "".
 func (t *trial) run(limit time.Duration, f func()) (passed bool, undecided, log string) {
 	t.heartbeat = proc.StartHeartbeat(nil)
 	defer t.heartbeat.Stop()
@@ -141,7 +140,6 @@ func step(t T, format string, args ...any) {
 	}
 }
 
-// after returns a text that names the last recorded operation of the case.
 func (t *trial) after() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -181,7 +179,6 @@ func (s noted) Start(t T, keepData bool) {
 	step(t, "the server was started, with its data: %t", keepData)
 }
 
-// harmed is a plugin's Process that records each action, so that a failure names the last one.
 type harmed struct{ Process }
 
 func (p harmed) Kill(t T)   { p.Process.Kill(t); step(t, "the plugin was killed") }
@@ -218,7 +215,6 @@ func (t *trial) caller() string {
 	}
 }
 
-// Failed reports whether the case has failed so far.
 func (t *trial) Failed() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

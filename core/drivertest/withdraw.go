@@ -185,7 +185,6 @@ func randomCancels(t T, h *Harness) {
 	nothingLeft("cancelled acquires")
 }
 
-// once calls Acquire for the lock called name, and cancels the call at a random time within 4 ms.
 func (x *canceller) once(t T, h *Harness, c *client, name string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -33,8 +33,6 @@ func TestGuardRefusesZeroAndLower(t *testing.T) {
 	}
 }
 
-// TestFileKeepsTheHighest writes from many goroutines at once, and checks
-// that the file has the data of the highest token at the end.
 func TestFileKeepsTheHighest(t *testing.T) {
 	f := fence.File{Path: filepath.Join(t.TempDir(), "f")}
 	var wg sync.WaitGroup

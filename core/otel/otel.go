@@ -167,7 +167,6 @@ func (r *Recorder) OnEvent(ev core.Event) {
 	}
 }
 
-// typed returns attrs, with error.type set to value, as an option of a measurement.
 func typed(attrs []attribute.KeyValue, value string) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(append(slices.Clip(attrs), ErrorTypeKey.String(value))...))
 }
@@ -245,7 +244,6 @@ func (r *Recorder) begin(ctx context.Context, ev core.Event) {
 	r.held[leaseOf(ev)] = open{since: ev.Time, span: hold}
 }
 
-// fail records the span of an acquire that was not granted.
 func (r *Recorder) fail(ctx context.Context, ev core.Event) {
 	attrs := trace.WithAttributes(
 		BackendKey.String(ev.Backend), NameKey.String(ev.Name), OwnerKey.String(ev.Owner), ErrorTypeKey.String(typeOf(ev.Err)),

@@ -21,7 +21,6 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// recording is a Recorder whose metrics and spans a test can read.
 type recording struct {
 	*otel.Recorder
 	reader *metric.ManualReader
@@ -51,14 +50,12 @@ func (r recording) value(t *testing.T, name string, attrs ...attribute.KeyValue)
 	return count, sum
 }
 
-// series counts the series that have all attributes in attrs.
 func (r recording) series(t *testing.T, name string, attrs ...attribute.KeyValue) int {
 	t.Helper()
 	_, _, n := r.read(t, name, attrs)
 	return n
 }
 
-// exists fails the test unless there is a series with all attributes in attrs.
 func (r recording) exists(t *testing.T, name string, attrs ...attribute.KeyValue) {
 	t.Helper()
 	if n := r.series(t, name, attrs...); n == 0 {

@@ -43,11 +43,10 @@ func (a *appLog) warn(message string, err error) {
 	a.add(slog.LevelWarn, message, len(message), slog.Any("err", err))
 }
 
-// flush waits until the logger has received every record, for at most logMoment.
 func (a *appLog) flush(ctx context.Context) { a.queue.Flush(ctx, logMoment) }
 
-// deliver passes r to the logger. It logs the number of dropped records in
-// a separate record, because r may be below the logger's level.
+// deliver logs the number of dropped records in a separate record, because r may be below the
+// logger's level.
 func (a *appLog) deliver(r slog.Record, dropped uint64) {
 	if dropped > 0 {
 		a.log.Warn("the logger is too slow, and lines of the plugin were dropped", "dropped", dropped)

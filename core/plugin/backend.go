@@ -17,7 +17,7 @@ import (
 // host checks whether the plugin still answers.
 const waitSlack = 2 * time.Second
 
-// backend is the driver.Backend of a supervised plugin. It has the methods of every capability.
+// backend is the driver.Backend of a supervised plugin.
 type backend struct {
 	launcher *launcher
 	watchers watchers
@@ -59,7 +59,6 @@ func (b *backend) process() *process {
 	return b.current
 }
 
-// live returns the plugin process for a call, or the call's error while there is no process.
 func (b *backend) live() (*process, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -217,8 +216,7 @@ func (b *backend) Check(ctx context.Context) error {
 // Properties implements driver.Backend. It returns the properties that the plugin declared last.
 func (b *backend) Properties() driver.Properties { return *b.props.Load() }
 
-// setProperties stores the properties that the plugin declares. It removes
-// the capabilities that are of no use to core, and adds CapWatcher.
+// setProperties removes the capabilities that are of no use to core, and adds CapWatcher.
 func (b *backend) setProperties(p driver.Properties) {
 	p.Capabilities = slices.DeleteFunc(slices.Clone(p.Capabilities), func(capability driver.Capability) bool {
 		return slices.Contains([]driver.Capability{driver.CapStarter, driver.CapWithdraw}, capability)
@@ -273,8 +271,8 @@ func (w *watchers) notify(n driver.Notice) {
 	}
 }
 
-// add adds a watcher, the function emit. If the plugin is down, add first calls emit with the
-// notice w.down. After the function remove has returned, emit is not called any more.
+// If the plugin is down, add first calls emit with the notice of that. After the function remove
+// has returned, emit is not called any more.
 func (w *watchers) add(emit func(driver.Notice)) (remove func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -79,7 +79,6 @@ func TestBlockedLoggerBlocksNoPlugin(t *testing.T) {
 // value is the address of the store that the test backend "far" uses.
 const deafHost = "LOCKBENCH_TEST_DEAF_HOST"
 
-// deafReport is the output of a host that runs deafRun.
 type deafReport struct {
 	Back    time.Duration // time from the plugin's death to an answer of the next plugin process
 	Lost    []string

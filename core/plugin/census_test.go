@@ -28,7 +28,6 @@ func prompt(t *testing.T, limit time.Duration, what string, do func()) {
 	}
 }
 
-// eventually polls until ok returns true, and fails the test if that takes too long.
 func eventually(t testing.TB, within time.Duration, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(within); !ok(); time.Sleep(time.Millisecond) {
@@ -51,7 +50,6 @@ func census(t testing.TB) things {
 	return things{children(t), descriptors(t), socketDirs(t), goleak.IgnoreCurrent()}
 }
 
-// check fails the test if, after some time, this process still has more resources than before.
 func (before things) check(t testing.TB) {
 	t.Helper()
 	var now things
@@ -99,7 +97,6 @@ func descriptors(t testing.TB) int {
 
 func socketDirs(t testing.TB) []string { return socketDirsOf(t, os.Getpid()) }
 
-// socketDirsOf returns the socket directories of the host with process id host.
 func socketDirsOf(t testing.TB, host int) []string {
 	t.Helper()
 	dirs, err := filepath.Glob(filepath.Join(os.TempDir(), fmt.Sprintf("lockplugin-%d-*", host)))
@@ -111,7 +108,6 @@ func socketDirsOf(t testing.TB, host int) []string {
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// syncBuffer may be written and read concurrently.
 type syncBuffer struct {
 	mu sync.Mutex
 	b  strings.Builder

@@ -61,7 +61,6 @@ func (b told) Notify(ctx context.Context, name string, emit func()) error {
 	})
 }
 
-// TestConformNotifier runs cases of the suite on a store with Notify, through both wire protocols.
 func TestConformNotifier(t *testing.T) {
 	t.Parallel()
 	for _, loopback := range []func(drivertest.T, driver.Backend) driver.Backend{plugintest.UnaryLoopback, plugintest.Loopback} {

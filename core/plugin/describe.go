@@ -68,7 +68,7 @@ func Describe(ctx context.Context, path string) (Description, error) {
 
 var errTooLong = errors.New("too much output")
 
-// limited is a buffer for at most maxDescription bytes. A Write of more returns an error.
+// limited is a buffer for at most maxDescription bytes.
 type limited struct{ *bytes.Buffer }
 
 func (l *limited) Write(b []byte) (int, error) {
@@ -78,7 +78,6 @@ func (l *limited) Write(b []byte) (int, error) {
 	return l.Buffer.Write(b)
 }
 
-// lastWords returns the last lines of text, or nil if there are none.
 func lastWords(text string) []string {
 	var words tail
 	for line := range strings.Lines(strings.TrimSpace(text)) {

@@ -114,7 +114,6 @@ func searchDirs(dirs []string) []string {
 	return all
 }
 
-// escapeGlob returns a pattern that matches only the directory dir itself.
 func escapeGlob(dir string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(dir)
 }

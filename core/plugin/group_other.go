@@ -17,5 +17,4 @@ func (p *osProcess) wait() {
 	p.reaped = true
 }
 
-// killGroup kills the process p and the process group that it leads.
 func killGroup(p *os.Process) { _ = syscall.Kill(-p.Pid, syscall.SIGKILL) }

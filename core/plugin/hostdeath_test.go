@@ -18,8 +18,7 @@ import (
 // longTTL is longer than a test waits. So a lock that becomes free was released and did not expire.
 const longTTL = 4 * timeout
 
-// deadHost starts a host. The host holds locks and waits for another lock when deadHost kills
-// it. It returns the time of the kill, and the process ids of the host and of the plugin.
+// deadHost starts a host. The host holds locks and waits for another lock when deadHost kills it.
 func deadHost(t *testing.T, s *store, policy plugin.Policy, locks int) (killed time.Time, host, pluginPid int) {
 	t.Helper()
 	h, err := plugintest.StartHost(t.Context(), plugintest.HostSpec{

@@ -20,7 +20,7 @@ const (
 	maxLogLine = 64 << 10
 	tailLines  = 12
 	// maxTail bounds the text kept of a plugin's standard error, in bytes. After the plugin's death,
-	// errors of calls include it until a new process runs. maxTailLine bounds one line, in bytes.
+	// errors of calls show that text until a new process runs. maxTailLine bounds one line, in bytes.
 	maxTail     = wire.MaxText
 	maxTailLine = maxTail / 4
 )
@@ -53,7 +53,6 @@ type lineLog struct {
 	trace bool // all further lines are the stack trace of a crash
 }
 
-// read logs the lines of r until r ends.
 func (l *lineLog) read(r io.Reader) {
 	lines := bufio.NewReaderSize(r, maxLogLine)
 	for {
@@ -97,7 +96,6 @@ func (l *lineLog) keep(text string) {
 	l.tail.add(text)
 }
 
-// last returns the lines that were kept so far.
 func (l *lineLog) last() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -219,7 +217,7 @@ func (f *firstLine) text() string {
 	return strings.TrimSpace(string(f.line))
 }
 
-// closeAll closes files, which are ends of pipes. A nil file is skipped.
+// closeAll skips nil files.
 func closeAll(files ...*os.File) {
 	for _, f := range files {
 		f.Close()

@@ -134,7 +134,6 @@ func (f *far) Check(ctx context.Context) error {
 	return err
 }
 
-// Inspect misbehaves for three names: it crashes, breaks the data connections, or logs 2 MiB.
 func (f *far) Inspect(ctx context.Context, name string) (driver.Holder, error) {
 	switch name {
 	case "panic":
@@ -149,7 +148,6 @@ func (f *far) Inspect(ctx context.Context, name string) (driver.Holder, error) {
 	return f.Link.Inspect(ctx, name)
 }
 
-// hangUp shuts down every connection of the data socket.
 func hangUp() {
 	for fd := range 1024 {
 		name, err := syscall.Getsockname(fd)
@@ -210,7 +208,7 @@ func (h *storeHost) Configure(context.Context, wire.Setup) (wire.Opened, error) 
 func (h *storeHost) SessionBegan() (ended func())    { return func() {} }
 func (h *storeHost) Close(ctx context.Context) error { return errors.New("not ours to close") }
 
-// bad runs a defective plugin. The parameter how says which defect it has.
+// bad runs a defective plugin.
 func bad(how string) {
 	switch how {
 	case "crash":

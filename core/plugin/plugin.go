@@ -106,7 +106,6 @@ func ProcessOf(b driver.Backend) (pid int, ok bool) {
 	return p.run.pid(), true
 }
 
-// launcher starts a plugin's process, and a new one after each death.
 type launcher struct {
 	name    string
 	path    string
@@ -162,7 +161,6 @@ func looksSecret(key, value string) bool {
 	return strings.Contains(value, "@") // the value may be user:password@host
 }
 
-// versions returns the protocol versions that the host offers to the plugin.
 func (l *launcher) versions() []int {
 	if l.opts.Protocol != 0 {
 		return []int{l.opts.Protocol}
@@ -170,7 +168,6 @@ func (l *launcher) versions() []int {
 	return wire.Versions()
 }
 
-// setup returns the settings that the host sends to the plugin after each start.
 func (l *launcher) setup() wire.Setup {
 	host, err := os.Hostname()
 	if err != nil {
@@ -184,7 +181,6 @@ func (l *launcher) setup() wire.Setup {
 	}
 }
 
-// failed is like fail, but the detail is the text of cause, and the error wraps cause.
 func (l *launcher) failed(reason, cause error) *OpenError {
 	open := l.fail(reason, "%v", cause)
 	open.Cause = cause

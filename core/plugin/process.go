@@ -87,7 +87,6 @@ func (p *process) giveUp(cause error) {
 	})
 }
 
-// watchExit calls giveUp when the process has exited.
 func (p *process) watchExit() {
 	select {
 	case <-p.run.exited:
@@ -256,7 +255,7 @@ func (p *process) answered(seq uint64) bool {
 	}
 }
 
-// doubt makes the method heartbeats send a heartbeat at once.
+// doubt makes heartbeats send at once.
 func (p *process) doubt() {
 	select {
 	case p.suspect <- struct{}{}:

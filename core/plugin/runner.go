@@ -105,7 +105,6 @@ func (p *osProcess) Start(context.Context) error {
 	return nil
 }
 
-// reap waits for the process, frees its resources, and then closes p.exited.
 func (p *osProcess) reap(stderr *os.File) {
 	p.wait()
 	if p.status() == nil {
@@ -293,7 +292,7 @@ func (p *osProcess) servedBy(conn net.Conn) {
 	}
 }
 
-// forgetBehind releases the handle p.behind of a killed process. The caller must hold mu.
+// The caller of forgetBehind must hold mu.
 func (p *osProcess) forgetBehind() {
 	if p.behind != nil {
 		_ = p.behind.Release() // it does not fail
@@ -308,7 +307,7 @@ func (p *osProcess) startedForUs(pid int) bool {
 	return err == nil && strings.Contains("\x00"+string(env), "\x00"+wire.EnvDir+"="+p.dir.path+"\x00")
 }
 
-// end kills the plugin, its process group and p.behind. The caller must hold mu.
+// The caller of end must hold mu.
 func (p *osProcess) end() {
 	if p.id != 0 && !p.reaped {
 		killGroup(p.cmd.Process)

@@ -15,7 +15,6 @@ import (
 )
 
 const (
-	// othersWrite is the permission bit that lets any user write.
 	othersWrite fs.FileMode = 0o002
 	// maxLinks is how many symbolic links of one path checkSafe follows; Linux has the same limit.
 	maxLinks = 40
@@ -80,7 +79,6 @@ func parts(path string) []string {
 	return strings.FieldsFunc(path, func(r rune) bool { return r == filepath.Separator })
 }
 
-// notForOthers returns an error if any user may replace the given entry of the directory dir.
 func notForOthers(dir string, entry fs.FileInfo) error {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -96,7 +94,6 @@ func notForOthers(dir string, entry fs.FileInfo) error {
 	return replaceable{dir, info.Mode()}
 }
 
-// replaceable is the error for a file or directory to which any user may write.
 type replaceable struct {
 	path string
 	mode fs.FileMode
@@ -106,7 +103,6 @@ func (r replaceable) Error() string {
 	return fmt.Sprintf("any user may write to %s (%v)", r.path, r.mode)
 }
 
-// fileReason returns the Reason of an [OpenError] if a check of the binary has failed with err.
 func fileReason(err error) error {
 	var unsafe replaceable
 	switch {
@@ -120,8 +116,7 @@ func fileReason(err error) error {
 	return ErrNotExecutable
 }
 
-// exhausted reports whether err says that this process or this machine has run out of a resource.
-// It also searches the text of err, because a gRPC error has its cause only as text.
+// exhausted also searches the text of err, because a gRPC error has its cause only as text.
 func exhausted(err error) bool {
 	for _, cause := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM, syscall.ENOSPC, syscall.EDQUOT} {
 		if errors.Is(err, cause) || strings.Contains(err.Error(), cause.Error()) {
@@ -132,10 +127,10 @@ func exhausted(err error) bool {
 }
 
 // verify checks that the binary can be executed, and that not every user could have replaced
-// it. It compares the binary's checksum with the checksum file, if there is one. It is
-// called before each start. Note: a user who can replace the binary could do so between this
-// check and the start, so the whole path must be safe. Executing the file that verify has
-// opened would not help, because a script's interpreter opens the script again.
+// it. It compares the binary's checksum with the checksum file, if there is one. Note: a user who
+// can replace the binary could do so between this check and the start, so the whole path must be
+// safe. Executing the file that verify has opened would not help, because a script's interpreter
+// opens the script again.
 func (l *launcher) verify() error {
 	err := checkFile(l.path)
 	if err == nil {
@@ -167,7 +162,6 @@ func (l *launcher) verify() error {
 	return nil
 }
 
-// sumOf returns the SHA-256 of the file at path, in hex.
 func sumOf(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {

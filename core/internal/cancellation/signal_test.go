@@ -8,7 +8,6 @@ import (
 	"time"
 )
 
-// request is a context that embeds a Signal, as the contexts of core and the plugin do.
 type request struct{ Signal }
 
 func (*request) Deadline() (time.Time, bool) { return time.Time{}, false }
@@ -62,8 +61,6 @@ func TestSignalAfterFunc(t *testing.T) {
 	})
 }
 
-// TestSignalAsParent derives a context from a request. Because of AfterFunc,
-// package context needs no goroutine for the derived context.
 func TestSignalAsParent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &request{}

@@ -102,7 +102,6 @@ func (q *Queue[T]) Flush(ctx context.Context, timeout time.Duration) {
 	}
 }
 
-// busy returns a channel that is closed when all items are delivered, or nil if they are already.
 func (q *Queue[T]) busy() <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -85,7 +85,6 @@ func TestCallbackMayFlushAndEnd(t *testing.T) {
 	})
 }
 
-// deep calls the function f on a stack that has n more calls of deep.
 func deep(n int, f func()) {
 	if n > 0 {
 		deep(n-1, f)

@@ -105,8 +105,7 @@ func Open(t drivertest.T, name string, opts *plugin.Options) driver.Backend {
 	return b
 }
 
-// pluginPid returns the plugin's process id, or 0 while the plugin is
-// down. A case fails if it then sends a signal to process 0.
+// pluginPid returns the plugin's process id, or 0 while the plugin is down.
 func pluginPid(b driver.Backend) int {
 	pid, _ := plugin.ProcessOf(b)
 	return pid

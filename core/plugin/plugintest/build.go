@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/core/drivertest"
 )
 
-// builds holds the binaries that this test run has built. The keys of done are the packages.
+// builds holds the binaries that this test run has built.
 var builds = struct {
 	sync.Mutex
 	dir  string
@@ -44,7 +44,7 @@ func Build(t drivertest.T, pkg string) string {
 	return b.path
 }
 
-// build compiles pkg. The caller must have locked builds.
+// The caller of build must have locked builds.
 func build(pkg string) (binary string, err error) {
 	if builds.dir == "" {
 		if builds.dir, err = os.MkdirTemp("", "plugintest-"); err != nil {

@@ -9,10 +9,8 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// commandLimit is how long a command to a host process may take.
 const commandLimit = 30 * time.Second
 
-// testHost is a HostProcess that implements drivertest.Host.
 type testHost struct{ *HostProcess }
 
 var _ drivertest.Host = (*testHost)(nil)
@@ -53,8 +51,7 @@ func (h *testHost) end(t drivertest.T) {
 	}
 }
 
-// within calls the function do with a ctx that ends after commandLimit, and returns the
-// error of that function. If the host does not answer in time, within fails the case.
+// If the host does not answer in time, within fails the case.
 func (h *testHost) within(t drivertest.T, do func(ctx context.Context) error) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)

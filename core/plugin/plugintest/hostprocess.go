@@ -33,7 +33,6 @@ func StartHost(ctx context.Context, spec HostSpec) (*HostProcess, error) {
 	return h, nil
 }
 
-// ask sends one command, waits for the reply, and returns the reply and the error in it.
 func (h *HostProcess) ask(ctx context.Context, c command) (reply, error) {
 	if err := h.child.Send(c); err != nil {
 		return reply{}, err

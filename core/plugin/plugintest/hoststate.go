@@ -66,7 +66,7 @@ func (h *host) Close() error {
 	return err
 }
 
-// Do implements proc.Agent. It executes the command c and then sends the reply.
+// Do implements proc.Agent.
 func (h *host) Do(_ context.Context, c command) {
 	do := map[string]func(command) (reply, error){
 		"acquire": h.acquire, "enqueue": h.enqueue, "state": h.state, "release": h.release, "plugin": h.plugin,

@@ -51,7 +51,7 @@ func loopbackOf(t drivertest.T, b driver.Backend, version int) driver.Backend {
 	return l
 }
 
-// loopback has both ends of the connections. The plugin's end is in the field far.
+// loopback has both ends of the connections.
 type loopback struct {
 	wire.Link
 	unary  *wire.Unary

@@ -23,7 +23,7 @@ const (
 // with its child processes. For a server that the test does not start, leave the
 // harness's field Store nil. The cases that need a Store are then not run.
 //
-// The methods of a Server must not be called concurrently. The suite never does that.
+// The methods of a Server must not be called concurrently.
 type Server struct {
 	// Command returns a new command that starts the server in the foreground,
 	// each time at the same address.

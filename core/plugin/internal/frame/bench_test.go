@@ -66,7 +66,7 @@ func farMain(dir string) {
 	}
 }
 
-// BenchmarkCall measures one TryAcquire on a backend in another process. The backend does no work.
+// BenchmarkCall measures one TryAcquire on a backend in another process.
 func BenchmarkCall(b *testing.B) {
 	unary, framed := links(b)
 	for _, callers := range []int{1, 8, 64} {
@@ -104,7 +104,6 @@ func BenchmarkCodec(b *testing.B) {
 	}
 }
 
-// links returns two connections to a new plugin process, one for each protocol version.
 func links(b *testing.B) (*wire.Unary, *Link) {
 	b.Helper()
 	dir, pid := startFar(b)

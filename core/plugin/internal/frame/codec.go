@@ -44,11 +44,10 @@ const (
 // errBroken means that the peer violates the protocol.
 var errBroken = errors.New("broken frame")
 
-// coder writes or reads the payload of a frame. For each part of a payload, one
-// method both writes and reads it. So the format cannot differ between writing and
-// reading. Values must be zero before they are read, and writing does not modify
-// them. If a part is malformed, or the payload ends too early, the coder sets the
-// field bad. The values of that part and of all later parts then stay zero.
+// coder writes or reads the payload of a frame. For each part, one method both writes
+// and reads, so the two formats cannot differ. Reading needs a zero value, and writing
+// does not modify a value. If a part is malformed, or the payload ends too early, the
+// coder sets the field bad. That part and all later parts then stay zero.
 type coder struct {
 	b     []byte // bytes written so far, or left to read
 	reads bool
@@ -96,7 +95,7 @@ func (c *coder) part(n, most int) []byte {
 	return p
 }
 
-// text writes or reads the string s. If the text read equals the old *s, no memory is allocated.
+// If the text read equals the old *s, text allocates no memory.
 func (c *coder) text(s *string, most int) {
 	n := len(*s)
 	if uvarint(c, &n); !c.reads {
@@ -106,15 +105,15 @@ func (c *coder) text(s *string, most int) {
 	}
 }
 
-// name writes or reads the name of a lock. It accepts only valid UTF-8, as backends expect.
+// name accepts only valid UTF-8, as backends expect.
 func (c *coder) name(s *string) {
 	if c.text(s, maxName); c.reads && !utf8.ValidString(*s) {
 		c.fail()
 	}
 }
 
-// value writes or reads the byte slice v. It writes the length plus one, to
-// distinguish nil from an empty slice. A value that is too long is written as nil.
+// value writes the length plus one, to distinguish nil from an empty slice. A value that is too
+// long is written as nil.
 func (c *coder) value(v *[]byte, most int) {
 	n := 0
 	if *v != nil && len(*v) <= most {
@@ -147,7 +146,6 @@ func list[E any](c *coder, l *[]E, least, most int) []E {
 
 func (c *coder) fail() { c.b, c.bad = nil, true }
 
-// end returns an error if the frame was malformed or has bytes left.
 func (c *coder) end() error {
 	if c.bad || len(c.b) > 0 {
 		return errBroken
@@ -155,7 +153,7 @@ func (c *coder) end() error {
 	return nil
 }
 
-// check returns an error if the request r exceeds a limit. It is called before anything is sent.
+// check returns an error if the request r exceeds a limit.
 func check(r *driver.Request) error {
 	if err := checkName(r.Name); err != nil {
 		return err

@@ -15,7 +15,7 @@ type deadlines struct {
 	next  time.Time // zero if the timer is not set
 }
 
-// watchDeadline makes the request r end at its deadline. The caller must hold the session's out.mu.
+// The caller of watchDeadline must hold the session's out.mu.
 func (s *session) watchDeadline(r *request) {
 	d := &s.deadlines
 	if r.deadline.IsZero() || !d.next.IsZero() && !r.deadline.Before(d.next) {

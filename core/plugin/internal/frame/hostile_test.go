@@ -20,7 +20,6 @@ import (
 // These fuzz targets send arbitrary bytes to one end of the data path,
 // as a broken peer or a peer of another version may do.
 
-// pair returns the two ends of a connection inside this process.
 func pair(t *testing.T) (near, far *net.UnixConn) {
 	t.Helper()
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
@@ -40,7 +39,6 @@ func pair(t *testing.T) (near, far *net.UnixConn) {
 	return ends[0], ends[1]
 }
 
-// inTime fails the test if f has not returned within 30 s.
 func inTime(t *testing.T, what string, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -52,8 +50,8 @@ func inTime(t *testing.T, what string, f func()) {
 	}
 }
 
-// sieve is a backend with every capability. It fails the test if a request
-// exceeds the protocol's limits. Its answers depend on the lock's name.
+// sieve is a backend with every capability. It fails the test if a request exceeds the protocol's
+// limits.
 type sieve struct {
 	driver.Backend
 	t *testing.T
@@ -95,7 +93,6 @@ func (s sieve) Inspect(_ context.Context, name string) (driver.Holder, error) {
 	return driver.Holder{Name: name, Owner: "o", TTL: 1}, s.only(driver.Request{Name: name})
 }
 
-// Wait returns when the session cancels it.
 func (s sieve) Wait(ctx context.Context, r driver.Request, _ time.Duration) (driver.Grant, error) {
 	if err := s.only(r); err != nil {
 		return driver.Grant{}, err
@@ -115,7 +112,6 @@ func (s sieve) Batch(_ context.Context, ops []driver.Op) []driver.Result {
 	return results
 }
 
-// starting is a sieve that is also a driver.Starter.
 type starting struct{ sieve }
 
 func (s starting) Properties() driver.Properties {
@@ -264,7 +260,6 @@ var callKinds = []kind{kindAcquire, kindRenew, kindInspect, kindWait, kindBatch}
 // earlier calls are under way.
 func callID(i int) uint64 { return uint64(i+1)<<slotBits | uint64(i) }
 
-// calls returns functions that make one call each, of the kinds in callKinds.
 func calls(t *testing.T, l *Link) []func() {
 	ctx, r := t.Context(), driver.Request{Name: "n", Owner: "o", TTL: time.Second}
 	either := func(token uint64, err error) {

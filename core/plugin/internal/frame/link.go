@@ -54,7 +54,6 @@ type Link struct {
 // a grant. A withdrawal after the answer cannot reach the store before the requests of that Wait.
 const grace = 50 * time.Millisecond
 
-// call is one request under way.
 type call struct {
 	id    uint64
 	kind  kind
@@ -96,7 +95,7 @@ func Dial(ctx context.Context, path string, pid int, control wire.Link, failed f
 	return l, nil
 }
 
-// newLink makes a Link. The Link owns the connections, unless newLink returns an error.
+// The Link owns the connections, unless newLink returns an error.
 func newLink(requests, replies *net.UnixConn, control wire.Link, failed func(error)) (*Link, error) {
 	l := &Link{
 		Link: control, conn: replies, failed: failed,

@@ -87,7 +87,6 @@ func (l *Listener) accept(refuse func(error), hosts []int) (map[string]*net.Unix
 	return conns, nil
 }
 
-// greet checks which process is at the other end of conn, and returns the connection's preface.
 func greet(conn *net.UnixConn, hosts []int) (string, error) {
 	if err := checkPeer(conn, hosts...); err != nil {
 		return "", err

@@ -10,7 +10,6 @@ import (
 
 var _ wire.Link = (*Link)(nil)
 
-// grant makes a call that is answered by a token or an error.
 func (l *Link) grant(ctx context.Context, m *message) (uint64, error) {
 	c, err := l.call(ctx, m)
 	if err != nil {
@@ -21,7 +20,6 @@ func (l *Link) grant(ctx context.Context, m *message) (uint64, error) {
 	return token, err
 }
 
-// simple makes a call that is answered by an error or nil.
 func (l *Link) simple(ctx context.Context, k kind, r *driver.Request) error {
 	if err := check(r); err != nil {
 		return err

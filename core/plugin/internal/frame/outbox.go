@@ -77,8 +77,8 @@ func (o *outbox) init(conn *net.UnixConn, failed func(error)) error {
 	return nil
 }
 
-// queue appends a frame. The caller must hold mu. If queue returns true,
-// the caller must unlock mu and call flush.
+// The caller of queue must hold mu. If queue returns true, the caller must then unlock mu, and
+// call flush.
 func (o *outbox) queue(appendPayload func(b []byte) []byte) (write bool) {
 	if o.stopped {
 		return false
@@ -112,7 +112,7 @@ func (o *outbox) wait() <-chan struct{} {
 	return o.room
 }
 
-// freed wakes the goroutines that wait for room. The caller must hold mu.
+// The caller of freed must hold mu.
 func (o *outbox) freed() {
 	if o.room != nil {
 		close(o.room)

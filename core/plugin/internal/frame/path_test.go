@@ -17,7 +17,6 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// far is a backend whose methods call functions of the test.
 type far struct {
 	driver.Backend
 	acquire func(context.Context, driver.Request) (uint64, error)

@@ -99,7 +99,6 @@ func (l *Link) readInBackground() {
 	}
 }
 
-// rest lets the background reader stop if no call is under way, and reports whether it stops.
 func (l *Link) rest() bool {
 	l.out.mu.Lock()
 	defer l.out.mu.Unlock()
@@ -116,7 +115,7 @@ type reply struct {
 	body []byte
 }
 
-// read waits for replies and passes each to its call. If the call c got a reply, answered is true.
+// read waits for replies and passes each to its call.
 func (l *Link) read(c *call) (answered bool, err error) {
 	if err := l.in.fill(); err != nil {
 		return false, err
@@ -135,8 +134,7 @@ func (l *Link) read(c *call) (answered bool, err error) {
 	return answered, err
 }
 
-// take appends to ready the replies that the inbox has read. It drops
-// replies to calls that were given up.
+// take drops replies to calls that were given up.
 func (l *Link) take(ready []reply) ([]reply, error) {
 	l.out.mu.Lock()
 	defer l.out.mu.Unlock()

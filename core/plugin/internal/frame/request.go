@@ -6,7 +6,6 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// kind says which operation a request asks for.
 type kind byte
 
 const (
@@ -26,10 +25,8 @@ const (
 	kinds // one more than the highest kind
 )
 
-// waits reports whether a request of kind k may wait in the store.
 func (k kind) waits() bool { return k == kindWait }
 
-// load counts the requests under way, by kind and in total.
 type load struct {
 	of  [kinds]int
 	all int
@@ -53,7 +50,6 @@ type message struct {
 	ops     []driver.Op   // for kindBatch
 }
 
-// append appends the payload of a request to the bytes b.
 func (m *message) append(b []byte, id uint64) []byte {
 	c := coder{b: b}
 	c.message(&id, m)

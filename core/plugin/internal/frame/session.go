@@ -67,7 +67,7 @@ func (*request) Value(any) any { return nil }
 // that the host gave up still counts while the backend works on it.
 var errBusy = fmt.Errorf("%w (%w): too many requests at once", driver.ErrUnavailable, driver.ErrNotSent)
 
-// newSession makes a session. The session owns the connections, unless newSession returns an error.
+// The session owns the connections, unless newSession returns an error.
 func newSession(requests, replies *net.UnixConn, b driver.Backend, redact *wire.Redactor) (*session, error) {
 	s := &session{
 		conn: requests, redact: redact, requests: map[uint64]*request{},
@@ -106,7 +106,6 @@ func (s *session) close() {
 	s.out.end.Close()
 }
 
-// end cancels all requests and ends the idle workers.
 func (s *session) end() {
 	s.out.mu.Lock()
 	s.over = true
@@ -223,7 +222,7 @@ func (s *session) leave(r *request) {
 	s.under.add(r.kind, -1)
 }
 
-// reply queues the reply to the request r. If it returns true, the caller must call out.flush.
+// If reply returns true, the caller must call out.flush.
 func (s *session) reply(r *request, a *answer) (write bool) {
 	return s.out.queue(func(b []byte) []byte { return appendAnswer(b, r.id, r.kind, a, s.redact) })
 }

@@ -7,7 +7,6 @@ var opKinds = [kinds]driver.OpKind{
 	kindAcquire: driver.OpAcquire, kindRenew: driver.OpRenew, kindRelease: driver.OpRelease, kindWithdraw: driver.OpWithdraw,
 }
 
-// startOp passes the request r to the backend, which will call r.finish.
 func (s *session) startOp(r *request) {
 	s.started.Add(1)
 	s.starter.Start(r, driver.Op{Kind: opKinds[r.kind], Request: r.request}, r.finish)
@@ -28,7 +27,6 @@ func (r *request) finish(result driver.Result) {
 	s.started.Done()
 }
 
-// flush writes queued replies. It runs in a goroutine of the session.
 func (s *session) flush() {
 	for range s.queued {
 		s.out.flush(false)

@@ -62,8 +62,7 @@ func (s *session) work(w *worker, r *request) {
 	}
 }
 
-// rest adds the worker w to the idle workers, or returns false if w is
-// not needed any more. The caller must hold out.mu.
+// rest returns false if the worker w is not needed any more. The caller must hold out.mu.
 func (s *session) rest(w *worker) bool {
 	if s.over || len(s.idle) >= maxIdle {
 		return false

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// shake connects two ends by TLS. The client's end has the certificate in parameter client and
-// trusts only that in server. The server's end has that in server and trusts only that in trusted.
+// shake connects two ends by TLS. The connecting end has the certificate client and trusts only
+// the certificate server. The accepting end has server and trusts only trusted.
 func shake(t *testing.T, client, server, trusted *Certificate) error {
 	t.Helper()
 	accepts, err := server.Server(trusted.PEM())

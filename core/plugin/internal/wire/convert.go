@@ -117,8 +117,7 @@ func fromNotice(n driver.Notice, redact *Redactor) *lockpb.Notice {
 	}
 }
 
-// toNotice returns the notice in a message. It leaves the field Plugin
-// unset; only the host knows it.
+// toNotice leaves the field Plugin unset, because only the host knows it.
 func toNotice(n *lockpb.Notice) driver.Notice {
 	return driver.Notice{
 		Kind: driver.NoticeKind(n.GetKind()),
@@ -126,7 +125,7 @@ func toNotice(n *lockpb.Notice) driver.Notice {
 	}
 }
 
-// fromOp returns the operation op as a message. OpKind must have the same numbers in both packages.
+// OpKind must have the same numbers in both packages.
 func fromOp(op driver.Op) *lockpb.Op {
 	return &lockpb.Op{Kind: lockpb.Op_Kind(op.Kind), Request: fromRequest(op.Request)}
 }

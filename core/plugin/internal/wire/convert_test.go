@@ -48,7 +48,6 @@ func fill(t *testing.T, v reflect.Value) {
 	}
 }
 
-// sent encodes the message m, decodes it into the message empty, and returns the result.
 func sent[M proto.Message](t *testing.T, m, empty M) M {
 	t.Helper()
 	b, err := proto.Marshal(m)

@@ -14,7 +14,6 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// overTheWire encodes err and returns the error that the other end decodes.
 func overTheWire(t *testing.T, err error) error {
 	t.Helper()
 	b, marshalErr := proto.Marshal(&lockpb.Reply{Error: EncodeError(err, nil)})
@@ -28,7 +27,6 @@ func overTheWire(t *testing.T, err error) error {
 	return DecodeError(reply.Error)
 }
 
-// Every code is in the table, and no code or sentinel is there twice.
 func TestTableIsComplete(t *testing.T) {
 	codes := map[lockpb.Error_Code]bool{lockpb.Error_OTHER: true}
 	sentinels := map[error]bool{}

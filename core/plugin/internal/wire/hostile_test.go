@@ -18,8 +18,7 @@ import (
 // These fuzz targets pass any message to one end of protocol version 1.
 // They do not test gRPC itself, which reads the bytes from the connection.
 
-// echo is a backend with every capability. Its answers have parts of the
-// request. The first letter of the lock's name can ask for an error.
+// echo is a backend with every capability. Its answers have parts of the request.
 type echo struct{ driver.Backend }
 
 func (echo) Properties() driver.Properties {
@@ -86,7 +85,7 @@ func (echo) Batch(_ context.Context, ops []driver.Op) []driver.Result {
 	return results
 }
 
-// outlet stands for the server's end of a stream. It accepts every message.
+// outlet stands for the server's end of a stream.
 type outlet[M any] struct {
 	grpc.ServerStream
 	t    *testing.T
@@ -259,8 +258,7 @@ func FuzzUnary(f *testing.F) {
 	})
 }
 
-// ended fails the test if err is nil. Only the caller may end the
-// stream, so any other end is an error.
+// Only the caller may end the stream, so ended fails the test if err is nil.
 func ended(t *testing.T, err error) {
 	t.Helper()
 	if err == nil {

@@ -152,11 +152,9 @@ func (u *Unary) Break(ctx context.Context, name string, token uint64) error {
 	return err
 }
 
-// withError is a reply that can carry an error of the plugin.
 type withError interface{ GetError() *lockpb.Error }
 
-// ask makes one call. The parameter name is the lock's name in the
-// request, in valid UTF-8. It is "" if the message names no lock.
+// In ask, the parameter name is the lock's name, or "" if the message names no lock.
 func ask[Q any, A withError](
 	ctx context.Context, do func(context.Context, Q, ...grpc.CallOption) (A, error), name string, request Q,
 ) (reply A, err error) {
@@ -167,8 +165,7 @@ func ask[Q any, A withError](
 	return reply, outcome(ctx, reply.GetError(), err)
 }
 
-// unsent returns an error if ctx has ended or a message cannot contain
-// this name. It must be called before anything is sent.
+// unsent returns an error if ctx has ended or a message cannot contain this name.
 func unsent(ctx context.Context, name string) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w (%w): %w", driver.ErrUnavailable, driver.ErrNotSent, err)

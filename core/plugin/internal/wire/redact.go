@@ -53,7 +53,6 @@ func (r *Redactor) Text(s string) string {
 	return replacer.Replace(s)
 }
 
-// jsonText returns the text v as it appears inside a JSON string.
 func jsonText(v string) string {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -49,7 +49,6 @@ func Register(s grpc.ServiceRegistrar, host Host, redact *Redactor, done <-chan 
 
 func (s *Server) encode(err error) *lockpb.Error { return EncodeError(err, s.redact) }
 
-// open returns the backend. Before Configure it returns a backend that refuses every operation.
 func (s *Server) open() driver.Backend {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -103,7 +103,6 @@ func (s *Server) List(m *lockpb.ListRequest, stream grpc.ServerStreamingServer[l
 	return stream.Send(&lockpb.InspectReply{Error: s.encode(err)})
 }
 
-// untilDone returns a child of ctx that also ends when s.done is closed.
 func (s *Server) untilDone(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {

@@ -41,8 +41,8 @@ func (u *Unary) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	return Ended(ctx, endless(err))
 }
 
-// endless is for a stream that the plugin must not end. It returns an error if err
-// is nil, because then the plugin has ended the stream. Otherwise it returns err.
+// endless is for a stream that the plugin must not end. It returns an error if err is nil,
+// because then the plugin has ended the stream.
 func endless(err error) error {
 	if err == nil {
 		return fmt.Errorf("%w: %w: it ended the stream", driver.ErrUnavailable, ErrNoAnswer)
