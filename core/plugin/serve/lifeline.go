@@ -30,8 +30,7 @@ func openLifeline(log *slog.Logger) (*lifeline, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s is not the number of a descriptor", wire.EnvLifeline)
 	}
-	// In non-blocking mode, a read of the pipe occupies no thread. With CloseOnExec, no child
-	// inherits the pipe.
+	// In non-blocking mode, a read of the pipe occupies no thread.
 	if err := syscall.SetNonblock(fd, true); err != nil {
 		return nil, fmt.Errorf("descriptor %d: %w", fd, err)
 	}
@@ -62,9 +61,9 @@ func (l *lifeline) watch(died, letGo func()) {
 	died()
 }
 
-// Without a pidfd, the plugin begins to poll when the pipe ends, to find out whether the
-// host is dead. At first, for confirmFor, it polls every confirmEvery, because the kernel
-// closes a dying host's pipe shortly before the host is dead. Later it polls every slowEvery.
+// Without a pidfd, the plugin begins to poll when the pipe ends, to find out whether the host is
+// dead. At first, for confirmFor, it polls every confirmEvery, because the kernel closes a dying
+// host's pipe shortly before the host is dead.
 const (
 	confirmFor   = 2 * time.Second
 	confirmEvery = 200 * time.Microsecond
@@ -78,8 +77,8 @@ type host struct {
 	pidfd *os.File // nil if the system has no pidfd
 }
 
-// findHost returns the host with this process id and start time. It returns an error if
-// there is no such process, for example because the host is in another PID namespace.
+// findHost returns an error if there is no such process, for example because the host is in another
+// PID namespace.
 func findHost(pid int, start string) (*host, error) {
 	if pid <= 0 {
 		return nil, errors.New("it has not given its process id")
@@ -170,7 +169,7 @@ func (s *sessions) letGo() {
 	s.wait()
 }
 
-// wait restarts the timer of aloneFor if no stream is open. The caller must hold mu.
+// The caller must hold mu.
 func (s *sessions) wait() {
 	if s.timer != nil {
 		s.timer.Stop()
