@@ -218,7 +218,6 @@ func (j *Job) spans(at time.Time) (late, keep time.Duration) {
 	return late, (keep + p.TTLStep - 1) / p.TTLStep * p.TTLStep
 }
 
-// markName returns the name of the lock of the tick of t=at.
 func (j *Job) markName(at time.Time) string {
 	return j.name + "@" + at.UTC().Format(time.RFC3339Nano)
 }
@@ -322,7 +321,7 @@ func (j *Job) due() time.Time {
 	}
 }
 
-// sleep pauses for d and returns true. If ctx ends first, it returns false at once.
+// sleep returns false at once when ctx ends.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -38,8 +38,8 @@ type tracker struct {
 	mu       sync.Mutex
 	dead     bool
 	entries  map[string]*entry // by owner
-	acquires int
-	sweepAt  int // number of entries at which sweep is called next
+	acquires int               // under way
+	sweepAt  int               // number of entries at which sweep is called next
 }
 
 func newTracker(b driver.Backend) *tracker {
