@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// While goroutines wait for its lock, a host hands the lock over at least minStreak times and until
-// the store's grant is minStreakTime old, but at most maxHandovers times. Then it releases the lock
-// in the store, so that other hosts get a turn (K5). Without minStreakTime, a host whose goroutines
-// hold the lock for microseconds would ask the store for every ninth lease.
+// While its goroutines wait, a host hands the lock over at least minStreak times, and until the
+// store's grant is minStreakTime old. It does so at most maxHandovers times. Then it releases the
+// lock in the store, so that other hosts get a turn (K5). Without minStreakTime, a host whose
+// goroutines hold the lock for microseconds would ask the store for every ninth lease.
 const (
 	minStreak     = 8
 	minStreakTime = 10 * time.Millisecond
@@ -212,8 +212,9 @@ const (
 	stepTake             // take the lease that was handed over
 )
 
-// After stepHead or stepRest, call nextStep again when the channel a.signal has a value, for example
-// after a hand-over. If insist is true, the head asks the store even if this host holds the lock.
+// After stepHead or stepRest, call nextStep again when the channel a.signal has a value, for
+// example after a hand-over. If insist is true, the head asks the store even if this host holds the
+// lock.
 func (q *queues) nextStep(a *contender, insist bool) step {
 	s := q.shard(a.lock.name)
 	s.mu.Lock()

@@ -33,8 +33,8 @@ type renewalBatch struct {
 }
 
 // The health check and the renewal may together take a third of the time until the first lease
-// ends, so that a hung plugin is replaced while its leases live (L8). For short leases they may take
-// all that time, because a new plugin would come too late.
+// ends, so that a hung plugin is replaced while its leases live (L8). For short leases they may
+// take all that time, because a new plugin would come too late.
 func (s *scheduler) renew(ctx context.Context, f *renewalBatch) {
 	defer close(f.done)
 	budget := f.left / 3
@@ -161,7 +161,7 @@ func (s *scheduler) record(f *renewalBatch, sent instant, errs []error) {
 	s.notify(ended)
 }
 
-// verdict returns why the lease l is lost, by its deadline or the answer err, or nil if it is not.
+// verdict returns why the lease l is lost, or nil. The reason is its deadline or the answer err.
 func (s *scheduler) verdict(l *Lease, err error, now instant) error {
 	var notHeld *NotHeldError
 	switch {
@@ -235,7 +235,7 @@ func (c *Client) notice(n driver.Notice) {
 	}
 }
 
-// down ends all leases if they died with the plugin. Else it makes those without NoRenew suspect.
+// down ends all leases if they died with the plugin. Else leases without NoRenew become suspect.
 func (s *scheduler) down(n driver.Notice) {
 	why := n.Err
 	if why == nil {

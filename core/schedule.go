@@ -31,8 +31,8 @@ const (
 // That goroutine never waits for the backend. Other goroutines send renewals, many per call (L5).
 type scheduler struct {
 	c *Client
-	// No lease ends before the instant earliest, which may be too early but never too
-	// late. It lets every call check cheaply whether a lease is overdue.
+	// No lease ends before the instant earliest. So every call can check cheaply whether a lease is
+	// overdue.
 	earliest atomic.Int64
 	// epoch counts how often the plugin has died.
 	epoch atomic.Uint64

@@ -197,8 +197,8 @@ func (j *Job) next(t time.Time) time.Time { return j.schedule.Next(t.Round(0)).R
 // due. The parameter at must have no monotonic clock reading.
 func (j *Job) age(at time.Time) time.Duration { return j.now().Sub(at) }
 
-// spans returns Late and Keep for the tick of t=at. Late is at most a quarter of Keep. So a tick
-// that is too late to be run can be reported as missed for as long as Late, until half of Keep.
+// spans returns Late and Keep for the tick of t=at. Late is at most a quarter of Keep. So hosts can
+// report a missed tick for at least the time Late, until half of Keep.
 func (j *Job) spans(at time.Time) (late, keep time.Duration) {
 	p := j.c.Properties()
 	late, keep = j.opts.Late, j.opts.Keep

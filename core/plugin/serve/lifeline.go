@@ -97,9 +97,9 @@ func findHost(pid int, start string) (*host, error) {
 	return h, nil
 }
 
-// same reports whether the process with the host's id has the host's start time. Note: it also
-// checks that /proc/self is this process, because a wrapper can put this process into a new PID
-// namespace without a new /proc.
+// same reports whether the process with the host's id has the host's start time. It also checks
+// that /proc/self is this process. A wrapper can start this process in a new PID namespace with the
+// old /proc.
 func (h *host) same() bool {
 	self, err := os.Readlink("/proc/self")
 	s, ok := proc.Of(h.pid)
@@ -139,7 +139,7 @@ const aloneFor = 5 * time.Second
 
 // sessions counts the open heartbeat streams. A host, even a frozen host, keeps one stream open
 // while it uses its plugin. If no stream is open for aloneFor after the end of a stream or of the
-// lifeline pipe, no host will connect any more. Then sessions calls the function in field alone.
+// lifeline pipe, no host will connect any more. Then sessions calls alone.
 type sessions struct {
 	alone func()
 

@@ -29,9 +29,9 @@ type entry struct {
 	queued bool
 }
 
-// tracker is a backend that remembers the leases and waits of its host, to release
-// them when the host dies. It has no state that the store lacks (rule L8). So
-// after a crash, a new plugin process gets to know the leases from their renewals.
+// tracker is a backend that remembers the leases and waits of its host, to release them when the
+// host dies. It has no state that the store lacks (rule L8). After a crash, a new plugin process
+// learns the leases from their renewals.
 type tracker struct {
 	driver.Backend
 
