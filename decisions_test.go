@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 )
 
-// Limits for docs/decisions. Decisions must stay short, because all later work must follow them.
+// Decisions must stay short, because all later work must follow them.
 const (
 	mostDecisionLines = 10  // lines of one decision, without blank lines
 	mostDecisionWidth = 120 // characters of one line
@@ -71,7 +71,6 @@ func TestDecisions(t *testing.T) {
 	t.Logf("%d words", words)
 }
 
-// decisionFiles returns the files that contain decisions.
 func decisionFiles(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("docs/decisions/*.md")
@@ -81,7 +80,6 @@ func decisionFiles(t *testing.T) []string {
 	return slices.DeleteFunc(files, func(f string) bool { return filepath.Base(f) == "README.md" })
 }
 
-// isShort checks that the decision with this id is short and names a rejected design.
 func isShort(t *testing.T, id, body string) {
 	t.Helper()
 	lines := 0

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// While goroutines wait for its lock, a host hands the lock over at least minStreak times and until
-// the store's grant is minStreakTime old, but at most maxHandovers times. Then it releases the lock
-// in the store, so that other hosts get a turn (K5). Without minStreakTime, a host whose goroutines
-// hold the lock for microseconds would ask the store for every ninth lease.
+// While its goroutines wait, a host hands the lock over at least minStreak times, and until the
+// store's grant is minStreakTime old. It does so at most maxHandovers times. Then it releases the
+// lock in the store, so that other hosts get a turn (K5). Without minStreakTime, a host whose
+// goroutines hold the lock for microseconds would ask the store for every ninth lease.
 const (
 	minStreak     = 8
 	minStreakTime = 10 * time.Millisecond
@@ -60,7 +60,7 @@ type shard struct {
 // mostOthers bounds the number of names in the map shard.others.
 const mostOthers = 64
 
-// queue is the queue for the lock of one name. The shard's mutex guards it.
+// queue is the queue of one lock, guarded by the shard's mutex.
 type queue struct {
 	head   *contender
 	rest   []*contender
@@ -80,7 +80,7 @@ func (q *queues) shard(name string) *shard {
 	return &q.shards[maphash.String(q.seed, name)%uint64(len(q.shards))]
 }
 
-// join appends the contender a to its lock's queue. It reports whether to ask the store at once.
+// join reports whether the contender a must ask the store at once.
 func (q *queues) join(a *contender) bool {
 	s := q.shard(a.lock.name)
 	s.mu.Lock()
@@ -94,7 +94,7 @@ func (q *queues) join(a *contender) bool {
 	return false
 }
 
-// leave removes the contender a from its queue. If a was the head, leave wakes the next contender.
+// If the contender a was the head, leave wakes the next contender.
 func (q *queues) leave(a *contender) {
 	s := q.shard(a.lock.name)
 	s.mu.Lock()
@@ -114,9 +114,8 @@ func (q *queues) waiting(name string) bool {
 	return e != nil && e.head != nil
 }
 
-// granted records that the given lease holds its lock, and removes the contender a from the
-// queue. The contender of a TryAcquire is in no queue. granted returns the previous holder
-// or nil. The new grant proves that the store has ended the lease of the previous holder.
+// granted records that the given lease holds its lock, and removes the contender a from the queue.
+// The contender of a TryAcquire is in no queue.
 func (q *queues) granted(lease *Lease, a *contender) (before *Lease) {
 	name := lease.lock.name
 	s := q.shard(name)
@@ -186,7 +185,6 @@ func (q *queues) want(name string, until instant) {
 	s.others[name] = until
 }
 
-// wanted reports whether at t=now, other hosts are assumed to want the named lock.
 func (q *queues) wanted(name string, now instant) bool {
 	s := q.shard(name)
 	s.mu.Lock()
@@ -194,7 +192,6 @@ func (q *queues) wanted(name string, now instant) bool {
 	return now < s.others[name]
 }
 
-// holder returns this host's lease of the named lock, or nil.
 func (q *queues) holder(name string) *Lease {
 	s := q.shard(name)
 	s.mu.Lock()
@@ -215,9 +212,9 @@ const (
 	stepTake             // take the lease that was handed over
 )
 
-// nextStep returns what the contender a must do next. After a step that waits, call nextStep
-// again when the channel a.signal has a value, for example after a hand-over. If insist is
-// true, the head asks the store even if this host holds the lock.
+// After stepHead or stepRest, call nextStep again when the channel a.signal has a value, for
+// example after a hand-over. If insist is true, the head asks the store even if this host holds the
+// lock.
 func (q *queues) nextStep(a *contender, insist bool) step {
 	s := q.shard(a.lock.name)
 	s.mu.Lock()
@@ -240,8 +237,8 @@ func (q *queues) nextStep(a *contender, insist bool) step {
 	return stepRest
 }
 
-// stopWaiting is called when the contender a gives up. From then on, that contender gets
-// no hand-over. stopWaiting returns false if the contender has already got one.
+// After stopWaiting, the contender a gets no hand-over. stopWaiting returns false if the contender
+// has already got a hand-over.
 func (q *queues) stopWaiting(a *contender) bool {
 	s := q.shard(a.lock.name)
 	s.mu.Lock()

@@ -132,7 +132,6 @@ func TestLostLeaseLetsTheNextOneAsk(t *testing.T) {
 	})
 }
 
-// eager is a fake backend whose Wait returns at once.
 type eager struct{ *fake }
 
 func (e eager) Wait(ctx context.Context, r driver.Request, _ time.Duration) (driver.Grant, error) {

@@ -25,8 +25,7 @@ func reentries(t *testing.T, c *Client, l *Lock) map[string]func(context.Context
 	}
 }
 
-// A caller that holds the lock and acquires it again would wait for itself. Each method that
-// acquires must refuse such a call at once.
+// A caller that holds the lock and acquires it again would wait for itself.
 func TestReentryIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(waiting...)

@@ -69,8 +69,7 @@ func (c *Client) drainRenewal(ctx context.Context, f *renewalBatch, rest time.Du
 	}
 }
 
-// releaseAgain tries once more to release the lease l in the store. It returns
-// nil if the store has confirmed the release or no longer has the lease.
+// releaseAgain returns nil if the store has confirmed the release or no longer has the lease.
 func (l *Lease) releaseAgain(ctx context.Context) error {
 	s := &l.c.sched
 	s.mu.Lock()
@@ -169,8 +168,7 @@ func (s *scheduler) endRelease(ctx context.Context, l *Lease, doubt, err error, 
 	return err
 }
 
-// unreleased returns the error of Release if the store has not
-// confirmed the release. The caller must hold the scheduler's mutex.
+// The caller of unreleased must hold the scheduler's mutex.
 func (l *Lease) unreleased(err error) error {
 	at := l.c.clock.time(l.expiresBy)
 	if l.doubt != nil {
@@ -179,9 +177,9 @@ func (l *Lease) unreleased(err error) error {
 	return fmt.Errorf("not released, free at the latest at %s: %w", at.Format(timeOfDay), err)
 }
 
-// free releases the lease l in the store. It tries until the store has
-// answered, the time rest has passed after the end of ctx, or the lease has
-// expired. If the outcome of a try is unknown, doubt is the error of that try.
+// free tries to release the lease l until the store has answered, the time rest has passed after
+// the end of ctx, or the lease has expired. If the outcome of a try is unknown, doubt is the error
+// of that try.
 func (l *Lease) free(ctx context.Context, rest time.Duration) (doubt, err error) {
 	c := l.c
 	began := c.clock.early()
@@ -228,8 +226,8 @@ func (l *Lease) over() instant {
 	return l.expiresBy
 }
 
-// withGrace returns a context with the values of ctx. The returned context ends when
-// the time rest has passed after the end of ctx, or when the client has closed.
+// withGrace returns a context that has the values of ctx, and that ends when the time rest has
+// passed after the end of ctx, or when the client has closed.
 func (c *Client) withGrace(ctx context.Context, rest time.Duration) (context.Context, context.CancelFunc) {
 	out, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -263,7 +261,6 @@ type cleanup struct {
 	err   error                           // the error that the caller of Acquire or Release got
 }
 
-// janitorPause is how long the janitor waits before it tries again.
 const janitorPause = 250 * time.Millisecond
 
 func (j *janitor) init(c *Client) { j.c = c }

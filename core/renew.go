@@ -20,7 +20,6 @@ const (
 	maxRetry    = 500 * time.Millisecond
 )
 
-// renewalBatch is a set of leases that are renewed together.
 type renewalBatch struct {
 	leases  []*Lease
 	left    time.Duration               // time until the first of the leases ends
@@ -33,9 +32,9 @@ type renewalBatch struct {
 	sent   bool // the requests were sent; from now on a hand-over replaces the old lease in leases
 }
 
-// renew renews the leases of batch f and records the results. Health check and call may together
-// take a third of the time until the first lease ends, so that a hung plugin is replaced while its
-// leases live (L8). For short leases they may take all that time: a new plugin would come too late.
+// The health check and the renewal may together take a third of the time until the first lease
+// ends, so that a hung plugin is replaced while its leases live (L8). For short leases they may
+// take all that time, because a new plugin would come too late.
 func (s *scheduler) renew(ctx context.Context, f *renewalBatch) {
 	defer close(f.done)
 	budget := f.left / 3
@@ -67,7 +66,6 @@ func (s *scheduler) send(f *renewalBatch) (sent instant, reqs []driver.Request) 
 	return sent, reqs
 }
 
-// examine calls the health check of the batch f, if there is one.
 func (s *scheduler) examine(ctx context.Context, f *renewalBatch) error {
 	if f.healthy == nil {
 		return nil
@@ -87,7 +85,6 @@ func (s *scheduler) mark(f *renewalBatch, asking bool) {
 	f.asking = asking
 }
 
-// renew sends the renewals reqs, in one call if the backend can batch, and returns their errors.
 func (c *Client) renew(ctx context.Context, reqs []driver.Request) []error {
 	errs := make([]error, len(reqs))
 	if len(reqs) == 1 {
@@ -116,7 +113,6 @@ func atOnce(most, n int, f func(i int)) {
 	workers.Wait()
 }
 
-// renewBatch sends the renewals reqs in one call, and stores the error of each in errs.
 func (c *Client) renewBatch(ctx context.Context, reqs []driver.Request, errs []error) {
 	ops := make([]driver.Op, len(reqs))
 	for i, r := range reqs {
@@ -165,7 +161,7 @@ func (s *scheduler) record(f *renewalBatch, sent instant, errs []error) {
 	s.notify(ended)
 }
 
-// verdict returns why the lease l is lost, by its deadline or the answer err, or nil if it is not.
+// verdict returns why the lease l is lost, or nil. The reason is its deadline or the answer err.
 func (s *scheduler) verdict(l *Lease, err error, now instant) error {
 	var notHeld *NotHeldError
 	switch {
@@ -181,9 +177,9 @@ func (s *scheduler) verdict(l *Lease, err error, now instant) error {
 	return nil
 }
 
-// renewed records a successful renewal of the lease l. The next renewal is due one interval
-// after the time for which this renewal was planned, so that delays do not add up. For a short
-// lease, the event has no Slack (time left), because the lease had less time than the TTL.
+// The next renewal of the lease l is due one interval after the time for which this renewal was
+// planned, so that delays do not add up. For a short lease, the event has no Slack (time left),
+// because the lease had less time than the TTL.
 func (s *scheduler) renewed(l *Lease, sent, got instant) {
 	ev := l.event(EventRenewed, got.sub(sent), nil)
 	if !l.short() {
@@ -239,7 +235,7 @@ func (c *Client) notice(n driver.Notice) {
 	}
 }
 
-// down ends all leases if they died with the plugin. Else it makes those without NoRenew suspect.
+// down ends all leases if they died with the plugin. Else leases without NoRenew become suspect.
 func (s *scheduler) down(n driver.Notice) {
 	why := n.Err
 	if why == nil {
@@ -284,7 +280,6 @@ func (s *scheduler) up() {
 	s.rouse(now)
 }
 
-// revoked ends the lease that the notice n of the backend reports as lost.
 func (s *scheduler) revoked(n driver.Notice) {
 	s.loseGrant(n.Name, n.Token, func(l *Lease) error {
 		switch {

@@ -13,7 +13,6 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// errDown is the error of a backend that cannot reach its store.
 var errDown = fmt.Errorf("%w: connection refused", ErrUnavailable)
 
 func TestL2DeadlineIsCountedFromSending(t *testing.T) {

@@ -20,7 +20,6 @@ const (
 	// maxAhead bounds how much earlier than planned a renewal may be sent, to share a call with a
 	// renewal that is due. An eighth of RenewEvery bounds it too.
 	maxAhead = 100 * time.Millisecond
-	// maxBatch bounds the renewals in one call.
 	maxBatch = 256
 	// If a lease expires while a renewal waits for its answer, the cause of its loss is
 	// ErrUnreachable. But if the scheduler notices the expiry pauseThreshold or more too late, the
@@ -32,8 +31,8 @@ const (
 // That goroutine never waits for the backend. Other goroutines send renewals, many per call (L5).
 type scheduler struct {
 	c *Client
-	// No lease ends before the instant earliest, which may be too early but never too
-	// late. It lets every call check cheaply whether a lease is overdue.
+	// No lease ends before the instant earliest. So every call can check cheaply whether a lease is
+	// overdue.
 	earliest atomic.Int64
 	// epoch counts how often the plugin has died.
 	epoch atomic.Uint64
@@ -123,7 +122,7 @@ func (l *Lease) plan() {
 	}
 }
 
-// replan moves the lease l to its new place in the heap after the times of l have changed.
+// Call replan after the times of the lease l have changed.
 func (s *scheduler) replan(l *Lease) {
 	l.plan()
 	s.leases.moved(l)
@@ -149,7 +148,6 @@ func (s *scheduler) rouse(next instant) {
 	}
 }
 
-// run ends and renews leases when they are due, until ctx ends.
 func (s *scheduler) run(ctx context.Context) {
 	defer s.batches.Wait()
 	timer := time.NewTimer(maxSleep)
@@ -170,8 +168,7 @@ func (s *scheduler) run(ctx context.Context) {
 	}
 }
 
-// step ends overdue leases. It returns these leases, the renewals that are due, and how long to
-// sleep before the next step.
+// step ends overdue leases, and says how long to sleep before the next step.
 func (s *scheduler) step() (ended []*Lease, batches []*renewalBatch, pause time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,8 +196,8 @@ func (s *scheduler) step() (ended []*Lease, batches []*renewalBatch, pause time.
 	return ended, batches, max(s.wakeAt.sub(now), 0)
 }
 
-// due ends the overdue leases and returns them in the slice ended. The slice soon gets the
-// leases to renew or end within maxAhead, ordered by field next. They are no longer in the heap.
+// due ends overdue leases. The slice soon gets the leases to renew or end within maxAhead, ordered
+// by field next. Those leases are no longer in the heap.
 func (s *scheduler) due(now instant) (ended, soon []*Lease) {
 	for len(s.leases) > 0 && s.leases[0].next <= now.add(maxAhead) {
 		l := s.leases[0].lease
@@ -219,7 +216,6 @@ func (s *scheduler) due(now instant) (ended, soon []*Lease) {
 	return ended, soon
 }
 
-// ahead returns how much earlier than planned the lease l may be renewed, to share a call.
 func (l *Lease) ahead() time.Duration { return min(maxAhead, l.lock.opts.RenewEvery/8) }
 
 // group puts the leases that may be renewed now into batches. The leases of a batch have
@@ -298,7 +294,6 @@ func because(cause, detail error) error {
 	return fmt.Errorf("%w: %v", cause, detail)
 }
 
-// lose ends the lease l as lost for the given cause, unless l has ended already.
 func (s *scheduler) lose(l *Lease, cause error) {
 	s.mu.Lock()
 	alive := l.alive.Load()
@@ -376,13 +371,11 @@ func (h *leaseHeap) Pop() any {
 	return l
 }
 
-// moved moves the lease l to its new place in the heap after its field next has changed.
 func (h *leaseHeap) moved(l *Lease) {
 	(*h)[l.index].next = l.next
 	heap.Fix(h, l.index)
 }
 
-// reorder restores the order of the heap after the field next of many leases has changed.
 func (h *leaseHeap) reorder() {
 	for i := range *h {
 		(*h)[i].next = (*h)[i].lease.next

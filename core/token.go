@@ -26,7 +26,7 @@ const (
 // hands over from goroutine to goroutine under one grant have the same grant number.
 func GrantNumber(token uint64) uint64 { return token >> handoverBits }
 
-// errGrantNumber is the error for a grant number that is too large. A further try is useless.
+// After errGrantNumber a further try is useless.
 var errGrantNumber = errors.New("the backend is broken: a grant number is not below 2^53")
 
 // tokenBackend wraps the backend for the rest of package core. The real backend knows only
@@ -50,14 +50,13 @@ func (e tokenBackend) TryAcquire(ctx context.Context, r driver.Request) (uint64,
 	return e.numbered(number, err)
 }
 
-// Wait waits in the store's queue. It must not be called if e.waiter is nil.
+// Wait must not be called if e.waiter is nil.
 func (e tokenBackend) Wait(ctx context.Context, r driver.Request, max time.Duration) (driver.Grant, error) {
 	g, err := e.waiter.Wait(ctx, r, max)
 	g.Token, err = e.numbered(g.Token, err)
 	return g, err
 }
 
-// numbered returns the token for a grant number, or an error if the number is too large.
 func (e tokenBackend) numbered(number uint64, err error) (token uint64, _ error) {
 	if err == nil && number >= maxGrant {
 		err = fmt.Errorf("%w: %s granted %d", errGrantNumber, e.Properties().Name, number)

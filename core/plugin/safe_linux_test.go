@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// links makes symbolic links below the directory root. Each string in chain is "path -> target".
+// Each string in chain is "path -> target", for a symbolic link below the directory root.
 func links(t *testing.T, root string, chain ...string) {
 	t.Helper()
 	for _, l := range chain {

@@ -69,7 +69,6 @@ func TestOpenRefusesWhatOthersCouldReplace(t *testing.T) {
 }
 
 // TestSwappedBinaryIsNotStarted replaces the binary while its plugin runs, and kills the plugin.
-// The host must not start the new binary.
 func TestSwappedBinaryIsNotStarted(t *testing.T) {
 	path := copied(t, 0o755, 0o755)
 	binary, err := os.ReadFile(path)
@@ -155,7 +154,7 @@ func TestAnotherUserCannotConnect(t *testing.T) {
 	}
 }
 
-// intruder returns a second client of a plugin. The first client is the host, this process.
+// intruder returns a client of the plugin that is not its host.
 func intruder(t *testing.T) lockpb.PluginClient {
 	t.Helper()
 	for _, path := range sockets(t) {

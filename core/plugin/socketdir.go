@@ -48,14 +48,14 @@ func newSocketDir() (*socketDir, error) {
 	return &socketDir{path: path, claim: claim}, nil
 }
 
-// remove removes the directory. If that fails, sweepStale may do it in a later Open.
+// If remove fails, sweepStale may remove the directory in a later Open.
 func (d *socketDir) remove() {
 	_ = os.RemoveAll(d.path)
 	_ = d.claim.Close()
 }
 
-// sweepStale removes the directories for which staleDir returns true. When a host dies, its
-// plugin removes the socket directory. The directory remains only if the plugin was killed too.
+// When a host dies, its plugin removes the socket directory. A directory is left for sweepStale
+// only if the plugin was killed too.
 func sweepStale() {
 	for _, parent := range []string{os.TempDir(), "/tmp"} {
 		dirs, err := filepath.Glob(filepath.Join(escapeGlob(parent), wire.Prefix+"[0-9]*-*"))

@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Pauses before restarts. The first restart has no pause, because leases need renewals (L8).
+// The first restart has no pause, because leases need renewals (L8).
 const (
 	backoffFirst = 50 * time.Millisecond
 	maxBackoff   = 2 * time.Second
@@ -44,7 +44,7 @@ func (b *backend) supervise(p *process) {
 }
 
 // restart tries to start a process until a start succeeds, and returns that process. It returns nil
-// when the backend is closed. It adds 1 to *failures for each try.
+// when the backend is closed.
 func (b *backend) restart(cause error, failures *int) *process {
 	for {
 		*failures++
@@ -69,8 +69,7 @@ func (b *backend) restart(cause error, failures *int) *process {
 	}
 }
 
-// backoff returns the pause after n failures in a row. It is random, so that many hosts do not
-// restart their plugins at the same time.
+// backoff returns a random pause, so that many hosts do not restart their plugins at the same time.
 func backoff(n int) time.Duration {
 	if n <= 1 {
 		return 0
@@ -82,7 +81,7 @@ func backoff(n int) time.Duration {
 	return d/2 + rand.N(d)
 }
 
-// setDown makes calls fail with the error cause. If the plugin was up, it notifies the watchers.
+// setDown makes calls fail with the error cause.
 func (b *backend) setDown(cause error) {
 	b.mu.Lock()
 	first := b.current != nil
@@ -95,7 +94,6 @@ func (b *backend) setDown(cause error) {
 	}
 }
 
-// setUp makes the process p serve all calls from now on, and notifies the watchers.
 func (b *backend) setUp(p *process) {
 	b.install(p)
 	b.watchers.notify(driver.Notice{Kind: driver.NoticeUp, Plugin: true})
@@ -112,7 +110,6 @@ func (b *backend) install(p *process) {
 	}
 }
 
-// forward passes the notices of the plugin process p to the watchers while p lives.
 func (b *backend) forward(p *process) {
 	for p.ctx.Err() == nil {
 		// Ignore Watch's error: the loop calls it again, and supervise reports the end of p.

@@ -22,7 +22,6 @@ func request(name, owner string) driver.Request {
 	return driver.Request{Name: name, Owner: owner, TTL: longTTL}
 }
 
-// watch returns a channel that gets the notices of the backend b.
 func watch(t *testing.T, b driver.Backend) <-chan driver.Notice {
 	t.Helper()
 	notices := make(chan driver.Notice, 100)

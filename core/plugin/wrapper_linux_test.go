@@ -25,7 +25,6 @@ func wrapped(t *testing.T, script string) string {
 	return path
 }
 
-// pluginBelow returns the id of the process that the wrapper with this id has started.
 func pluginBelow(t *testing.T, wrapper int) (pid int) {
 	t.Helper()
 	eventually(t, timeout, "the wrapper has a child", func() bool {
@@ -90,7 +89,6 @@ func TestWrapperIsNoHost(t *testing.T) {
 	}
 }
 
-// When the host dies, a plugin behind a wrapper must release the host's locks.
 func TestHostDeathBehindWrapper(t *testing.T) {
 	for name, script := range map[string]string{"shell": "$plugin; exit $?", "session": "setsid --wait $plugin"} {
 		t.Run(name, func(t *testing.T) {
@@ -169,7 +167,7 @@ func TestOutputIsAlwaysRead(t *testing.T) {
 }
 
 // TestInheritedDescriptorsAreClosed opens a descriptor in the host without FD_CLOEXEC, as a library
-// may do. The descriptor must not stay open in the plugin.
+// may do.
 func TestInheritedDescriptorsAreClosed(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -53,7 +53,7 @@ type Leader struct {
 	Error      string     `json:"error,omitempty"`
 }
 
-// seen reports whether this host sees a leader now. To see one, it must also reach the store.
+// A host sees a leader only while it also reaches the store.
 func (l Leader) seen() bool { return l.Held && l.StaleSince == nil }
 
 // Handler answers /ready and /leader. It looks only at the last element of the path, so
@@ -64,7 +64,7 @@ type Handler struct {
 	elections []*election
 }
 
-// election is an election that a Handler follows. The Handler's mutex guards leader.
+// The Handler's mutex guards the field leader of an election.
 type election struct {
 	client *core.Client
 	leader Leader
@@ -137,7 +137,6 @@ func (h *Handler) Ready(ctx context.Context) error {
 	return nil
 }
 
-// sees reports whether the host sees a leader in an election that it follows through the client c.
 func (h *Handler) sees(c *core.Client) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -150,7 +149,7 @@ func (h *Handler) sees(c *core.Client) bool {
 }
 
 // Leader returns the state of the named election, as this host sees it. The name "" means the
-// election that was followed first. If the host follows no such election, Leader returns false.
+// election that was followed first.
 func (h *Handler) Leader(name string) (Leader, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

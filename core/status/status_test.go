@@ -61,7 +61,6 @@ func get(h *status.Handler, path string) (int, string) {
 	return w.Code, w.Body.String()
 }
 
-// host is a host whose Handler follows an election.
 type host struct {
 	status.Handler
 	b        *gated

@@ -9,7 +9,6 @@ import (
 	"github.com/lockbench/lockbench/core"
 )
 
-// outcome says what happened to a tick.
 type outcome int
 
 const (
@@ -20,7 +19,6 @@ const (
 	doubtful                 // this host may have taken the tick, or the store may have forgotten it
 )
 
-// result is the outcome of one attempt, with the token, duration and error of a run.
 type result struct {
 	outcome
 	token uint64

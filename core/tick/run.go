@@ -47,7 +47,7 @@ type Event struct {
 // forward by years.
 const maxGap = 100_000
 
-// event returns the event that reports the result r. The outcome open becomes the kind Unknown.
+// The outcomes open and doubtful become the kind Unknown.
 func (r result) event(job string, at time.Time) Event {
 	kind := Unknown
 	switch r.outcome {
@@ -61,7 +61,6 @@ func (r result) event(job string, at time.Time) Event {
 	return Event{Kind: kind, Job: job, At: at, Until: at, Ticks: 1, Token: r.token, Took: r.took, Err: r.err}
 }
 
-// tell logs the event ev and calls OnEvent.
 func (j *Job) tell(ev Event) {
 	level := slog.LevelDebug
 	if ev.Kind == Missed || ev.Kind == Unknown || ev.Kind == Ran && ev.Err != nil {
@@ -232,7 +231,6 @@ func (r *run) settleAll(ctx context.Context) {
 	}
 }
 
-// oldest returns the oldest of the late ticks, or false if there is no late tick.
 func (r *run) oldest() (lateTick, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -197,8 +197,8 @@ func (j *Job) next(t time.Time) time.Time { return j.schedule.Next(t.Round(0)).R
 // due. The parameter at must have no monotonic clock reading.
 func (j *Job) age(at time.Time) time.Duration { return j.now().Sub(at) }
 
-// spans returns Late and Keep for the tick of t=at. Late is at most a quarter of Keep. So a tick
-// that is too late to be run can be reported as missed for as long as Late, until half of Keep.
+// spans returns Late and Keep for the tick of t=at. Late is at most a quarter of Keep. So hosts can
+// report a missed tick for at least the time Late, until half of Keep.
 func (j *Job) spans(at time.Time) (late, keep time.Duration) {
 	p := j.c.Properties()
 	late, keep = j.opts.Late, j.opts.Keep
@@ -218,7 +218,6 @@ func (j *Job) spans(at time.Time) (late, keep time.Duration) {
 	return late, (keep + p.TTLStep - 1) / p.TTLStep * p.TTLStep
 }
 
-// markName returns the name of the lock of the tick of t=at.
 func (j *Job) markName(at time.Time) string {
 	return j.name + "@" + at.UTC().Format(time.RFC3339Nano)
 }
@@ -322,7 +321,7 @@ func (j *Job) due() time.Time {
 	}
 }
 
-// sleep pauses for d and returns true. If ctx ends first, it returns false at once.
+// sleep returns false at once when ctx ends.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -175,9 +175,9 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// TestClocksStep sets the hosts' clocks at random while ticks run. There are slow answers of
-// the store, long and short runs, and outages. The test checks that no tick is run twice, that at
-// most one host reports a tick as missed, and that no tick that was run is reported as missed.
+// TestClocksStep sets the hosts' clocks at random while ticks run. The test checks that no tick is
+// run twice, that at most one host reports a tick as missed, and that no tick that was run is
+// reported as missed.
 func TestClocksStep(t *testing.T) {
 	for seed := range uint64(60) {
 		bubble(t, func(t *testing.T, w *world) {
@@ -533,7 +533,6 @@ func TestBadJobs(t *testing.T) {
 	}
 }
 
-// TestDefaults checks the defaults of Late and Keep for three schedules.
 func TestDefaults(t *testing.T) {
 	c := core.New(memory.NewStore().Open(), nil)
 	defer c.Close(context.Background())

@@ -97,7 +97,6 @@ func newWorld(t *testing.T) *world {
 	return &world{t: t, store: memory.NewStore(), origin: time.Now(), runs: map[time.Duration][]string{}, events: map[Kind][]time.Duration{}}
 }
 
-// host adds a host with a new client.
 func (w *world) host(s Schedule, opts Options) *host {
 	w.t.Helper()
 	b := &backend{Backend: w.store.Open()}
@@ -119,7 +118,7 @@ func (w *world) host(s Schedule, opts Options) *host {
 	return h
 }
 
-// work returns a function for h's Job. The function records its run and sleeps for the time takes.
+// The function that work returns records its run and sleeps for the time takes.
 func (w *world) work(h *host, takes time.Duration) func(context.Context, Tick) error {
 	return func(ctx context.Context, t Tick) error {
 		w.mu.Lock()
@@ -136,7 +135,7 @@ func (w *world) work(h *host, takes time.Duration) func(context.Context, Tick) e
 	}
 }
 
-// run runs all hosts for the time d. In that time it calls the function meanwhile. Call run once.
+// run runs all hosts for the time d. Call run once.
 func (w *world) run(d, takes time.Duration, meanwhile func()) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

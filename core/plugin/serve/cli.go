@@ -17,11 +17,10 @@ import (
 	"github.com/lockbench/lockbench/internal/similar"
 )
 
-// errUsage is wrapped by errors about a wrong command line.
 var errUsage = errors.New("usage")
 
-// command executes the command line in args and returns the exit code. The code is 0 for success,
-// 2 for a wrong command line or configuration, and 1 for another failure or if args is empty.
+// command executes the command line in args. The exit code is 0 for success, 2 for a wrong command
+// line or configuration, and 1 for another failure or if args is empty.
 func command(ctx context.Context, spec driver.Spec, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
 		greet(stderr, spec)
@@ -177,7 +176,6 @@ func describeText(d wire.Description, stdout io.Writer) error {
 	return w.Flush()
 }
 
-// words returns values as one text, with commas between them.
 func words[V any](values []V) string {
 	text := make([]string, len(values))
 	for i, v := range values {
@@ -186,7 +184,6 @@ func words[V any](values []V) string {
 	return strings.Join(text, ", ")
 }
 
-// version returns the module version from which the binary was built.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version

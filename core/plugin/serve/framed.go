@@ -9,8 +9,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// framed serves protocol version 2. Operations arrive on a separate data socket. As in
-// version 1, they pass through the process's tracker, which records the host's leases.
+// framed serves protocol version 2. Operations arrive on a separate data socket. They pass through
+// the process's tracker, as in version 1.
 type framed struct{ *process }
 
 // Configure implements wire.Host.

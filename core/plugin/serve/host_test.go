@@ -34,8 +34,8 @@ func send(t *testing.T, pid int, sig syscall.Signal) {
 	}
 }
 
-// TestHostDeath checks that a stopped host counts as alive, and that a killed
-// host counts as dead while it is a zombie. It does so with and without a pidfd.
+// TestHostDeath checks that a stopped host counts as alive, and that a killed host counts as dead
+// while it is a zombie.
 func TestHostDeath(t *testing.T) {
 	for _, pidfd := range []bool{true, false} {
 		pid, start := sleeper(t)

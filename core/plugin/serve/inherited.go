@@ -11,9 +11,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// shedInherited closes the open descriptors that this plugin inherited from its host, and gives up
-// the ability to gain privileges. To give up that ability, it may have to execute the program again
-// in the same process.
+// shedInherited may execute this program again in the same process, see refusePrivileges.
 func shedInherited() {
 	closeInherited()
 	refusePrivileges()
@@ -39,7 +37,7 @@ func closeInherited() {
 			continue
 		}
 		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
-			_ = syscall.Close(fd) // if it fails, nothing can be done
+			_ = syscall.Close(fd)
 		}
 	}
 }

@@ -30,8 +30,7 @@ func openLifeline(log *slog.Logger) (*lifeline, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s is not the number of a descriptor", wire.EnvLifeline)
 	}
-	// In non-blocking mode, a read of the pipe occupies no thread. With CloseOnExec, no child
-	// inherits the pipe.
+	// In non-blocking mode, a read of the pipe occupies no thread.
 	if err := syscall.SetNonblock(fd, true); err != nil {
 		return nil, fmt.Errorf("descriptor %d: %w", fd, err)
 	}
@@ -62,9 +61,9 @@ func (l *lifeline) watch(died, letGo func()) {
 	died()
 }
 
-// Without a pidfd, the plugin begins to poll when the pipe ends, to find out whether the
-// host is dead. At first, for confirmFor, it polls every confirmEvery, because the kernel
-// closes a dying host's pipe shortly before the host is dead. Later it polls every slowEvery.
+// Without a pidfd, the plugin begins to poll when the pipe ends, to find out whether the host is
+// dead. At first, for confirmFor, it polls every confirmEvery, because the kernel closes a dying
+// host's pipe shortly before the host is dead.
 const (
 	confirmFor   = 2 * time.Second
 	confirmEvery = 200 * time.Microsecond
@@ -78,8 +77,8 @@ type host struct {
 	pidfd *os.File // nil if the system has no pidfd
 }
 
-// findHost returns the host with this process id and start time. It returns an error if
-// there is no such process, for example because the host is in another PID namespace.
+// findHost returns an error if there is no such process, for example because the host is in another
+// PID namespace.
 func findHost(pid int, start string) (*host, error) {
 	if pid <= 0 {
 		return nil, errors.New("it has not given its process id")
@@ -98,9 +97,9 @@ func findHost(pid int, start string) (*host, error) {
 	return h, nil
 }
 
-// same reports whether the process with the host's id has the host's start time. Note: it also
-// checks that /proc/self is this process, because a wrapper can put this process into a new PID
-// namespace without a new /proc.
+// same reports whether the process with the host's id has the host's start time. It also checks
+// that /proc/self is this process. A wrapper can start this process in a new PID namespace with the
+// old /proc.
 func (h *host) same() bool {
 	self, err := os.Readlink("/proc/self")
 	s, ok := proc.Of(h.pid)
@@ -140,7 +139,7 @@ const aloneFor = 5 * time.Second
 
 // sessions counts the open heartbeat streams. A host, even a frozen host, keeps one stream open
 // while it uses its plugin. If no stream is open for aloneFor after the end of a stream or of the
-// lifeline pipe, no host will connect any more. Then sessions calls the function in field alone.
+// lifeline pipe, no host will connect any more. Then sessions calls alone.
 type sessions struct {
 	alone func()
 
@@ -170,7 +169,7 @@ func (s *sessions) letGo() {
 	s.wait()
 }
 
-// wait restarts the timer of aloneFor if no stream is open. The caller must hold mu.
+// The caller must hold mu.
 func (s *sessions) wait() {
 	if s.timer != nil {
 		s.timer.Stop()

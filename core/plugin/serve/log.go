@@ -55,7 +55,6 @@ func (r redacting) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// secretKey returns a function that reports whether the value of a key of spec is secret.
 func secretKey(spec driver.Spec) func(name, value string) bool {
 	return func(name, _ string) bool {
 		for _, k := range spec.Keys {

@@ -18,7 +18,7 @@ func openPidfd(pid int) *os.File {
 	return os.NewFile(uintptr(fd), "host")
 }
 
-// awaitPidfd waits until the process of the pidfd f has ended. The wait occupies no thread.
+// awaitPidfd waits until the process of the pidfd f has ended, without occupying a thread.
 func awaitPidfd(f *os.File) error {
 	conn, err := f.SyscallConn()
 	if err != nil {

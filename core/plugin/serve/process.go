@@ -17,7 +17,7 @@ import (
 // closeBudget bounds the backend's Close. The host waits longer before it kills the process.
 const closeBudget = 700 * time.Millisecond
 
-// process is the state of this plugin process. It implements wire.Host.
+// process is the state of this plugin process.
 type process struct {
 	spec     driver.Spec
 	log      *slog.Logger
@@ -31,8 +31,8 @@ type process struct {
 	setup    wire.Setup              // may be read only after held was set
 	sessions sessions
 	once     sync.Once
-	closed   chan struct{} // closed by Close
-	dying    atomic.Bool   // hostDied or abandoned was called, and ends the process
+	closed   chan struct{}
+	dying    atomic.Bool // hostDied or abandoned was called, and ends the process
 }
 
 func newProcess(spec driver.Spec, prints *os.File) *process {
@@ -100,8 +100,7 @@ func (p *process) Close(ctx context.Context) error {
 	return err
 }
 
-// hostDied releases the dead host's locks, unless the host asked for Abandon, and
-// ends the process. Only the first call has an effect.
+// hostDied releases the dead host's locks, unless the host asked for Abandon, and ends the process.
 func (p *process) hostDied() {
 	if !p.dying.CompareAndSwap(false, true) {
 		return
@@ -132,8 +131,8 @@ func (p *process) exit() {
 	os.Exit(0)
 }
 
-// exitCode returns 0 after a Close, and otherwise 1. While hostDied or abandoned runs, exitCode
-// blocks, because these methods must finish and then end the process.
+// While hostDied or abandoned runs, exitCode blocks, because these methods must finish and then end
+// the process.
 func (p *process) exitCode() int {
 	if p.dying.Load() {
 		select {}
@@ -144,8 +143,8 @@ func (p *process) exitCode() int {
 	return 0
 }
 
-// removeOurDir removes the socket directory. Normally the host removes it. So
-// call removeOurDir only if the host is dead or cannot reach this process.
+// removeOurDir removes the socket directory. Call removeOurDir only if the host, which normally
+// removes that directory, is dead or cannot reach this process.
 func removeOurDir(log *slog.Logger) {
 	dir := os.Getenv(wire.EnvDir)
 	if !strings.HasPrefix(filepath.Base(dir), wire.Prefix) {

@@ -11,7 +11,6 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Limits for releasing a dead host's locks.
 const (
 	releaseBudget = time.Second
 	releaseAtOnce = 32  // calls at the same time; without a Batcher each call releases one lock
@@ -87,7 +86,6 @@ func (t *tracker) due(end time.Time) (ops []driver.Op, pause time.Duration) {
 	return ops, max(pause, time.Millisecond)
 }
 
-// renewed records that the owner's lease now expires at t=until.
 func (t *tracker) renewed(owner string, until time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -98,7 +96,7 @@ func (t *tracker) renewed(owner string, until time.Time) {
 
 // releaseAll releases and withdraws owners until none is left or ctx ends, and returns the number
 // of owners left. After each attempt it lists the owners again, because an acquire of the dead host
-// may still be under way. When that acquire returns, it may add a grant.
+// that is still under way may add a grant.
 func (t *tracker) releaseAll(ctx context.Context) int {
 	for {
 		ops, acquires := t.pending()
@@ -137,7 +135,7 @@ func (t *tracker) pending() (ops []driver.Op, acquires int) {
 	return ops, t.acquires
 }
 
-// releaseOps executes ops. It returns how many operations succeeded or found no lease.
+// releaseOps executes ops, and returns how many operations succeeded or found no lease.
 func (t *tracker) releaseOps(ctx context.Context, ops []driver.Op) int {
 	var done atomic.Int64
 	t.each(ctx, ops, func(op driver.Op, err error) {

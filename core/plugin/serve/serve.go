@@ -118,12 +118,11 @@ func (s service) GRPCServer(_ *goplugin.GRPCBroker, server *grpc.Server) error {
 	return nil
 }
 
-// GRPCClient implements goplugin.GRPCPlugin. It fails, because only hosts are clients.
+// GRPCClient implements goplugin.GRPCPlugin.
 func (service) GRPCClient(context.Context, *goplugin.GRPCBroker, *grpc.ClientConn) (any, error) {
 	return nil, errors.New("a plugin is not a host")
 }
 
-// greet prints what this program is and how to use it.
 func greet(w io.Writer, spec driver.Spec) {
 	name := filepath.Base(os.Args[0])
 	var b strings.Builder

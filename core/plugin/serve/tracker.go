@@ -29,16 +29,16 @@ type entry struct {
 	queued bool
 }
 
-// tracker is a backend that remembers the leases and waits of its host, to release
-// them when the host dies. It has no state that the store lacks (rule L8). So
-// after a crash, a new plugin process gets to know the leases from their renewals.
+// tracker is a backend that remembers the leases and waits of its host, to release them when the
+// host dies. It has no state that the store lacks (rule L8). After a crash, a new plugin process
+// learns the leases from their renewals.
 type tracker struct {
 	driver.Backend
 
 	mu       sync.Mutex
 	dead     bool
-	entries  map[string]*entry // the entries, by owner
-	acquires int               // acquires in flight
+	entries  map[string]*entry // by owner
+	acquires int               // under way
 	sweepAt  int               // number of entries at which sweep is called next
 }
 
@@ -46,7 +46,6 @@ func newTracker(b driver.Backend) *tracker {
 	return &tracker{Backend: b, entries: map[string]*entry{}, sweepAt: 1024}
 }
 
-// errHostDead is the answer to requests that come after the plugin has noticed the host's death.
 var errHostDead = errors.Join(driver.ErrClosed, errors.New("the host is dead"))
 
 // enter is called before the operations ops are sent. It records what the store
@@ -86,7 +85,6 @@ func (t *tracker) entryOf(r *driver.Request, now time.Time) *entry {
 	return e
 }
 
-// enterWait records a call of Wait, as the method enter records other calls.
 func (t *tracker) enterWait(r driver.Request) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -149,7 +147,6 @@ func refused(err error) bool {
 	return false
 }
 
-// forget drops the entry of an owner that the store no longer has.
 func (t *tracker) forget(owner string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -226,7 +223,7 @@ func (t *tracker) Wait(ctx context.Context, r driver.Request, max time.Duration)
 	return g, err
 }
 
-// Properties implements driver.Backend. It adds CapWithdraw to the backend's capabilities.
+// Properties implements driver.Backend.
 func (t *tracker) Properties() driver.Properties {
 	p := t.Backend.Properties()
 	p.Capabilities = append(slices.Clone(p.Capabilities), driver.CapWithdraw)
@@ -245,7 +242,7 @@ func (t *tracker) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	return results
 }
 
-// Start implements driver.Starter. It calls enter only for an acquire or a renewal.
+// Start implements driver.Starter.
 func (t *tracker) Start(ctx context.Context, op driver.Op, done func(driver.Result)) {
 	if op.Kind == driver.OpAcquire || op.Kind == driver.OpRenew {
 		if err := t.enter(op); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// Settings of the Go runtime for a plugin. The environment variables GOMAXPROCS and GOGC override
-// them. A host passes these two variables on to its plugins.
+// The environment variables GOMAXPROCS and GOGC override these settings. A host passes the two
+// variables on to its plugins.
 const (
 	maxThreads  = 4
 	ballastSize = 16 << 20
@@ -47,8 +47,8 @@ func tune() {
 	}
 }
 
-// startProfiles starts a CPU profile and an execution trace. It starts each only if its environment
-// variable names a file. The function stop ends both; further calls of stop do nothing.
+// startProfiles starts a CPU profile and an execution trace, each only if its environment variable
+// names a file.
 func startProfiles(log *slog.Logger) (stop func()) {
 	var stops []func()
 	begin := func(variable string, start func(*os.File) error, stop func()) {
