@@ -32,8 +32,7 @@ func starts(lines []string) map[string]int {
 	return count
 }
 
-// checkTicks fails unless each tick, from the first to the last in lines, has
-// one start. It returns the number of ticks.
+// checkTicks fails unless each tick, from the first to the last in lines, has one start.
 func checkTicks(t *testing.T, lines []string) int {
 	t.Helper()
 	const form = "2006-01-02T15:04:05.000Z"

@@ -24,10 +24,8 @@ import (
 
 const (
 	// ttl is shorter than jobTime, so a lock that is not renewed would be granted twice.
-	ttl = time.Second
-	// jobTime is how long a job takes.
-	jobTime = 2500 * time.Millisecond
-	// interval is how often a scheduler starts a job.
+	ttl      = time.Second
+	jobTime  = 2500 * time.Millisecond
 	interval = time.Second
 )
 

@@ -96,8 +96,6 @@ func (s Setting) turns() time.Duration {
 	return time.Duration(s.Absent) * cmp.Or(s.Turn, s.FirstSpan, 2*time.Second)
 }
 
-// lateExpiry is how long a lease may outlive its TTL, if the TTL counts from the end of the last
-// interruption.
 func (s Setting) lateExpiry() time.Duration { return Slack + s.ExpiresLate }
 
 // served is the longest time until every host that wants a lock has got it. The time

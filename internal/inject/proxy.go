@@ -170,13 +170,11 @@ func (p *Proxy) distance() time.Duration {
 // Direction is a direction in which data pass through a proxy.
 type Direction string
 
-// The directions.
 const (
 	Requests Direction = "requests" // to the server
 	Replies  Direction = "replies"  // to the client
 )
 
-// harm begins an impairment of the data in the given directions.
 func (p *Proxy) harm(h impairment, in ...Direction) error {
 	h.in = in
 	p.begin(h)
