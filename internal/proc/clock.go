@@ -53,7 +53,6 @@ var MachineClock = sync.OnceValue(func() (best Clock) {
 	return best
 })
 
-// Now returns the clock's present value.
 func (c Clock) Now() int64 { return c.at + int64(time.Since(c.base)) }
 
 // Zero is the time at which the clock showed 0.

@@ -124,7 +124,6 @@ func (k *Kind) Known() bool { return k.Prepare != nil }
 // InHost reports whether the store has no servers, but lives in the plugin process of one host.
 func (k *Kind) InHost() bool { return k.Known() && !k.Has(CapShared) }
 
-// Has reports whether an environment of this kind has the capability p.
 func (k *Kind) Has(p Capability) bool { return k.Known() && k.Lacks[p] == "" }
 
 // Setting returns the setting with the given name, or an empty setting if there is none.
@@ -161,7 +160,6 @@ func (k *Kind) config(at []string) driver.Config {
 // Capability is a feature that an environment may have and that a fault may need.
 type Capability string
 
-// These are the capabilities.
 const (
 	CapShared   Capability = "shared"   // several hosts use the store
 	CapServers  Capability = "servers"  // lockbench runs servers, which hosts reach by paths

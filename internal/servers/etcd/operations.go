@@ -189,7 +189,6 @@ func (s *store) endStray() error {
 	return err
 }
 
-// others returns the numbers of all members except n.
 func (s *store) others(n int) []int {
 	var all []int
 	for i := range s.Servers {

@@ -93,7 +93,6 @@ func (p *Peers) CutOff(i int, on bool) {
 	p.round, p.end = context.WithCancel(context.Background())
 }
 
-// Close ends all relays.
 func (p *Peers) Close() error {
 	p.mu.Lock()
 	relays := p.relays

@@ -102,7 +102,6 @@ var operations = append(sqlSettingOperations(), []servers.Operation{
 	{Name: "truncate", Does: "all rows of locks are lost", Makes: []claim.Condition{claim.DataLost}, Do: statements("TRUNCATE TABLE " + sqlTable)},
 }...)
 
-// sqlSettingOperations returns an operation for each of [sqlChanges].
 func sqlSettingOperations() []servers.Operation {
 	var all []servers.Operation
 	for _, c := range sqlChanges {

@@ -13,7 +13,6 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// store gives operations access to the servers of one environment.
 type store struct {
 	*servers.Environment
 	admin *sql.DB
