@@ -131,8 +131,8 @@ type store struct {
 	watches map[*func()]bool
 }
 
-// connect tries to connect until it succeeds. It replaces the attempts of
-// the client library, which do not keep the reason of a failure.
+// connect tries to connect until it succeeds. The client library's own attempts would not keep the
+// reason of a failure.
 func (s *store) connect(ctx context.Context, addresses string, options []nats.Option) {
 	defer close(s.connecting)
 	for first := true; ; first = false {

@@ -37,7 +37,7 @@ type worker struct {
 	journal *os.File
 }
 
-// loops has, for each integration, the function that a worker runs until ctx ends.
+// loops has a function for each integration. A worker runs it until ctx ends.
 var loops = map[string]func(ctx context.Context, w *worker) error{
 	"gocron-locker":  withLocker,
 	"gocron-elector": withElector,

@@ -34,8 +34,8 @@ const (
 	askAgain = time.Second
 	// retry is the longest pause before a failed request is sent again (core: retryTo, maxRetry).
 	retry = 500 * time.Millisecond
-	// swallowed is the longest wait if a request gets no reply and then a new connection gets none,
-	// too. It is the sum of core's limit of a call, CleanupBudget and dial_timeout.
+	// swallowed is the longest wait when neither a request nor the next connection gets a reply.
+	// It is the sum of core's limit of a call, CleanupBudget and dial_timeout.
 	swallowed = 3*time.Second + CleanupBudget + 3*time.Second
 )
 

@@ -137,8 +137,7 @@ type Exception struct {
 // Exempt returns the exception that excuses the backend from the rule under the conditions in made.
 // If several apply, it returns the one with the most conditions. If none does, ok is false.
 //
-// Tokens may protect a resource even if Overlap is exempt: a resource
-// that checks tokens is safe unless the rule Token is exempt, too.
+// Even if Overlap is exempt, a resource that checks tokens is safe, unless Token is exempt, too.
 func (t Terms) Exempt(rule Rule, made []Condition) (e Exception, ok bool) {
 	for _, known := range slices.Concat(t.Exceptions, everywhere) {
 		if slices.Contains(known.Rules, rule) && known.met(made) && (!ok || known.asks() > e.asks()) {

@@ -18,9 +18,9 @@ func Now() int64 {
 	return t.Nano()
 }
 
-// Clock converts a time.Time of this process to nanoseconds of another clock. That is the machine's
-// clock, which [Now] reads, or a clock that starts at a given time. Setting the wall clock does not
-// change the result.
+// Clock converts a time.Time of this process to nanoseconds of another clock. The other clock is
+// the machine's clock, which [Now] reads, or a clock that starts at a given time. Setting the wall
+// clock does not change the result.
 type Clock struct {
 	base time.Time
 	at   int64 // the clock's value at base

@@ -283,7 +283,7 @@ const (
 func (e *Environment) Account(ctx context.Context, w Requirements) error {
 	said, _ := exec.CommandContext(ctx, w.Plugin, "describe").Output() // a program that cannot be run fails later, when it is opened
 	takes := func(key string) bool { return bytes.Contains(said, []byte("\n"+key+" ")) }
-	e.User = "default" // needs no password, on servers that have users
+	e.User = "default" // on servers with users, this user needs no password
 	if takes("username") {
 		e.User, e.Config["username"], e.Config["password"] = HostUser, HostUser, HostPassword
 	}

@@ -24,8 +24,8 @@ type Kind struct {
 	// if other servers make up for the loss.
 	Forgets bool
 	// Synced lists the words in the plugin's Properties.Durability that mean that a grant is on
-	// disk before the reply. SyncsUntold reports whether the servers that lockbench starts write
-	// grants to disk in this way although the plugin does not say so.
+	// disk before the reply. SyncsUntold reports whether the servers started by lockbench do so
+	// although the plugin does not report it.
 	Synced      []string
 	SyncsUntold bool
 	// ExpiryStep is how often the store looks for expired leases; 0 means that they end on time.

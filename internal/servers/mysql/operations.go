@@ -140,7 +140,7 @@ func sqlRotate(to string) servers.Step {
 }
 
 // lockGaps locks the gaps between rows by SELECT FOR UPDATE of rows that do not exist. It sends one
-// query for each gap. For a query of several rows, the server may lock all rows of a small table.
+// query for each gap. One query for several rows might lock all rows of a small table.
 func lockGaps(ctx context.Context, s *store, _ int) error {
 	names, err := s.texts(ctx, "SELECT CONCAT('0x', HEX(CONCAT(name, '!'))) FROM "+sqlTable+" ORDER BY expires_at DESC LIMIT 40")
 	if err != nil && !numbered(err, unknownTable) {
