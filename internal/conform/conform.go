@@ -17,7 +17,6 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// Options describe the plugin to test.
 type Options struct {
 	Name, Path string
 	// Config is the plugin's configuration, with the address of the server.

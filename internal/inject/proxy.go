@@ -41,7 +41,6 @@ type Proxy struct {
 	cuts     int               // how often all connections were reset
 }
 
-// link is one connection through a proxy.
 type link struct {
 	number         int // counted from 1
 	client, server *net.TCPConn

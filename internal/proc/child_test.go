@@ -15,7 +15,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// line is a message from a test to its child, or from the child to the test.
 type line struct {
 	Do string // greet, silent, crash, fail or count; the child sends other words back
 	N  int

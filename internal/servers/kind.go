@@ -76,7 +76,6 @@ type Floor struct {
 	Open func(cfg driver.Config) (call func(context.Context) error, end func() error, err error)
 }
 
-// Setting is one way to set up a store's servers.
 type Setting struct {
 	Name    string
 	Servers int

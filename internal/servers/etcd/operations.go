@@ -106,7 +106,6 @@ var operations = []servers.Operation{
 	},
 }
 
-// compact removes all revisions but the newest.
 func compact(ctx context.Context, c *clientv3.Client) error {
 	now, err := c.Get(ctx, etcdPrefix, clientv3.WithCountOnly())
 	if err != nil {

@@ -156,7 +156,6 @@ func lockGaps(ctx context.Context, s *store, _ int) error {
 // foreignRows is how many rows an operator locks. They are a large part of the table.
 const foreignRows = 500
 
-// lockForeignRows returns a step that inserts rows that no host uses, and locks these rows.
 func lockForeignRows() servers.Step {
 	var names, values []string
 	for n := range foreignRows {
