@@ -12,7 +12,6 @@ import (
 
 var link = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
 
-// TestLinksOfDocumentsLead checks that the targets of links in documents exist.
 func TestLinksOfDocumentsLead(t *testing.T) {
 	files, err := filepath.Glob("docs/*.md")
 	if err != nil || len(files) == 0 {
@@ -55,7 +54,6 @@ func anchors(t *testing.T, file string) (found []string) {
 	return found
 }
 
-// TestTestsNamedInSecurityExist checks that the tests that docs/security.md names exist.
 func TestTestsNamedInSecurityExist(t *testing.T) {
 	text, err := os.ReadFile("docs/security.md")
 	if err != nil {

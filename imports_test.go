@@ -159,7 +159,6 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// TestBackendsDoNotMeet checks that no backend imports another backend.
 func TestBackendsDoNotMeet(t *testing.T) {
 	for _, p := range packages(t) {
 		own, ok := backendOf(p.ImportPath)

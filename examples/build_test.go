@@ -7,7 +7,7 @@ import (
 )
 
 // TestHostsHaveNoStoreClient checks that four examples, which use core and core/plugin from another
-// module, contain no client of any store. Only the plugins contain clients.
+// module, contain no client of any store.
 func TestHostsHaveNoStoreClient(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "./scheduler", "./leadertask", "./coupons", "./fencedfile").CombinedOutput()
 	if err != nil {

@@ -102,7 +102,6 @@ func TestCouponsRefuseALateWrite(t *testing.T) {
 	ask(http.MethodPut, "8", "999", http.StatusOK)
 }
 
-// TestCouponsWithoutLock checks that shops without a lock sell more coupons than there are.
 func TestCouponsWithoutLock(t *testing.T) {
 	t.Parallel()
 	s := sell(t, false, threeInOne(t, "--lock=false"))

@@ -44,7 +44,6 @@ func TestFencedfileWithoutCheck(t *testing.T) {
 	checkFile(t, file, "app/1")
 }
 
-// checkFile fails unless the file has one line from each of the writers and no other.
 func checkFile(t *testing.T, file string, writers ...string) {
 	t.Helper()
 	text, err := os.ReadFile(file)

@@ -13,7 +13,6 @@ type piece struct {
 	token uint64
 }
 
-// pieces returns the pieces of work in the outputs of all processes, ordered by time.
 func pieces(t *testing.T, all ...*process) []piece {
 	t.Helper()
 	var work []piece

@@ -25,7 +25,6 @@ import (
 // If long is true, the tests run for as long as they did to measure the figures in the READMEs.
 var long = os.Getenv("LOCKBENCH_LONG") == "1"
 
-// timeout bounds the waits of a test.
 const timeout = 60 * time.Second
 
 var (
@@ -101,7 +100,7 @@ func start(t *testing.T, backend string) system {
 	return system{backend, []string{"--backend", backend, "--config", file, "--plugin-dir", plugins}}
 }
 
-// process is one running example. A test can wait for lines of its output.
+// process is one running example.
 type process struct {
 	cmd    *exec.Cmd
 	exited chan struct{}
@@ -207,7 +206,6 @@ func (p *process) terminate(t *testing.T) {
 	}
 }
 
-// each runs a test on every backend that has servers, in parallel.
 func each(t *testing.T, test func(t *testing.T, w system)) {
 	for _, backend := range backends {
 		t.Run(backend, func(t *testing.T) {
@@ -217,8 +215,7 @@ func each(t *testing.T, test func(t *testing.T, w system)) {
 	}
 }
 
-// TestExamples runs every example on every backend that has servers. Other tests run the examples
-// on memory, with all instances in one process.
+// TestExamples runs every example on every backend that has servers.
 func TestExamples(t *testing.T) {
 	each(t, func(t *testing.T, w system) {
 		t.Run("scheduler", func(t *testing.T) { testScheduler(t, w) })

@@ -12,8 +12,7 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// step matches a block of commands in docs/start.md, or the name of a file that
-// the reader must write.
+// step matches a block of commands in docs/start.md, or the name of a file to write.
 var step = regexp.MustCompile("(?s)```sh\n(.*?)```|goes into\\s+`([^`]+)`")
 
 // TestStart runs the commands of docs/start.md, unchanged, in an empty directory
@@ -72,8 +71,8 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// download fetches the modules that a program needs if it requires this module. These are more
-// modules than the build of this module needs, because tests of its dependencies need some.
+// download fetches the modules that a program needs if it requires this module. They include
+// modules that only tests of dependencies need.
 func download(t *testing.T) {
 	t.Helper()
 	tidy := exec.CommandContext(t.Context(), "go", "-C", "..", "mod", "tidy", "-e", "-diff")
@@ -127,7 +126,6 @@ func docker(t *testing.T) bool {
 // builder is the Go image in which the page's Dockerfile builds.
 const builder = "golang:1.26"
 
-// first returns the first code block of a language in a document.
 func first(t *testing.T, text, language string) string {
 	t.Helper()
 	_, after, found := strings.Cut(text, "```"+language+"\n")

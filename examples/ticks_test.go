@@ -32,8 +32,7 @@ const (
 	// tickLate after it. The time is long, because the machine may be busy.
 	enough = 600 * time.Millisecond
 	// If this test pauses for longer than stall between two requests, the machine has stalled.
-	stall = 100 * time.Millisecond
-	// storeAway is how long the store is unreachable.
+	stall     = 100 * time.Millisecond
 	storeAway = 5 * time.Second
 	// back is the longest pause of a process between two attempts to reach the store.
 	back = 600 * time.Millisecond
@@ -56,8 +55,7 @@ func (a away) covers(tick time.Time) bool {
 	return a.from.Before(tick.Add(tickLate)) && a.to.After(tick)
 }
 
-// ticking has three schedulers and a proxy to their store. The test
-// stops and kills the schedulers, and makes the store unreachable.
+// ticking has three schedulers and a proxy to their store.
 type ticking struct {
 	system
 	proxy *inject.Proxy
@@ -267,7 +265,8 @@ func (w *ticking) held(h core.Holder, now time.Time) {
 }
 
 // blocked returns the periods in which a process held the job's lock and was stopped or killed
-// meanwhile. It fails if the process then kept the lock for longer than the lock's TTL.
+// meanwhile. It fails if the process then kept the lock for longer than jobTTL and the store's
+// delay.
 func (w *ticking) blocked(t *testing.T) (all []away) {
 	for _, a := range slices.Concat(w.aways...) {
 		for _, h := range w.holds {

@@ -1,6 +1,6 @@
 // Package nats is a backend that keeps locks in a bucket of NATS JetStream KV, with package cas.
 // The store needs compare-and-set, a clock, keys that expire, and messages about changes, but no
-// scripts or transactions. The code shows what an author has to write for such a store.
+// scripts or transactions.
 //
 // Times come from the clock of the server that leads the bucket's stream. A stream with one replica
 // loses its writes of the last two minutes when its machine crashes, unless the server has
@@ -39,7 +39,6 @@ type Options struct {
 	config.Connect
 }
 
-// Spec describes the backend.
 var Spec = driver.Spec{
 	Name:       "nats",
 	Doc:        "locks in a bucket of NATS JetStream KV (2.11 or later)",
@@ -87,7 +86,6 @@ func open(_ context.Context, cfg driver.Config, log *slog.Logger) (driver.Backen
 	return cas.New(s, properties, o.RequestTimeout), nil
 }
 
-// options returns the options of a connection that reconnects until it is closed.
 func (s *store) options(o Options, source *config.Source, log *slog.Logger) ([]nats.Option, error) {
 	options := []nats.Option{
 		nats.Name("lockbench"), nats.Timeout(o.DialTimeout), nats.MaxReconnects(-1),
@@ -117,7 +115,6 @@ func (s *store) options(o Options, source *config.Source, log *slog.Logger) ([]n
 	return options, nil
 }
 
-// store is a connection to one bucket.
 type store struct {
 	bucket   string
 	replicas int
@@ -134,8 +131,8 @@ type store struct {
 	watches map[*func()]bool
 }
 
-// connect tries to connect until it succeeds. It replaces the attempts of
-// the client library, which do not keep the reason of a failure.
+// connect tries to connect until it succeeds. The client library's own attempts would not keep the
+// reason of a failure.
 func (s *store) connect(ctx context.Context, addresses string, options []nats.Option) {
 	defer close(s.connecting)
 	for first := true; ; first = false {
@@ -199,8 +196,8 @@ func (s *store) open(ctx context.Context) (jetstream.Stream, error) {
 	return stream, nil
 }
 
-// create creates the stream of a bucket. The first sequence number is the host's time in
-// microseconds, so that sequence numbers rise even if the data of an older stream were lost.
+// create sets the first sequence number to the host's time in microseconds, so that sequence
+// numbers rise even if the data of an older stream were lost.
 func (s *store) create(ctx context.Context) (jetstream.Stream, error) {
 	stream, err := s.js.CreateStream(ctx, jetstream.StreamConfig{
 		Name: "KV_" + s.bucket, Subjects: []string{s.subject(">")}, Storage: jetstream.FileStorage, Replicas: s.replicas,
@@ -277,7 +274,7 @@ func (s *store) Read(ctx context.Context, key string) (cas.Entry, error) {
 	return entry(m, info.TimeStamp), nil
 }
 
-// entry returns the Entry in the message m. Its Value is empty if the message marks a deleted key.
+// entry makes an Entry of the message m. The Value is empty if m marks a deleted key.
 func entry(m *jetstream.RawStreamMsg, now time.Time) cas.Entry {
 	return cas.Entry{Value: m.Data, Revision: m.Sequence, Written: m.Time, Now: now}
 }
@@ -305,7 +302,6 @@ func (s *store) publish(ctx context.Context, m *nats.Msg, revision uint64, ttl t
 	return cas.Entry{Revision: ack.Sequence}, nil
 }
 
-// List reads each key with a separate request.
 func (s *store) List(ctx context.Context, emit func(cas.Entry) bool) error {
 	stream, err := s.open(ctx)
 	if err != nil {
@@ -350,7 +346,7 @@ func (s *store) Check(ctx context.Context) (cas.About, error) {
 }
 
 // Watch subscribes to the messages that the stream republishes after it has stored them. The
-// connection keeps requests in order, so the server gets the subscription before a later Read.
+// connection sends requests in order, so the server gets the subscription before a later Read.
 func (s *store) Watch(key string, changed func()) (func(), error) {
 	s.mu.Lock()
 	conn := s.conn

@@ -54,7 +54,6 @@ func serve(t *testing.T) (*plugintest.Server, string) {
 	return server, address
 }
 
-// TestConformance tests the backend as a plugin and, if LOCKBENCH_LONG is 1, also as a library.
 func TestConformance(t *testing.T) {
 	server, address := serve(t)
 	binary := plugintest.Build(t, "./lockplugin-nats")
@@ -87,7 +86,6 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// opener returns a function that opens the library, with a new connection to the store.
 func opener(cfg driver.Config) func(t drivertest.T) driver.Backend {
 	return func(t drivertest.T) driver.Backend {
 		b, err := driver.Open(t.Context(), nats.Spec, cfg, nil)

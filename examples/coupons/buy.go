@@ -21,7 +21,6 @@ func buyMain(fs *flag.FlagSet, args []string) {
 	buyAll(urls, *customers)
 }
 
-// tally counts the outcomes of all attempts.
 type tally struct{ bought, refused atomic.Int64 }
 
 // buyAll lets each customer buy until no coupon is left or the customer's shop does not answer.

@@ -26,7 +26,6 @@ func main() {
 	os.Exit(2)
 }
 
-// fail ends the process with an error.
 func fail(err error) {
 	fmt.Fprintln(os.Stderr, "coupons:", err)
 	os.Exit(1)

@@ -16,7 +16,6 @@ import (
 	"github.com/lockbench/lockbench/examples/internal/app"
 )
 
-// shop sells coupons from the stock.
 type shop struct {
 	lock  *core.Lock // nil means to sell without a lock
 	stock string     // URL

@@ -58,8 +58,8 @@ func (s *stock) guarded(h http.HandlerFunc) http.Handler {
 	return fence.Handler(s.guard, func(*http.Request) string { return "coupons" }, h)
 }
 
-// serve prints the address on which it listens, and serves until ctx ends and the requests in
-// progress are answered.
+// serve prints its address, and serves until ctx ends. Then it waits at most 5 s for the requests
+// in progress.
 func serve(ctx context.Context, address string, h http.Handler) error {
 	l, err := net.Listen("tcp", address)
 	if err != nil {

@@ -14,10 +14,8 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// timeout bounds the waits of a test.
 const timeout = 30 * time.Second
 
-// workerArg is the argument that makes the test binary a worker.
 const workerArg = "integration-worker"
 
 func TestMain(m *testing.M) {
@@ -129,7 +127,6 @@ func (a *application) play(t *testing.T) {
 	a.check(t)
 }
 
-// line is a line of the journal: what happened, and in which worker.
 type line struct {
 	what  string
 	pid   int

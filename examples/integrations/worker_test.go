@@ -24,10 +24,8 @@ import (
 
 const (
 	// ttl is shorter than jobTime, so a lock that is not renewed would be granted twice.
-	ttl = time.Second
-	// jobTime is how long a job takes.
-	jobTime = 2500 * time.Millisecond
-	// interval is how often a scheduler starts a job.
+	ttl      = time.Second
+	jobTime  = 2500 * time.Millisecond
 	interval = time.Second
 )
 
@@ -39,7 +37,7 @@ type worker struct {
 	journal *os.File
 }
 
-// loops has, for each integration, the function that a worker runs until ctx ends.
+// loops has a function for each integration. A worker runs it until ctx ends.
 var loops = map[string]func(ctx context.Context, w *worker) error{
 	"gocron-locker":  withLocker,
 	"gocron-elector": withElector,

@@ -72,7 +72,6 @@ func fit(ctx context.Context, i app.Instance, ttl time.Duration) (time.Duration,
 	return ttl, nil
 }
 
-// lead does a piece of work at every tick until the term ends.
 func lead(i app.Instance, term *core.Term, tick time.Duration) {
 	work := time.NewTicker(tick)
 	defer work.Stop()

@@ -34,8 +34,8 @@ const (
 	askAgain = time.Second
 	// retry is the longest pause before a failed request is sent again (core: retryTo, maxRetry).
 	retry = 500 * time.Millisecond
-	// swallowed is the longest wait if a request gets no reply and then a new connection gets none,
-	// too. It is the sum of core's limit of a call, CleanupBudget and dial_timeout.
+	// swallowed is the longest wait when neither a request nor the next connection gets a reply.
+	// It is the sum of core's limit of a call, CleanupBudget and dial_timeout.
 	swallowed = 3*time.Second + CleanupBudget + 3*time.Second
 )
 
@@ -96,8 +96,6 @@ func (s Setting) turns() time.Duration {
 	return time.Duration(s.Absent) * cmp.Or(s.Turn, s.FirstSpan, 2*time.Second)
 }
 
-// lateExpiry is how long a lease may outlive its TTL, if the TTL counts from the end of the last
-// interruption.
 func (s Setting) lateExpiry() time.Duration { return Slack + s.ExpiresLate }
 
 // served is the longest time until every host that wants a lock has got it. The time

@@ -8,10 +8,10 @@ import (
 // Rule is the name of one promise that lockbench checks in a run.
 type Rule string
 
-// These rules say what never happens. [Rule.Within] returns a bound that depends on a setting.
+// These rules say what never happens.
 const (
 	// Overlap says that no two holds of one lock overlap. A hold begins when its grant returns. It
-	// ends when its release is sent or, without a release, when its lease was last found valid.
+	// ends when its release is sent. Without a release it ends when its lease was last found valid.
 	Overlap Rule = "overlap"
 	// Token says that a grant has a higher token than every earlier grant of
 	// the same lock, even if the earlier grant has ended. A grant is earlier if it
@@ -87,7 +87,7 @@ func (r Rule) Within(s Setting) time.Duration {
 // Condition is an event or a setting that excuses a backend from some rules.
 type Condition string
 
-// These are the conditions. docs/safety.md explains each of them.
+// docs/safety.md explains each condition.
 const (
 	// What happens to data.
 	DataLost        Condition = "data-lost"
@@ -116,7 +116,6 @@ const (
 	ReplicasWaited Condition = "replicas-waited"
 )
 
-// Conditions lists all conditions.
 var Conditions = []Condition{
 	DataLost, WritesLost, OldData, ReplicaPromoted, FailedOver, Evicting, EvictionSeen, EndedByHand,
 	Restarted, LeaderPaused, SlotMoving, NoSpareReplica, SeveralWriters, TwoStores,
@@ -138,8 +137,7 @@ type Exception struct {
 // Exempt returns the exception that excuses the backend from the rule under the conditions in made.
 // If several apply, it returns the one with the most conditions. If none does, ok is false.
 //
-// Tokens may protect a resource even if Overlap is exempt: a resource
-// that checks tokens is safe unless the rule Token is exempt, too.
+// Even if Overlap is exempt, a resource that checks tokens is safe, unless Token is exempt, too.
 func (t Terms) Exempt(rule Rule, made []Condition) (e Exception, ok bool) {
 	for _, known := range slices.Concat(t.Exceptions, everywhere) {
 		if slices.Contains(known.Rules, rule) && known.met(made) && (!ok || known.asks() > e.asks()) {
@@ -161,15 +159,15 @@ func (e Exception) met(made []Condition) bool {
 
 func (e Exception) asks() int { return len(e.All) + min(1, len(e.Any)) }
 
-// Twice returns the rules that fail when a store grants a lock while an earlier lease on
-// it is valid, and the earlier holder then loses its lease. It appends the rules in more.
+// Twice returns the rules that fail when a store grants a lock while an earlier lease on it is
+// valid, and the earlier holder then loses its lease.
 func Twice(more ...Rule) []Rule { return append([]Rule{Overlap, Linear, Signal, Survives}, more...) }
 
 // TwiceForLong returns the rules that fail when the store may even forget the second grant and
-// renew the first. It returns the rules of Twice, Renewal, and the rules in more.
+// renew the first.
 func TwiceForLong(more ...Rule) []Rule { return Twice(append(more, Renewal)...) }
 
-// Late returns the rules that fail when a store grants nothing for a while, and the rules in more.
+// Late returns the rules that fail when a store grants nothing for a while.
 func Late(more ...Rule) []Rule { return append([]Rule{Standby, Woken, Granted}, more...) }
 
 // everywhere lists the exceptions that apply to all backends.

@@ -6,7 +6,6 @@ import (
 	"time"
 )
 
-// TestNothingIsExemptWithoutACondition checks that every exception names a rule and a condition.
 func TestNothingIsExemptWithoutACondition(t *testing.T) {
 	for _, b := range all() {
 		for _, e := range b.terms.Exceptions {

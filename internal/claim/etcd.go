@@ -2,7 +2,6 @@ package claim
 
 import "time"
 
-// etcd has the exceptions and the times of an etcd cluster.
 var etcd = Terms{
 	Turn:        3 * time.Second,
 	ExpiresLate: time.Second + 500*time.Millisecond,

@@ -29,10 +29,8 @@ type file struct {
 // text is a duration in the form "1.5s".
 type text time.Duration
 
-// MarshalText implements encoding.TextMarshaler.
 func (t text) MarshalText() ([]byte, error) { return []byte(time.Duration(t).String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler.
 func (t *text) UnmarshalText(b []byte) error {
 	d, err := time.ParseDuration(string(b))
 	if err != nil || d < 0 {

@@ -35,7 +35,6 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// TestFileWithMistakes checks that a mistake in a claim file, such as an unknown word, is an error.
 func TestFileWithMistakes(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"forgets": true}`:             "forgets",

@@ -62,7 +62,7 @@ func all() []backend {
 	return append(slices.Clone(backends), backend{"all", Terms{Exceptions: everywhere}})
 }
 
-// exceptionRows returns the table's rows. Backends with the same exceptions share a row.
+// exceptionRows gives backends with the same exceptions one row.
 func exceptionRows(of []backend) (rows string) {
 	var ends []string
 	with := map[string][]string{}

@@ -1,6 +1,5 @@
 package claim
 
-// postgres has the exceptions of PostgreSQL.
 var postgres = Terms{
 	Exceptions: []Exception{
 		{

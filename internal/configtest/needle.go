@@ -70,7 +70,6 @@ func Mutate(text string, at uint, sign byte) string {
 	return text[:i] + string(rune(sign)) + text[i:]
 }
 
-// Hides fails the test if the error err shows Needle.
 func Hides(t *testing.T, text string, err error) {
 	t.Helper()
 	if err != nil && strings.Contains(err.Error(), Needle) {

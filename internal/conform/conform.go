@@ -1,6 +1,5 @@
 // Package conform tests a plugin binary against the rules of the contract. It
 // runs the conformance suite on throwaway servers or on servers of the caller.
-// Each case has a separate namespace of locks, if the plugin has a key "prefix".
 package conform
 
 import (
@@ -18,9 +17,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// Options describe the plugin to test.
 type Options struct {
-	// Name is the name of the backend, and Path the path of its plugin binary.
 	Name, Path string
 	// Config is the plugin's configuration, with the address of the server.
 	Config driver.Config
@@ -42,7 +39,6 @@ func Run(ctx context.Context, o Options, report func(drivertest.RuleResult)) err
 	return drivertest.Conform(ctx, o.harness, report)
 }
 
-// harness returns what one case needs: the plugin, and the throwaway servers if there are any.
 func (o Options) harness(t drivertest.T) *drivertest.Harness {
 	t.Helper()
 	cfg := o.namespace()

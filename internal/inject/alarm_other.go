@@ -4,7 +4,6 @@ package inject
 
 import "time"
 
-// alarm sends on the channel in its field rings at a set time.
 type alarm struct {
 	timer *time.Timer
 	rings chan struct{}
@@ -12,7 +11,6 @@ type alarm struct {
 
 func newAlarm() (*alarm, error) { return &alarm{rings: make(chan struct{}, 1)}, nil }
 
-// The method in sets the alarm to ring after the time d. A ring set earlier may still come first.
 func (a *alarm) in(d time.Duration) <-chan struct{} {
 	a.close()
 	a.timer = time.AfterFunc(d, func() {

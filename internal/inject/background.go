@@ -37,7 +37,6 @@ func (b *Background) End(by any) error {
 	return Each(ends, func(end func() error) error { return end() })
 }
 
-// EndBackground ends the work of all owners.
 func (b *Background) EndBackground() error {
 	b.mu.Lock()
 	left := slices.Collect(maps.Keys(b.ends))

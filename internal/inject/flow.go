@@ -55,13 +55,11 @@ type flow struct {
 	free      time.Time // when the next piece may pass
 }
 
-// waiting is a piece of data that waits in the proxy until the time in its field due.
 type waiting struct {
 	data []byte
 	due  time.Time
 }
 
-// run passes on incoming data until the connection ends.
 func (f *flow) run() {
 	var err error
 	if f.alarm, err = newAlarm(); err != nil { // no file descriptors are left
@@ -134,7 +132,6 @@ func (f *flow) await(changed chan struct{}, held bool) {
 	}
 }
 
-// The method next returns the time at which the first waiting piece may pass.
 func (f *flow) next() time.Time {
 	if due := f.waiting[0].due; due.After(f.free) {
 		return due
@@ -142,7 +139,6 @@ func (f *flow) next() time.Time {
 	return f.free
 }
 
-// The method look applies the current harms to the waiting pieces and the connection.
 func (f *flow) look(harms []*impairment, ended bool) {
 	swallows, late := false, f.p.distance() > 0
 	for _, h := range harms {
@@ -162,7 +158,6 @@ func (f *flow) look(harms []*impairment, ended bool) {
 	}
 }
 
-// end ends the connection and drops the waiting pieces.
 func (f *flow) end() { f.over, f.waiting = true, nil }
 
 // The method take handles a piece of incoming data. If data is nil, the sender sends no more.

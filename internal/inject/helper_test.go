@@ -122,7 +122,6 @@ func dial(t testing.TB, p *Proxy) net.Conn {
 	return c
 }
 
-// say sends the text and returns what the echo server sends back within the time wait.
 func say(c net.Conn, text string, wait time.Duration) (string, error) {
 	if err := c.SetDeadline(time.Now().Add(wait)); err != nil {
 		return "", err

@@ -101,7 +101,6 @@ func (p *Proxy) forget(hidden, ended Direction) error {
 	return err
 }
 
-// count returns how many connections the proxy has opened so far.
 func (p *Proxy) count() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

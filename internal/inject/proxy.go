@@ -41,7 +41,6 @@ type Proxy struct {
 	cuts     int               // how often all connections were reset
 }
 
-// link is one connection through a proxy.
 type link struct {
 	number         int // counted from 1
 	client, server *net.TCPConn
@@ -170,13 +169,11 @@ func (p *Proxy) distance() time.Duration {
 // Direction is a direction in which data pass through a proxy.
 type Direction string
 
-// The directions.
 const (
 	Requests Direction = "requests" // to the server
 	Replies  Direction = "replies"  // to the client
 )
 
-// harm begins an impairment of the data in the given directions.
 func (p *Proxy) harm(h impairment, in ...Direction) error {
 	h.in = in
 	p.begin(h)

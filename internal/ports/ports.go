@@ -68,10 +68,8 @@ func unused(addr string) error {
 // The constant answers limits how long the loopback interface may take to refuse a connection.
 const answers = time.Second
 
-// Port returns the port at index i.
 func (t *Taken) Port(i int) int { return t.numbers[i] }
 
-// Addr returns the host:port of the port at index i.
 func (t *Taken) Addr(i int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(t.Port(i))) }
 
 // Close gives the ports back. It may be called twice, and on nil.

@@ -150,10 +150,8 @@ func (c *Child) Send(line any) error {
 	return json.NewEncoder(c.stdin).Encode(line)
 }
 
-// Pid is the process id of the child.
 func (c *Child) Pid() int { return c.cmd.Process.Pid }
 
-// Alive reports whether the child has not ended.
 func (c *Child) Alive() bool { return !closed(c.gone) }
 
 // Ended returns a channel that is closed when the child has ended and all its lines are handled.

@@ -8,7 +8,6 @@ import (
 	"time"
 )
 
-// testRole is the environment variable that makes this test binary run as a child.
 const testRole = "LOCKBENCH_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -16,14 +15,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// line is a message from a test to its child, or from the child to the test.
 type line struct {
 	Do string // greet, silent, crash, fail or count; the child sends other words back
 	N  int
 	At int64 // the time by the child's MachineClock
 }
 
-// testChild is the [Agent] in the child. It carries out the test's orders.
 type testChild struct{ parent *Parent }
 
 func openTestChild(p *Parent, l line) (Agent[line], error) {
@@ -54,7 +51,6 @@ func (c testChild) Do(_ context.Context, l line) {
 
 func (testChild) Close() error { return nil }
 
-// timeout bounds how long a test waits.
 const timeout = 30 * time.Second
 
 // startChild starts a child, waits until it is ready, and returns a channel of its next lines.
@@ -72,7 +68,6 @@ func startChild(t *testing.T) (*Child, <-chan line) {
 	return c, said
 }
 
-// await waits for the next line.
 func await(t *testing.T, said <-chan line) (l line) {
 	t.Helper()
 	select {

@@ -18,9 +18,9 @@ func Now() int64 {
 	return t.Nano()
 }
 
-// Clock converts a time.Time of this process to nanoseconds of another clock. That is the machine's
-// clock, which [Now] reads, or a clock that starts at a given time. Setting the wall clock does not
-// change the result.
+// Clock converts a time.Time of this process to nanoseconds of another clock. The other clock is
+// the machine's clock, which [Now] reads, or a clock that starts at a given time. Setting the wall
+// clock does not change the result.
 type Clock struct {
 	base time.Time
 	at   int64 // the clock's value at base
@@ -53,7 +53,6 @@ var MachineClock = sync.OnceValue(func() (best Clock) {
 	return best
 })
 
-// Now returns the clock's present value.
 func (c Clock) Now() int64 { return c.at + int64(time.Since(c.base)) }
 
 // Zero is the time at which the clock showed 0.

@@ -8,7 +8,6 @@ import (
 )
 
 const (
-	// beatEvery is the time between two beats of a heartbeat.
 	beatEvery = 5 * time.Millisecond
 	// This process has stalled if the time between two beats is longer than stallAfter.
 	stallAfter = 15 * time.Millisecond
@@ -116,7 +115,6 @@ type wait struct {
 	longest time.Duration
 }
 
-// lookEvery is the time between two readings of the threads' waits.
 const lookEvery = 100 * time.Millisecond
 
 // WatchFamily calls Look repeatedly for this process and its descendants, until stop is called.
@@ -159,8 +157,7 @@ func (w *Waits) Look(pids ...int) {
 	w.found = append(w.found, found)
 }
 
-// Longest returns the longest wait of a thread between two calls of Look, of which the second was
-// after the time in from.
+// Longest returns the longest wait that a call of Look noted after the time in from.
 func (w *Waits) Longest(from time.Time) (longest time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

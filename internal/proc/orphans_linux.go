@@ -7,12 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AdoptOrphans makes this process the new parent of each descendant whose parent ends. In a
-// container, the first process is that parent without this call (prctl(2)).
+// AdoptOrphans makes this process the new parent of each descendant whose parent ends. Without this
+// call, in a container the first process is that parent (prctl(2)).
 func AdoptOrphans() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
-// Rename gives this process a name of at most 15 bytes, under which killall and pkill then find it,
-// instead of its program's name (proc_pid_comm(5)).
+// Rename gives this process a name of at most 15 bytes (proc_pid_comm(5)). killall and pkill then
+// find the process by this name.
 func Rename(name string) error {
 	return os.WriteFile(fmt.Sprintf("/proc/self/task/%d/comm", os.Getpid()), []byte(name), 0)
 }

@@ -41,7 +41,6 @@ func Become[Spec, Order any](role, called string, open func(*Parent, Spec) (Agen
 	os.Exit(0)
 }
 
-// serve reads a spec, passes it to open, and then passes orders to the agent until the input ends.
 func serve[Spec, Order any](p *Parent, open func(*Parent, Spec) (Agent[Order], error)) error {
 	var spec Spec
 	if err := p.in.Decode(&spec); err != nil {

@@ -46,7 +46,6 @@ func FreezeFamily(pid int) (stopped []int, err error) {
 	return stopped, err
 }
 
-// ResumeFamily lets a process and all its descendants go on.
 func ResumeFamily(pid int) (err error) {
 	for _, p := range Family(pid) {
 		err = errors.Join(err, unlessGone(Resume(p)))
@@ -64,7 +63,6 @@ func KillFamily(pid int) error {
 	return err
 }
 
-// unlessGone returns err, or nil if err says that the process has ended.
 func unlessGone(err error) error {
 	if errors.Is(err, syscall.ESRCH) {
 		return nil

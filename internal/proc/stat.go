@@ -90,7 +90,7 @@ func Children(pid int) (all []int) {
 	for _, f := range files {
 		text, _ := os.ReadFile(f) // a thread that has ended has left its children to another thread
 		// While the kernel writes the list, a child that vanishes can make it leave out another one.
-		for range 10 { // readings that do not agree; a process that forks fast may never have two that do
+		for range 10 { // a process that forks fast may never have two readings that agree
 			again, _ := os.ReadFile(f)
 			if bytes.Equal(text, again) {
 				break
@@ -140,8 +140,8 @@ func (s Stat) Ended() bool {
 	return (s.State == 'Z' || s.State == 'X') && s.Threads <= 1
 }
 
-// Running reports whether process pid runs. A zombie, that is an ended process for
-// which no parent has waited, does not count, because some init processes never wait.
+// Running reports whether process pid runs. A zombie (an ended process for which no parent has
+// waited) does not count, because some init processes never wait.
 func Running(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false
@@ -150,7 +150,6 @@ func Running(pid int) bool {
 	return !known || !s.Ended()
 }
 
-// Stopped reports whether a signal has stopped the process.
 func (s Stat) Stopped() bool { return s.State == 'T' }
 
 // Waited returns, by thread id, how long each thread of the process pid has been ready to

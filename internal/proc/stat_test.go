@@ -10,7 +10,6 @@ import (
 	"time"
 )
 
-// TestProcess checks what Stat reports after a process was frozen, resumed and killed.
 func TestProcess(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("there is no /proc")
@@ -71,7 +70,6 @@ func TestEnded(t *testing.T) {
 	}
 }
 
-// TestWaited checks that Waited returns a plausible wait for each thread of this process.
 func TestWaited(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("/proc/PID/task/TID/schedstat is Linux")

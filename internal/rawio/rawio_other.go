@@ -4,10 +4,8 @@ package rawio
 
 import "syscall"
 
-// Read reads from a non-blocking socket. It returns EAGAIN if no data have arrived.
 func Read(fd uintptr, p []byte) (int, error) { return retry(syscall.Read, fd, p) }
 
-// Write writes to a non-blocking socket. It returns EAGAIN if the socket's buffer is full.
 func Write(fd uintptr, p []byte) (int, error) { return retry(syscall.Write, fd, p) }
 
 func retry(do func(int, []byte) (int, error), fd uintptr, p []byte) (int, error) {

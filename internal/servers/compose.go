@@ -63,7 +63,6 @@ func NewCompose(ctx context.Context) (*Compose, error) {
 
 var errNoCompose = errors.New("docker compose cannot be used")
 
-// dockerWorks returns an error unless docker, its daemon and docker compose can be used.
 func dockerWorks(ctx context.Context) error {
 	for _, p := range slices.Backward(ContainerPrograms()) {
 		if p.AskVersion(ctx); p.Err != nil {

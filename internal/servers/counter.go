@@ -49,5 +49,4 @@ func (c *Counter) Read(ctx context.Context) (Served, error) {
 	return Served{sum.Run/n - c.Own*c.Reads, sum.Sent / n, sum.Busy / n}, nil
 }
 
-// Close closes the counter's connections.
 func (c *Counter) Close() error { return c.End() }

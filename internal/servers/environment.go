@@ -21,7 +21,6 @@ import (
 // has lost its master: it looks for the master once a second, and then copies all data.
 const Timeout = 15 * time.Second
 
-// healthTimeout bounds one check of all servers' health.
 const healthTimeout = 2 * time.Second
 
 // Environment is the servers of one backend, the paths (proxies) to them, and the ways to harm
@@ -76,10 +75,8 @@ type Requirements struct {
 	Dir     string        // for temporary files
 }
 
-// Wants reports whether the capability p is among Needs.
 func (w Requirements) Wants(p Capability) bool { return slices.Contains(w.Needs, p) }
 
-// Has reports whether the environment has a capability.
 func (e *Environment) Has(c Capability) bool { return e.kind.Has(c) }
 
 // Open starts the servers of store k for fault tests. The
@@ -245,7 +242,6 @@ func (e *Environment) Leftovers(ctx context.Context, prefix string) ([]string, e
 	return e.Product.Left(ctx, prefix)
 }
 
-// AtEnd registers a function that Close calls.
 func (e *Environment) AtEnd(do func() error) { e.end = append(e.end, do) }
 
 // Close ends the background work of faults, closes the proxies, and ends the servers.
@@ -287,7 +283,7 @@ const (
 func (e *Environment) Account(ctx context.Context, w Requirements) error {
 	said, _ := exec.CommandContext(ctx, w.Plugin, "describe").Output() // a program that cannot be run fails later, when it is opened
 	takes := func(key string) bool { return bytes.Contains(said, []byte("\n"+key+" ")) }
-	e.User = "default" // needs no password, on servers that have users
+	e.User = "default" // on servers with users, this user needs no password
 	if takes("username") {
 		e.User, e.Config["username"], e.Config["password"] = HostUser, HostUser, HostPassword
 	}

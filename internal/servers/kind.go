@@ -24,8 +24,8 @@ type Kind struct {
 	// if other servers make up for the loss.
 	Forgets bool
 	// Synced lists the words in the plugin's Properties.Durability that mean that a grant is on
-	// disk before the reply. SyncsUntold reports whether the servers that lockbench starts write
-	// grants to disk in this way although the plugin does not say so.
+	// disk before the reply. SyncsUntold reports whether the servers started by lockbench do so
+	// although the plugin does not report it.
 	Synced      []string
 	SyncsUntold bool
 	// ExpiryStep is how often the store looks for expired leases; 0 means that they end on time.
@@ -76,7 +76,6 @@ type Floor struct {
 	Open func(cfg driver.Config) (call func(context.Context) error, end func() error, err error)
 }
 
-// Setting is one way to set up a store's servers.
 type Setting struct {
 	Name    string
 	Servers int
@@ -124,7 +123,6 @@ func (k *Kind) Known() bool { return k.Prepare != nil }
 // InHost reports whether the store has no servers, but lives in the plugin process of one host.
 func (k *Kind) InHost() bool { return k.Known() && !k.Has(CapShared) }
 
-// Has reports whether an environment of this kind has the capability p.
 func (k *Kind) Has(p Capability) bool { return k.Known() && k.Lacks[p] == "" }
 
 // Setting returns the setting with the given name, or an empty setting if there is none.
@@ -161,7 +159,6 @@ func (k *Kind) config(at []string) driver.Config {
 // Capability is a feature that an environment may have and that a fault may need.
 type Capability string
 
-// These are the capabilities.
 const (
 	CapShared   Capability = "shared"   // several hosts use the store
 	CapServers  Capability = "servers"  // lockbench runs servers, which hosts reach by paths

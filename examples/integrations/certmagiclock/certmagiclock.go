@@ -14,8 +14,7 @@ import (
 	"github.com/lockbench/lockbench/core"
 )
 
-// Storage is a [certmagic.Storage] that replaces the locks of
-// another Storage. It is also a TryLocker and a LockLeaseRenewer.
+// Storage is a [certmagic.Storage] that replaces the locks of another Storage.
 //
 // certmagic cannot pass a token to its storage. So a machine that was stopped until its
 // lease had ended may still write a certificate. certmagic tolerates such late writes.

@@ -58,7 +58,6 @@ func metricName(lock string) string {
 	return name
 }
 
-// newMetrics makes a recorder and the page that shows its metrics.
 func newMetrics() (*otel.Recorder, http.Handler, error) {
 	registry := client.NewRegistry()
 	exporter, err := prometheus.New(prometheus.WithRegisterer(registry))

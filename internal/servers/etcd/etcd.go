@@ -9,7 +9,6 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// These are the settings of an etcd cluster.
 const (
 	One   = "one"
 	Three = "three"
@@ -22,7 +21,6 @@ const (
 // members is the size of a cluster with Three or Balanced. Of fewer members, one is no minority.
 const members = 3
 
-// Kind is an etcd cluster.
 var Kind = &servers.Kind{
 	Name: "etcd",
 	Lacks: map[servers.Capability]string{

@@ -106,7 +106,6 @@ var operations = []servers.Operation{
 	},
 }
 
-// compact removes all revisions but the newest.
 func compact(ctx context.Context, c *clientv3.Client) error {
 	now, err := c.Get(ctx, etcdPrefix, clientv3.WithCountOnly())
 	if err != nil {
@@ -189,7 +188,6 @@ func (s *store) endStray() error {
 	return err
 }
 
-// others returns the numbers of all members except n.
 func (s *store) others(n int) []int {
 	var all []int
 	for i := range s.Servers {

@@ -60,8 +60,8 @@ func (p *Peers) relay(port int) (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// ServeHTTP passes one request on. If the sender or the receiver is cut off, it sends no
-// reply. At the next call of CutOff it aborts the request. Most requests are endless streams.
+// ServeHTTP passes one request on. If the sender or the receiver is cut off, it sends no reply. It
+// aborts the request at the next call of CutOff, because most requests are endless streams.
 func (r *peerRelay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	ctx, cancel := context.WithCancel(req.Context())
 	defer cancel()
@@ -93,7 +93,6 @@ func (p *Peers) CutOff(i int, on bool) {
 	p.round, p.end = context.WithCancel(context.Background())
 }
 
-// Close ends all relays.
 func (p *Peers) Close() error {
 	p.mu.Lock()
 	relays := p.relays

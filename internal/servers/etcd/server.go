@@ -78,7 +78,6 @@ func StartCluster(ctx context.Context, size int, opts *Options) (servers.Nodes, 
 	})
 }
 
-// member has what each start of one member needs.
 type member struct {
 	binary, name, cluster string
 	advertised            int // the peer port that the other members use

@@ -20,7 +20,6 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// store gives operations access to the members of one cluster.
 type store struct {
 	*servers.Environment
 	peers   *Peers        // nil for a cluster of one member
@@ -44,7 +43,6 @@ func (s *store) with(do func(*clientv3.Client) error, members ...int) error {
 	return do(c)
 }
 
-// Leader returns the number of the leading member.
 func (s *store) Leader(ctx context.Context) (leads int, err error) {
 	err = s.with(func(c *clientv3.Client) error {
 		for n, m := range s.Servers {
@@ -113,7 +111,6 @@ func (s *store) Left(ctx context.Context, prefix string) (left []string, err err
 	return left, err
 }
 
-// metricsTimeout bounds one reading of etcd's metrics.
 const metricsTimeout = 5 * time.Second
 
 func count(cfg driver.Config) (*servers.Counter, error) {

@@ -27,7 +27,6 @@ func All() []*servers.Kind {
 	return []*servers.Kind{redis.Kind, redlock.Kind, mysql.Kind, postgres.Kind, etcd.Kind, memory.Kind}
 }
 
-// Names returns the names of all known kinds, sorted.
 func Names() []string {
 	var names []string
 	for _, k := range All() {

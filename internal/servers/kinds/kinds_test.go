@@ -41,8 +41,6 @@ func TestKindsAreWellFormed(t *testing.T) {
 	}
 }
 
-// TestSurvivesCrash checks that a grant counts as surviving a crash if, and only if, the plugin
-// reports that grants are on disk before the reply.
 func TestSurvivesCrash(t *testing.T) {
 	for _, c := range []struct {
 		kind, durability string

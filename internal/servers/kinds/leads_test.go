@@ -28,7 +28,6 @@ const (
 
 func TestMain(m *testing.M) { plugintest.Main(m) }
 
-// openSetting starts the servers of a setting, and the proxies through which a host connects.
 func openSetting(t *testing.T, backend, setting string) (*servers.Environment, []*inject.Proxy) {
 	t.Helper()
 	w := servers.Requirements{Setting: setting, TTL: 2 * time.Second, Dir: t.TempDir()}
@@ -45,7 +44,6 @@ func openSetting(t *testing.T, backend, setting string) (*servers.Environment, [
 	return e, paths
 }
 
-// The function during does an operation, calls the function look, and undoes the operation.
 func during(t *testing.T, e *servers.Environment, backend, name string, look func()) {
 	t.Helper()
 	all := kinds.Of(backend).Operations

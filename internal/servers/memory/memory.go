@@ -7,8 +7,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// Kind is a store in the plugin process of one host. A call costs only the communication with this
-// process.
+// Kind is a store in the plugin process of one host.
 var Kind = &servers.Kind{
 	Name: "memory",
 	Lacks: servers.Lacking(nil, "its store lives in one host process, which no other shares",

@@ -15,7 +15,7 @@ import (
 )
 
 // sqlConns limits the connections of one pool. The limit is high, so that each caller of a
-// benchmark has a connection. Users would raise a lower limit before they measure.
+// benchmark has a connection.
 const sqlConns = 300
 
 // Dial opens a pool of connections to the server in the configuration of a backend. The client
@@ -41,7 +41,6 @@ func Dial(cfg driver.Config) (*sql.DB, error) {
 	return db, nil
 }
 
-// count returns a counter of the statements that clients have sent to the server.
 func count(cfg driver.Config) (*servers.Counter, error) {
 	db, err := Dial(cfg)
 	if err != nil {

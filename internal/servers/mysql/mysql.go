@@ -11,7 +11,6 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// Kind is one MariaDB or MySQL server.
 var Kind = &servers.Kind{
 	Name:     "mysql",
 	Lacks:    servers.OneSQLServer,

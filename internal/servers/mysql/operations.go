@@ -102,7 +102,6 @@ var operations = append(sqlSettingOperations(), []servers.Operation{
 	{Name: "truncate", Does: "all rows of locks are lost", Makes: []claim.Condition{claim.DataLost}, Do: statements("TRUNCATE TABLE " + sqlTable)},
 }...)
 
-// sqlSettingOperations returns an operation for each of [sqlChanges].
 func sqlSettingOperations() []servers.Operation {
 	var all []servers.Operation
 	for _, c := range sqlChanges {
@@ -141,7 +140,7 @@ func sqlRotate(to string) servers.Step {
 }
 
 // lockGaps locks the gaps between rows by SELECT FOR UPDATE of rows that do not exist. It sends one
-// query for each gap. For a query of several rows, the server may lock all rows of a small table.
+// query for each gap. One query for several rows might lock all rows of a small table.
 func lockGaps(ctx context.Context, s *store, _ int) error {
 	names, err := s.texts(ctx, "SELECT CONCAT('0x', HEX(CONCAT(name, '!'))) FROM "+sqlTable+" ORDER BY expires_at DESC LIMIT 40")
 	if err != nil && !numbered(err, unknownTable) {
@@ -157,7 +156,6 @@ func lockGaps(ctx context.Context, s *store, _ int) error {
 // foreignRows is how many rows an operator locks. They are a large part of the table.
 const foreignRows = 500
 
-// lockForeignRows returns a step that inserts rows that no host uses, and locks these rows.
 func lockForeignRows() servers.Step {
 	var names, values []string
 	for n := range foreignRows {

@@ -67,7 +67,6 @@ func (s *store) startReplica(ctx context.Context, w servers.Requirements) error 
 	return s.follow(ctx, 1, "slave_pos")
 }
 
-// both returns the connections to the first server and its replica. addrs returns their addresses.
 func (s *store) both() [2]*sql.DB { return [2]*sql.DB{s.admin, s.second} }
 
 func (s *store) addrs() [2]string { return [2]string{s.Servers[0].Addr(), s.Replica.Addr()} }
@@ -103,7 +102,6 @@ func (s *store) failOver(ctx context.Context, n int, by inject.Leading) error {
 	return errors.Join(err, s.Lead(0, by, s.addrs()[1-n]), s.follow(ctx, n, "current_pos"))
 }
 
-// follows returns nil if the replica replicates the server.
 func (s *store) follows(ctx context.Context) error {
 	var name, is string
 	err := s.second.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'Slave_running'").Scan(&name, &is)

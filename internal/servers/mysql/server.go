@@ -116,7 +116,6 @@ func (o Options) initSQL() []byte {
 // 10. A server that refuses the client sends 255 in place of the version.
 var greets = servers.Answers("", func(reply string) bool { return reply[4] == 10 })
 
-// mysqlProgram says how to start a MariaDB or a MySQL server.
 type mysqlProgram struct {
 	product string
 	binary  string
@@ -133,8 +132,8 @@ var (
 	mysql   = servers.Wanted{Name: "mysqld", Variable: "LOCKBENCH_MYSQLD", After: sbin}
 )
 
-// findMySQL finds the server program. LOCKBENCH_MYSQLD can name a mysqld. Otherwise
-// findMySQL looks for mariadbd, and for mysqld only if there is no mariadbd.
+// findMySQL uses the mysqld that LOCKBENCH_MYSQLD names. Otherwise it looks for mariadbd, and for
+// mysqld only if there is no mariadbd.
 func findMySQL() (*mysqlProgram, error) {
 	binary, err := mariadb.Find()
 	if err != nil || os.Getenv(mysql.Variable) != "" {
@@ -191,7 +190,6 @@ func (p *mysqlProgram) install(ctx context.Context, data string) error {
 	return os.Rename(fresh, data)
 }
 
-// args returns the arguments that only mysqld takes, or those that only mariadbd takes.
 func (p *mysqlProgram) args(dir string) []string {
 	if p.product == "mysqld" {
 		// mysqlx=ON would open a second port on all interfaces. The packages' default

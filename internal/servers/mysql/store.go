@@ -13,7 +13,6 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// store gives operations access to the servers of one environment.
 type store struct {
 	*servers.Environment
 	admin *sql.DB
@@ -50,7 +49,6 @@ func execAll(ctx context.Context, on *sql.DB, statements ...string) error {
 	return nil
 }
 
-// settings returns the present values of the settings that operations change.
 func (s *store) settings(ctx context.Context) (map[string]string, error) {
 	names := []string{"read_only", "max_connections"}
 	for _, c := range sqlChanges {
