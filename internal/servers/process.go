@@ -66,7 +66,6 @@ func start(dir string, argv []string) (*process, error) {
 // quitWithin is how long a server may take to end after the method quit has sent a signal.
 const quitWithin = 3 * time.Second
 
-// quit sends a signal to the process, and waits until the process ends, at most for quitWithin.
 func (p *process) quit(how syscall.Signal) {
 	if !p.alive() {
 		return
@@ -78,8 +77,7 @@ func (p *process) quit(how syscall.Signal) {
 	}
 }
 
-// kill ends the process and all its descendants, also those in
-// another session (setsid). It returns when the process has ended.
+// kill ends the process and all its descendants, also those in another session (setsid).
 func (p *process) kill() error {
 	var err error
 	if p.alive() {
@@ -151,8 +149,7 @@ type watcher struct {
 	lifeline io.Closer
 }
 
-// startWatcher starts a child that runs the given script. The parameter what is the script's
-// argument, the directory or the project that it removes.
+// The parameter what is the script's argument: the directory or the project that it removes.
 func startWatcher(script, what string) (*watcher, error) {
 	cmd := exec.Command("/bin/sh", "-c", script, "lockbench-env-watcher", what)
 	cmd.Dir = "/"
@@ -186,10 +183,8 @@ type Scratch struct {
 	watch *watcher
 }
 
-// logName is the name of the file with a server's output.
 const logName = "server.log"
 
-// NewScratch makes an empty Scratch.
 func NewScratch() (*Scratch, error) {
 	dir, err := os.MkdirTemp("", "lockbench-env-")
 	if err != nil {
@@ -202,7 +197,6 @@ func NewScratch() (*Scratch, error) {
 	return &Scratch{dir: dir, watch: w}, nil
 }
 
-// Dir is the path of the directory.
 func (s *Scratch) Dir() string { return s.dir }
 
 // Close removes the directory. It must be called only once.

@@ -107,7 +107,6 @@ func (e *NotInstalledError) How() string {
 	return fmt.Sprintf("Debian, Ubuntu: apt-get install %s; Homebrew: brew install %s", e.Debian, e.Homebrew)
 }
 
-// Is makes errors.Is(err, ErrNotInstalled) true.
 func (e *NotInstalledError) Is(target error) bool { return target == ErrNotInstalled }
 
 // Wanted describes a program that Find looks for.
@@ -120,7 +119,6 @@ type Wanted struct {
 	Before, After []string
 }
 
-// Find looks for the program and returns its path.
 func (w Wanted) Find() (string, error) {
 	if own := os.Getenv(w.Variable); own != "" {
 		path, err := exec.LookPath(own)

@@ -15,7 +15,6 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// ask sends a line to the server at the address in cfg, and returns the reply.
 func ask(ctx context.Context, cfg driver.Config, line string) (string, error) {
 	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", strings.TrimPrefix(cfg["url"], "store://"))
 	if err != nil {

@@ -35,8 +35,6 @@ func Pool(cfg driver.Config) (*pgxpool.Pool, error) {
 	return pgxpool.NewWithConfig(context.Background(), c)
 }
 
-// remove deletes the rows of locks whose names begin with
-// prefix, and drops the tables whose names begin with prefix.
 func remove(ctx context.Context, cfg driver.Config, prefix string) error {
 	c, err := Dial(ctx, cfg)
 	if err != nil {

@@ -15,8 +15,7 @@ const (
 	saved = "lockbench_saved_locks"
 )
 
-// setting returns a step that changes a setting of the server. The function undone returns a step
-// that undoes such a change. Both steps also affect open sessions.
+// The steps of setting and of undone also affect open sessions.
 func setting(name, value string) servers.Step {
 	return statements("ALTER SYSTEM SET "+name+" = "+value, "SELECT pg_reload_conf()")
 }
@@ -25,7 +24,6 @@ func undone(name string) servers.Step {
 	return statements("ALTER SYSTEM RESET "+name, "SELECT pg_reload_conf()")
 }
 
-// role returns a step that runs ALTER ROLE on the hosts' account, and ends the hosts' sessions.
 func role(change string) servers.Step {
 	return servers.InTurn(statements("ALTER ROLE "+servers.HostUser+" "+change), endSessions)
 }

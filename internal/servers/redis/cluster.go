@@ -14,7 +14,6 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// slots is the number of slots of a Redis Cluster.
 const slots = 16384
 
 // StartCluster starts a Redis Cluster of count nodes without replicas, each with an equal part of
@@ -124,7 +123,6 @@ func beginMoves(ctx context.Context, s *store, _ int) error {
 	return nil
 }
 
-// endMoves moves the other keys and finishes the moves that beginMoves has begun.
 func endMoves(ctx context.Context, s *store, _ int) error {
 	for _, m := range s.moving {
 		// If servers have heard nothing from each other for a while, they report

@@ -14,8 +14,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// startReplica starts a replica, which replicates the first server through
-// the proxy e.Link. It waits until the replica receives the server's writes.
+// startReplica starts a replica, which replicates the first server through the proxy e.Link.
 func startReplica(ctx context.Context, e *servers.Environment, _ servers.Requirements) error {
 	link, err := inject.NewProxy(e.Servers[0].Addr())
 	if err != nil {
@@ -32,7 +31,6 @@ func startReplica(ctx context.Context, e *servers.Environment, _ servers.Require
 	return followClosely(ctx, server.Addr(), link.Addr())
 }
 
-// promote makes the server at addr a master, so that it accepts writes.
 func promote(ctx context.Context, addr string) error {
 	return Do(ctx, addr, "REPLICAOF", "NO", "ONE")
 }
