@@ -121,8 +121,7 @@ func (b *Backend) Check(ctx context.Context) error {
 	return b.cluster.Untouched(s.Err)
 }
 
-// learn asks a server for its version and for the shortest TTL
-// that it grants. Once a server has answered, learn asks no more.
+// learn asks a server for its version and for the shortest TTL that it grants.
 func (b *Backend) learn(ctx context.Context) error {
 	select {
 	case b.learning <- struct{}{}:

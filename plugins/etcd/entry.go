@@ -91,14 +91,12 @@ func (t *table) queued(r driver.Request, now time.Time) (*entry, *predecessor) {
 	return e, before
 }
 
-// owns reports whether the table still has e as the entry of its owner.
 func (t *table) owns(e *entry) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.entries[e.who()] == e
 }
 
-// The method known notes that e's key was created at revision rev of the generation gen.
 func (t *table) known(e *entry, gen *txn.Generation, rev int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -116,7 +114,7 @@ func (t *table) hold(e *entry, deadline time.Time) {
 	t.losses.add(e)
 }
 
-// confirm notes that e is the lock, on the etcd lease l, for the duration ttl after t=began.
+// confirm notes that e is the lock, on the etcd lease l, until the duration ttl after began.
 func (t *table) confirm(e *entry, l *lease, began time.Time, ttl time.Duration, rev int64) {
 	t.moved(e, l)
 	t.mu.Lock()
@@ -160,7 +158,6 @@ func (t *table) notMoved(e *entry, l *lease, unsure bool) {
 	e.unsure = e.unsure || unsure
 }
 
-// where returns the lease that e is on. If unsure is true, e may be on another lease.
 func (t *table) where(e *entry) (l *lease, unsure bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -107,8 +107,7 @@ func (c *Cluster) join(ctx context.Context, m *member) (*conn, error) {
 	return conn, nil
 }
 
-// login returns a token for the user, or "" if there are no users. It asks for
-// the token over a connection without a token.
+// login returns a token for the user, or "" if there are no users.
 func (c *Cluster) login(ctx context.Context, m *member) (string, error) {
 	if c.opts.Username == "" {
 		return "", nil

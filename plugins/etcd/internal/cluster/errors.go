@@ -43,7 +43,6 @@ func OutOfSpace(err error) bool { return Is(err, rpctypes.ErrNoSpace) }
 // isAnswer reports whether err, which may be nil, shows that the store answers.
 func isAnswer(err error) bool { return err == nil || Refused(err) || OutOfSpace(err) }
 
-// declined reports whether err says that the member did not begin the request.
 func declined(err error) bool {
 	return isOneOf(err, declines) || err != nil && strings.Contains(err.Error(), "raft proposal dropped")
 }
@@ -73,8 +72,8 @@ func Is(err, target error) bool {
 	return err != nil && (errors.Is(err, target) || errors.Is(rpctypes.Error(err), target))
 }
 
-// Wrap wraps an error of the client library in the sentinel error that the contract requires. If it
-// does not know the error, that is driver.ErrUnavailable, because the outcome is unknown.
+// Wrap wraps an error of the client library in the sentinel error that the contract requires. An
+// error that it does not know becomes driver.ErrUnavailable, because the outcome is unknown.
 func (c *Cluster) Wrap(err error) error {
 	if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrDenied) || errors.Is(err, driver.ErrClosed) {
 		return err
@@ -129,7 +128,6 @@ func unanswered(text string) bool {
 	}, func(said string) bool { return strings.Contains(text, said) })
 }
 
-// denied returns the error for a request that the server refuses until a user follows the advice.
 func (c *Cluster) denied(native error, advice string) error {
 	return fmt.Errorf("etcd: %s: %w: %w: %w: %s", c.addresses(), driver.ErrDenied, driver.ErrNotSent, native, advice)
 }

@@ -135,8 +135,7 @@ func (gs *generations) read(ctx context.Context, ops ...*pb.RequestOp) (*pb.TxnR
 	return nil, nil, cluster.ErrDataLost
 }
 
-// send sends one Txn and notes the revision of the answer. The parameter
-// repeatable says whether the Txn may be done twice.
+// send sends one Txn and notes the revision of the answer.
 func (gs *generations) send(ctx context.Context, repeatable bool, req *pb.TxnRequest) (*pb.TxnResponse, error) {
 	resp, err := gs.cluster.Txn(ctx, repeatable, req)
 	if err != nil {
