@@ -40,9 +40,6 @@ func newSpace(prefix string) space {
 	return space{names: own + "n", tombstones: own + "b", generation: own + "e"}
 }
 
-// An entry is the key of a holder or a waiter. The method free returns the key for an entry of a
-// name without other entries. The method waiting returns the key for an entry behind others. The
-// method entries returns the prefix of all entries of a name.
 func (s space) free(name string) string        { return s.entries(name) + kindFree }
 func (s space) waiting(name, id string) string { return s.entries(name) + kindWaiting + id }
 func (s space) entries(name string) string     { return s.names + name + separator }

@@ -89,7 +89,6 @@ func (l *losses) watch(e *entry) {
 	e.watch = l.table.watches.Deletes(e.key, e.seenAt, func(ev watch.Event) { l.heard(e, ev) })
 }
 
-// heard handles an event of the watch of the entry e.
 func (l *losses) heard(e *entry, ev watch.Event) {
 	switch {
 	case ev.Changed > e.rev:
@@ -162,7 +161,6 @@ func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	}
 }
 
-// change returns the notice that the store is down, or that it is up when the error down is nil.
 func change(down error) driver.Notice {
 	if down == nil {
 		return driver.Notice{Kind: driver.NoticeUp}

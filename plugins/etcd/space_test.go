@@ -317,8 +317,8 @@ func TestLateMove(t *testing.T) {
 	f.onItsLease(t, next, r)
 }
 
-// TestMoveDelaysTheDelete checks that an entry whose move is under way is not deleted at its deadline,
-// as the delete would not find it on its new lease, but after the answer.
+// TestMoveDelaysTheDelete checks that an entry is deleted only after the answer to its move. An
+// earlier delete would not find the key on its new lease.
 func TestMoveDelaysTheDelete(t *testing.T) {
 	b := connect(t, on(start(t, nil)))
 	r := waitsFor(t, b, lock("jobs", "a"))

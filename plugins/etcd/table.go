@@ -70,7 +70,6 @@ func (t *table) due(d time.Time) {
 	}
 }
 
-// find returns the lock that owner holds with token, or nil if the table does not have it.
 func (t *table) find(name, owner string, token uint64) *entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -81,8 +80,7 @@ func (t *table) find(name, owner string, token uint64) *entry {
 	return e
 }
 
-// adopt records the entry e of a lock that was read from the store, unless the
-// table knows the lock already. It returns the table's entry.
+// adopt records the entry e of a lock read from the store, unless the table knows the lock.
 func (t *table) adopt(e *entry) *entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()

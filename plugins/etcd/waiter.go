@@ -144,7 +144,7 @@ func (t *table) keep(e *entry, age time.Duration) bool {
 	return true
 }
 
-// predecessor is the entry before a waiter's entry. Its end may make it the waiter's turn.
+// predecessor is the entry before a waiter's entry.
 type predecessor struct {
 	key    string
 	rev    int64 // the revision that created it
@@ -335,7 +335,7 @@ func ahead(s space, name string, rev int64, limit int64) *pb.RequestOp {
 }
 
 // nextTo picks the entry to watch from op, the answer at revision rev to the read of function
-// ahead. It picks the newest entry whose key is not own. That is the lock if no entry is before it.
+// ahead. It picks the newest entry whose key is not own. It is the lock if op has no older entry.
 func nextTo(own string, op *pb.ResponseOp, rev int64) *predecessor {
 	var before *predecessor
 	for _, kv := range op.GetResponseRange().GetKvs() {

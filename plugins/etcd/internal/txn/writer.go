@@ -120,7 +120,6 @@ func (w *Writer) Submit(steps ...*Step) {
 // Close makes Submit refuse steps, and returns when all earlier steps are answered.
 func (w *Writer) Close() { w.steps.Close() }
 
-// serve sends the steps of batch, except those whose context Until has ended.
 func (w *Writer) serve(batch []*Step, _ func()) {
 	var due []*Step
 	for _, s := range batch {
@@ -229,7 +228,7 @@ func (w *Writer) settle(batch []*Step, g *Generation, full error) {
 }
 
 // again repeats steps of batch if err is a reason to ask another member. It repeats the steps that
-// may be done twice and whose timeout is not over. It returns the other steps.
+// may be done twice and whose timeout is not over.
 func (w *Writer) again(batch []*Step, err error) (rest []*Step) {
 	var twice []*Step
 	for _, s := range batch {

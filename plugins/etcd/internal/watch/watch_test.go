@@ -44,7 +44,6 @@ func serve(t *testing.T) (*cluster.Cluster, *watcher) {
 	return clustertest.Serve(t, func(s *grpc.Server) { pb.RegisterWatchServer(s, w) }), w
 }
 
-// next waits for the next stream and returns it.
 func (w *watcher) next(t *testing.T) *serving {
 	t.Helper()
 	s := receive(t, w.streams)
@@ -81,7 +80,6 @@ func receive[T any](t *testing.T, c <-chan T) (v T) {
 	return v
 }
 
-// expect fails the test unless it receives the events in want, in this order.
 func expect(t *testing.T, c <-chan Event, want ...Event) {
 	t.Helper()
 	for _, w := range want {
