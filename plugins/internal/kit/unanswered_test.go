@@ -122,7 +122,6 @@ func address(backend, addr string) string {
 	return addr
 }
 
-// listener returns the address of a listener, which calls the function serve for each connection.
 func listener(t *testing.T, serve func(net.Conn)) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
