@@ -29,7 +29,6 @@ type Program struct {
 // versionTimeout is how long a program may take to print its version. docker may ask its daemon.
 const versionTimeout = 5 * time.Second
 
-// ContainerPrograms looks for the programs that start containers.
 func ContainerPrograms() []Program {
 	docker, err := Wanted{Name: dockerProgram, Debian: "docker.io", Homebrew: "docker"}.Find()
 	all := []Program{{Name: dockerProgram, For: "--env compose", Path: docker, Err: err}}

@@ -135,7 +135,6 @@ func (c Stranger) config(place, what string) driver.Config {
 	return cfg
 }
 
-// The method at returns the configuration for a server at addr, a host:port on this machine.
 func (c Stranger) at(addr string) driver.Config {
 	return c.config(PortPlace, addr[strings.LastIndexByte(addr, ':')+1:])
 }

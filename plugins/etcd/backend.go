@@ -93,8 +93,8 @@ func open(o Options) (*Backend, error) {
 	return b, nil
 }
 
-// Properties returns what the backend promises. Once a server has
-// answered, that includes the server's version and its shortest TTL.
+// Properties returns what the backend promises. Once a server has answered, the result has the
+// server's version and its shortest TTL.
 func (b *Backend) Properties() driver.Properties {
 	p := claims
 	p.Capabilities = slices.Clone(p.Capabilities)

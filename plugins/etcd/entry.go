@@ -184,8 +184,7 @@ func (t *table) beginRenewal(e *entry, now time.Time) bool {
 	return true
 }
 
-// endRenewal lets the table delete e again. deadline and rev are the results of the renewal. They
-// are zero if the renewal failed.
+// endRenewal lets the table delete e again. The parameter deadline is zero if the renewal failed.
 func (t *table) endRenewal(e *entry, deadline time.Time, rev int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -13,9 +13,9 @@ import (
 // errDeleted is the cause in the notice that another client has ended a lease.
 var errDeleted = errors.New("etcd: key was deleted or its lease revoked from outside")
 
-// The key of a lock that was granted without a wait is watched only once the lock has been held
-// for 20 ms (young). A watch costs two messages, and most locks are released sooner. If the lock
-// is lost before, the opening of the watch shows it.
+// The key of a lock that was granted without a wait is watched only once the lock has been held for
+// 20 ms (young). A watch costs two messages, and most locks are released sooner. If the lock is
+// lost before that, the watch shows the loss when it opens.
 const young = 20 * time.Millisecond
 
 // losses finds out which locks of a table are lost, by watching their keys. The

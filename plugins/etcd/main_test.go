@@ -57,7 +57,6 @@ func plain(t testing.TB, s *servers.Server) *clientv3.Client {
 	return c
 }
 
-// These are helpers that backends share.
 var (
 	must       = backendtest.Must
 	eventually = backendtest.Eventually

@@ -25,7 +25,6 @@ func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
 	return b.one(ctx, driver.OpRenew, r).Err
 }
 
-// renewal is one operation in a batch of renewals.
 type renewal struct {
 	r     driver.Request
 	entry *entry

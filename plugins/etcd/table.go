@@ -35,7 +35,6 @@ type table struct {
 	losses  losses
 }
 
-// entryKey says which lock and which owner an entry of the table is for.
 type entryKey struct{ name, owner string }
 
 // newTable returns a table, whose goroutine runs until the cluster c is closed.
@@ -124,7 +123,6 @@ func (t *table) detach(e *entry) bool {
 	return true
 }
 
-// run deletes overdue entries and looks for lost locks, until the cluster is closed.
 func (t *table) run() {
 	for {
 		timer := time.NewTimer(t.pause())

@@ -36,11 +36,6 @@ func (ls *leases) forWaiting() purpose {
 // store. The waiter's own entry is watched on the same stream, so a delete of it by an
 // operator would have been reported first. A Wait that times out notes the watched entry
 // for its owner's next Wait, and the watch stays open for a second.
-//
-// A waiting entry is on a lease that is renewed while this process has waiters.
-// When the entry becomes the lock, it lives for the rest of that lease. This process
-// counts that time from when the last confirmed keepalive was sent. The first renewal
-// or acquire moves the entry to a lease with the lock's TTL.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration) (driver.Grant, error) {
 	limited, cancel := context.WithTimeout(ctx, max)
 	defer cancel()

@@ -24,7 +24,6 @@ func fill(c *pgx.ConnConfig, cfg driver.Config) {
 	c.User, c.Password = cmp.Or(cfg["username"], c.User), cmp.Or(cfg["password"], c.Password)
 }
 
-// Pool opens a pool of connections to the server in the configuration of a backend.
 func Pool(cfg driver.Config) (*pgxpool.Pool, error) {
 	c, err := pgxpool.ParseConfig(cfg["address"])
 	if err != nil {

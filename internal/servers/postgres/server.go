@@ -146,7 +146,6 @@ func (a *account) as() []string {
 	return []string{"setpriv", fmt.Sprint("--reuid=", a.uid), fmt.Sprint("--regid=", a.gid), "--clear-groups"}
 }
 
-// give makes the account the owner of the files, and lets it enter the directory dir.
 func (a *account) give(dir string, files ...string) error {
 	if a == nil {
 		return nil
@@ -231,7 +230,6 @@ func Certify(ctx context.Context, s *servers.Server, from string) error {
 	return err
 }
 
-// Dial connects to the server in the configuration of a backend.
 func Dial(ctx context.Context, cfg driver.Config) (*pgx.Conn, error) {
 	c, err := pgx.ParseConfig(cfg["address"])
 	if err != nil {

@@ -57,7 +57,6 @@ func Do(ctx context.Context, addr string, args ...any) error {
 // Clients has one client for each of several independent servers.
 type Clients []goredis.UniversalClient
 
-// DialNodes makes a client for each address in the configuration.
 func DialNodes(cfg driver.Config) (Clients, error) {
 	var nodes Clients
 	for _, addr := range cfg.List("address") {

@@ -142,7 +142,6 @@ func endMoves(ctx context.Context, s *store, _ int) error {
 	return nil
 }
 
-// used returns the numbers of the slots in which a node has keys.
 func (n clusterNode) used(ctx context.Context) (map[int64]bool, error) {
 	keys, err := scan(ctx, n, "*")
 	used := map[int64]bool{}

@@ -259,8 +259,8 @@ func deleteLock(ctx context.Context, s *store, n int) error {
 	return s.do(ctx, n, "DEL", keys[rand.IntN(len(keys))])
 }
 
-// The step fill writes 1000 keys (the constant fillers), each of fillerSize bytes. They need more
-// memory than the servers have left (spareMemory). So the servers evict other keys.
+// The keys of the step fill need more memory than the servers have left (spareMemory). So the
+// servers evict other keys.
 const (
 	spareMemory = 4 << 20
 	fillerSize  = 64 << 10

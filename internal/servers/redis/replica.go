@@ -49,8 +49,8 @@ func follow(ctx context.Context, addr, master string) error {
 
 // followClosely does what func follow does, and then waits until writes of the master reach the
 // replica. The master first sends a copy of its data. It sends no writes until the replica has
-// acknowledged the copy, which may take up to a second. In one run, a replica was promoted before
-// this, and lacked all leases of the last 830 ms.
+// acknowledged the copy, which may take up to a second. In one run, a replica that was promoted
+// earlier lacked all leases of the last 830 ms.
 func followClosely(ctx context.Context, addr, master string) error {
 	if err := follow(ctx, addr, master); err != nil {
 		return err
@@ -133,7 +133,6 @@ func failBack(by inject.Leading) servers.Step {
 	}
 }
 
-// sentinelMaster is the name by which Sentinel knows the master and its replicas.
 const sentinelMaster = "main"
 
 // sentinelReplicas is the number of replicas. In no fault does a grant wait for more than one.

@@ -108,7 +108,6 @@ func TestRefusedCertificates(t *testing.T) {
 	}
 }
 
-// address returns the value of a backend's key "address", for a server at addr.
 func address(backend, addr string) string {
 	switch backend {
 	case "mysql":

@@ -98,7 +98,6 @@ type part struct {
 	renewed bool // one of the operations must be confirmed by replicas
 }
 
-// parts packs the operations of the requests in items into calls of the script.
 func (n *Node) parts(items []*item) []*part {
 	var parts []*part
 	var open *part

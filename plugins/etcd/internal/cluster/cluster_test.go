@@ -21,7 +21,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// member is a server. It answers Txn and Range with err as soon as the channel answered is closed.
+// member answers Txn and Range with err as soon as the channel answered is closed.
 type member struct {
 	pb.UnimplementedKVServer
 	err      error

@@ -58,8 +58,7 @@ func (c *conn) renew() *leader {
 	return c.leader.Swap(&leader{ctx, cancel})
 }
 
-// session returns the member in use and the connection to it. If there is no
-// connection yet, it waits for one.
+// session returns the member in use and the connection to it.
 func (c *Cluster) session(ctx context.Context) (*member, *conn, error) {
 	c.mu.Lock()
 	m, conn := c.at, c.at.conn

@@ -71,7 +71,6 @@ func (s *Sender) Send(id int64) *Keepalive {
 	return k
 }
 
-// run sends the queued keepalives, and gives up a stream that does not answer.
 func (s *Sender) run() {
 	late := time.NewTicker(s.cluster.LateAfter())
 	defer late.Stop()
