@@ -17,14 +17,14 @@ import (
 )
 
 // launch is the script that starts a server process. The script writes its pid into a file in the
-// server's directory. It then becomes the server by exec, so this pid is also the server's. If the
+// server's directory. Then the script becomes the server by exec, with the same pid. If the
 // directory is gone by then, the script does not start the server.
 const launch = `echo $$ > "$0" && [ -f "$0" ] && exec "$@"`
 
-// process is one run of a server program. It has its own process group, so that Ctrl-C in the
-// terminal reaches only lockbench, and so that the whole group can be killed. It stays in the
-// session of the measuring process and shares the CPUs with that process. A server in another
-// session would stall for seconds under load (decision bench-28).
+// process is one run of a server program. It has its own process group. So Ctrl-C in the terminal
+// reaches only lockbench, and the whole group can be killed. It stays in the session of the
+// measuring process and shares the CPUs with that process. A server in another session would stall
+// for seconds under load (decision bench-28).
 type process struct {
 	pid     int
 	pidFile string
@@ -126,8 +126,8 @@ func tail(dir string) string {
 
 // watch is the script of a watcher. It waits until its standard input ends. This happens when its
 // parent closes the pipe or ends. It then kills the server and removes the server's directory.
-// Before the kill it renames the directory. A server that is just being started then cannot write
-// its pid, so it does not start.
+// Before the kill it renames the directory. After that, a server that is just being started cannot
+// write its pid, and does not start.
 const watch = `
 trap '' HUP INT TERM
 while read -r _; do :; done
@@ -141,9 +141,9 @@ until rm -rf "$1.ended" 2>/dev/null || [ $n -ge 100 ]; do n=$((n+1)); sleep 0.1;
 
 // watcher is a child process that removes a server when its parent has ended.
 //
-// Note: the watcher is a shell script. If it were a run of this binary, each test binary that
-// starts servers would need a hook in its main. Pdeathsig is no replacement: it acts when a thread
-// ends, exists only on Linux, and would leave the directory.
+// Note: the watcher is a shell script. As a run of this binary, it would need a hook in the main of
+// each test binary that starts servers. Pdeathsig is no replacement: it acts when a thread ends,
+// exists only on Linux, and would leave the directory.
 type watcher struct {
 	cmd      *exec.Cmd
 	lifeline io.Closer

@@ -32,8 +32,8 @@ type Recipe struct {
 	Data []string
 	// Keeps reports whether the data survive a crash.
 	Keeps bool
-	// Quit is the signal by which Close asks the server to end, so that the server can
-	// remove what it has outside its directory. Zero means that Close kills the server.
+	// Quit is the signal by which Close asks the server to end, so that the server can clean up
+	// outside its directory. Zero means that Close kills the server.
 	Quit syscall.Signal
 	// Ports are the server's ports. The first is for clients. If Ports is
 	// nil, [Launch] takes one port. [Server.Close] gives the ports back.

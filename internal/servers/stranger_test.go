@@ -112,8 +112,8 @@ func TestStrangerDoesNotStart(t *testing.T) {
 	}
 }
 
-// TestStrangerOfFiles checks that a store without a server is a directory that
-// all hosts share, and that the store has no server that a fault could stop.
+// TestStrangerOfFiles checks that a store without a server is a directory that all hosts share.
+// Such a store has no server that a fault could stop.
 func TestStrangerOfFiles(t *testing.T) {
 	k := servers.Stranger{
 		Keys: driver.Config{"path": "{dir}/locks.db"},

@@ -75,9 +75,9 @@ func (t *table) unpin(e *entry, before *predecessor) {
 	t.due(e.deadline)
 }
 
-// queued pins and returns the owner's entry if the owner waits, or if it was granted the lock in
-// the queue and has not renewed it yet. Otherwise it returns nil. It also returns the entry in
-// front, as the owner's last Wait knew it, or nil if the owner must read the queue again.
+// queued pins and returns the owner's entry if the owner waits, or if the owner was granted the
+// lock in the queue and has not renewed the lock yet. Otherwise it returns nil. It also returns the
+// entry in front, as the owner's last Wait knew it, or nil if the owner must read the queue again.
 func (t *table) queued(r driver.Request, now time.Time) (*entry, *predecessor) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -229,8 +229,8 @@ func (t *table) ended(e *entry, gone bool) {
 	}
 }
 
-// withdrawing notes that the owner's entry is being deleted, and returns it, or nil if this process
-// knows no such entry. The result put reports whether this process knows that the key was created.
+// withdrawing notes that the owner's entry is being deleted. It returns the entry, or nil if this
+// process knows none. The result put reports whether this process knows that the key was created.
 func (t *table) withdrawing(name, owner string) (e *entry, put bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -247,8 +247,8 @@ func (t *table) left(e *entry, now time.Time) time.Duration {
 	return e.deadline.Sub(now)
 }
 
-// verify reads which of the entries are still in the store. It returns those that are gone, and the
-// lowest revision of its reads.
+// verify reads which of the entries are still in the store. It returns the entries that are gone,
+// and the lowest revision of the reads.
 func (t *table) verify(ctx context.Context, entries []*entry) (gone map[*entry]bool, rev int64, err error) {
 	gone = map[*entry]bool{}
 	reads := make([][]*pb.RequestOp, len(entries))

@@ -121,8 +121,8 @@ func (ls *leases) atHand(p purpose) *lease {
 	return l
 }
 
-// usable reports whether lease l may take another key. It may not if it is retired (no
-// longer renewed), if it is full, or if it could end before the next keepalive.
+// usable reports whether lease l may take another key. A lease that is retired (no longer renewed)
+// or full, or could end before the next keepalive, may not.
 func (l *lease) usable(now time.Time) bool {
 	switch {
 	case l.retired:

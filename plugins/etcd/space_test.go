@@ -27,8 +27,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// filling is a server whose database becomes full at the next Txn with a put if armed is true. It
-// answers that Txn as etcd does: it raises its alarm and returns ErrNoSpace.
+// filling is a server whose database becomes full at the next Txn with a put if armed is true. As
+// etcd does, it then raises its alarm and returns ErrNoSpace.
 type filling struct {
 	*servers.Server
 	operator *clientv3.Client

@@ -122,8 +122,8 @@ func (t *table) mark(e *entry) {
 	}})
 }
 
-// errNoEntry means that the entry that this process remembers is not in the store, or that the key
-// of a new entry is still in use.
+// errNoEntry means that an entry of this process is not in the store, or that the key of a new
+// entry is still in use.
 var errNoEntry = errors.New("etcd: queue entry is gone")
 
 // keep renews the lease of the waiting entry e, unless the last renewal was less than age ago. It
@@ -187,8 +187,8 @@ func (t *table) passed(ctx context.Context, e *entry, p *predecessor, event watc
 }
 
 // queue makes sure that the owner has an entry. It returns that entry, pinned (kept in the table),
-// and the entry before it, or nil when it is the owner's turn. If the owner must call TryAcquire,
-// it returns no entry.
+// and the entry in front, or nil when it is the owner's turn. If the owner must call TryAcquire, it
+// returns no entry.
 func (t *table) queue(ctx context.Context, r driver.Request) (*entry, *predecessor, error) {
 	for try := range 3 {
 		now := time.Now()

@@ -179,15 +179,15 @@ func sentinelFailOver(ctx context.Context, e *servers.Environment, _ int) error 
 	if err != nil {
 		return err
 	}
-	// Sentinel looks for replicas every 10 s, so at first it may know none that it can promote.
+	// Sentinel looks for replicas every 10 s. At first it may know no replica to promote.
 	if err := servers.Retry(ctx, "Sentinel begins", func() error { return s.Failover(ctx, sentinelMaster).Err() }); err != nil {
 		return err
 	}
 	return awaitMaster(ctx, e, before, sentinelReplicas-1)
 }
 
-// awaitMaster returns when Sentinel names a master whose address is not the one in parameter
-// before, and when the given number of replicas follow this master.
+// awaitMaster returns when Sentinel names a master at another address than the parameter before,
+// and the given number of replicas follow this master.
 func awaitMaster(ctx context.Context, e *servers.Environment, before string, replicas int) error {
 	s := goredis.NewSentinelClient(&goredis.Options{Addr: e.Config["address"]})
 	defer s.Close()

@@ -139,7 +139,7 @@ func (s *store) admitted(ctx context.Context, n int) error {
 }
 
 // Left lists the keys that contain prefix. If the servers vote, a release need not reach all of
-// them. So Left then omits each key that will expire and that only a minority of the servers has.
+// them. So Left omits keys that will expire and that only a minority of the servers has.
 func (s *store) Left(ctx context.Context, prefix string) ([]string, error) {
 	on := map[string]int{}
 	for _, c := range s.admins {

@@ -11,8 +11,8 @@ const (
 	FirstSpan, LongestSpan = 500 * time.Millisecond, 2 * time.Second
 
 	// A grant's time counts from the waiter's last sign of life. Until the grant arrives, three
-	// times pass. These are a round trip, the pause between two signs (200 ms or a round trip), and
-	// a wait behind other requests. Core's first renewal needs two more round trips.
+	// times pass: a round trip, the pause between two signs (200 ms or a round trip), and a wait
+	// behind other requests. Core's first renewal needs two more round trips.
 	spanTrips, spanBeside, spanStep = 5, 200 * time.Millisecond, 100 * time.Millisecond
 )
 

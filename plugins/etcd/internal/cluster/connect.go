@@ -184,7 +184,7 @@ func (c *conn) close() {
 }
 
 // expired reports whether err says that conn's login has expired. If so, it takes conn out of use,
-// so that the next request logs in again. The failed request had no effect, and must be repeated.
+// and the next request logs in again. The failed request had no effect, and must be repeated.
 func (c *Cluster) expired(conn *conn, err error) bool {
 	over := Is(err, rpctypes.ErrInvalidAuthToken) || Is(err, rpctypes.ErrAuthOldRevision) || Is(err, rpctypes.ErrUserEmpty)
 	if !over || c.opts.Username == "" {

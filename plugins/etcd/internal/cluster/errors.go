@@ -33,11 +33,11 @@ var declines = []error{
 // Refused reports whether the server answered and did no part of the request.
 func Refused(err error) bool { return isOneOf(err, refusals) }
 
-// OutOfSpace reports whether the server answered that its database is full. The server says that of
-// two kinds of requests: requests that it refuses while the alarm is raised, and requests that it
-// has done just before it raised the alarm. (The quota's applier, etcdserver/apply/quota.go, checks
-// first, does the request, and then answers with the error.) So the outcome is unknown but final:
-// no part of the request is still under way.
+// OutOfSpace reports whether the server answered that its database is full. The server gives this
+// answer to requests that it refuses while its alarm is raised. It also gives it to requests that
+// it has done just before it raised the alarm. (The quota's applier, etcdserver/apply/quota.go,
+// checks first, does the request, and then answers with the error.) So the outcome is unknown but
+// final: no part of the request is still under way.
 func OutOfSpace(err error) bool { return Is(err, rpctypes.ErrNoSpace) }
 
 // isAnswer reports whether err, which may be nil, shows that the store answers.

@@ -65,9 +65,9 @@ func (c *Cluster) avoid(m *member) {
 	}
 }
 
-// order returns the member in use, and then the others in the order in which to try them: first the
-// members that never failed, in random order, then those that failed, the longest ago first. The
-// caller holds mu.
+// order returns the member in use, and then the others in the order in which to try them. First
+// come the members that never failed, in random order, then those that failed, the longest ago
+// first. The caller holds mu.
 func (c *Cluster) order() []*member {
 	order := []*member{c.at}
 	for _, i := range rand.Perm(len(c.all)) {

@@ -40,8 +40,8 @@ func (g *Generation) Token(rev int64) uint64 { return g.Base + uint64(rev) }
 // Same reports whether g and other are one generation, so that their revisions are comparable.
 func (g *Generation) Same(other *Generation) bool { return g.Base == other.Base }
 
-// generations keeps the present [Generation]. Every Txn compares the generation's key with
-// it, so a process that goes on after its store's data was lost cannot mix two generations.
+// generations keeps the present [Generation]. Every Txn compares the generation's key with it. So a
+// process that goes on after a loss of its store's data cannot mix two generations.
 //
 // Note: etcd has no clock that can be read, so the first user of an empty
 // namespace sets the base from its own clock. That clock orders only

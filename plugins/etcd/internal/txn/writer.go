@@ -246,8 +246,8 @@ func (w *Writer) again(batch []*Step, err error) (rest []*Step) {
 
 // current ends the steps whose revisions are of another generation than g, and returns the other
 // steps. In generation g, another client may have created the same key at the same revision. The
-// compare in every Txn would not notice that, because it checks that g is the present generation,
-// not that the step belongs to g.
+// compare in every Txn would not notice that, because it checks only that g is the present
+// generation.
 func (w *Writer) current(batch []*Step, g *Generation) []*Step {
 	rest := make([]*Step, 0, len(batch))
 	for _, s := range batch {

@@ -139,8 +139,8 @@ func TestReopened(t *testing.T) {
 	expect(t, events, Event{}, Event{Opened: 11})
 }
 
-// TestCancelledByServer checks that a watch begins again on the same stream if the
-// server ends it, and that the stream ends if the server refuses a watch.
+// TestCancelledByServer checks that a watch that the server ends begins again on the same stream.
+// If the server refuses a watch, the stream must end.
 func TestCancelledByServer(t *testing.T) {
 	c, server := serve(t)
 	m := New(c)
