@@ -46,9 +46,9 @@ func TestStoresAreNamedOnce(t *testing.T) {
 	}
 }
 
-// namedIn calls the function found for each backend that a Go file names. In most files any string,
-// identifier, import or comment that contains the name counts. In internal/servers, and in cmd, as
-// help has examples, only a string that equals the name counts. A backend's folder may name it.
+// namedIn calls the function found for each backend that a Go file names. In internal/servers and
+// cmd (help has examples), only a string that equals the name counts. Elsewhere, a name inside any
+// string, identifier, import or comment counts. A backend's own folder may name the backend.
 func namedIn(path string, source any, found func(name string)) error {
 	file, err := parser.ParseFile(token.NewFileSet(), path, source, parser.ParseComments)
 	if err != nil {

@@ -62,8 +62,8 @@ func (e *Environment) ShiftClock(n int, d time.Duration) error {
 	return e.Clocks[n].Shift(d)
 }
 
-// FreezeMember freezes one server of a cluster. If the parameter after is 0, that is the leader. If
-// it is 1, that is the next server in e.Servers, and so on. After the last comes the first server.
+// FreezeMember freezes one server of a cluster. The parameter after counts from the leader (0) in
+// the order of e.Servers. After the last server comes the first.
 func (e *Environment) FreezeMember(ctx context.Context, after int) error {
 	leader, err := e.Product.(interface {
 		Leader(ctx context.Context) (int, error)

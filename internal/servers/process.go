@@ -17,14 +17,14 @@ import (
 )
 
 // launch is the script that starts a server process. The script writes its pid into a file in the
-// server's directory. It then becomes the server by exec, so this pid is also the server's. If the
+// server's directory. Then the script becomes the server by exec, with the same pid. If the
 // directory is gone by then, the script does not start the server.
 const launch = `echo $$ > "$0" && [ -f "$0" ] && exec "$@"`
 
-// process is one run of a server program. It has its own process group, so that Ctrl-C in the
-// terminal reaches only lockbench, and so that the whole group can be killed. It stays in the
-// session of the measuring process and shares the CPUs with that process. A server in another
-// session would stall for seconds under load (decision bench-28).
+// process is one run of a server program. It has its own process group. So Ctrl-C in the terminal
+// reaches only lockbench, and the whole group can be killed. It stays in the session of the
+// measuring process and shares the CPUs with that process. A server in another session would stall
+// for seconds under load (decision bench-28).
 type process struct {
 	pid     int
 	pidFile string
@@ -66,7 +66,6 @@ func start(dir string, argv []string) (*process, error) {
 // quitWithin is how long a server may take to end after the method quit has sent a signal.
 const quitWithin = 3 * time.Second
 
-// quit sends a signal to the process, and waits until the process ends, at most for quitWithin.
 func (p *process) quit(how syscall.Signal) {
 	if !p.alive() {
 		return
@@ -78,8 +77,7 @@ func (p *process) quit(how syscall.Signal) {
 	}
 }
 
-// kill ends the process and all its descendants, also those in
-// another session (setsid). It returns when the process has ended.
+// kill ends the process and all its descendants, also those in another session (setsid).
 func (p *process) kill() error {
 	var err error
 	if p.alive() {
@@ -128,8 +126,8 @@ func tail(dir string) string {
 
 // watch is the script of a watcher. It waits until its standard input ends. This happens when its
 // parent closes the pipe or ends. It then kills the server and removes the server's directory.
-// Before the kill it renames the directory. A server that is just being started then cannot write
-// its pid, so it does not start.
+// Before the kill it renames the directory. After that, a server that is just being started cannot
+// write its pid, and does not start.
 const watch = `
 trap '' HUP INT TERM
 while read -r _; do :; done
@@ -143,16 +141,15 @@ until rm -rf "$1.ended" 2>/dev/null || [ $n -ge 100 ]; do n=$((n+1)); sleep 0.1;
 
 // watcher is a child process that removes a server when its parent has ended.
 //
-// Note: the watcher is a shell script. If it were a run of this binary, each test binary that
-// starts servers would need a hook in its main. Pdeathsig is no replacement: it acts when a thread
-// ends, exists only on Linux, and would leave the directory.
+// Note: the watcher is a shell script. As a run of this binary, it would need a hook in the main of
+// each test binary that starts servers. Pdeathsig is no replacement: it acts when a thread ends,
+// exists only on Linux, and would leave the directory.
 type watcher struct {
 	cmd      *exec.Cmd
 	lifeline io.Closer
 }
 
-// startWatcher starts a child that runs the given script. The parameter what is the script's
-// argument, the directory or the project that it removes.
+// The parameter what is the script's argument: the directory or the project that it removes.
 func startWatcher(script, what string) (*watcher, error) {
 	cmd := exec.Command("/bin/sh", "-c", script, "lockbench-env-watcher", what)
 	cmd.Dir = "/"
@@ -186,10 +183,8 @@ type Scratch struct {
 	watch *watcher
 }
 
-// logName is the name of the file with a server's output.
 const logName = "server.log"
 
-// NewScratch makes an empty Scratch.
 func NewScratch() (*Scratch, error) {
 	dir, err := os.MkdirTemp("", "lockbench-env-")
 	if err != nil {
@@ -202,7 +197,6 @@ func NewScratch() (*Scratch, error) {
 	return &Scratch{dir: dir, watch: w}, nil
 }
 
-// Dir is the path of the directory.
 func (s *Scratch) Dir() string { return s.dir }
 
 // Close removes the directory. It must be called only once.

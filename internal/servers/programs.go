@@ -29,7 +29,6 @@ type Program struct {
 // versionTimeout is how long a program may take to print its version. docker may ask its daemon.
 const versionTimeout = 5 * time.Second
 
-// ContainerPrograms looks for the programs that start containers.
 func ContainerPrograms() []Program {
 	docker, err := Wanted{Name: dockerProgram, Debian: "docker.io", Homebrew: "docker"}.Find()
 	all := []Program{{Name: dockerProgram, For: "--env compose", Path: docker, Err: err}}
@@ -107,7 +106,6 @@ func (e *NotInstalledError) How() string {
 	return fmt.Sprintf("Debian, Ubuntu: apt-get install %s; Homebrew: brew install %s", e.Debian, e.Homebrew)
 }
 
-// Is makes errors.Is(err, ErrNotInstalled) true.
 func (e *NotInstalledError) Is(target error) bool { return target == ErrNotInstalled }
 
 // Wanted describes a program that Find looks for.
@@ -120,7 +118,6 @@ type Wanted struct {
 	Before, After []string
 }
 
-// Find looks for the program and returns its path.
 func (w Wanted) Find() (string, error) {
 	if own := os.Getenv(w.Variable); own != "" {
 		path, err := exec.LookPath(own)

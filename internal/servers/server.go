@@ -18,7 +18,6 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// startTimeout bounds how long a server may take to become ready.
 const startTimeout = 60 * time.Second
 
 // Recipe says how to run a server of one product.
@@ -27,14 +26,14 @@ type Recipe struct {
 	// Prepare writes the files that the server needs into dir, and returns the server's
 	// command line. If joins is true, the server has no data and is to join a running cluster.
 	Prepare func(dir string, port int, joins bool) (argv []string, err error)
-	// Ready returns nil if the server at addr is ready, that is, answers requests.
+	// Ready returns nil if the server at addr answers requests.
 	Ready func(ctx context.Context, addr string) error
 	// Data are the paths of the server's data files and directories, below the server's directory.
 	Data []string
 	// Keeps reports whether the data survive a crash.
 	Keeps bool
-	// Quit is the signal by which Close asks the server to end, so that the server can
-	// remove what it has outside its directory. Zero means that Close kills the server.
+	// Quit is the signal by which Close asks the server to end, so that the server can clean up
+	// outside its directory. Zero means that Close kills the server.
 	Quit syscall.Signal
 	// Ports are the server's ports. The first is for clients. If Ports is
 	// nil, [Launch] takes one port. [Server.Close] gives the ports back.
@@ -51,8 +50,7 @@ type Server struct {
 	closed bool
 }
 
-// Launch makes a directory, takes a port, and starts the
-// server. It returns when the server is ready.
+// Launch starts a server, and returns when the server is ready.
 func Launch(ctx context.Context, r Recipe) (*Server, error) {
 	var err error
 	if r.Ports == nil {
@@ -71,8 +69,7 @@ func Launch(ctx context.Context, r Recipe) (*Server, error) {
 	return s, nil
 }
 
-// up starts the server's process and waits until the server is
-// ready. The caller holds mu, or no other goroutine has s yet.
+// The caller of up holds mu, or no other goroutine has s yet.
 func (s *Server) up(ctx context.Context, joins bool) error {
 	argv, err := s.recipe.Prepare(s.scratch.dir, s.recipe.Ports.Port(0), joins)
 	if err != nil {
@@ -139,7 +136,6 @@ const shortest = 5
 // Addr is the server's host:port. It stays the same when the server is stopped and started.
 func (s *Server) Addr() string { return s.recipe.Ports.Addr(0) }
 
-// Keeps reports whether the server's data survive a crash.
 func (s *Server) Keeps() bool { return s.recipe.Keeps }
 
 // Pid is the process id of the running server, or 0 if the server does not run.
@@ -245,13 +241,11 @@ func (s *Server) Close() error {
 	return errors.Join(s.down(), s.scratch.Close(), s.recipe.Ports.Close())
 }
 
-// Nodes are several servers.
 type Nodes []*Server
 
 // Addr returns the addresses, joined by commas.
 func (n Nodes) Addr() string { return strings.Join(n.Addrs(), ",") }
 
-// Addrs returns the addresses.
 func (n Nodes) Addrs() []string {
 	addrs := make([]string, len(n))
 	for i, s := range n {
@@ -280,13 +274,10 @@ func (n Nodes) AtOnce(do func(*Server) error) error {
 	return inject.AtOnce(len(n), func(i int) error { return do(n[i]) })
 }
 
-// Start starts all servers.
 func (n Nodes) Start(ctx context.Context, keepData bool) error {
 	return n.AtOnce(func(s *Server) error { return s.Start(ctx, keepData) })
 }
 
-// EachRunning calls the function do for one server after the
-// other, but not for those that are stopped.
 func (n Nodes) EachRunning(do func(*Server) error) error {
 	return inject.Each(n, func(s *Server) error {
 		if s.Pid() == 0 {
@@ -296,7 +287,6 @@ func (n Nodes) EachRunning(do func(*Server) error) error {
 	})
 }
 
-// Close closes all servers.
 func (n Nodes) Close() error { return n.AtOnce((*Server).Close) }
 
 // Retry calls the function do until it succeeds, for at most as long as a server may take to start.

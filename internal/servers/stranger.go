@@ -119,10 +119,9 @@ func (a *asked) close() error {
 	return a.end()
 }
 
-// Check implements [Product].
 func (a *asked) Check(ctx context.Context) error { return a.check(ctx) }
 
-// Left implements [Product]. It lists nothing, because only the plugin can read the store.
+// Left lists nothing, because only the plugin can read the store.
 func (a *asked) Left(context.Context, string) ([]string, error) { return nil, nil }
 
 // config returns the keys whose values contain the placeholder place, replaced by the text what.
@@ -136,7 +135,6 @@ func (c Stranger) config(place, what string) driver.Config {
 	return cfg
 }
 
-// The method at returns the configuration for a server at addr, a host:port on this machine.
 func (c Stranger) at(addr string) driver.Config {
 	return c.config(PortPlace, addr[strings.LastIndexByte(addr, ':')+1:])
 }

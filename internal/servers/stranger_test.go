@@ -15,7 +15,6 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// ask sends a line to the server at the address in cfg, and returns the reply.
 func ask(ctx context.Context, cfg driver.Config, line string) (string, error) {
 	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", strings.TrimPrefix(cfg["url"], "store://"))
 	if err != nil {
@@ -113,8 +112,8 @@ func TestStrangerDoesNotStart(t *testing.T) {
 	}
 }
 
-// TestStrangerOfFiles checks that a store without a server is a directory that
-// all hosts share, and that the store has no server that a fault could stop.
+// TestStrangerOfFiles checks that a store without a server is a directory that all hosts share.
+// Such a store has no server that a fault could stop.
 func TestStrangerOfFiles(t *testing.T) {
 	k := servers.Stranger{
 		Keys: driver.Config{"path": "{dir}/locks.db"},

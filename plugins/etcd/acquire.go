@@ -164,7 +164,6 @@ func (a *acquisition) finish(ctx context.Context) driver.Result {
 	return driver.Result{Token: a.entry.token()}
 }
 
-// retry acquires once more after an error that a second try may avoid.
 func (a *acquisition) retry(ctx context.Context, err error) driver.Result {
 	if a.again {
 		return driver.Result{Err: err}

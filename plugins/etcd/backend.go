@@ -93,8 +93,8 @@ func open(o Options) (*Backend, error) {
 	return b, nil
 }
 
-// Properties returns what the backend promises. Once a server has
-// answered, that includes the server's version and its shortest TTL.
+// Properties returns what the backend promises. Once a server has answered, the result has the
+// server's version and its shortest TTL.
 func (b *Backend) Properties() driver.Properties {
 	p := claims
 	p.Capabilities = slices.Clone(p.Capabilities)
@@ -121,8 +121,7 @@ func (b *Backend) Check(ctx context.Context) error {
 	return b.cluster.Untouched(s.Err)
 }
 
-// learn asks a server for its version and for the shortest TTL
-// that it grants. Once a server has answered, learn asks no more.
+// learn asks a server for its version and for the shortest TTL that it grants.
 func (b *Backend) learn(ctx context.Context) error {
 	select {
 	case b.learning <- struct{}{}:

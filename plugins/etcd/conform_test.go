@@ -35,7 +35,6 @@ func leftovers(t drivertest.T, c *clientv3.Client, prefix string) []string {
 	return keys
 }
 
-// withPassword starts a server that refuses clients without a password.
 func withPassword(t *testing.T, binary string) *servers.Server {
 	s := start(t, &etcdserver.Options{Binary: binary})
 	withUsers(t, s, "mine/")

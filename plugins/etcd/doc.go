@@ -26,9 +26,9 @@
 //     bumped (etcdutl snapshot restore --bump-revision). After a cluster was set up anew,
 //     without data, the leases are gone. The new tokens are above the earlier tokens if the
 //     clock of the first host that uses the new cluster is not behind (see txn.Generation).
-//   - A put of a queue entry that is sent again, because the first got no answer, and whose first copy
-//     arrives after the owner has released the lock. It makes a lock that no process knows. The lock
-//     stays while its process waits for locks, unless an operator breaks it.
+//   - A put of a queue entry that got no answer and was sent again. If its first copy arrives after
+//     the owner has released the lock, it makes a lock that no process knows. This lock stays while
+//     the owner's process waits for locks, unless an operator breaks the lock.
 //   - As with every lease, a holder that is paused past its deadline does not know that it
 //     has lost the lock. The resource can tell by the token.
 //   - After a change of leader the TTL of every lease starts anew, so a dead host's locks may
@@ -76,8 +76,8 @@
 //   - Tokens are create revisions. They rise, because each entry that becomes the lock
 //     was put after every entry that was the lock before.
 //   - A waiter watches the entry before its own. If that entry was the lock, its end is the grant
-//     to the waiter. The waiter knows that it was the lock if it was the first when the waiter
-//     came, or if its owner has put it again, as a mark. Otherwise the waiter asks the store.
+//     to the waiter. The waiter knows this if the entry was the first when the waiter came, or
+//     if the entry's owner has put it again, as a mark. Otherwise the waiter asks the store.
 //   - The waiters of a process share an etcd lease. A waiter's grant lasts for this lease's TTL.
 //     The time counts from when the last confirmed keepalive was sent, even if the waiter learns
 //     of the grant late. If half of the time is over by then, the waiter asks the store.

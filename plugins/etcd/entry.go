@@ -75,9 +75,9 @@ func (t *table) unpin(e *entry, before *predecessor) {
 	t.due(e.deadline)
 }
 
-// queued pins and returns the owner's entry if the owner waits, or if it was granted the lock in
-// the queue and has not renewed it yet. Otherwise it returns nil. It also returns the entry in
-// front, as the owner's last Wait knew it, or nil if the owner must read the queue again.
+// queued pins and returns the owner's entry if the owner waits, or if the owner was granted the
+// lock in the queue and has not renewed the lock yet. Otherwise it returns nil. It also returns the
+// entry in front, as the owner's last Wait knew it, or nil if the owner must read the queue again.
 func (t *table) queued(r driver.Request, now time.Time) (*entry, *predecessor) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -91,14 +91,12 @@ func (t *table) queued(r driver.Request, now time.Time) (*entry, *predecessor) {
 	return e, before
 }
 
-// owns reports whether the table still has e as the entry of its owner.
 func (t *table) owns(e *entry) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.entries[e.who()] == e
 }
 
-// The method known notes that e's key was created at revision rev of the generation gen.
 func (t *table) known(e *entry, gen *txn.Generation, rev int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -116,7 +114,7 @@ func (t *table) hold(e *entry, deadline time.Time) {
 	t.losses.add(e)
 }
 
-// confirm notes that e is the lock, on the etcd lease l, for the duration ttl after t=began.
+// confirm notes that e is the lock, on the etcd lease l, until the duration ttl after began.
 func (t *table) confirm(e *entry, l *lease, began time.Time, ttl time.Duration, rev int64) {
 	t.moved(e, l)
 	t.mu.Lock()
@@ -160,7 +158,6 @@ func (t *table) notMoved(e *entry, l *lease, unsure bool) {
 	e.unsure = e.unsure || unsure
 }
 
-// where returns the lease that e is on. If unsure is true, e may be on another lease.
 func (t *table) where(e *entry) (l *lease, unsure bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -187,8 +184,7 @@ func (t *table) beginRenewal(e *entry, now time.Time) bool {
 	return true
 }
 
-// endRenewal lets the table delete e again. deadline and rev are the results of the renewal. They
-// are zero if the renewal failed.
+// endRenewal lets the table delete e again. The parameter deadline is zero if the renewal failed.
 func (t *table) endRenewal(e *entry, deadline time.Time, rev int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -233,8 +229,8 @@ func (t *table) ended(e *entry, gone bool) {
 	}
 }
 
-// withdrawing notes that the owner's entry is being deleted, and returns it, or nil if this process
-// knows no such entry. The result put reports whether this process knows that the key was created.
+// withdrawing notes that the owner's entry is being deleted. It returns the entry, or nil if this
+// process knows none. The result put reports whether this process knows that the key was created.
 func (t *table) withdrawing(name, owner string) (e *entry, put bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -251,8 +247,8 @@ func (t *table) left(e *entry, now time.Time) time.Duration {
 	return e.deadline.Sub(now)
 }
 
-// verify reads which of the entries are still in the store. It returns those that are gone, and the
-// lowest revision of its reads.
+// verify reads which of the entries are still in the store. It returns the entries that are gone,
+// and the lowest revision of the reads.
 func (t *table) verify(ctx context.Context, entries []*entry) (gone map[*entry]bool, rev int64, err error) {
 	gone = map[*entry]bool{}
 	reads := make([][]*pb.RequestOp, len(entries))

@@ -23,8 +23,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// waitsFor makes the owner of r wait behind another holder, which then
-// releases the lock. It returns r with the token of the owner's grant.
+// waitsFor makes the owner of r wait behind another holder, which then releases the lock.
 func waitsFor(t *testing.T, b *Backend, r driver.Request) driver.Request {
 	t.Helper()
 	holder := acquire(t, b, lock(r.Name, "before-"+r.Owner))
@@ -200,7 +199,6 @@ func TestEntryDeletedByHand(t *testing.T) {
 	}
 }
 
-// entryOf returns the entry of r's owner in the backend b, or nil if there is no watched entry.
 func entryOf(b *Backend, r driver.Request) *entry {
 	b.table.mu.Lock()
 	defer b.table.mu.Unlock()
@@ -210,7 +208,6 @@ func entryOf(b *Backend, r driver.Request) *entry {
 	return nil
 }
 
-// watchers returns the number of watches that are open on the server.
 func watchers(t *testing.T, s *servers.Server) int {
 	t.Helper()
 	page, err := http.Get("http://" + s.Addr() + "/metrics")

@@ -42,7 +42,6 @@ func TestTwoClusters(t *testing.T) {
 	}
 }
 
-// warnings counts the logged warnings that the addresses lead to two servers.
 type warnings struct{ two atomic.Int64 }
 
 func (w *warnings) Write(line []byte) (int, error) {

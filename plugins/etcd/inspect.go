@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Inspect reads the lock by consensus. If another process holds it, it also reads the TTL left.
+// Inspect reads the lock by consensus, and the TTL left if another process holds the lock.
 func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, error) {
 	v, err := b.readLock(ctx, name)
 	if err != nil {
@@ -23,7 +23,6 @@ func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 	return b.holder(ctx, v), nil
 }
 
-// holder returns the holder of the lock in the state v, or the zero Holder if there is none.
 func (b *Backend) holder(ctx context.Context, v lockState) driver.Holder {
 	if v.first == nil {
 		return driver.Holder{}
@@ -50,7 +49,6 @@ func (b *Backend) holder(ctx context.Context, v lockState) driver.Holder {
 // unreadable is reported as the owner of an entry that another program has put.
 const unreadable = "?"
 
-// ownerOf returns the owner in the value of the entry kv.
 func ownerOf(kv *mvccpb.KeyValue) string {
 	rec, err := decodeRecord(kv.Value)
 	if err != nil || rec.owner == "" {
@@ -98,7 +96,6 @@ func lockStateIn(gen *txn.Generation, ops []*pb.ResponseOp) lockState {
 	return v
 }
 
-// readLock reads the first entry of a lock, and how many entries the lock has.
 func (b *Backend) readLock(ctx context.Context, name string) (lockState, error) {
 	resp, gen, err := b.txns.Read(ctx, entries(b.space, name, 1))
 	if err != nil {

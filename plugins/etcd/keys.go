@@ -17,15 +17,15 @@ import (
 // The entry of N with the lowest create revision is the lock, and that revision
 // makes the token. The other entries wait, in the order of their create revisions.
 //
-// Valid UTF-8 never contains 0xFF, so prefixes and names need no escaping: no two keys collide, and
-// a scan of one name never meets another name. Until the store loses its data, each grant has a
-// different create revision, so a compare of the revision is a compare of owner and token, too; see
-// txn.Step.In.
+// Valid UTF-8 never contains 0xFF. So no two keys collide, and a scan of one name never meets
+// another name, although prefixes and names are not escaped. Until the store loses its data, each
+// grant has a different create revision, so a compare of the revision is a compare of owner and
+// token, too; see txn.Step.In.
 //
-// Note: the owner, which is different for each grant, is not part of the keys of
-// entries. The server keeps deleted keys in its index until it compacts, and a Txn
-// that asks whether N is free would read all deleted keys of N. A lock taken a
-// hundred times a second would become slow within minutes.
+// Note: the owner, which is different for each grant, is not part of the keys of entries. The
+// server keeps deleted keys in its index until compaction. A Txn that asks whether N is free would
+// read all deleted keys of N. A lock taken a hundred times a second would become slow within
+// minutes.
 const (
 	separator   = "\xff"
 	kindFree    = "h"
@@ -40,9 +40,6 @@ func newSpace(prefix string) space {
 	return space{names: own + "n", tombstones: own + "b", generation: own + "e"}
 }
 
-// An entry is the key of a holder or a waiter. The method free returns the key for an entry of a
-// name without other entries. The method waiting returns the key for an entry behind others. The
-// method entries returns the prefix of all entries of a name.
 func (s space) free(name string) string        { return s.entries(name) + kindFree }
 func (s space) waiting(name, id string) string { return s.entries(name) + kindWaiting + id }
 func (s space) entries(name string) string     { return s.names + name + separator }

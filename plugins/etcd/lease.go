@@ -121,8 +121,8 @@ func (ls *leases) atHand(p purpose) *lease {
 	return l
 }
 
-// usable reports whether lease l may take another key. It may not if it is retired (no
-// longer renewed), if it is full, or if it could end before the next keepalive.
+// usable reports whether lease l may take another key. A lease that is retired (no longer renewed)
+// or full, or could end before the next keepalive, may not.
 func (l *lease) usable(now time.Time) bool {
 	switch {
 	case l.retired:
@@ -166,7 +166,6 @@ func (ls *leases) setLeast(ttl time.Duration) {
 	ls.least = ttl
 }
 
-// shortest returns the least TTL that the server grants, as far as known.
 func (ls *leases) shortest() time.Duration {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -226,7 +225,6 @@ func (ls *leases) sign(l *lease) time.Time {
 	return l.acked
 }
 
-// retire stops the renewal of the lease l.
 func (ls *leases) retire(l *lease) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -253,14 +251,12 @@ func (ls *leases) renewable(l *lease, ttl time.Duration) bool {
 	return !l.retired && l.purpose == purpose{ttl: ttl}
 }
 
-// alive reports whether the lease l is still renewed, as far as known.
 func (ls *leases) alive(l *lease) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	return !l.retired
 }
 
-// unload notes that a key has left the lease l.
 func (ls *leases) unload(l *lease) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -303,7 +299,6 @@ func (t *ttls) left(ctx context.Context, id int64) (time.Duration, error) {
 	return max(time.Millisecond, kit.UpToMillis(time.Until(e.at))), nil
 }
 
-// of returns the remembered answer about the lease with the given id, or asks a server.
 func (t *ttls) of(ctx context.Context, id int64) (expiry, error) {
 	if e, known := t.known.Get(id); known {
 		return e, nil

@@ -13,9 +13,9 @@ import (
 // errDeleted is the cause in the notice that another client has ended a lease.
 var errDeleted = errors.New("etcd: key was deleted or its lease revoked from outside")
 
-// The key of a lock that was granted without a wait is watched only once the lock has been held
-// for 20 ms (young). A watch costs two messages, and most locks are released sooner. If the lock
-// is lost before, the opening of the watch shows it.
+// The key of a lock that was granted without a wait is watched only once the lock has been held for
+// 20 ms (young). A watch costs two messages, and most locks are released sooner. If the lock is
+// lost before that, the watch shows the loss when it opens.
 const young = 20 * time.Millisecond
 
 // losses finds out which locks of a table are lost, by watching their keys. The
@@ -89,7 +89,6 @@ func (l *losses) watch(e *entry) {
 	e.watch = l.table.watches.Deletes(e.key, e.seenAt, func(ev watch.Event) { l.heard(e, ev) })
 }
 
-// heard handles an event of the watch of the entry e.
 func (l *losses) heard(e *entry, ev watch.Event) {
 	switch {
 	case ev.Changed > e.rev:
@@ -162,7 +161,6 @@ func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	}
 }
 
-// change returns the notice that the store is down, or that it is up when the error down is nil.
 func change(down error) driver.Notice {
 	if down == nil {
 		return driver.Notice{Kind: driver.NoticeUp}

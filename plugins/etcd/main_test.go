@@ -31,7 +31,6 @@ func versions(t *testing.T, run func(t *testing.T, binary string)) {
 	t.Run("PATH", func(t *testing.T) { run(t, path) })
 }
 
-// start starts a server for this test alone.
 func start(t testing.TB, opts *etcdserver.Options) *servers.Server {
 	t.Helper()
 	s, err := etcdserver.Start(t.Context(), opts)
@@ -39,7 +38,6 @@ func start(t testing.TB, opts *etcdserver.Options) *servers.Server {
 	return s
 }
 
-// connect opens a backend and closes it when the test ends.
 func connect(t testing.TB, o Options) *Backend {
 	t.Helper()
 	b, err := Open(&o)
@@ -59,7 +57,6 @@ func plain(t testing.TB, s *servers.Server) *clientv3.Client {
 	return c
 }
 
-// These are helpers that backends share.
 var (
 	must       = backendtest.Must
 	eventually = backendtest.Eventually
@@ -69,7 +66,6 @@ var (
 
 const testTimeout = backendtest.Timeout
 
-// acquire acquires the lock of the request r, and returns the request with its token.
 func acquire(t testing.TB, b *Backend, r driver.Request) driver.Request {
 	t.Helper()
 	if r = backendtest.Acquire(t, b, r); r.Token == 0 {
@@ -78,7 +74,6 @@ func acquire(t testing.TB, b *Backend, r driver.Request) driver.Request {
 	return r
 }
 
-// hosts opens n hosts on the server s. They are closed when the test ends.
 func hosts(t *testing.T, s *servers.Server, n int) []*core.Client {
 	clients := make([]*core.Client, n)
 	for i := range clients {

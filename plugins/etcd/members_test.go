@@ -15,7 +15,6 @@ import (
 	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
 )
 
-// three starts a cluster of three members.
 func three(t *testing.T) (servers.Nodes, Options) {
 	t.Helper()
 	members, err := etcdserver.StartCluster(t.Context(), 3, nil)
@@ -23,7 +22,6 @@ func three(t *testing.T) (servers.Nodes, Options) {
 	return members, Options{Address: members.Addrs()}
 }
 
-// leader returns the index of the member that leads.
 func leader(t *testing.T, members []*servers.Server) int {
 	t.Helper()
 	found := -1
@@ -172,7 +170,6 @@ func TestBalancer(t *testing.T) {
 	must(t, c.Close(t.Context()))
 }
 
-// acquireFree acquires and releases a free lock.
 func acquireFree(t *testing.T, c *core.Client) error {
 	t.Helper()
 	l, err := c.Lock("free", nil)

@@ -98,7 +98,6 @@ func balancer(t testing.TB, addrs ...string) (addr string) {
 	return l.Addr().String()
 }
 
-// forward copies data between the client and addr until one side ends the connection.
 func forward(client net.Conn, addr string) {
 	defer client.Close()
 	server, err := net.Dial("tcp", addr)

@@ -180,8 +180,7 @@ func (b *Backend) keep(ctx context.Context, r driver.Request) error {
 	return nil
 }
 
-// known returns this process's entry for the lock of the request r. If an earlier
-// process acquired the lock, the method known reads it from the store.
+// known returns this process's entry for a lock. It adopts a lock that an earlier process acquired.
 func (b *Backend) known(ctx context.Context, r driver.Request) (*entry, error) {
 	if e := b.table.find(r.Name, r.Owner, r.Token); e != nil {
 		return e, nil

@@ -25,7 +25,6 @@ func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
 	return b.one(ctx, driver.OpRenew, r).Err
 }
 
-// renewal is one operation in a batch of renewals.
 type renewal struct {
 	r     driver.Request
 	entry *entry
@@ -88,9 +87,9 @@ func (b *Backend) stay(ctx context.Context, all []*renewal, now time.Time) {
 }
 
 // move renews locks by moving their keys to this process's lease for that TTL. A store without
-// space refuses this. move then returns the locks whose present lease has a sufficient TTL, and
-// the caller renews them by a keepalive, which is no write. That keepalive also keeps alive the
-// other keys that an earlier process has put on those leases.
+// space refuses this. move then returns the locks whose present lease has a sufficient TTL, and the
+// caller renews them by a keepalive, which is no write. The keepalive also extends the other keys
+// that an earlier process has put on those leases.
 func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) (staying []*renewal) {
 	var steps []*txn.Step
 	var refused error // the refusal by a store without space

@@ -28,7 +28,6 @@ func short(name, owner string) driver.Request {
 	return r
 }
 
-// heldUntil polls until the lock with the given name is free, and returns when that was.
 func heldUntil(t *testing.T, b *Backend, name string) time.Time {
 	t.Helper()
 	var at time.Time

@@ -27,8 +27,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// filling is a server whose database becomes full at the next Txn with a put if armed is true. It
-// answers that Txn as etcd does: it raises its alarm and returns ErrNoSpace.
+// filling is a server whose database becomes full at the next Txn with a put if armed is true. As
+// etcd does, it then raises its alarm and returns ErrNoSpace.
 type filling struct {
 	*servers.Server
 	operator *clientv3.Client
@@ -317,8 +317,8 @@ func TestLateMove(t *testing.T) {
 	f.onItsLease(t, next, r)
 }
 
-// TestMoveDelaysTheDelete checks that an entry whose move is under way is not deleted at its deadline,
-// as the delete would not find it on its new lease, but after the answer.
+// TestMoveDelaysTheDelete checks that an entry is deleted only after the answer to its move. An
+// earlier delete would not find the key on its new lease.
 func TestMoveDelaysTheDelete(t *testing.T) {
 	b := connect(t, on(start(t, nil)))
 	r := waitsFor(t, b, lock("jobs", "a"))

@@ -10,7 +10,6 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// started starts all of ops at once, waits until they are done, and returns their results.
 func started(t *testing.T, ctx context.Context, b *Backend, ops []driver.Op) []driver.Result {
 	t.Helper()
 	type outcome struct {

@@ -35,7 +35,6 @@ type table struct {
 	losses  losses
 }
 
-// entryKey says which lock and which owner an entry of the table is for.
 type entryKey struct{ name, owner string }
 
 // newTable returns a table, whose goroutine runs until the cluster c is closed.
@@ -70,7 +69,6 @@ func (t *table) due(d time.Time) {
 	}
 }
 
-// find returns the lock that owner holds with token, or nil if the table does not have it.
 func (t *table) find(name, owner string, token uint64) *entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -81,8 +79,7 @@ func (t *table) find(name, owner string, token uint64) *entry {
 	return e
 }
 
-// adopt records the entry e of a lock that was read from the store, unless the
-// table knows the lock already. It returns the table's entry.
+// adopt records the entry e of a lock read from the store, unless the table knows the lock.
 func (t *table) adopt(e *entry) *entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -126,7 +123,6 @@ func (t *table) detach(e *entry) bool {
 	return true
 }
 
-// run deletes overdue entries and looks for lost locks, until the cluster is closed.
 func (t *table) run() {
 	for {
 		timer := time.NewTimer(t.pause())

@@ -36,11 +36,6 @@ func (ls *leases) forWaiting() purpose {
 // store. The waiter's own entry is watched on the same stream, so a delete of it by an
 // operator would have been reported first. A Wait that times out notes the watched entry
 // for its owner's next Wait, and the watch stays open for a second.
-//
-// A waiting entry is on a lease that is renewed while this process has waiters.
-// When the entry becomes the lock, it lives for the rest of that lease. This process
-// counts that time from when the last confirmed keepalive was sent. The first renewal
-// or acquire moves the entry to a lease with the lock's TTL.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration) (driver.Grant, error) {
 	limited, cancel := context.WithTimeout(ctx, max)
 	defer cancel()
@@ -127,8 +122,8 @@ func (t *table) mark(e *entry) {
 	}})
 }
 
-// errNoEntry means that the entry that this process remembers is not in the store, or that the key
-// of a new entry is still in use.
+// errNoEntry means that an entry of this process is not in the store, or that the key of a new
+// entry is still in use.
 var errNoEntry = errors.New("etcd: queue entry is gone")
 
 // keep renews the lease of the waiting entry e, unless the last renewal was less than age ago. It
@@ -144,7 +139,7 @@ func (t *table) keep(e *entry, age time.Duration) bool {
 	return true
 }
 
-// predecessor is the entry before a waiter's entry. Its end may make it the waiter's turn.
+// predecessor is the entry before a waiter's entry.
 type predecessor struct {
 	key    string
 	rev    int64 // the revision that created it
@@ -192,8 +187,8 @@ func (t *table) passed(ctx context.Context, e *entry, p *predecessor, event watc
 }
 
 // queue makes sure that the owner has an entry. It returns that entry, pinned (kept in the table),
-// and the entry before it, or nil when it is the owner's turn. If the owner must call TryAcquire,
-// it returns no entry.
+// and the entry in front, or nil when it is the owner's turn. If the owner must call TryAcquire, it
+// returns no entry.
 func (t *table) queue(ctx context.Context, r driver.Request) (*entry, *predecessor, error) {
 	for try := range 3 {
 		now := time.Now()
@@ -335,7 +330,7 @@ func ahead(s space, name string, rev int64, limit int64) *pb.RequestOp {
 }
 
 // nextTo picks the entry to watch from op, the answer at revision rev to the read of function
-// ahead. It picks the newest entry whose key is not own. That is the lock if no entry is before it.
+// ahead. It picks the newest entry whose key is not own. It is the lock if op has no older entry.
 func nextTo(own string, op *pb.ResponseOp, rev int64) *predecessor {
 	var before *predecessor
 	for _, kv := range op.GetResponseRange().GetKvs() {

@@ -24,7 +24,6 @@ func fill(c *pgx.ConnConfig, cfg driver.Config) {
 	c.User, c.Password = cmp.Or(cfg["username"], c.User), cmp.Or(cfg["password"], c.Password)
 }
 
-// Pool opens a pool of connections to the server in the configuration of a backend.
 func Pool(cfg driver.Config) (*pgxpool.Pool, error) {
 	c, err := pgxpool.ParseConfig(cfg["address"])
 	if err != nil {
@@ -35,8 +34,6 @@ func Pool(cfg driver.Config) (*pgxpool.Pool, error) {
 	return pgxpool.NewWithConfig(context.Background(), c)
 }
 
-// remove deletes the rows of locks whose names begin with
-// prefix, and drops the tables whose names begin with prefix.
 func remove(ctx context.Context, cfg driver.Config, prefix string) error {
 	c, err := Dial(ctx, cfg)
 	if err != nil {

@@ -15,8 +15,7 @@ const (
 	saved = "lockbench_saved_locks"
 )
 
-// setting returns a step that changes a setting of the server. The function undone returns a step
-// that undoes such a change. Both steps also affect open sessions.
+// The steps of setting and of undone also affect open sessions.
 func setting(name, value string) servers.Step {
 	return statements("ALTER SYSTEM SET "+name+" = "+value, "SELECT pg_reload_conf()")
 }
@@ -25,7 +24,6 @@ func undone(name string) servers.Step {
 	return statements("ALTER SYSTEM RESET "+name, "SELECT pg_reload_conf()")
 }
 
-// role returns a step that runs ALTER ROLE on the hosts' account, and ends the hosts' sessions.
 func role(change string) servers.Step {
 	return servers.InTurn(statements("ALTER ROLE "+servers.HostUser+" "+change), endSessions)
 }
@@ -93,7 +91,7 @@ var operations = []servers.Operation{
 	{Name: "truncate", Does: "all rows of locks are lost", Makes: []claim.Condition{claim.DataLost}, Do: statements("TRUNCATE " + table)},
 }
 
-// foreignRows is the number of rows that an operator locks. They are a large part of the table.
+// foreignRows is the number of rows that an operator locks, a large part of the table.
 const foreignRows = 500
 
 func rotate(to string) servers.Step {

@@ -25,8 +25,7 @@ const (
 	database  = "postgres"
 )
 
-// Options describe a PostgreSQL server. The zero value commits durably, and listens
-// without TLS.
+// Options describe a PostgreSQL server. The zero value commits durably, and listens without TLS.
 type Options struct {
 	// Args are added after the arguments of this package. They override arguments of the same name.
 	Args []string
@@ -147,7 +146,6 @@ func (a *account) as() []string {
 	return []string{"setpriv", fmt.Sprint("--reuid=", a.uid), fmt.Sprint("--regid=", a.gid), "--clear-groups"}
 }
 
-// give makes the account the owner of the files, and lets it enter the directory dir.
 func (a *account) give(dir string, files ...string) error {
 	if a == nil {
 		return nil
@@ -187,11 +185,11 @@ func (a *account) install(ctx context.Context, bin, dir, data string) error {
 	return os.Rename(fresh, data)
 }
 
-// byTLS is the pg_hba.conf of a server with certificates: who may log in, and how.
+// byTLS is the pg_hba.conf of a server with certificates.
 const byTLS = "hostnossl all " + superuser + " all scram-sha-256\nhostssl all all all scram-sha-256 clientcert=verify-ca\n"
 
-// certify copies the files for TLS from another directory, named by from, into the
-// server's data directory. The server accepts only a key that its user owns.
+// certify copies the files for TLS into the server's data directory. The server accepts only a key
+// that its user owns.
 func (a *account) certify(data, from string) error {
 	files := map[string][]byte{"pg_hba.conf": []byte(byTLS)}
 	for _, name := range []string{"server.pem", "server.key", "ca.pem"} {
@@ -232,7 +230,6 @@ func Certify(ctx context.Context, s *servers.Server, from string) error {
 	return err
 }
 
-// Dial connects to the server in the configuration of a backend.
 func Dial(ctx context.Context, cfg driver.Config) (*pgx.Conn, error) {
 	c, err := pgx.ParseConfig(cfg["address"])
 	if err != nil {

@@ -54,7 +54,6 @@ func (s *store) hold(ctx context.Context, statements ...string) error {
 	return nil
 }
 
-// letGo ends the lock or the transaction on the connection s.held, and gives the connection back.
 func letGo(ctx context.Context, s *store, _ int) error {
 	if s.held == nil {
 		return nil
@@ -69,7 +68,6 @@ func letGo(ctx context.Context, s *store, _ int) error {
 	return err
 }
 
-// Check implements servers.Product.
 func (s *store) Check(ctx context.Context) error {
 	host, err := Dial(ctx, driver.Config{"address": servers.LoginTo(Address(s.Servers[0]), "postgres://"+servers.HostUser+":"+servers.HostPassword)})
 	if err != nil {
@@ -87,7 +85,6 @@ func (s *store) Check(ctx context.Context) error {
 	return err
 }
 
-// Left implements servers.Product.
 func (s *store) Left(ctx context.Context, prefix string) ([]string, error) {
 	var all []string
 	for _, query := range []string{
@@ -107,7 +104,6 @@ func (s *store) Left(ctx context.Context, prefix string) ([]string, error) {
 // standard is the default prefix of lock names in the table.
 const standard = "lockbench_/"
 
-// endSessions ends the connections of the hosts.
 var endSessions = statements("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '" + servers.HostUser + "'")
 
 // statements returns a step that runs SQL statements. It ignores that a table is missing.

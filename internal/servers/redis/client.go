@@ -45,7 +45,6 @@ func Dial(cfg driver.Config) (goredis.UniversalClient, error) {
 // as the default user, without a password.
 func client(addr string) *goredis.Client { return goredis.NewClient(&goredis.Options{Addr: addr}) }
 
-// Do sends one command to the Redis server at addr.
 func Do(ctx context.Context, addr string, args ...any) error {
 	c := client(addr)
 	defer c.Close()
@@ -58,7 +57,6 @@ func Do(ctx context.Context, addr string, args ...any) error {
 // Clients has one client for each of several independent servers.
 type Clients []goredis.UniversalClient
 
-// DialNodes makes a client for each address in the configuration.
 func DialNodes(cfg driver.Config) (Clients, error) {
 	var nodes Clients
 	for _, addr := range cfg.List("address") {
@@ -72,11 +70,9 @@ func DialNodes(cfg driver.Config) (Clients, error) {
 	return nodes, nil
 }
 
-// Close closes all clients.
 func (n Clients) Close() error { return inject.Each(n, goredis.UniversalClient.Close) }
 
-// ping makes a client and returns two functions. The function call sends a PING, which is
-// the cheapest request to a Redis server. The function end closes the client.
+// ping returns a function that sends a PING, the cheapest request to a Redis server.
 func ping(cfg driver.Config) (call func(context.Context) error, end func() error, err error) {
 	c, err := Dial(cfg)
 	if err != nil {
@@ -154,7 +150,6 @@ func LeftKeys(ctx context.Context, addr, prefix string) ([]string, error) {
 	return slices.Compact(left), err
 }
 
-// remove deletes all keys that begin with prefix. In a Cluster it asks each master.
 func remove(ctx context.Context, cfg driver.Config, prefix string) error {
 	c, err := Dial(cfg)
 	if err != nil {
@@ -184,7 +179,6 @@ func removeFrom(ctx context.Context, c goredis.Cmdable, prefix string) error {
 	return errors.Join(err, inject.Each(keys, func(key string) error { return c.Unlink(ctx, key).Err() }))
 }
 
-// scan lists the keys of a server that match a pattern.
 func scan(ctx context.Context, c goredis.Cmdable, pattern string) (keys []string, err error) {
 	found := c.Scan(ctx, 0, pattern, 1000).Iterator()
 	for found.Next(ctx) {

@@ -14,7 +14,6 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// slots is the number of slots of a Redis Cluster.
 const slots = 16384
 
 // StartCluster starts a Redis Cluster of count nodes without replicas, each with an equal part of
@@ -124,7 +123,6 @@ func beginMoves(ctx context.Context, s *store, _ int) error {
 	return nil
 }
 
-// endMoves moves the other keys and finishes the moves that beginMoves has begun.
 func endMoves(ctx context.Context, s *store, _ int) error {
 	for _, m := range s.moving {
 		// If servers have heard nothing from each other for a while, they report
@@ -144,7 +142,6 @@ func endMoves(ctx context.Context, s *store, _ int) error {
 	return nil
 }
 
-// used returns the numbers of the slots in which a node has keys.
 func (n clusterNode) used(ctx context.Context) (map[int64]bool, error) {
 	keys, err := scan(ctx, n, "*")
 	used := map[int64]bool{}

@@ -68,8 +68,8 @@ func TestSlotsMove(t *testing.T) {
 	}
 }
 
-// TestMemoryEvicts checks that a server deletes keys when its memory is full
-// and eviction is allowed, and that it stops when eviction is forbidden again.
+// TestMemoryEvicts checks that a full server deletes keys while eviction is allowed, and deletes
+// none when eviction is forbidden again.
 func TestMemoryEvicts(t *testing.T) {
 	e := open(t, servers.Plain)
 	c := at(t, e.Servers[0])

@@ -18,12 +18,10 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// command returns a step that sends one command to server n.
 func command(args ...any) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, n int) error { return s.do(ctx, n, args...) })
 }
 
-// setting returns a step that changes a setting. The function began returns a step that undoes it.
 func setting(name string, value any) servers.Step { return command("CONFIG", "SET", name, value) }
 
 func began(name string) servers.Step { return setting(name, beganAs[name]) }
@@ -34,7 +32,6 @@ var (
 	unsubscribe = disconnectAll("PUBSUB")
 )
 
-// disconnectAll returns a step that ends the hosts' connections of the type kind.
 func disconnectAll(kind string) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, n int) error {
 		return s.do(ctx, n, "CLIENT", "KILL", "USER", s.User, "TYPE", kind)
@@ -188,7 +185,6 @@ var Evictions = []servers.Operation{
 	{Name: "fill", Does: "the servers are full, and evict keys", Do: servers.InTurn(evicting, fill), Undo: keeping},
 }
 
-// Rotation changes the password of the hosts.
 var Rotation = servers.Operation{
 	Name: "rotate", Does: "the password of the hosts is changed, first in their file", Lasts: servers.WhileWatched,
 	Do: rotate(servers.HostPassword, servers.OtherPassword), Undo: rotate(servers.OtherPassword, servers.HostPassword),
@@ -204,7 +200,6 @@ func Operations(as func(*servers.Operation)) []servers.Operation {
 	return all
 }
 
-// save makes server n write a snapshot, unless the server is already writing one.
 func save(ctx context.Context, s *store, n int) error {
 	if err := s.do(ctx, n, "BGSAVE"); err != nil && !strings.Contains(err.Error(), "in progress") {
 		return err
@@ -212,7 +207,6 @@ func save(ctx context.Context, s *store, n int) error {
 	return nil
 }
 
-// account returns a step that adds ACL rules to the hosts' account.
 func account(rules ...any) servers.Step {
 	return command(append([]any{"ACL", "SETUSER", servers.HostUser}, rules...)...)
 }
@@ -256,7 +250,6 @@ func promoteLate(ctx context.Context, e *servers.Environment, _ int) error {
 // missed is how long the replica has received no writes when it is promoted.
 const missed = 300 * time.Millisecond
 
-// deleteLock deletes the key of a random lock.
 func deleteLock(ctx context.Context, s *store, n int) error {
 	keys, err := scan(ctx, s.admins[n], "*")
 	keys = slices.DeleteFunc(keys, func(key string) bool { return strings.HasPrefix(key, "~") })
@@ -266,8 +259,8 @@ func deleteLock(ctx context.Context, s *store, n int) error {
 	return s.do(ctx, n, "DEL", keys[rand.IntN(len(keys))])
 }
 
-// The step fill writes 1000 keys (the constant fillers), each of fillerSize bytes. They need more
-// memory than the servers have left (spareMemory). So the servers evict other keys.
+// The keys of the step fill need more memory than the servers have left (spareMemory). So the
+// servers evict other keys.
 const (
 	spareMemory = 4 << 20
 	fillerSize  = 64 << 10
@@ -313,7 +306,6 @@ type savedKey struct {
 	expires    int64 // in ms since 1970; below 0 if the key does not expire
 }
 
-// saveKeys copies all keys of server n, one after the other.
 func saveKeys(ctx context.Context, s *store, n int) error {
 	s.saved = nil
 	keys, err := scan(ctx, s.admins[n], "*")

@@ -81,7 +81,6 @@ func Prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 // make a server send its data to a new replica without a delay, and give hosts an account.
 var hostLines = []string{"repl-diskless-sync-delay 0", "user " + servers.HostUser + " on >" + servers.HostPassword + " ~* &* +@all"}
 
-// StartServer is a [StartStep] that starts one server.
 func StartServer(ctx context.Context, e *servers.Environment, w servers.Requirements) error {
 	wrap, err := e.StartClock(ctx, w)
 	if err != nil {

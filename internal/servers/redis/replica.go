@@ -14,8 +14,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// startReplica starts a replica, which replicates the first server through
-// the proxy e.Link. It waits until the replica receives the server's writes.
+// startReplica starts a replica, which replicates the first server through the proxy e.Link.
 func startReplica(ctx context.Context, e *servers.Environment, _ servers.Requirements) error {
 	link, err := inject.NewProxy(e.Servers[0].Addr())
 	if err != nil {
@@ -32,7 +31,6 @@ func startReplica(ctx context.Context, e *servers.Environment, _ servers.Require
 	return followClosely(ctx, server.Addr(), link.Addr())
 }
 
-// promote makes the server at addr a master, so that it accepts writes.
 func promote(ctx context.Context, addr string) error {
 	return Do(ctx, addr, "REPLICAOF", "NO", "ONE")
 }
@@ -51,8 +49,8 @@ func follow(ctx context.Context, addr, master string) error {
 
 // followClosely does what func follow does, and then waits until writes of the master reach the
 // replica. The master first sends a copy of its data. It sends no writes until the replica has
-// acknowledged the copy, which may take up to a second. In one run, a replica was promoted before
-// this, and lacked all leases of the last 830 ms.
+// acknowledged the copy, which may take up to a second. In one run, a replica that was promoted
+// earlier lacked all leases of the last 830 ms.
 func followClosely(ctx context.Context, addr, master string) error {
 	if err := follow(ctx, addr, master); err != nil {
 		return err
@@ -135,7 +133,6 @@ func failBack(by inject.Leading) servers.Step {
 	}
 }
 
-// sentinelMaster is the name by which Sentinel knows the master and its replicas.
 const sentinelMaster = "main"
 
 // sentinelReplicas is the number of replicas. In no fault does a grant wait for more than one.
@@ -182,15 +179,15 @@ func sentinelFailOver(ctx context.Context, e *servers.Environment, _ int) error 
 	if err != nil {
 		return err
 	}
-	// Sentinel looks for replicas every 10 s, so at first it may know none that it can promote.
+	// Sentinel looks for replicas every 10 s. At first it may know no replica to promote.
 	if err := servers.Retry(ctx, "Sentinel begins", func() error { return s.Failover(ctx, sentinelMaster).Err() }); err != nil {
 		return err
 	}
 	return awaitMaster(ctx, e, before, sentinelReplicas-1)
 }
 
-// awaitMaster returns when Sentinel names a master whose address is not the one in parameter
-// before, and when the given number of replicas follow this master.
+// awaitMaster returns when Sentinel names a master at another address than the parameter before,
+// and the given number of replicas follow this master.
 func awaitMaster(ctx context.Context, e *servers.Environment, before string, replicas int) error {
 	s := goredis.NewSentinelClient(&goredis.Options{Addr: e.Config["address"]})
 	defer s.Close()

@@ -44,7 +44,6 @@ func newStore(ctx context.Context, e *servers.Environment) (*store, error) {
 	return s, nil
 }
 
-// do sends one command to server n.
 func (s *store) do(ctx context.Context, n int, args ...any) error {
 	if err := s.admins[n].Do(ctx, args...).Err(); err != nil {
 		return fmt.Errorf("%v: %w", args[:min(len(args), 3)], err)
@@ -103,7 +102,6 @@ func (s *store) serverHealthy(ctx context.Context, n int) error {
 	return nil
 }
 
-// rules returns the ACL rules of the hosts' account on server n.
 func (s *store) rules(ctx context.Context, n int) (string, error) {
 	all, err := s.admins[n].ACLList(ctx).Result()
 	i := slices.IndexFunc(all, func(line string) bool { return strings.HasPrefix(line, "user "+servers.HostUser+" ") })
@@ -141,7 +139,7 @@ func (s *store) admitted(ctx context.Context, n int) error {
 }
 
 // Left lists the keys that contain prefix. If the servers vote, a release need not reach all of
-// them. So Left then omits each key that will expire and that only a minority of the servers has.
+// them. So Left omits keys that will expire and that only a minority of the servers has.
 func (s *store) Left(ctx context.Context, prefix string) ([]string, error) {
 	on := map[string]int{}
 	for _, c := range s.admins {

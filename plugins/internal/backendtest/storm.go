@@ -45,7 +45,6 @@ func (j *judge) begin(r driver.Request, until time.Time, pushed bool) {
 	}
 }
 
-// set changes the end of the time in which r's owner believes that it holds the lock.
 func (j *judge) set(r driver.Request, until time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -100,7 +99,6 @@ func Storm(t *testing.T, open func() (driver.Backend, error), lasting time.Durat
 	})
 }
 
-// stormCycle acquires the lock, renews it, waits and releases it, unless the context life ends.
 func stormCycle(life context.Context, b driver.Backend, j *judge, r driver.Request) {
 	var until time.Time
 	pushed := false

@@ -160,7 +160,6 @@ type Queue[T any] struct {
 	waiting []T
 }
 
-// noLimit is more than any queue holds.
 const noLimit = 1 << 30
 
 // NewQueue returns an empty Queue.

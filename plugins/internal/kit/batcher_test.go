@@ -135,7 +135,6 @@ func TestBatcherClose(t *testing.T) {
 	})
 }
 
-// request is an operation that its caller may give up.
 type request struct {
 	Ticket
 	answers int

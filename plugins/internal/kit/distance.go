@@ -10,9 +10,9 @@ const (
 	// not used the grant. LongestSpan is that time for the most distant waiter.
 	FirstSpan, LongestSpan = 500 * time.Millisecond, 2 * time.Second
 
-	// A grant's time counts from the waiter's last sign of life. When the grant arrives, this has
-	// passed since then: a round trip, the pause between two signs (200 ms or a round trip), and a
-	// wait behind other requests. Core's first renewal needs two more round trips.
+	// A grant's time counts from the waiter's last sign of life. Until the grant arrives, three
+	// times pass: a round trip, the pause between two signs (200 ms or a round trip), and a wait
+	// behind other requests. Core's first renewal needs two more round trips.
 	spanTrips, spanBeside, spanStep = 5, 200 * time.Millisecond, 100 * time.Millisecond
 )
 

@@ -72,8 +72,8 @@ func (i *Identity) Current() string {
 	return i.server
 }
 
-// Err returns the error of Admit's last refusal. It returns nil if the refusal came at or before
-// t=since, or if the server in use has changed afterwards.
+// Err returns the error of Admit's last refusal. It returns nil if the refusal was not after the
+// time since, or if the server in use has changed later.
 func (i *Identity) Err(since time.Time) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -114,7 +114,6 @@ func (p *Poller) join(name string) *round {
 	return r
 }
 
-// ask calls Look for the names of r, after a pause.
 func (p *Poller) ask(r *round, pause time.Duration) {
 	time.Sleep(pause)
 	p.mu.Lock()

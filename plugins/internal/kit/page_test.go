@@ -87,7 +87,6 @@ func table() string {
 	return b.String() + "\n"
 }
 
-// standard returns a configuration key's default as the page's table shows it.
 func standard(k driver.Key) string {
 	switch {
 	case k.Required:

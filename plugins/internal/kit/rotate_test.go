@@ -34,8 +34,7 @@ import (
 
 const (
 	rounds = 2
-	// held is how many leases the test holds. Each certificate of a client expires 7 s (shelfLife)
-	// after the client's previous certificate.
+	// Each certificate of a client expires 7 s (shelfLife) after the client's previous certificate.
 	held      = 20
 	leaseTTL  = 6 * time.Second
 	shelfLife = 7 * time.Second
@@ -76,7 +75,6 @@ func (f *files) write(round int) {
 	f.client(round, time.Now().Add(shelfLife))
 }
 
-// client writes the client's certificate.
 func (f *files) client(round int, expires time.Time) {
 	f.expires = expires
 	f.authorities[round].Issue(f.t, f.dir, "client", expires)
@@ -97,7 +95,6 @@ type store struct {
 	rotate func() // makes the servers read the files again
 }
 
-// stores has, for each kind of server, the function that starts the server.
 var stores = map[string]func(*testing.T, *files) store{
 	"redis": func(t *testing.T, f *files) store {
 		p, rotate := secureRedis(t, f)
@@ -227,7 +224,6 @@ func secureEtcd(t *testing.T, f *files, clients string) (*path, func(user, passw
 	}
 }
 
-// path is a proxy in front of a server.
 type path struct {
 	*inject.Proxy
 	server string
@@ -240,7 +236,6 @@ func through(t *testing.T, server string) *path {
 	return &path{p, server}
 }
 
-// cut breaks all connections through the path.
 func (p *path) cut(t *testing.T) {
 	t.Helper()
 	must(t, p.Retarget("127.0.0.1:1"))
@@ -272,7 +267,6 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// hold acquires the leases.
 func hold(t *testing.T, s store) []*core.Lease {
 	full, err := s.spec.CheckConfig(s.config)
 	must(t, err)
@@ -298,7 +292,6 @@ func hold(t *testing.T, s store) []*core.Lease {
 	return leases
 }
 
-// renewed waits until the deadline of every lease has reached the given deadline.
 func (f *files) renewed(leases []*core.Lease, deadline time.Time) {
 	f.t.Helper()
 	for i, l := range leases {

@@ -108,7 +108,6 @@ func TestRefusedCertificates(t *testing.T) {
 	}
 }
 
-// address returns the value of a backend's key "address", for a server at addr.
 func address(backend, addr string) string {
 	switch backend {
 	case "mysql":
@@ -122,7 +121,6 @@ func address(backend, addr string) string {
 	return addr
 }
 
-// listener returns the address of a listener, which calls the function serve for each connection.
 func listener(t *testing.T, serve func(net.Conn)) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)

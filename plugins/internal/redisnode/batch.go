@@ -98,7 +98,6 @@ type part struct {
 	renewed bool // one of the operations must be confirmed by replicas
 }
 
-// parts packs the operations of the requests in items into calls of the script.
 func (n *Node) parts(items []*item) []*part {
 	var parts []*part
 	var open *part
@@ -130,8 +129,8 @@ func (n *Node) parts(items []*item) []*part {
 	return parts
 }
 
-// perScript returns how many locks a script may name. In a Cluster it is one, because the
-// keys of one script must be in one slot, and on one node even while that slot moves.
+// perScript returns how many locks a script may name. In a Cluster it is one, because all keys of a
+// script must be in one slot, and on one node even while the slot moves.
 func (n *Node) perScript() int {
 	if n.opts.Keys.cluster {
 		return 1
@@ -147,10 +146,9 @@ func (p *part) add(it *item, i int, lock string) {
 	p.renewed = p.renewed || confirmed(kind)
 }
 
-// confirmed reports whether replicas must confirm an operation of this kind. They
-// must confirm a release, because a failover that loses the release leaves the lock
-// taken. They need not confirm a withdrawal, because the acquire that it undoes
-// often never reached them.
+// confirmed reports whether replicas must confirm an operation of this kind. They must confirm a
+// release, because a failover that loses the release leaves the lock taken. A withdrawal needs no
+// confirmation, because the acquire that it undoes often never reached them.
 func confirmed(kind string) bool { return kind != "w" }
 
 // deliver writes each reply into the request (item) that it answers. If the error unsafe is

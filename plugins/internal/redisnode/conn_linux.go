@@ -52,7 +52,6 @@ func polled(conn net.Conn) net.Conn {
 	return c
 }
 
-// Read implements net.Conn.
 func (c *pollConn) Read(p []byte) (int, error) {
 	n, err := c.in.Read(p)
 	if errno, ok := err.(syscall.Errno); ok {
@@ -61,7 +60,6 @@ func (c *pollConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write implements net.Conn.
 func (c *pollConn) Write(p []byte) (int, error) {
 	c.out, c.wrote, c.outErr = p, 0, nil
 	err := c.raw.Write(c.tryWrite)
@@ -86,13 +84,12 @@ func (c *pollConn) SyscallConn() (syscall.RawConn, error) { return quiet{c.raw},
 // If there is nothing to read, quiet skips the system call with which the client looks for data.
 type quiet struct{ syscall.RawConn }
 
-// Read implements syscall.RawConn.
 func (q quiet) Read(look func(fd uintptr) bool) error {
 	return q.RawConn.Read(func(fd uintptr) bool { return rawio.Silent(fd) || look(fd) })
 }
 
-// hungUp reports whether the server has closed conn. If conn uses TLS, hungUp does not notice that
-// behind data that were not read yet.
+// hungUp reports whether the server has closed conn. If conn uses TLS and has unread data, hungUp
+// does not notice that.
 func hungUp(conn net.Conn) (yes bool) {
 	if c, ok := conn.(*tls.Conn); ok {
 		conn = c.NetConn()

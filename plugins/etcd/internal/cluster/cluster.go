@@ -93,5 +93,4 @@ func (c *Cluster) answered() bool {
 	return c.term > 0
 }
 
-// addresses returns the addresses of all members, for error messages.
 func (c *Cluster) addresses() string { return strings.Join(c.opts.Address, ",") }

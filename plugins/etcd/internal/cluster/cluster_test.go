@@ -21,7 +21,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// member is a server. It answers Txn and Range with err as soon as the channel answered is closed.
+// member answers Txn and Range with err as soon as the channel answered is closed.
 type member struct {
 	pb.UnimplementedKVServer
 	err      error
@@ -109,8 +109,8 @@ func TestOutOfSpace(t *testing.T) {
 	}
 }
 
-// TestWithoutAnswer checks that the Cluster stops using a member that does not answer while another
-// member does, and that a repeatable request then goes to the other member.
+// TestWithoutAnswer checks that the Cluster leaves a member that does not answer while another
+// member does. A repeatable request then goes to the other member.
 func TestWithoutAnswer(t *testing.T) {
 	for _, twice := range []bool{false, true} {
 		ill, well := &member{answered: make(chan struct{})}, &member{}
@@ -152,8 +152,8 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// TestAttempts checks that a member that was away is found soon after it is back, even if it
-// was away for long. With grpc's default pauses there would be five attempts in 10 s, not 8.
+// TestAttempts checks that a member is found soon after it is back, even if it was away for long.
+// With grpc's default pauses there would be five attempts in 10 s, not 8.
 func TestAttempts(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	backendtest.Must(t, err)

@@ -58,8 +58,7 @@ func (c *conn) renew() *leader {
 	return c.leader.Swap(&leader{ctx, cancel})
 }
 
-// session returns the member in use and the connection to it. If there is no
-// connection yet, it waits for one.
+// session returns the member in use and the connection to it.
 func (c *Cluster) session(ctx context.Context) (*member, *conn, error) {
 	c.mu.Lock()
 	m, conn := c.at, c.at.conn
@@ -107,8 +106,7 @@ func (c *Cluster) join(ctx context.Context, m *member) (*conn, error) {
 	return conn, nil
 }
 
-// login returns a token for the user, or "" if there are no users. It asks for
-// the token over a connection without a token.
+// login returns a token for the user, or "" if there are no users.
 func (c *Cluster) login(ctx context.Context, m *member) (string, error) {
 	if c.opts.Username == "" {
 		return "", nil
@@ -186,7 +184,7 @@ func (c *conn) close() {
 }
 
 // expired reports whether err says that conn's login has expired. If so, it takes conn out of use,
-// so that the next request logs in again. The failed request had no effect, and must be repeated.
+// and the next request logs in again. The failed request had no effect, and must be repeated.
 func (c *Cluster) expired(conn *conn, err error) bool {
 	over := Is(err, rpctypes.ErrInvalidAuthToken) || Is(err, rpctypes.ErrAuthOldRevision) || Is(err, rpctypes.ErrUserEmpty)
 	if !over || c.opts.Username == "" {

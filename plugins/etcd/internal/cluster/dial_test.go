@@ -24,7 +24,6 @@ func TestDeadAddress(t *testing.T) {
 	}
 }
 
-// TestNoAddress checks that an error is returned if no address can be connected to.
 func TestNoAddress(t *testing.T) {
 	if _, err := dialAny(t.Context(), []string{"127.0.0.1:1", "127.0.0.1:1"}); err == nil {
 		t.Error("connected to nothing")

@@ -33,17 +33,16 @@ var declines = []error{
 // Refused reports whether the server answered and did no part of the request.
 func Refused(err error) bool { return isOneOf(err, refusals) }
 
-// OutOfSpace reports whether the server answered that its database is full. The server says that of
-// two kinds of requests: requests that it refuses while the alarm is raised, and requests that it
-// has done just before it raised the alarm. (The quota's applier, etcdserver/apply/quota.go, checks
-// first, does the request, and then answers with the error.) So the outcome is unknown but final:
-// no part of the request is still under way.
+// OutOfSpace reports whether the server answered that its database is full. The server gives this
+// answer to requests that it refuses while its alarm is raised. It also gives it to requests that
+// it has done just before it raised the alarm. (The quota's applier, etcdserver/apply/quota.go,
+// checks first, does the request, and then answers with the error.) So the outcome is unknown but
+// final: no part of the request is still under way.
 func OutOfSpace(err error) bool { return Is(err, rpctypes.ErrNoSpace) }
 
 // isAnswer reports whether err, which may be nil, shows that the store answers.
 func isAnswer(err error) bool { return err == nil || Refused(err) || OutOfSpace(err) }
 
-// declined reports whether err says that the member did not begin the request.
 func declined(err error) bool {
 	return isOneOf(err, declines) || err != nil && strings.Contains(err.Error(), "raft proposal dropped")
 }
@@ -73,8 +72,8 @@ func Is(err, target error) bool {
 	return err != nil && (errors.Is(err, target) || errors.Is(rpctypes.Error(err), target))
 }
 
-// Wrap wraps an error of the client library in the sentinel error that the contract requires. If it
-// does not know the error, that is driver.ErrUnavailable, because the outcome is unknown.
+// Wrap wraps an error of the client library in the sentinel error that the contract requires. An
+// error that it does not know becomes driver.ErrUnavailable, because the outcome is unknown.
 func (c *Cluster) Wrap(err error) error {
 	if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrDenied) || errors.Is(err, driver.ErrClosed) {
 		return err
@@ -129,7 +128,6 @@ func unanswered(text string) bool {
 	}, func(said string) bool { return strings.Contains(text, said) })
 }
 
-// denied returns the error for a request that the server refuses until a user follows the advice.
 func (c *Cluster) denied(native error, advice string) error {
 	return fmt.Errorf("etcd: %s: %w: %w: %w: %s", c.addresses(), driver.ErrDenied, driver.ErrNotSent, native, advice)
 }

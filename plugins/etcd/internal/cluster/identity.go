@@ -132,7 +132,6 @@ func (c *Cluster) Certain(ctx context.Context, anew bool) error {
 	return c.identity.stray()
 }
 
-// look asks all members for their cluster, unless it did so a short time ago.
 func (c *Cluster) look(ctx context.Context) {
 	c.identity.mu.Lock()
 	looked, every := c.identity.looked, lookEvery
@@ -156,7 +155,6 @@ func (c *Cluster) look(ctx context.Context) {
 	c.identity.looked = began
 }
 
-// lookAt asks one member for its cluster, over a connection used only for that.
 func (c *Cluster) lookAt(ctx context.Context, m *member) {
 	token, err := c.login(ctx, m)
 	if err != nil {

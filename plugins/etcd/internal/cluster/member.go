@@ -56,7 +56,6 @@ func (c *Cluster) Prefer(endpoint string) bool {
 	return false
 }
 
-// avoid makes the next requests go to another member, because m has failed.
 func (c *Cluster) avoid(m *member) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,9 +65,9 @@ func (c *Cluster) avoid(m *member) {
 	}
 }
 
-// order returns the member in use, and then the others in the order in which to try them: first the
-// members that never failed, in random order, then those that failed, the longest ago first. The
-// caller holds mu.
+// order returns the member in use, and then the others in the order in which to try them. First
+// come the members that never failed, in random order, then those that failed, the longest ago
+// first. The caller holds mu.
 func (c *Cluster) order() []*member {
 	order := []*member{c.at}
 	for _, i := range rand.Perm(len(c.all)) {
@@ -80,7 +79,6 @@ func (c *Cluster) order() []*member {
 	return order
 }
 
-// leave replaces the member old by the member next, and ends all requests to the member old.
 func (c *Cluster) leave(old, next *member, why error) {
 	c.mu.Lock()
 	old.failed = time.Now()
@@ -96,7 +94,6 @@ func (c *Cluster) leave(old, next *member, why error) {
 	}
 }
 
-// drop ends all requests on conn, which is no longer in use.
 func (c *Cluster) drop(conn *conn, why error) {
 	conn.cancel(why)
 	if !c.Go(conn.close) {

@@ -49,8 +49,7 @@ func (c *Cluster) poll(ctx context.Context) error {
 	return failed
 }
 
-// redial makes a new connection to each asked member that needs one. It returns
-// once it has decided which members need one.
+// redial makes a new connection to each asked member that needs one.
 func (p *poll) redial() {
 	var work sync.WaitGroup
 	for _, m := range p.order[:p.asked] {

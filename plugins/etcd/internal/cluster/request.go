@@ -127,8 +127,7 @@ func (c *Cluster) Watch() (pb.Watch_WatchClient, *Stream, error) {
 		func(ctx context.Context, on *conn) (pb.Watch_WatchClient, error) { return on.watch.Watch(ctx) })
 }
 
-// open opens a stream by calling request. The stream ends, at the latest, with
-// the context that the function lifetime returns.
+// The stream ends, at the latest, with the context that the function lifetime returns.
 func open[T any](c *Cluster, lifetime func(*conn) context.Context, request func(context.Context, *conn) (T, error)) (T, *Stream, error) {
 	defer c.overdue()()
 	var none T

@@ -71,7 +71,6 @@ func (s *Sender) Send(id int64) *Keepalive {
 	return k
 }
 
-// run sends the queued keepalives, and gives up a stream that does not answer.
 func (s *Sender) run() {
 	late := time.NewTicker(s.cluster.LateAfter())
 	defer late.Stop()
@@ -118,7 +117,6 @@ func (s *Sender) flush() {
 	}
 }
 
-// open returns the present stream, or opens one.
 func (s *Sender) open() (*stream, error) {
 	if on := s.current(); on != nil {
 		return on, nil
@@ -202,7 +200,6 @@ func (s *Sender) fail(on *stream, err error) {
 	}
 }
 
-// drain ends the keepalives that were not sent. Their error is err.
 func (s *Sender) drain(err error) {
 	s.mu.Lock()
 	waiting := s.queue
@@ -219,7 +216,6 @@ func finish(keepalives []*Keepalive, err error) {
 	}
 }
 
-// expire gives up a stream whose oldest keepalive has been unanswered for too long.
 func (s *Sender) expire(now time.Time) {
 	s.mu.Lock()
 	on := s.stream

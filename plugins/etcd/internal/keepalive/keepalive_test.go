@@ -28,14 +28,12 @@ func (l *leases) LeaseKeepAlive(stream pb.Lease_LeaseKeepAliveServer) error {
 	return l.serve(stream, nth)
 }
 
-// on returns a Cluster whose only server calls the function serve for each stream.
 func on(t *testing.T, serve func(stream pb.Lease_LeaseKeepAliveServer, nth int) error) *cluster.Cluster {
 	l := &leases{streams: make(chan int, 1), serve: serve}
 	l.streams <- 0
 	return clustertest.Serve(t, func(s *grpc.Server) { pb.RegisterLeaseServer(s, l) })
 }
 
-// ended waits until the keepalive k has ended, and returns its error.
 func ended(t *testing.T, k *Keepalive) error {
 	t.Helper()
 	select {

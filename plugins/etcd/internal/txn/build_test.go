@@ -26,27 +26,23 @@ func (d *dice) below(n int) int {
 	return int(b) % n
 }
 
-// shaped is one of two equal sets of keys. A Step runs alone on one, in a batch on the other.
+// shaped is one of two equal sets of keys. A Step runs alone on one set, in a batch on the other.
 type shaped struct {
 	w    *Writer
 	name string           // prefix of the keys
 	revs map[string]int64 // create revisions
 }
 
-// keys returns the keys that a random operation may read or change.
 func (s *shaped) keys() []string {
 	return []string{s.name + "h", s.name + "w1", s.name + "w2", s.name + "b1", s.name + "b2"}
 }
 
-// under returns a read of the keys that begin with prefix.
 func under(prefix string, limit int64) *pb.RequestOp {
 	return Range(&pb.RangeRequest{Key: []byte(prefix), RangeEnd: Beyond(prefix), Limit: limit, SortOrder: pb.RangeRequest_ASCEND, SortTarget: pb.RangeRequest_CREATE})
 }
 
-// present returns a compare that holds when key exists.
 func present(key string) *pb.Compare { return created(key, nil, pb.Compare_GREATER, 0) }
 
-// fill puts some keys, in some order.
 func (s *shaped) fill(t *testing.T, d *dice) {
 	s.revs = map[string]int64{}
 	for range d.below(5) {
@@ -60,7 +56,6 @@ func (s *shaped) fill(t *testing.T, d *dice) {
 	}
 }
 
-// step makes a random operation: compares, changes, and the reads for failed compares.
 func (s *shaped) step(d *dice) *Step {
 	st := &Step{Name: s.name, Req: &pb.TxnRequest{}}
 	keys := s.keys()

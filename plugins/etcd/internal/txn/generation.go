@@ -40,8 +40,8 @@ func (g *Generation) Token(rev int64) uint64 { return g.Base + uint64(rev) }
 // Same reports whether g and other are one generation, so that their revisions are comparable.
 func (g *Generation) Same(other *Generation) bool { return g.Base == other.Base }
 
-// generations keeps the present [Generation]. Every Txn compares the generation's key with
-// it, so a process that goes on after its store's data was lost cannot mix two generations.
+// generations keeps the present [Generation]. Every Txn compares the generation's key with it. So a
+// process that goes on after a loss of its store's data cannot mix two generations.
 //
 // Note: etcd has no clock that can be read, so the first user of an empty
 // namespace sets the base from its own clock. That clock orders only
@@ -135,8 +135,7 @@ func (gs *generations) read(ctx context.Context, ops ...*pb.RequestOp) (*pb.TxnR
 	return nil, nil, cluster.ErrDataLost
 }
 
-// send sends one Txn and notes the revision of the answer. The parameter
-// repeatable says whether the Txn may be done twice.
+// send sends one Txn and notes the revision of the answer.
 func (gs *generations) send(ctx context.Context, repeatable bool, req *pb.TxnRequest) (*pb.TxnResponse, error) {
 	resp, err := gs.cluster.Txn(ctx, repeatable, req)
 	if err != nil {

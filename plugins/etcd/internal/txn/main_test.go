@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { plugintest.Main(m) }
 
 var must = backendtest.Must
 
-// at returns a Writer on the server at addr. The server need not exist.
+// at returns a Writer. The server at addr need not exist.
 func at(t testing.TB, addr string) *Writer {
 	t.Helper()
 	w := New(clustertest.At(t, addr), "generation", func() {})
@@ -23,7 +23,6 @@ func at(t testing.TB, addr string) *Writer {
 	return w
 }
 
-// onServer returns a Writer on an etcd server that no other test uses.
 func onServer(t testing.TB) *Writer {
 	t.Helper()
 	s, err := etcdserver.Start(t.Context(), nil)

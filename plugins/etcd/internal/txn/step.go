@@ -28,8 +28,8 @@ type Step struct {
 	// try arrives later. Such a step is sent again while no answer comes.
 	Repeatable bool
 	// Done reports whether the step was done. It is called when the compares fail after an earlier
-	// try that may have been done, or when it is unknown whether they failed. It may read the
-	// answers to Req.Failure in Ops, and correct Rev. If Done is nil, the outcome stays unknown.
+	// try that may have been done, or when their result is unknown. It may read the answers to
+	// Req.Failure in Ops, and correct Rev. If Done is nil, the outcome stays unknown.
 	Done func() bool
 	// OnAnswer runs before any caller sees the answer, even when no caller waits.
 	OnAnswer func()

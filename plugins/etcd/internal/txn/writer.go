@@ -120,7 +120,6 @@ func (w *Writer) Submit(steps ...*Step) {
 // Close makes Submit refuse steps, and returns when all earlier steps are answered.
 func (w *Writer) Close() { w.steps.Close() }
 
-// serve sends the steps of batch, except those whose context Until has ended.
 func (w *Writer) serve(batch []*Step, _ func()) {
 	var due []*Step
 	for _, s := range batch {
@@ -229,7 +228,7 @@ func (w *Writer) settle(batch []*Step, g *Generation, full error) {
 }
 
 // again repeats steps of batch if err is a reason to ask another member. It repeats the steps that
-// may be done twice and whose timeout is not over. It returns the other steps.
+// may be done twice and whose timeout is not over.
 func (w *Writer) again(batch []*Step, err error) (rest []*Step) {
 	var twice []*Step
 	for _, s := range batch {
@@ -247,8 +246,8 @@ func (w *Writer) again(batch []*Step, err error) (rest []*Step) {
 
 // current ends the steps whose revisions are of another generation than g, and returns the other
 // steps. In generation g, another client may have created the same key at the same revision. The
-// compare in every Txn would not notice that, because it checks that g is the present generation,
-// not that the step belongs to g.
+// compare in every Txn would not notice that, because it checks only that g is the present
+// generation.
 func (w *Writer) current(batch []*Step, g *Generation) []*Step {
 	rest := make([]*Step, 0, len(batch))
 	for _, s := range batch {

@@ -254,7 +254,6 @@ func (m *Mux) open() (*stream, error) {
 	return on, nil
 }
 
-// serve sends and receives on a stream until it breaks.
 func (m *Mux) serve(on *stream) error {
 	var sender sync.WaitGroup
 	sender.Go(func() { m.send(on) })
@@ -341,7 +340,6 @@ func (m *Mux) note(on *stream, resp *pb.WatchResponse) (*Watch, Event) {
 	return w, e
 }
 
-// broken reports the broken stream to every watch.
 func (m *Mux) broken() {
 	m.mu.Lock()
 	all := make([]*Watch, 0, len(m.watches))

@@ -44,7 +44,6 @@ func serve(t *testing.T) (*cluster.Cluster, *watcher) {
 	return clustertest.Serve(t, func(s *grpc.Server) { pb.RegisterWatchServer(s, w) }), w
 }
 
-// next waits for the next stream and returns it.
 func (w *watcher) next(t *testing.T) *serving {
 	t.Helper()
 	s := receive(t, w.streams)
@@ -81,7 +80,6 @@ func receive[T any](t *testing.T, c <-chan T) (v T) {
 	return v
 }
 
-// expect fails the test unless it receives the events in want, in this order.
 func expect(t *testing.T, c <-chan Event, want ...Event) {
 	t.Helper()
 	for _, w := range want {
@@ -141,8 +139,8 @@ func TestReopened(t *testing.T) {
 	expect(t, events, Event{}, Event{Opened: 11})
 }
 
-// TestCancelledByServer checks that a watch begins again on the same stream if the
-// server ends it, and that the stream ends if the server refuses a watch.
+// TestCancelledByServer checks that a watch that the server ends begins again on the same stream.
+// If the server refuses a watch, the stream must end.
 func TestCancelledByServer(t *testing.T) {
 	c, server := serve(t)
 	m := New(c)
