@@ -24,7 +24,6 @@ func (e *entry) find(owner string) *place {
 	return e.queue[i]
 }
 
-// enter returns the queue place of r's owner. It adds the place at the queue's end if necessary.
 func (e *entry) enter(r driver.Request, now time.Time) *place {
 	p := e.find(r.Owner)
 	if p == nil {

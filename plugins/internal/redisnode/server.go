@@ -253,11 +253,10 @@ func (n *Node) refuseAsJudged() {
 	n.Refuse(n.policies.verdicts[servers[0]]) // each error names the whole store, so one is enough
 }
 
-// LookAgain asks all masters, and refuses grants while one of them may delete a held
-// lock. The errors name the store by addr. Connections to a server that is no longer
-// a master are no longer used. If a master does not answer, its last answer counts as
-// long as it is a master. So an unreachable master neither hides another master's
-// answer nor prolongs a refusal that another master caused.
+// LookAgain asks all masters, and refuses grants while one of them may delete a held lock.
+// Connections to a server that is no longer a master are no longer used. If a master does not
+// answer, its last answer counts as long as it is a master. So an unreachable master neither hides
+// another master's answer nor prolongs a refusal that another master caused.
 //
 // Note: the last answer of an unreachable master must count. When a frozen master resumes, it
 // executes the requests that were sent to it before.

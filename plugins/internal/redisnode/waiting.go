@@ -79,10 +79,9 @@ func (n *Node) Wait(ctx context.Context, r driver.Request, most time.Duration, m
 	}
 }
 
-// enqueue enters r.Owner into the queue of r.Name. The result free reports whether the lock is free
-// and r.Owner is the first in the queue. If the queue grants locks, free is always false, because a
-// push tells the waiter of its grant. The result left is how much longer the holder's lease lasts,
-// or 0 if unknown.
+// The result free reports whether the lock is free and r.Owner is the first in the queue. If the
+// queue grants locks, free is always false, because a push tells the waiter of its grant. The
+// result left is how much longer the holder's lease lasts, or 0 if unknown.
 func (n *Node) enqueue(ctx context.Context, r driver.Request) (free bool, left time.Duration, err error) {
 	epoch, err := n.Wakeups.Ready(ctx)
 	if err != nil {
@@ -170,7 +169,7 @@ func (w *Wakeups) Leave(owner string) {
 	w.forget(owner)
 }
 
-// forget drops what is known of the owner's place in the queue. It is called with mu held.
+// forget is called with mu held.
 func (w *Wakeups) forget(owner string) {
 	if wt := w.waiters[owner]; wt != nil && wt.later != nil {
 		wt.later.Stop()
@@ -215,7 +214,6 @@ func (w *Wakeups) inQueue(wt *waiting) bool {
 	return w.link.Up && wt.epoch == w.link.Epoch && time.Since(wt.queued) < refreshEvery
 }
 
-// forgetLost drops the places of owners whose last wait or request is longer ago than lostAfter.
 func (w *Wakeups) forgetLost() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -299,8 +297,7 @@ func (n *Node) signs() {
 }
 
 // waitedFor returns the key of one lock that has a waiter, by the lock's control key. In a Cluster,
-// it returns one such key for each slot. If there is no waiter, it notes that no more signs are
-// sent.
+// it returns one such key for each slot.
 func (n *Node) waitedFor() map[string]string {
 	w := n.Wakeups
 	w.mu.Lock()
