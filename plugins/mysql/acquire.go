@@ -114,7 +114,6 @@ func (b *Backend) attempt(ctx context.Context, s *conn.Session, ops []statement.
 	return rows, err
 }
 
-// withdrawn reports whether the owner in operation a has a tombstone, because it was withdrawn.
 func (b *Backend) withdrawn(ctx context.Context, s *conn.Session, a statement.Operation) (yes bool, err error) {
 	err = s.Query(ctx, statement.Withdrawn(b.table, a.Request), func(v []sqldriver.Value) error {
 		yes = conn.Uint(v[0]) == 0

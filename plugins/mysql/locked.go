@@ -51,7 +51,6 @@ func probesOf(connections int) int { return max(1, connections/4) }
 // errKilled means that the statement was killed because it waited for a row.
 var errKilled = errors.New("statement was killed")
 
-// timeout returns how long the statement for batch may take before it counts as slow.
 func (l *batcher) timeout(t *inFlight, batch []*pending) time.Duration {
 	if t.trip == sure {
 		return slowestAfter
@@ -137,7 +136,7 @@ func (t *inFlight) slow() {
 	}
 }
 
-// take gives t a free place in places (slots or probes) unless t has a place. It reports success.
+// take gives t a free place in places (slots or probes) unless t has a place.
 func (t *inFlight) take(places chan struct{}) bool {
 	if t.place != nil {
 		return true
@@ -332,7 +331,7 @@ func (k *blockedOps) look(b *link, todo []*pending) (rest []*pending) {
 	return rest
 }
 
-// tryAlone sends the operation p in its own statement if places has room. Else it adds p to rest.
+// tryAlone sends the operation p in its own statement if places has room.
 func (p *pending) tryAlone(t *inFlight, places chan struct{}, rest []*pending) []*pending {
 	if !t.take(places) || !p.batcher.link.background.Go(func() { p.batcher.try(t, []*pending{p}) }) {
 		t.end()

@@ -64,7 +64,6 @@ func application(t *testing.T, address string, sessions int) (killed *atomic.Int
 	return killed
 }
 
-// rounds is how many rounds, or how many acquires, each of the following tests makes.
 const rounds = 20
 
 // TestApplicationIsNotKilled uses an address that leads to two servers in turn. On one server,
@@ -148,7 +147,6 @@ func demotedBy(t *testing.T) map[string]*mysqlserver.Options {
 	return ways
 }
 
-// galera returns the options of a Galera cluster of one node.
 func galera(t *testing.T, library string) *mysqlserver.Options {
 	t.Helper()
 	port, err := ports.Take(2)
@@ -356,7 +354,6 @@ func TestNoGetLock(t *testing.T) {
 	must(t, <-got)
 }
 
-// lines collects the log that is written to it.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder

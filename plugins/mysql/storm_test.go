@@ -26,7 +26,6 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
-// status reads one of the server's counters.
 func status(t *testing.T, db *sql.DB, name string) int {
 	t.Helper()
 	var ignored, value string

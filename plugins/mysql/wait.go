@@ -260,8 +260,7 @@ func (q *queue) noSleep() bool {
 func pollPause() time.Duration { return pollFrom + rand.N(pollTo-pollFrom) }
 
 // poll pauses a waiter that cannot sleep in the server, for the shorter of the durations most and
-// after. It returns earlier if the channel left or found is closed, or ctx ends. The caller then
-// asks for the lock.
+// after. It returns earlier if the channel left or found is closed, or ctx ends.
 func poll(ctx context.Context, left, found <-chan struct{}, most, after time.Duration) error {
 	pause := time.NewTimer(min(most, after))
 	defer pause.Stop()

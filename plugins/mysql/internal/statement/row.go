@@ -20,7 +20,7 @@ type Row struct {
 	Left               time.Duration // until expires_at; negative when it has passed
 	TTL                time.Duration // TTL of the last lease
 	Queue              string
-	Tombstones         bool // the row has tombstones
+	Tombstones         bool
 }
 
 // Read reads the columns that [Inspect] and [List] return.

@@ -74,7 +74,7 @@ type Process struct {
 }
 
 // Signed is a sign of life. Part is the part in which it was given, zero if there is no sign. Ahead
-// is for how many parts (of 200 ms) longer than usual it is valid.
+// is for how many parts (of 200 ms) longer than usual the sign is valid.
 type Signed struct{ Part, Ahead uint64 }
 
 // Sign gives a sign of life for process: user locks for the present part and, if ahead is not 0,
@@ -176,7 +176,6 @@ func Names(ops []Operation) []string {
 	return all
 }
 
-// text builds one statement.
 type text struct{ strings.Builder }
 
 func (t *text) add(parts ...string) *text {
@@ -186,7 +185,6 @@ func (t *text) add(parts ...string) *text {
 	return t
 }
 
-// bytes adds the text b as a binary string in hexadecimal.
 func (t *text) bytes(b string) *text {
 	t.WriteString("x'")
 	t.Grow(2*len(b) + 1)
@@ -196,7 +194,6 @@ func (t *text) bytes(b string) *text {
 	return t
 }
 
-// blob adds the value b as a binary string, or NULL if b is nil.
 func (t *text) blob(b []byte) *text {
 	if b == nil {
 		return t.add("NULL")
@@ -204,7 +201,6 @@ func (t *text) blob(b []byte) *text {
 	return t.bytes(string(b))
 }
 
-// list adds the texts in all as binary strings, with commas between them.
 func (t *text) list(all []string) *text {
 	for i, b := range all {
 		if i > 0 {
@@ -219,7 +215,6 @@ func (t *text) uint(n uint64) *text {
 	return t.add(strconv.FormatUint(n, 10))
 }
 
-// later adds the expression for the server's time plus the duration d.
 func (t *text) later(d time.Duration) *text {
 	return t.add(Now, "+INTERVAL ").uint(uint64(d.Microseconds())).add(" MICROSECOND")
 }
@@ -234,12 +229,10 @@ func Plain(owner string) bool {
 const stateColumns = "name,attempt,freed_by,owner,token,label,TIMESTAMPDIFF(MICROSECOND," + Now + ",expires_at),ttl_us,queue," +
 	"barred<>'' OR barred_old<>''"
 
-// lease adds the condition that r's owner holds the lock r.Name with r's token.
 func (t *text) lease(r driver.Request) *text {
 	return t.add("name=").bytes(r.Name).add(" AND owner='", r.Owner, "' AND token=").uint(r.Token).add(" AND expires_at>", Now)
 }
 
-// leases adds the condition that each owner in ops holds its lock with its token.
 func (t *text) leases(ops []Operation) *text {
 	if len(ops) == 1 {
 		return t.lease(ops[0].Request)
