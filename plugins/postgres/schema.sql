@@ -61,7 +61,6 @@ CREATE UNLOGGED TABLE IF NOT EXISTS lockbench.processes (
 CREATE OR REPLACE FUNCTION lockbench.mint1(last bigint) RETURNS bigint LANGUAGE sql VOLATILE
 AS $$ SELECT greatest(last + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) $$;
 
--- after1 returns the present time plus the given microseconds.
 CREATE OR REPLACE FUNCTION lockbench.after1(us bigint) RETURNS timestamptz LANGUAGE sql VOLATILE
 AS $$ SELECT clock_timestamp() + us * interval '1 microsecond' $$;
 

@@ -158,7 +158,7 @@ func (l *listener) hearing() string {
 	return l.process
 }
 
-// sign returns a new sign's process and number. It is not due without notices, or if the last
+// sign returns a new sign's process and number. A sign is not due without notices, or if the last
 // sign is newer than old.
 func (l *listener) sign(old time.Duration) (process string, us int64, due bool) {
 	l.mu.Lock()
@@ -259,7 +259,7 @@ func (l *listener) check(ctx context.Context) error {
 	return l.deaf
 }
 
-// run receives notices until Close. When the connection breaks, it makes a new connection.
+// run receives notices until Close.
 func (l *listener) run(c *pgxpool.Config) {
 	for l.b.background.Err() == nil {
 		err := l.listen(c)
