@@ -72,7 +72,6 @@ func open(opts Options) (*Backend, error) {
 	return b, nil
 }
 
-// wrap adds the operation and the lock's name to err.
 func wrap(op, name string, err error) error {
 	if err == nil {
 		return nil
@@ -119,7 +118,6 @@ func (b *Backend) do(ctx context.Context, op driver.Op) driver.Result {
 	return explain(op, b.node.Do(ctx, op)[0])
 }
 
-// explain adds the operation and the lock's name to the error of res.
 func explain(op driver.Op, res driver.Result) driver.Result {
 	verb := "renew"
 	switch {
