@@ -8,7 +8,6 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// place is a waiter's place in the queue of one name.
 type place struct {
 	driver.Request
 	touched time.Time     // when the owner last called Wait or TryAcquire

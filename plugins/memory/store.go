@@ -22,7 +22,6 @@ type Store struct {
 	feeds     kit.Feeds     // one for each Watch
 }
 
-// entry is the state of the lock with one name.
 type entry struct {
 	grant *grant // nil when free; it may have expired
 	queue []*place

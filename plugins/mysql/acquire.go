@@ -95,7 +95,6 @@ func (b *Backend) askInFull(ctx context.Context, s *conn.Session, ops []statemen
 	return nil
 }
 
-// attempt sends all operations in one statement, each with a new nonce, and returns the new rows.
 func (b *Backend) attempt(ctx context.Context, s *conn.Session, ops []statement.Operation, long bool) ([]statement.Row, error) {
 	base := newNonce() >> statement.NonceBits
 	at := make(map[string]int, len(ops))

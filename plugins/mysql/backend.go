@@ -20,8 +20,8 @@ import (
 
 const (
 	idleFor = time.Minute
-	// rowsKept is the number of rows whose existence is remembered. contendedFor is how long a lock
-	// counts as contended after the last sign of a waiter.
+	// rowsKept is how many locks the field rows remembers. contendedFor is how long a lock counts
+	// as contended after the last sign of a waiter.
 	rowsKept     = 4096
 	contendedFor = 10 * time.Second
 )

@@ -321,8 +321,6 @@ func TestWithdrawalCrossesTheGrant(t *testing.T) {
 	}
 }
 
-// TestGrantOutlivesThePlugin checks that a waiter whose plugin was replaced gets
-// the grant when it asks.
 func TestGrantOutlivesThePlugin(t *testing.T) {
 	w := newFixture(t)
 	before := w.host(t)

@@ -105,7 +105,8 @@ func (t *inFlight) end() {
 }
 
 // slow is called when a statement takes longer than timeout. It lets the batcher send another
-// statement. It kills this one, unless this is no probe, has one operation, and finds a free slot.
+// statement. It kills the slow statement, unless that is no probe, has one operation, and finds a
+// free slot.
 //
 // On a server without RETURNING, an acquire is two statements. After a KILL exactly
 // between these two, the server sends no reply (see Wait). Reading then fails at its
@@ -257,7 +258,6 @@ func (k *blockedOps) add(b *link, ps []*pending) {
 	}
 }
 
-// run checks the locked rows regularly, until no operation waits or the backend is closed.
 func (k *blockedOps) run(b *link) {
 	pause := time.NewTimer(blockedFor)
 	defer pause.Stop()

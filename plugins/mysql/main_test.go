@@ -110,7 +110,6 @@ func connect(t drivertest.T, address string) *sql.DB {
 	return sql.OpenDB(connector)
 }
 
-// denied returns address with the login of a user that the server does not know.
 func denied(address string) string { return servers.LoginTo(address, "nobody:secret") }
 
 // complete gives the conformance suite's harness h access to the server and its rows.

@@ -150,8 +150,7 @@ func TestShortContexts(t *testing.T) {
 	}
 }
 
-// slowRoad returns the address of a proxy to the server at address to. The proxy delays data in
-// each direction.
+// slowRoad returns the address of a proxy to the server at address to.
 func slowRoad(t *testing.T, to string, delay time.Duration) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -48,7 +48,6 @@ const (
 	slowerPolls = 3
 )
 
-// queue has what the backend needs to put waiters into queues, let them sleep, and wake them.
 type queue struct {
 	*link
 	enters    batcher // for waiters that have no connection to wait on

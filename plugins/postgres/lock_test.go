@@ -330,8 +330,8 @@ func TestDeadListenerIsReplaced(t *testing.T) {
 		return h.Waiters == 1
 	}
 	eventually(t, "somebody waits", waits)
-	// Another session takes over the advisory lock of the dead listener, as if the server did not know
-	// that it is dead.
+	// Another session takes over the advisory lock of the dead listener, as if the server did not
+	// know that the listener is dead.
 	ghost := connect(t, server(t))
 	var process string
 	must(t, c.QueryRow(t.Context(), "SELECT process FROM lockbench.waiters WHERE name = $1", []byte(prefix+"/one")).Scan(&process))

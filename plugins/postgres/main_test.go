@@ -56,7 +56,6 @@ var (
 	held       = backendtest.Held
 )
 
-// fresh returns a prefix that no other test has.
 func fresh() string { return strings.ToLower(rand.Text()) }
 
 func open(t drivertest.T, o postgres.Options) *postgres.Backend {
@@ -75,7 +74,6 @@ func connect(t drivertest.T, s *servers.Server) *pgx.Conn {
 	return c
 }
 
-// denied returns the address of the server s with a wrong password.
 func denied(s *servers.Server) string {
 	return servers.LoginTo(postgresserver.Address(s), "postgres://lockbench:secret")
 }

@@ -292,7 +292,6 @@ func (l *Links) remove(c *serverConn) {
 	delete(l.open, c)
 }
 
-// link is the state that a [serverConn] keeps for its Links.
 type link struct {
 	links   *Links
 	made    time.Time

@@ -1,5 +1,5 @@
-// Package redisnode is one Redis server, Sentinel group or Cluster as the backends redis and
-// redlock use it.
+// Package redisnode connects the backends redis and redlock to one Redis server, Sentinel group or
+// Cluster.
 //
 // All state is in Redis. A lock key is a plain string that expires. So this package and clients
 // that take the same key with SET NX PX exclude each other. The key's value has the lock's owner,

@@ -182,8 +182,8 @@ func (n *Node) InspectAll(ctx context.Context, names []string, emit func(driver.
 	return nil
 }
 
-// inspect returns the holder of each lock in names. If observe is "1", all hosts publish for some
-// seconds the changes of every lock of the prefix or, in a Cluster, of the slot.
+// If observe is "1", all hosts publish for some seconds the changes of every lock of the prefix or,
+// in a Cluster, of the slot.
 func (n *Node) inspect(ctx context.Context, names []string, observe string) ([]driver.Holder, error) {
 	locks := make([]string, len(names))
 	for i, name := range names {

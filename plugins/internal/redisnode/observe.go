@@ -91,7 +91,7 @@ func (n *Node) Names(ctx context.Context, prefix string) (map[string]struct{}, e
 	})
 }
 
-// eachMaster calls f for the master. In a Cluster, it calls f for all masters at the same time.
+// In a Cluster, eachMaster calls f for all masters at the same time.
 func (n *Node) eachMaster(ctx context.Context, f func(context.Context, *goredis.Client) error) error {
 	if cluster, ok := n.client.(*goredis.ClusterClient); ok {
 		return cluster.ForEachMaster(ctx, f)

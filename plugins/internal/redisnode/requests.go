@@ -248,7 +248,7 @@ func (n *Node) send(ctx context.Context, calls []*invocation, whole, renewed boo
 }
 
 // flush sends a pipeline. If the client gets no connection, the client returns an error but sets it
-// in no call, so flush sets the error in every call.
+// in no call. So flush sets the error in the calls without a result.
 func flush(ctx context.Context, pipe goredis.Pipeliner, calls []*invocation) {
 	_, err := pipe.Exec(ctx)
 	for _, c := range calls {

@@ -58,8 +58,8 @@ func QueueScript(head, queue, body string) *Script {
 const known = "now, last, tombstones_until, queued, observed"
 
 // NewScript makes a script from Lua texts. Usually only head and body run, and define no functions.
-// In unusual cases body calls the Lua function library with the variables in known. The function
-// returns the result of slowPath or, with queue_only, those functions of queue that handoff names.
+// In other cases body calls the Lua function library, which returns the result of slowPath. With
+// queue_only, library returns the functions of queue that handoff names.
 func NewScript(head, queue, handoff, slowPath, body string) *Script {
 	head = lua("head") + head
 	return wholeScript("local function library(" + known + ", queue_only)\n" + head +

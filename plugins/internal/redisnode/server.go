@@ -236,7 +236,6 @@ func (n *Node) Judge(server fmt.Stringer, verdict error) {
 	n.refuseAsJudged()
 }
 
-// keepJudged forgets the verdicts on all servers except these.
 func (n *Node) keepJudged(servers map[string]bool) {
 	n.policies.mu.Lock()
 	defer n.policies.mu.Unlock()
@@ -255,8 +254,7 @@ func (n *Node) refuseAsJudged() {
 
 // LookAgain asks all masters, and refuses grants while one of them may delete a held lock.
 // Connections to a server that is no longer a master are no longer used. If a master does not
-// answer, its last answer counts as long as it is a master. So an unreachable master neither hides
-// another master's answer nor prolongs a refusal that another master caused.
+// answer, its last answer counts as long as it is a master.
 //
 // Note: the last answer of an unreachable master must count. When a frozen master resumes, it
 // executes the requests that were sent to it before.

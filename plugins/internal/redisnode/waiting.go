@@ -15,12 +15,12 @@ const (
 	// request. The scripts keep a waiter's place for longer than that.
 	refreshEvery = time.Second
 
-	// An instance remembers a waiter for at least lostAfter after its owner's last wait or
-	// request, if the owner is neither granted the lock nor withdrawn.
+	// lostAfter is how long, at least, an instance remembers a waiter after the owner's last wait
+	// or request. A grant or a withdrawal ends this earlier.
 	lostAfter = 10 * time.Second
 
-	// maxEntryValue is the longest published value, in bytes, that the queue stores.
-	// It is small because every acquire and release of the lock reads the whole queue.
+	// maxEntryValue is the longest published value, in bytes, that the queue stores. The limit is
+	// small because every acquire and release of the lock reads the whole queue.
 	maxEntryValue = 512
 )
 
@@ -121,9 +121,8 @@ func entry(process string, r driver.Request) string {
 
 var entryText = strings.NewReplacer("%", "%0", "\n", "%1")
 
-// take returns the grant that was pushed to r.Owner, once. It returns the zero Grant, and the owner
-// asks the store, in these cases: no grant came, it expired, replicas must confirm it, r's value
-// was too long to queue, or acquires are refused now.
+// take returns r.Owner's pushed grant once. It returns the zero Grant if no grant came, the grant
+// expired, replicas must confirm it, r's value was too long to queue, or acquires are refused now.
 func (n *Node) take(r driver.Request) driver.Grant {
 	n.Wakeups.mu.Lock()
 	defer n.Wakeups.mu.Unlock()

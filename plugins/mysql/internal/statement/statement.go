@@ -59,8 +59,8 @@ const StoreGrant = 1
 
 // SignEvery is how often a waiting process gives a sign of life, so that the store grants it locks.
 // The sign is a user lock named after the process and the present part (200 ms slot) of the
-// server's time. It is usually valid in this part and the next two. The first sign of a process is
-// a part number in its queue entry; later entries contain 0.
+// server's time. A sign is usually valid in this part and the next two. The first sign of a process
+// is a part number in its queue entry; later entries contain 0.
 const SignEvery = 200 * time.Millisecond
 
 // part is the number of the present part: the server's time divided by SignEvery.
@@ -109,9 +109,9 @@ func field(number string) string {
 
 // free adds assignments that grant the lock to the first waiter in its queue. If there is no
 // waiter, or the first waiter's process gives no sign of life, they free the lock. The first waiter
-// leaves the queue in each case. They set column freed_by to the parameter freedBy. The reply is
-// the granted waiter's wake id, [Look] if the first waiter gave no sign of life, or 0 if there was
-// no waiter.
+// leaves the queue in each case. The assignments set column freed_by to the parameter freedBy. The
+// reply is the granted waiter's wake id, [Look] if the first waiter gave no sign of life, or 0 if
+// there was no waiter.
 func (t *text) free(freedBy string) *text {
 	const granted = "IF(attempt=1,"
 	t.add("attempt=IF(", alive(), ",1,IF(attempt=1,0,attempt)),freed_by=", freedBy)
@@ -396,8 +396,8 @@ func EnterAndSleep(table, lock string, p Process, r driver.Request, wakeID uint6
 }
 
 // pause adds an expression for how many microseconds r's owner waits before it asks for the lock.
-// It is 0 if the lock is free or the owner is not queued, else the rest of the lease, but at most
-// the parameter most.
+// The pause is 0 if the lock is free or the owner is not queued, else the rest of the lease, but at
+// most the parameter most.
 func (t *text) pause(r driver.Request, most time.Duration) *text {
 	t.add("IF(", Free, " OR LOCATE(',", r.Owner, ".',queue)=0,0,LEAST(").uint(uint64(most.Microseconds()))
 	return t.add(",TIMESTAMPDIFF(MICROSECOND,", Now, ",expires_at)+1000))")
