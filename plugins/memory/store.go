@@ -9,9 +9,9 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Store holds locks. All its methods, and the methods of the backends that it
-// opens, may be called from any number of goroutines. It runs no goroutine: the
-// next call that reads a lock notices its expiry.
+// Store holds locks. All its methods, and the methods of the backends that it opens, may be called
+// from any number of goroutines. A Store runs no goroutine: the next call that reads a lock notices
+// its expiry.
 type Store struct {
 	mu        sync.Mutex
 	names     map[string]*entry
@@ -55,7 +55,7 @@ func (s *Store) Open() driver.Backend {
 	return &backend{store: s, background: kit.NewGroup()}
 }
 
-// do calls the function f with the entry of the lock called name. No other call runs meanwhile.
+// No other call runs while f runs.
 func (s *Store) do(name string, f func(s *Store, e *entry, now time.Time) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -4,12 +4,11 @@
 //
 // # Guarantee
 //
-// A lock is one row, whose primary key is the lock's name. The row alone decides.
-// Single statements take, renew and release the lock. They compare owner and token
-// under the row lock. All times are the server's (UTC_TIMESTAMP), so the clocks,
-// names and time zones of hosts do not matter.
-// The token is the last token plus one or the server's clock in microseconds,
-// whichever is higher. The granting statement writes the token.
+// A lock is one row, whose primary key is the lock's name. The row alone decides. Single statements
+// take, renew and release the lock. These statements compare owner and token under the row lock.
+// All times are the server's (UTC_TIMESTAMP), so the clocks, names and time zones of hosts do not
+// matter. The token is the last token plus one or the server's clock in microseconds, whichever is
+// higher. The granting statement writes the token.
 //
 // With innodb_flush_log_at_trx_commit=1, and sync_binlog=1 if there is a binary
 // log, a grant is on disk before it is answered, and the tokens have fencing class

@@ -61,9 +61,9 @@ func (o Options) check() error {
 	return nil
 }
 
-// forced has, for parameters of the address, the values that our statements need.
-// For example, the server must accept several statements in one text, and count
-// matched rows. An address that sets one of them to another value is refused.
+// forced has, for parameters of the address, the values that our statements need. For example, the
+// server must accept several statements in one text, and count matched rows. An address that sets
+// such a parameter to another value is refused.
 var forced = map[string]string{
 	"autocommit": "1", "clientFoundRows": "true", "innodb_lock_wait_timeout": "1", "interpolateParams": "true",
 	"loc": "UTC", "multiStatements": "true", "parseTime": "false", "sql_mode": "", "time_zone": "'+00:00'",

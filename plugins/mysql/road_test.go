@@ -96,8 +96,8 @@ func TestApplicationIsNotKilled(t *testing.T) {
 }
 
 // TestOneOfTwoServers uses an address that leads to two servers in turn. All locks must be on one
-// server, and Check must report that there are two. When the server that has the locks is stopped,
-// the backend must use the other server.
+// server, and Check must report two servers. When the server that has the locks is stopped, the
+// backend must use the other server.
 func TestOneOfTwoServers(t *testing.T) {
 	one, two := own(t, nil), own(t, nil)
 	to := backendtest.NewProxy(t, one.Addr(), two.Addr())

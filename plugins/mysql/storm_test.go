@@ -353,8 +353,8 @@ func TestThousandsOfLockedRows(t *testing.T) {
 	}
 }
 
-// TestValuesAboveAPacket lets 64 callers publish values of 60 KiB each. Together
-// these exceed the server's limit of 1 MiB for one statement.
+// TestValuesAboveAPacket lets 64 callers publish values of 60 KiB each. All values together exceed
+// the server's limit of 1 MiB for one statement.
 func TestValuesAboveAPacket(t *testing.T) {
 	s := own(t, &mysqlserver.Options{Args: []string{"--max-allowed-packet=1M"}})
 	b := open(t, mysql.Options{Address: mysqlserver.Address(s)})

@@ -276,10 +276,10 @@ func poll(ctx context.Context, left, found <-chan struct{}, most, after time.Dur
 }
 
 // next is called with the reply of a statement that has freed the lock called name; see
-// [statement.Look]. It wakes the waiter that the statement granted the lock to. If it granted the
-// lock to no waiter, next removes dead waiters from the queue and grants the lock to the first
-// living one. It runs before the release returns, because a plugin whose host has died exits after
-// its last release.
+// [statement.Look]. next wakes the waiter that the statement granted the lock to. If the statement
+// granted the lock to no waiter, next removes dead waiters from the queue and grants the lock to
+// the first living one. The method next runs before the release returns, because a plugin whose
+// host has died exits after its last release.
 //
 // An acquire that comes earlier makes the grant itself (see askInFull). So no owner overtakes the
 // waiters.

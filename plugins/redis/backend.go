@@ -190,8 +190,8 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	return wrap("list", prefix, err)
 }
 
-// lookEvery is how often Observe reads a lock's key. It must read the key, because another kind of
-// client publishes nothing when it takes or deletes the key.
+// lookEvery is how often Observe reads a lock's key. Observe must read the key, because other kinds
+// of clients publish nothing when they take or delete the key.
 const lookEvery = 250 * time.Millisecond
 
 // Proclaim replaces the value that a lease publishes; see driver.Lock.

@@ -202,7 +202,7 @@ type Links struct {
 }
 
 // If a server is found not to serve, the next connection is made at once. If that happens again
-// within calmAfter, there is a pause first. It grows each time, up to mostPause.
+// within calmAfter, there is a pause first. The pause grows each time, up to mostPause.
 const (
 	firstPause = 25 * time.Millisecond
 	mostPause  = 250 * time.Millisecond
@@ -308,8 +308,8 @@ type link struct {
 // mostHead is the most bytes searched for the run id. Some managed servers hide this id.
 const mostHead = 16 << 10
 
-// label finds the server's run id in the first bytes that the server sends. These are
-// the replies to the login and to INFO, and may come in several pieces.
+// label finds the server's run id in the first bytes that the server sends. The bytes are the
+// replies to the login and to INFO, and may come in several pieces.
 func (c *link) label(p []byte) {
 	if !c.links.Labels || c.labeled {
 		return

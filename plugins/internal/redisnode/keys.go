@@ -50,7 +50,8 @@ func encoded(name string) bool {
 	return strings.HasPrefix(name, "~") || strings.ContainsAny(name, "{}")
 }
 
-// Name returns the name of the lock that has the given key. It returns false if no lock has it.
+// Name returns the name of the lock that has the given key. The result is false if no lock has that
+// key.
 func (k Keys) Name(key string) (string, bool) {
 	name, ours := strings.CutPrefix(key, k.prefix)
 	if !ours || name == "" {

@@ -61,7 +61,8 @@ func (n *Node) Probe(ctx context.Context, c Conn) (Server, error) {
 }
 
 // Check is like Probe, but uses any connection of the client. If that connection leads to a server
-// that does not serve, Check tries a new connection. It may go on for a while after ctx has ended.
+// that does not serve, Check tries a new connection. Check may go on for a while after ctx has
+// ended.
 func (n *Node) Check(ctx context.Context) (Server, error) {
 	sent := time.Now()
 	s, err := n.Probe(ctx, n.client)

@@ -24,8 +24,8 @@ const (
 	maxEntryValue = 512
 )
 
-// waiting is an owner's place in the queue as this instance knows it. It outlives a
-// single wait, so that a push, a message from the store, is not lost between two waits.
+// waiting is an owner's place in the queue as this instance knows it. The place outlives a single
+// wait, so that no message from the store is lost between two waits.
 type waiting struct {
 	lock   string        // the lock's key
 	woken  chan struct{} // receives when the owner was granted the lock or should ask again

@@ -45,9 +45,9 @@ const (
 	spareConnections = 2
 	// killConnections are reserved for statements that kill other statements.
 	killConnections = 2
-	// answersWithin is how long a server may take to answer the question whether
-	// it serves. changedLately is for how long an answer to a statement proves
-	// that the server serves. It is longer than a statement waits for a row.
+	// answersWithin is how long a server may take to answer the question whether it serves.
+	// changedLately is for how long an answer to a statement proves that the server serves. This
+	// time is longer than a statement waits for a row.
 	answersWithin, changedLately = time.Second, 2 * time.Second
 	// A connection that was silent for longer than restsFor is checked before
 	// use, because a firewall or a load balancer may have dropped it silently.
@@ -67,8 +67,8 @@ func NewPool(limit int, dial func() (*Session, error), spawn func(func()) bool) 
 	}
 }
 
-// Get returns a connection. While all that the limit allows are in use, it waits. Its error wraps
-// ErrNotSent.
+// Get returns a connection. Get waits while all connections that the limit allows are in use. Its
+// error wraps ErrNotSent.
 func (p *Pool) Get(ctx context.Context) (*Session, error) { return p.within(ctx, p.slots) }
 
 // GetSpare is like Get, but uses the connections for withdrawals.

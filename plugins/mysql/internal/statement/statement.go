@@ -269,9 +269,9 @@ func Release(table string, nonce uint64, ops []Operation, contended bool) string
 	return t.add(" WHERE ").leases(ops).String()
 }
 
-// ReleaseAndWake releases a contended lock like Release and wakes the next waiter, in one
-// block of statements, which only MariaDB has. It replies how many leases it found, and, if
-// it could wake no waiter, the reply of Release.
+// ReleaseAndWake releases a contended lock like Release and wakes the next waiter, in one block of
+// statements, which only MariaDB has. The block replies how many leases it found, and, if no waiter
+// could be woken, the reply of Release.
 //
 // It wakes the waiter after the commit, so that the grant that the waiter reads is on disk.
 func ReleaseAndWake(table string, nonce uint64, a Operation) string {
@@ -298,8 +298,8 @@ func Shorten(table string, r driver.Request) string {
 // the owner gets a tombstone in the row, which refuses the request. If the row is missing,
 // Withdraw creates the row. It replies [Look] if a lock is then free and has a waiter.
 //
-// The VALUES row passes the owner in column label. Its column attempt is 1 if the owner gets a
-// tombstone.
+// The VALUES row passes the owner in column label. The row's column attempt is 1 if the owner gets
+// a tombstone.
 func Withdraw(table string, ops []Operation) string {
 	const (
 		tombstone = "VALUES(attempt)=1"
@@ -363,9 +363,9 @@ func Enter(table string, p Process, r driver.Request, wakeID uint64) string {
 // owner must ask for the lock, because a grant made from the queue entry would lack the value.
 func Fits(r driver.Request) bool { return len(r.Value) <= 512 }
 
-// Sleep sleeps in the server until r's owner should ask for the lock, or until
-// a wake-up. It replies the planned sleep in microseconds, or -1 if the owner
-// was withdrawn, and the server's time at the start, in microseconds.
+// Sleep sleeps in the server until r's owner should ask for the lock, or until a wake-up. The reply
+// is the planned sleep in microseconds, or -1 if the owner was withdrawn, and the server's time at
+// the start, in microseconds.
 //
 // One statement reads the row and sleeps, so it misses no release. It sees an earlier release in
 // the row. A later release finds the owner in the queue and interrupts the sleep.
@@ -376,9 +376,9 @@ func Sleep(table string, r driver.Request, most time.Duration) string {
 }
 
 // EnterAndSleep enters the queue like [Enter] and sleeps like [Sleep], in one block of statements.
-// It sleeps by waiting for the user lock named lock, which is never free. A wake-up during the
-// sleep ends only the sleep, so the block then replies the rows of [Granted] too. A wake-up at any
-// other time ends the whole block.
+// The sleep is a wait for the user lock named lock, which is never free. A wake-up during the sleep
+// ends only the sleep, so the block then replies the rows of [Granted] too. A wake-up at any other
+// time ends the whole block.
 //
 // The sleeping statement must not read the row, because it would keep the table's definition
 // locked during the sleep. An ALTER TABLE would then wait for the sleep, and all other
