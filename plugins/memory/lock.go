@@ -30,7 +30,6 @@ func (b *backend) Close(context.Context) error {
 	return nil
 }
 
-// Check returns an error if the backend is closed or ctx has ended.
 func (b *backend) Check(ctx context.Context) error {
 	if b.background.Err() != nil {
 		return driver.ErrClosed
@@ -41,7 +40,6 @@ func (b *backend) Check(ctx context.Context) error {
 	return nil
 }
 
-// locked locks the store, and calls the function do with the entry of the lock called name.
 func (b *backend) locked(ctx context.Context, name string, do func(s *Store, e *entry, now time.Time) error) error {
 	if err := b.Check(ctx); err != nil {
 		return err
@@ -50,7 +48,6 @@ func (b *backend) locked(ctx context.Context, name string, do func(s *Store, e *
 }
 
 // held is like locked, but calls the function change only if the lease of the request r exists.
-// Otherwise it returns a NotHeldError that names the holder.
 func (b *backend) held(ctx context.Context, r driver.Request, change func(s *Store, e *entry, now time.Time) error) error {
 	return b.locked(ctx, r.Name, func(s *Store, e *entry, now time.Time) error {
 		if e.grant == nil || e.grant.Owner != r.Owner || e.grant.Token != r.Token {
@@ -80,7 +77,6 @@ func (b *backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, err
 	return r.Token, nil
 }
 
-// refusal returns the error if the request r must be refused, or nil if it can be granted.
 func (s *Store) refusal(e *entry, r driver.Request, now time.Time) error {
 	if s.withdrawn.Has(claim{r.Name, r.Owner}) {
 		return driver.ErrWithdrawn
@@ -153,7 +149,6 @@ func (b *backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	return results
 }
 
-// errBroken is the cause in the notice of a lease that Break has ended.
 var errBroken = errors.New("memory: lease was broken by an operator")
 
 func (b *backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {

@@ -2,8 +2,8 @@
 // contract in core/driver requires, without the details of a real store. It also serves examples
 // and tests, and its plugin shows what the plugin protocol costs.
 //
-// Its leases end with its process, so hosts that exclude each other must share one [Store]. Each
-// plugin process has its own Store, so two hosts with their own plugins do not exclude each other.
+// Leases end with the process, so hosts that exclude each other must share one [Store]. Each plugin
+// process has its own Store, so two hosts with their own plugins do not exclude each other.
 package memory
 
 import (

@@ -13,8 +13,7 @@ import (
 
 func TestMain(m *testing.M) { plugintest.Main(m) }
 
-// TestConformance tests the library, the library behind the plugin protocol in one process,
-// and the binary. The three run in parallel, because most cases wait most of the time.
+// These tests run in parallel, because most cases wait most of the time.
 func TestConformance(t *testing.T) {
 	t.Cleanup(func() { goleak.VerifyNone(t) })
 	for name, mk := range map[string]func(drivertest.T) *drivertest.Harness{

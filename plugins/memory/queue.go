@@ -8,7 +8,6 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// place is a waiter's place in the queue of one name.
 type place struct {
 	driver.Request
 	touched time.Time     // when the owner last called Wait or TryAcquire
@@ -24,7 +23,6 @@ func (e *entry) find(owner string) *place {
 	return e.queue[i]
 }
 
-// enter returns the queue place of r's owner. It adds the place at the queue's end if necessary.
 func (e *entry) enter(r driver.Request, now time.Time) *place {
 	p := e.find(r.Owner)
 	if p == nil {

@@ -9,20 +9,19 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Store holds locks. All its methods, and the methods of the backends that it
-// opens, may be called from any number of goroutines. It runs no goroutine: the
-// next call that reads a lock notices its expiry.
+// Store holds locks. All its methods, and the methods of the backends that it opens, may be called
+// from any number of goroutines. A Store runs no goroutine: the next call that reads a lock notices
+// its expiry.
 type Store struct {
 	mu        sync.Mutex
 	names     map[string]*entry
 	sweepAt   int // number of names at which unused names are dropped
 	token     uint64
-	withdrawn kit.Recent[claim, struct{}] // withdrawn owners
-	changed   kit.Broadcast               // signals changed grants and closed backends
-	feeds     kit.Feeds                   // one for each Watch
+	withdrawn kit.Recent[claim, struct{}]
+	changed   kit.Broadcast // signals changed grants and closed backends
+	feeds     kit.Feeds     // one for each Watch
 }
 
-// entry is the state of the lock with one name.
 type entry struct {
 	grant *grant // nil when free; it may have expired
 	queue []*place
@@ -36,12 +35,10 @@ type grant struct {
 	unconfirmed bool      // since then, the owner has neither renewed it nor asked for it
 }
 
-// extend lets the grant g last for the duration ttl from now on.
 func (g *grant) extend(ttl time.Duration, now time.Time) {
 	g.expires, g.unconfirmed = now.Add(ttl), false
 }
 
-// claim is the pair of a lock name and an owner.
 type claim struct{ name, owner string }
 
 // NewStore returns an empty store.
@@ -58,7 +55,7 @@ func (s *Store) Open() driver.Backend {
 	return &backend{store: s, background: kit.NewGroup()}
 }
 
-// do calls the function f with the entry of the lock called name. No other call runs meanwhile.
+// No other call runs while f runs.
 func (s *Store) do(name string, f func(s *Store, e *entry, now time.Time) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +90,6 @@ func (s *Store) sweep(now time.Time) {
 	s.sweepAt = 2*len(s.names) + 64
 }
 
-// tidy drops the lock called name if it has neither a grant nor a queue.
 func (s *Store) tidy(name string, e *entry) {
 	if e.grant == nil && len(e.queue) == 0 {
 		delete(s.names, name)
@@ -115,7 +111,6 @@ func (s *Store) free(e *entry, now time.Time) {
 	s.grantNext(e, now)
 }
 
-// set replaces the grant and tells the observers.
 func (s *Store) set(e *entry, g *grant) {
 	e.grant = g
 	s.changed.Up()
@@ -128,7 +123,6 @@ func (s *Store) nextToken(now time.Time) uint64 {
 	return s.token
 }
 
-// holder returns the grant as a driver.Holder.
 func (e *entry) holder(now time.Time) driver.Holder {
 	g := e.grant
 	if g == nil {

@@ -95,7 +95,6 @@ func (b *Backend) askInFull(ctx context.Context, s *conn.Session, ops []statemen
 	return nil
 }
 
-// attempt sends all operations in one statement, each with a new nonce, and returns the new rows.
 func (b *Backend) attempt(ctx context.Context, s *conn.Session, ops []statement.Operation, long bool) ([]statement.Row, error) {
 	base := newNonce() >> statement.NonceBits
 	at := make(map[string]int, len(ops))
@@ -114,7 +113,6 @@ func (b *Backend) attempt(ctx context.Context, s *conn.Session, ops []statement.
 	return rows, err
 }
 
-// withdrawn reports whether the owner in operation a has a tombstone, because it was withdrawn.
 func (b *Backend) withdrawn(ctx context.Context, s *conn.Session, a statement.Operation) (yes bool, err error) {
 	err = s.Query(ctx, statement.Withdrawn(b.table, a.Request), func(v []sqldriver.Value) error {
 		yes = conn.Uint(v[0]) == 0

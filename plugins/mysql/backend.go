@@ -19,10 +19,9 @@ import (
 )
 
 const (
-	// idleFor is how long an unused connection is kept.
 	idleFor = time.Minute
-	// rowsKept is the number of rows whose existence is remembered. contendedFor is how long a lock
-	// counts as contended after the last sign of a waiter.
+	// rowsKept is how many locks the field rows remembers. contendedFor is how long a lock counts
+	// as contended after the last sign of a waiter.
 	rowsKept     = 4096
 	contendedFor = 10 * time.Second
 )
@@ -143,7 +142,6 @@ func (k *link) statement(ctx context.Context) (context.Context, context.CancelFu
 
 var errSlow = errors.New("the server does not answer in time")
 
-// noAnswer returns the error for a caller whose ctx ended before the reply.
 func noAnswer(ctx context.Context, what, name string) error {
 	return fmt.Errorf("mysql: %s %q: %w: %w", what, name, driver.ErrUnavailable, context.Cause(ctx))
 }
@@ -181,7 +179,6 @@ func do[T any](ctx context.Context, k *link, what, name string, f func(ctx conte
 	}
 }
 
-// use is a function that runs statements on a connection.
 type use func(ctx context.Context, s *conn.Session) error
 
 // on runs the function f on a connection. It repeats f if other statements made the server roll

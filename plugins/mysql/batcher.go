@@ -110,7 +110,6 @@ func (l *batcher) enter(ps []*pending) {
 	}
 }
 
-// wait returns p's result, or returns as soon as the caller's context has ended.
 func (p *pending) wait() driver.Result {
 	switch p.Wait(p.ctx) {
 	case kit.Answered:
@@ -146,14 +145,12 @@ func refuseAll(ps []*pending, err error) {
 	}
 }
 
-// finish delivers the result of an operation that was sent or taken out of the queue.
 func (p *pending) finish(r driver.Result) {
 	p.forget(r.Err)
 	p.result = r
 	p.End()
 }
 
-// forget records in owners that the request has ended with err.
 func (p *pending) forget(err error) {
 	if p.owner != nil {
 		p.batcher.owners.end(p.owner, err == nil, !conn.Definite(err))
@@ -178,14 +175,13 @@ func (k *link) packet() int {
 	return packetUnknown
 }
 
-// serve sends batch and delivers its results. If that takes long, another
-// sender replaces this one.
+// If serve takes long, another sender replaces this one.
 func (l *batcher) serve(batch []*pending, yield func()) {
 	l.try(&inFlight{batcher: l, many: len(batch) > 1, yield: yield}, batch)
 }
 
-// try sends batch. A batch that is too long for the server is sent in halves.
-// Operations whose row is locked are sent once the row is free.
+// A batch that is too long for the server is sent in halves. Operations whose row is locked are
+// sent once the row is free.
 func (l *batcher) try(t *inFlight, batch []*pending) {
 	timer := time.AfterFunc(l.timeout(t, batch), t.slow)
 	left, err := l.deliver(t, batch)
@@ -321,7 +317,6 @@ func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	return results
 }
 
-// batcherOf returns the batcher for op, or nil if op is a withdrawal or of an unknown kind.
 func (b *Backend) batcherOf(op driver.Op) *batcher {
 	switch {
 	case op.Kind == driver.OpAcquire:

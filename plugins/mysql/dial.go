@@ -61,7 +61,6 @@ func (o Options) connector() (c sqldriver.Connector, database string, err error)
 // because the statement's error repeats them.
 type quiet struct{ log *slog.Logger }
 
-// Print implements the driver's Logger.
 func (q quiet) Print(v ...any) { q.log.Debug("mysql driver", "says", fmt.Sprint(v...)) }
 
 const (
@@ -128,5 +127,4 @@ func (k *link) serves() bool {
 	return k.pool.Serves() || k.waits.Serves()
 }
 
-// stale reports whether the session s leads to a server that is no longer in use.
 func (k *link) stale(s *conn.Session) bool { return s.Server.ID != k.node.Current() }

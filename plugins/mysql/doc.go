@@ -4,12 +4,11 @@
 //
 // # Guarantee
 //
-// A lock is one row, whose primary key is the lock's name. The row alone decides.
-// Single statements take, renew and release the lock. They compare owner and token
-// under the row lock. All times are the server's (UTC_TIMESTAMP), so the clocks,
-// names and time zones of hosts do not matter.
-// The token is the last token plus one or the server's clock in microseconds,
-// whichever is higher. The granting statement writes the token.
+// A lock is one row, whose primary key is the lock's name. The row alone decides. Single statements
+// take, renew and release the lock. These statements compare owner and token under the row lock.
+// All times are the server's (UTC_TIMESTAMP), so the clocks, names and time zones of hosts do not
+// matter. The token is the last token plus one or the server's clock in microseconds, whichever is
+// higher. The granting statement writes the token.
 //
 // With innodb_flush_log_at_trx_commit=1, and sync_binlog=1 if there is a binary
 // log, a grant is on disk before it is answered, and the tokens have fencing class
@@ -70,12 +69,12 @@
 // release also grants the lock to the first waiter, usually in the same statement, for half a
 // second (up to 2 s for a distant waiter). Then it wakes the waiter by a KILL QUERY, which finds
 // the session by a randomly named user lock (GET_LOCK), so it hits no other session. The waiter
-// learns how long its grant lasts, and core renews it. A waiter that does not come costs the other
-// waiters the half second of its grant. But the release passes over a waiter whose process has
-// given no sign of life for the last 0.6 s. A waiting process gives five signs a second, with a
-// statement that changes no row. If GET_LOCK is refused, all waiters poll, every 15 to 45 ms at
-// first and later every 120 to 360 ms, without order. Check then fails if WaitConnections allows
-// blocked waiters.
+// learns how long its grant lasts, and core renews it. A waiter that does not use its grant delays
+// the other waiters by half a second. But the release passes over a waiter whose process has given
+// no sign of life for the last 0.6 s. A waiting process gives five signs a second, with a statement
+// that changes no row. If GET_LOCK is refused, all waiters poll, every 15 to 45 ms at first and
+// later every 120 to 360 ms, without order. Check then fails if WaitConnections allows blocked
+// waiters.
 //
 // The row of a free lock keeps the last token. The row is purged when its last lease's end, its
 // tombstones and its token are a day old. A token granted while the clock was ahead delays this.

@@ -100,7 +100,6 @@ func TestKilledConnections(t *testing.T) {
 	}
 }
 
-// killIdle kills the connections that run no statement, and returns their number.
 func (w *fixture) killIdle(t *testing.T) (killed int) {
 	t.Helper()
 	rows, err := w.db.Query("SELECT ID FROM information_schema.PROCESSLIST WHERE ID<>CONNECTION_ID() AND COMMAND='Sleep' AND DB=DATABASE()")

@@ -212,8 +212,6 @@ func TestFreeLockIsGrantedToTheFirst(t *testing.T) {
 	}
 }
 
-// TestKeptLeaseIsNotGranted checks that a lock is not granted again before the Keep time of its
-// release is over.
 func TestKeptLeaseIsNotGranted(t *testing.T) {
 	w := newFixture(t)
 	holder := acquire(t, w.b, want("jobs", time.Minute))
@@ -230,8 +228,7 @@ func TestKeptLeaseIsNotGranted(t *testing.T) {
 	}
 }
 
-// through opens a host that reaches the server through a proxy. The round trip takes the time in
-// far.
+// through opens a host that reaches the server through a proxy.
 func (w *fixture) through(t *testing.T, far time.Duration) (*inject.Proxy, *mysql.Backend) {
 	t.Helper()
 	at := strings.Index(w.address, "tcp(") + len("tcp(")
@@ -270,7 +267,7 @@ func TestFirstWaitEntersFirst(t *testing.T) {
 }
 
 // TestFarWaiters checks that hosts whose round trip is 400 ms are granted the lock in their order,
-// each when the previous lease ends. Each grant must arrive early enough for the first renewal.
+// each when the previous lease ends.
 func TestFarWaiters(t *testing.T) {
 	w := newFixture(t)
 	_, b := w.through(t, backendtest.Far)
@@ -305,7 +302,6 @@ func TestCutOffWaiterIsPassedOver(t *testing.T) {
 	must(t, p.Heal())
 }
 
-// TestWithdrawalCrossesTheGrant checks that a withdrawal undoes a grant made at the same time.
 func TestWithdrawalCrossesTheGrant(t *testing.T) {
 	w := newFixture(t)
 	waiter, ctx := w.host(t), t.Context()
@@ -325,8 +321,6 @@ func TestWithdrawalCrossesTheGrant(t *testing.T) {
 	}
 }
 
-// TestGrantOutlivesThePlugin checks that a waiter whose plugin was replaced gets
-// the grant when it asks.
 func TestGrantOutlivesThePlugin(t *testing.T) {
 	w := newFixture(t)
 	before := w.host(t)
@@ -340,8 +334,7 @@ func TestGrantOutlivesThePlugin(t *testing.T) {
 	}
 }
 
-// TestStorm lets 32 processes compete for one lock and end at random moments. It checks that no two
-// processes hold the lock at the same time, and that tokens rise.
+// TestStorm lets 32 processes compete for one lock and end at random moments.
 func TestStorm(t *testing.T) {
 	w := newFixture(t)
 	o := mysql.Options{Address: w.address, Prefix: w.prefix, Connections: 2, Logger: slog.New(slog.DiscardHandler)}

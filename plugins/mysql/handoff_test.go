@@ -147,14 +147,12 @@ func TestSleepersDoNotHoldUpChanges(t *testing.T) {
 	defer waiting.Wait()
 	defer cancel()
 	eventually(t, "they sleep", func() bool { return blocked(t, w.db, asleep) == 3 })
-	// This statement waits for the table's definition for at most a second.
 	if _, err := w.db.ExecContext(t.Context(), "SET STATEMENT lock_wait_timeout=1 FOR ALTER TABLE "+table(w.prefix)+" FORCE"); err != nil {
 		t.Error(err)
 	}
 	release(t, w.b, mine)
 }
 
-// statements returns how many statements the server has got so far.
 func (w *fixture) statements(t *testing.T) (n int) {
 	t.Helper()
 	var name string

@@ -15,7 +15,6 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
-// want returns a request by a new owner for the lock called name.
 func want(name string, ttl time.Duration) driver.Request {
 	return driver.Request{Name: name, Owner: rand.Text(), Label: "host-1:77", TTL: ttl}
 }
@@ -27,7 +26,6 @@ func release(t testing.TB, b driver.Backend, r driver.Request) {
 	}
 }
 
-// The helpers that backends share.
 var (
 	must       = backendtest.Must
 	eventually = backendtest.Eventually
@@ -37,7 +35,6 @@ var (
 
 const timeout = backendtest.Timeout
 
-// throughout polls the function ok for the duration d. It fails the test if ok returns false.
 func throughout(t testing.TB, d time.Duration, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); pause(t, 5*time.Millisecond) {
@@ -86,7 +83,6 @@ func fixtureAt(t *testing.T, a string) *fixture {
 	return w
 }
 
-// host opens another host on the fixture's table.
 func (w *fixture) host(t drivertest.T) *mysql.Backend {
 	return open(t, mysql.Options{Address: w.address, Prefix: w.prefix})
 }
@@ -103,7 +99,6 @@ func (w *fixture) patient(t *testing.T) *mysql.Backend {
 	return backendtest.CloseAfter(t, b)
 }
 
-// lockRow locks the row of the lock called name until the returned function is called.
 func (w *fixture) lockRow(t *testing.T, name string) (unlock func()) {
 	t.Helper()
 	tx, err := w.db.BeginTx(context.Background(), nil)
@@ -116,7 +111,6 @@ func (w *fixture) lockRow(t *testing.T, name string) (unlock func()) {
 	}
 }
 
-// kill ends all connections whose running statement contains text, and returns their number.
 func (w *fixture) kill(t *testing.T, text string) (killed int) {
 	t.Helper()
 	rows, err := w.db.Query("SELECT ID FROM information_schema.PROCESSLIST WHERE ID<>CONNECTION_ID() AND INFO LIKE CONCAT('%',?,'%')", text)

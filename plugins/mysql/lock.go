@@ -41,7 +41,6 @@ func ready(ctx context.Context, r driver.Request) error {
 	return nil
 }
 
-// one sends the request r through the batcher l and waits for the result.
 func (l *batcher) one(ctx context.Context, r driver.Request) driver.Result {
 	if err := ready(ctx, r); err != nil {
 		return driver.Result{Err: err}
@@ -233,7 +232,6 @@ func (b *Backend) holders(ctx context.Context, text string) (found []driver.Hold
 	return found, err
 }
 
-// each calls the function f with the row of each name, if the name has a row.
 func (b *Backend) each(ctx context.Context, s *conn.Session, names []string, f func(statement.Row)) error {
 	return s.Query(ctx, statement.Inspect(b.table, names...), func(v []sqldriver.Value) error {
 		f(statement.Read(v))
@@ -241,7 +239,6 @@ func (b *Backend) each(ctx context.Context, s *conn.Session, names []string, f f
 	})
 }
 
-// listAtOnce is how many locks one query of List may read.
 const listAtOnce = 500
 
 // List reads held locks in pages, so that no query takes long. A lock that is

@@ -42,7 +42,6 @@ func TestProperties(t *testing.T) {
 	}
 }
 
-// TestPolling lets a caller wait on a host that has no connections for waiters.
 func TestPolling(t *testing.T) {
 	w := newFixture(t)
 	b := open(t, mysql.Options{Address: w.address, Prefix: w.prefix, WaitConnections: -1})
@@ -133,7 +132,6 @@ func TestInvalid(t *testing.T) {
 	}
 }
 
-// TestClose checks that Close leaves nothing running, and that later calls are refused.
 func TestClose(t *testing.T) {
 	w := newFixture(t)
 	b := w.host(t)

@@ -51,7 +51,6 @@ func probesOf(connections int) int { return max(1, connections/4) }
 // errKilled means that the statement was killed because it waited for a row.
 var errKilled = errors.New("statement was killed")
 
-// timeout returns how long the statement for batch may take before it counts as slow.
 func (l *batcher) timeout(t *inFlight, batch []*pending) time.Duration {
 	if t.trip == sure {
 		return slowestAfter
@@ -106,7 +105,8 @@ func (t *inFlight) end() {
 }
 
 // slow is called when a statement takes longer than timeout. It lets the batcher send another
-// statement. It kills this one, unless this is no probe, has one operation, and finds a free slot.
+// statement. It kills the slow statement, unless that is no probe, has one operation, and finds a
+// free slot.
 //
 // On a server without RETURNING, an acquire is two statements. After a KILL exactly
 // between these two, the server sends no reply (see Wait). Reading then fails at its
@@ -137,7 +137,7 @@ func (t *inFlight) slow() {
 	}
 }
 
-// take gives t a free place in places (slots or probes) unless t has a place. It reports success.
+// take gives t a free place in places (slots or probes) unless t has a place.
 func (t *inFlight) take(places chan struct{}) bool {
 	if t.place != nil {
 		return true
@@ -258,7 +258,6 @@ func (k *blockedOps) add(b *link, ps []*pending) {
 	}
 }
 
-// run checks the locked rows regularly, until no operation waits or the backend is closed.
 func (k *blockedOps) run(b *link) {
 	pause := time.NewTimer(blockedFor)
 	defer pause.Stop()
@@ -332,7 +331,7 @@ func (k *blockedOps) look(b *link, todo []*pending) (rest []*pending) {
 	return rest
 }
 
-// tryAlone sends the operation p in its own statement if places has room. Else it adds p to rest.
+// tryAlone sends the operation p in its own statement if places has room.
 func (p *pending) tryAlone(t *inFlight, places chan struct{}, rest []*pending) []*pending {
 	if !t.take(places) || !p.batcher.link.background.Go(func() { p.batcher.try(t, []*pending{p}) }) {
 		t.end()

@@ -29,7 +29,7 @@ import (
 // server do not run. The account in the address needs all rights in its database.
 const foreign = "LOCKBENCH_TEST_MYSQL"
 
-// TestMain runs the tests. The shared server ends when this process ends.
+// The shared server ends when this process ends.
 func TestMain(m *testing.M) { plugintest.Main(m) }
 
 // shared is the server of all tests that do not start their own.
@@ -63,7 +63,6 @@ func require(t *testing.T, err error) {
 	}
 }
 
-// own starts a server for one test alone.
 func own(t *testing.T, o *mysqlserver.Options) *servers.Server {
 	t.Helper()
 	s, err := mysqlserver.Start(t.Context(), o)
@@ -93,7 +92,6 @@ func fresh(t drivertest.T, address string) (prefix string) {
 
 func table(prefix string) string { return "`" + prefix + "locks`" }
 
-// open opens a backend, as one host does, and closes it when the test ends.
 func open(t drivertest.T, o mysql.Options) *mysql.Backend {
 	t.Helper()
 	o.Logger = slog.New(slog.DiscardHandler)
@@ -102,7 +100,6 @@ func open(t drivertest.T, o mysql.Options) *mysql.Backend {
 	return backendtest.CloseAfter(t, b)
 }
 
-// connect opens the database for the test's statements.
 func connect(t drivertest.T, address string) *sql.DB {
 	t.Helper()
 	cfg, err := mysqldriver.ParseDSN(address)
@@ -113,7 +110,6 @@ func connect(t drivertest.T, address string) *sql.DB {
 	return sql.OpenDB(connector)
 }
 
-// denied returns address with the login of a user that the server does not know.
 func denied(address string) string { return servers.LoginTo(address, "nobody:secret") }
 
 // complete gives the conformance suite's harness h access to the server and its rows.
@@ -126,7 +122,6 @@ func complete(h *drivertest.Harness, address, prefix string) *drivertest.Harness
 	return h
 }
 
-// number returns the number in an environment variable. Its default is the parameter otherwise.
 func number(variable string, otherwise int) int {
 	if n, err := strconv.Atoi(os.Getenv(variable)); err == nil {
 		return n

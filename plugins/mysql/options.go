@@ -47,7 +47,6 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// check returns an error for the first option whose value cannot work.
 func (o Options) check() error {
 	switch {
 	case o.Address == "":
@@ -62,9 +61,9 @@ func (o Options) check() error {
 	return nil
 }
 
-// forced has, for parameters of the address, the values that our statements need.
-// For example, the server must accept several statements in one text, and count
-// matched rows. An address that sets one of them to another value is refused.
+// forced has, for parameters of the address, the values that our statements need. For example, the
+// server must accept several statements in one text, and count matched rows. An address that sets
+// such a parameter to another value is refused.
 var forced = map[string]string{
 	"autocommit": "1", "clientFoundRows": "true", "innodb_lock_wait_timeout": "1", "interpolateParams": "true",
 	"loc": "UTC", "multiStatements": "true", "parseTime": "false", "sql_mode": "", "time_zone": "'+00:00'",
@@ -78,7 +77,6 @@ const leastPacket = 1 << 14
 // errAddress does not quote the address, because the address may contain a password.
 var errAddress = errors.New("address is not of the form user:password@tcp(host:port)/database?parameter=value")
 
-// target returns the driver's configuration for the address in o.
 func (o Options) target() (*mysqldriver.Config, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -110,7 +108,6 @@ func (o Options) target() (*mysqldriver.Config, error) {
 	return cfg, nil
 }
 
-// contradicts returns an error that names the key if a configuration key and the address disagree.
 func (o Options) contradicts(cfg *mysqldriver.Config) error {
 	says := cfg.TLSConfig // the value of the parameter tls
 	switch {

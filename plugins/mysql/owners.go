@@ -54,7 +54,7 @@ func newOwners() *owners {
 	return &owners{known: kit.Recent[string, *owner]{Limit: ownersKept}, gone: kit.Recent[string, struct{}]{Age: goneFor}}
 }
 
-// begin counts a request of the owner with this id. It returns nil if that owner was withdrawn.
+// begin returns nil if the owner with this id was withdrawn.
 func (os *owners) begin(id string) *owner {
 	os.mu.Lock()
 	defer os.mu.Unlock()

@@ -42,7 +42,6 @@ func refused(t *testing.T, f func() error, class error, says ...string) {
 	}
 }
 
-// opening returns a function that opens a backend with a bad configuration.
 func opening(cfg driver.Config) func() error {
 	return func() error {
 		full, err := mysql.Spec.CheckConfig(cfg)
@@ -88,7 +87,6 @@ func TestBadConfiguration(t *testing.T) {
 	}
 }
 
-// changed returns address with the changes that the function change makes.
 func changed(t *testing.T, address string, change func(*mysqldriver.Config)) string {
 	t.Helper()
 	c, err := mysqldriver.ParseDSN(address)
@@ -152,7 +150,6 @@ func TestDenied(t *testing.T) {
 	wakesAnother(t, b, open(t, mysql.Options{Address: writer, Prefix: prefix}))
 }
 
-// wakesAnother checks that a release by the host in holder wakes a waiter on the host in waiter.
 func wakesAnother(t *testing.T, holder, waiter *mysql.Backend) {
 	t.Helper()
 	r := acquire(t, holder, want("jobs", 10*time.Second))

@@ -64,7 +64,6 @@ func application(t *testing.T, address string, sessions int) (killed *atomic.Int
 	return killed
 }
 
-// rounds is how many rounds, or how many acquires, each of the following tests makes.
 const rounds = 20
 
 // TestApplicationIsNotKilled uses an address that leads to two servers in turn. On one server,
@@ -97,8 +96,8 @@ func TestApplicationIsNotKilled(t *testing.T) {
 }
 
 // TestOneOfTwoServers uses an address that leads to two servers in turn. All locks must be on one
-// server, and Check must report that there are two. When the server that has the locks is stopped,
-// the backend must use the other server.
+// server, and Check must report two servers. When the server that has the locks is stopped, the
+// backend must use the other server.
 func TestOneOfTwoServers(t *testing.T) {
 	one, two := own(t, nil), own(t, nil)
 	to := backendtest.NewProxy(t, one.Addr(), two.Addr())
@@ -148,7 +147,6 @@ func demotedBy(t *testing.T) map[string]*mysqlserver.Options {
 	return ways
 }
 
-// galera returns the options of a Galera cluster of one node.
 func galera(t *testing.T, library string) *mysqlserver.Options {
 	t.Helper()
 	port, err := ports.Take(2)
@@ -356,7 +354,6 @@ func TestNoGetLock(t *testing.T) {
 	must(t, <-got)
 }
 
-// lines collects the log that is written to it.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder

@@ -77,7 +77,6 @@ func (d *signs) begin(k *link) (lock string, tried <-chan struct{}, err error) {
 	return conn.WakeName(d.s.WakeID), nil, nil
 }
 
-// The method by returns the fields of a queue entry that describe this process.
 func (d *signs) by() statement.Process {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -90,7 +89,6 @@ func (d *signs) ahead() uint64 {
 	return uint64((d.distance.FirstSpan() - kit.FirstSpan) / statement.SignEvery)
 }
 
-// run gives signs of life until signsGoOn after the last waiter began to wait.
 func (d *signs) run(k *link) {
 	tick := time.NewTicker(statement.SignEvery)
 	defer tick.Stop()
@@ -160,7 +158,7 @@ func (d *signs) lost(name string) {
 	d.gone = d.gone || d.s != nil && conn.WakeName(d.s.WakeID) == name
 }
 
-// close closes the session of the signs. Call it only after run has ended.
+// Call close only after run has ended.
 func (d *signs) close() {
 	if d.s != nil {
 		d.s.Close()

@@ -26,7 +26,6 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
-// status reads one of the server's counters.
 func status(t *testing.T, db *sql.DB, name string) int {
 	t.Helper()
 	var ignored, value string
@@ -151,8 +150,7 @@ func TestShortContexts(t *testing.T) {
 	}
 }
 
-// slowRoad returns the address of a proxy to the server at address to. The proxy delays data in
-// each direction.
+// slowRoad returns the address of a proxy to the server at address to.
 func slowRoad(t *testing.T, to string, delay time.Duration) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -355,8 +353,8 @@ func TestThousandsOfLockedRows(t *testing.T) {
 	}
 }
 
-// TestValuesAboveAPacket lets 64 callers publish values of 60 KiB each. Together
-// these exceed the server's limit of 1 MiB for one statement.
+// TestValuesAboveAPacket lets 64 callers publish values of 60 KiB each. All values together exceed
+// the server's limit of 1 MiB for one statement.
 func TestValuesAboveAPacket(t *testing.T) {
 	s := own(t, &mysqlserver.Options{Args: []string{"--max-allowed-packet=1M"}})
 	b := open(t, mysql.Options{Address: mysqlserver.Address(s)})

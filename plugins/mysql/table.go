@@ -32,7 +32,6 @@ func printDDL(cfg driver.Config, stdout io.Writer) error {
 	return err
 }
 
-// create creates the missing table if Options.CreateTable allows it.
 func (k *link) create(ctx context.Context, s *conn.Session) error {
 	if !*k.opts.CreateTable {
 		return fmt.Errorf("mysql: %w: table %s does not exist; lockplugin-mysql ddl prints what creates it", driver.ErrDenied, k.table)
@@ -104,9 +103,8 @@ func (b *Backend) purge(ctx context.Context) (int, error) {
 	return total, nil
 }
 
-// idlers reads the next rows behind the name in *after, and sets *after to the last name
-// read. It returns the names of the unused rows and the number of rows read. It locks no
-// rows. A DELETE that looked for unused rows would lock every row that it reads.
+// idlers reads the next rows behind the name in *after, and sets *after to the last name read. It
+// locks no rows. A DELETE that looked for unused rows would lock every row that it reads.
 func (b *Backend) idlers(ctx context.Context, s *conn.Session, after *string) (names []string, rows int, err error) {
 	err = s.Query(ctx, statement.Unused(b.table, *after, purgeAtOnce), func(v []sqldriver.Value) error {
 		*after = conn.String(v[0])

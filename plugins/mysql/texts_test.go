@@ -137,7 +137,6 @@ func newSituation(seed uint64) (c situation) {
 	return c
 }
 
-// way is one way to send a request.
 type way func(ctx context.Context, w *bench, r driver.Request) (driver.Result, error)
 
 // alone returns the way that sends the request in a statement without other requests. The function
@@ -161,7 +160,6 @@ func nothing(*Backend, string)           {}
 func waitedFor(b *Backend, name string)  { b.contended.Put(name, struct{}{}) }
 func heldBefore(b *Backend, name string) { b.rows.Put(name, struct{}{}) }
 
-// ask sends the operations ops in one statement and returns the result of the first operation.
 func (w *bench) ask(ctx context.Context, l *batcher, knows func(*Backend, string), ops ...statement.Operation) (driver.Result, error) {
 	w.b.contended, w.b.rows = kit.Recent[string, struct{}]{}, kit.Recent[string, struct{}]{}
 	knows(w.b, ops[0].Name)
@@ -267,12 +265,10 @@ func (m *mutant) change(text string) string {
 	return strings.Replace(text, m.old, m.new, 1)
 }
 
-// QueryContext implements driver.QueryerContext.
 func (m *mutant) QueryContext(ctx context.Context, text string, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
 	return m.Conn.(sqldriver.QueryerContext).QueryContext(ctx, m.change(text), args)
 }
 
-// ExecContext implements driver.ExecerContext.
 func (m *mutant) ExecContext(ctx context.Context, text string, args []sqldriver.NamedValue) (sqldriver.Result, error) {
 	return m.Conn.(sqldriver.ExecerContext).ExecContext(ctx, m.change(text), args)
 }

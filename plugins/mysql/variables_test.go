@@ -21,7 +21,6 @@ var allowed = map[string]string{
 	"REQUIRE_ROW_FORMAT":   "it needs a right of its own, and leaves nothing but rows of a log to be written",
 }
 
-// variable is a session variable, as the server describes it.
 type variable struct {
 	name, kind  string
 	least, most string

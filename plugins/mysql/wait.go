@@ -48,7 +48,6 @@ const (
 	slowerPolls = 3
 )
 
-// queue has what the backend needs to put waiters into queues, let them sleep, and wake them.
 type queue struct {
 	*link
 	enters    batcher // for waiters that have no connection to wait on
@@ -260,8 +259,7 @@ func (q *queue) noSleep() bool {
 func pollPause() time.Duration { return pollFrom + rand.N(pollTo-pollFrom) }
 
 // poll pauses a waiter that cannot sleep in the server, for the shorter of the durations most and
-// after. It returns earlier if the channel left or found is closed, or ctx ends. The caller then
-// asks for the lock.
+// after. It returns earlier if the channel left or found is closed, or ctx ends.
 func poll(ctx context.Context, left, found <-chan struct{}, most, after time.Duration) error {
 	pause := time.NewTimer(min(most, after))
 	defer pause.Stop()
@@ -278,10 +276,10 @@ func poll(ctx context.Context, left, found <-chan struct{}, most, after time.Dur
 }
 
 // next is called with the reply of a statement that has freed the lock called name; see
-// [statement.Look]. It wakes the waiter that the statement granted the lock to. If it granted the
-// lock to no waiter, next removes dead waiters from the queue and grants the lock to the first
-// living one. It runs before the release returns, because a plugin whose host has died exits after
-// its last release.
+// [statement.Look]. next wakes the waiter that the statement granted the lock to. If the statement
+// granted the lock to no waiter, next removes dead waiters from the queue and grants the lock to
+// the first living one. The method next runs before the release returns, because a plugin whose
+// host has died exits after its last release.
 //
 // An acquire that comes earlier makes the grant itself (see askInFull). So no owner overtakes the
 // waiters.

@@ -206,7 +206,6 @@ func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 	return found[0], err
 }
 
-// find returns the holders of those locks in names that are held.
 func (b *Backend) find(ctx context.Context, what string, names ...string) ([]driver.Holder, error) {
 	keys := make([][]byte, len(names))
 	for i, name := range names {
@@ -230,7 +229,6 @@ func (b *Backend) find(ctx context.Context, what string, names ...string) ([]dri
 // key returns the table's key for a lock name: prefix, slash, name. A prefix contains no slash.
 func (b *Backend) key(name string) []byte { return []byte(b.opts.Prefix + "/" + name) }
 
-// listAtOnce is how many locks one query reads.
 const listAtOnce = 500
 
 // List reads held locks in pages. It may miss a change that is made between two pages.
@@ -273,7 +271,6 @@ func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	return b.releases.wait(&pending{Request: driver.Request{Name: name, Token: token}, ctx: ctx}).Err
 }
 
-// observeEvery is how often a host reads the locks that its callers observe.
 const observeEvery = 25 * time.Millisecond
 
 // Observe reads the lock every 25 ms. One query reads up to 500 observed locks of the host.

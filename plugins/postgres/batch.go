@@ -46,7 +46,6 @@ type pending struct {
 	result driver.Result
 }
 
-// end delivers the operation's result.
 func (p *pending) end(r driver.Result) {
 	p.result = r
 	if p.done != nil {
@@ -73,7 +72,6 @@ func (b *Backend) batcher(what, call string, args func(columns) []any) batcher {
 	return batcher{b: b, what: what, call: "SELECT at, token, owner, label, held, left_ms, waiters FROM lockbench." + call, args: args, width: width}
 }
 
-// init makes the batcher ready for operations.
 func (l *batcher) init() {
 	l.batches = kit.NewBatcher(kit.BatcherOptions[*pending]{
 		Limits: kit.Limits[*pending]{
@@ -115,7 +113,6 @@ func valid(r driver.Request) error {
 	return nil
 }
 
-// one sends an operation and waits for its result.
 func (l *batcher) one(ctx context.Context, r driver.Request) driver.Result {
 	if err := valid(r); err != nil {
 		return driver.Result{Err: err}
@@ -123,7 +120,6 @@ func (l *batcher) one(ctx context.Context, r driver.Request) driver.Result {
 	return l.wait(&pending{Request: r, ctx: ctx})
 }
 
-// wait sends the operation p and waits for its result, or until p.ctx ends.
 func (l *batcher) wait(p *pending) driver.Result {
 	if p.ctx.Err() != nil {
 		return driver.Result{Err: l.unsent(p)}
@@ -154,7 +150,7 @@ func (l *batcher) unsent(p *pending) error {
 	return fmt.Errorf("postgres: %s %q: %w: %w: %w", l.what, p.Name, driver.ErrUnavailable, driver.ErrNotSent, context.Cause(p.ctx))
 }
 
-// serve sends a batch and delivers its results. It does not send operations whose ctx has ended.
+// serve does not send operations whose ctx has ended.
 func (l *batcher) serve(batch []*pending, handOn func()) {
 	due := batch[:0]
 	for _, p := range batch {
@@ -186,8 +182,8 @@ func (l *batcher) serve(batch []*pending, handOn func()) {
 	l.sendAlone(locked)
 }
 
-// split asks the server which rows another client has locked. It returns the operations of
-// ps on free rows and those on locked rows. If the query fails, it returns all as locked.
+// split asks the server which rows another client has locked. If the query fails, it returns all as
+// locked.
 func (l *batcher) split(ps []*pending) (free, locked []*pending) {
 	is := map[string]bool{}
 	err := l.b.ask(ps[0].ctx, l.what, ps[0].Name, func(ctx context.Context, c *pgxpool.Conn) error {
@@ -269,7 +265,6 @@ func (l *batcher) send(ps []*pending, patience string) error {
 	})
 }
 
-// deliver gives each operation in ps its result, or err if err is not nil.
 func (l *batcher) deliver(ps []*pending, err error) {
 	for _, p := range ps {
 		if err != nil {
@@ -279,14 +274,14 @@ func (l *batcher) deliver(ps []*pending, err error) {
 	}
 }
 
-// reply is what an SQL function replied about a lock's holder. Without one, all fields are nil.
+// reply is what an SQL function replied about a lock's holder. Without a holder, all fields are
+// nil.
 type reply struct {
 	owner                *string
 	label                []byte
 	token, left, waiters *int64
 }
 
-// result converts the token and holder that the SQL function replied for p.
 func (l *batcher) result(p *pending, token int64, h reply) driver.Result {
 	switch {
 	case token == -1:

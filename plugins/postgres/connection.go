@@ -109,8 +109,8 @@ const (
 )
 
 // serves reports whether any idle connection still answers and leads to the server in use. If none
-// does, it waits for busy connections. It reports true at once if a connection was admitted less
-// than redialTo ago, because that connection may not be in the pool yet.
+// does, serves waits for busy connections. It reports true at once if a connection was admitted
+// less than redialTo ago, because that connection may not be in the pool yet.
 func (b *Backend) serves() bool {
 	if s := b.server.Load(); s != nil && time.Since(s.admitted) < redialTo {
 		return true
@@ -287,7 +287,6 @@ func sqlState(err error) string {
 	return ""
 }
 
-// unconnected returns the error for a request that was not sent for lack of a connection.
 func (b *Backend) unconnected(what, name string, err error) error {
 	state := sqlState(err)
 	switch {

@@ -28,8 +28,7 @@ func host(t *testing.T, prefix string) *postgres.Backend {
 	return open(t, postgres.Options{Address: postgresserver.Address(server(t)), Prefix: prefix})
 }
 
-// TestHostsMakeTheSchemaAtOnce starts many hosts on an empty database at once. One host must create
-// the schema, and none may fail.
+// One host must create the schema, and none may fail.
 func TestHostsMakeTheSchemaAtOnce(t *testing.T) {
 	s := own(t, nil)
 	var hosts sync.WaitGroup
@@ -264,7 +263,6 @@ func TestPasswordIsNotShown(t *testing.T) {
 	}
 }
 
-// TestPasswordFileIsReadAgain checks that a new connection uses a changed password file.
 func TestPasswordFileIsReadAgain(t *testing.T) {
 	s := server(t)
 	file := t.TempDir() + "/password"
@@ -332,8 +330,8 @@ func TestDeadListenerIsReplaced(t *testing.T) {
 		return h.Waiters == 1
 	}
 	eventually(t, "somebody waits", waits)
-	// Another session takes over the advisory lock of the dead listener, as if the server did not know
-	// that it is dead.
+	// Another session takes over the advisory lock of the dead listener, as if the server did not
+	// know that the listener is dead.
 	ghost := connect(t, server(t))
 	var process string
 	must(t, c.QueryRow(t.Context(), "SELECT process FROM lockbench.waiters WHERE name = $1", []byte(prefix+"/one")).Scan(&process))
@@ -363,15 +361,13 @@ func TestDeadListenerIsReplaced(t *testing.T) {
 	}
 }
 
-// TestStorm lets many processes compete for one lock and end at random moments. No two processes
-// may hold the lock at the same time, and tokens must rise.
+// TestStorm lets many processes compete for one lock and end at random moments.
 func TestStorm(t *testing.T) {
 	o := postgres.Options{Address: postgresserver.Address(server(t)), Prefix: fresh(), Connections: 2, Logger: slog.New(slog.DiscardHandler)}
 	backendtest.Storm(t, func() (driver.Backend, error) { return postgres.Open(&o) }, 15*time.Second,
 		func() time.Duration { return 300*time.Millisecond + mrand.N(time.Second).Truncate(time.Millisecond) })
 }
 
-// TestHarmToAWaiter kills or freezes the first waiter. The second must get the released lock.
 func TestHarmToAWaiter(t *testing.T) {
 	s, prefix := server(t), fresh()
 	binary := plugintest.Build(t, "./lockplugin-postgres")

@@ -22,7 +22,6 @@ import (
 	"github.com/lockbench/lockbench/plugins/postgres"
 )
 
-// TestMain stops the shared server after all tests.
 func TestMain(m *testing.M) { plugintest.Main(m) }
 
 // shared is the server of all tests that do not start their own.
@@ -43,7 +42,6 @@ func server(t *testing.T) *servers.Server {
 	return shared.server
 }
 
-// own starts a server for one test alone.
 func own(t *testing.T, o *postgresserver.Options) *servers.Server {
 	t.Helper()
 	s, err := postgresserver.Start(t.Context(), o)
@@ -51,7 +49,6 @@ func own(t *testing.T, o *postgresserver.Options) *servers.Server {
 	return s
 }
 
-// The helpers that backends share.
 var (
 	must       = backendtest.Must
 	eventually = backendtest.Eventually
@@ -59,10 +56,8 @@ var (
 	held       = backendtest.Held
 )
 
-// fresh returns a prefix that no other test has.
 func fresh() string { return strings.ToLower(rand.Text()) }
 
-// open opens a backend, as one host does, and closes it when the test ends.
 func open(t drivertest.T, o postgres.Options) *postgres.Backend {
 	t.Helper()
 	o.Logger = slog.New(slog.DiscardHandler)
@@ -71,7 +66,6 @@ func open(t drivertest.T, o postgres.Options) *postgres.Backend {
 	return backendtest.CloseAfter(t, b)
 }
 
-// connect opens a connection for the test's statements.
 func connect(t drivertest.T, s *servers.Server) *pgx.Conn {
 	t.Helper()
 	c, err := postgresserver.Dial(t.Context(), driver.Config{"address": postgresserver.Address(s)})
@@ -80,7 +74,6 @@ func connect(t drivertest.T, s *servers.Server) *pgx.Conn {
 	return c
 }
 
-// denied returns the address of the server s with a wrong password.
 func denied(s *servers.Server) string {
 	return servers.LoginTo(postgresserver.Address(s), "postgres://lockbench:secret")
 }

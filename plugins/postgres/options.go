@@ -50,7 +50,6 @@ type Options struct {
 // noListening is the ListenAddress that makes waiters poll.
 const noListening = "none"
 
-// check returns an error for the first option whose value cannot work.
 func (o Options) check() error {
 	switch {
 	case o.Address == "":

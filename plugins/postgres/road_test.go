@@ -19,7 +19,7 @@ import (
 const many = 40
 
 // TestOneOfTwoServers uses an address that leads to two servers in turn. Only one may have locks,
-// and Check must report that there are two. If the one with locks stops, the other must be used.
+// and Check must report both. If the server with locks stops, the other must be used.
 func TestOneOfTwoServers(t *testing.T) {
 	one, two := own(t, nil), own(t, nil)
 	to := backendtest.NewProxy(t, one.Addr(), two.Addr())

@@ -60,7 +60,6 @@ func (b *Backend) migrate(ctx context.Context) error {
 	return tx.Commit(ctx)
 }
 
-// printDDL prints the SQL that creates the schema and grants the rights that a role needs.
 func printDDL(cfg driver.Config, stdout io.Writer) error {
 	o := optionsOf(cfg)
 	if err := o.check(); err != nil {
@@ -128,7 +127,6 @@ func (b *Backend) sweep() {
 	}
 }
 
-// purge deletes the rows of all locks that have been free for a day.
 func (b *Backend) purge() (err error) {
 	for last := []byte{}; last != nil && err == nil; {
 		err = b.ask(b.background, "purge", b.opts.Prefix, func(ctx context.Context, c *pgxpool.Conn) error {

@@ -1,5 +1,6 @@
 -- Locks are rows of lockbench.locks, and the row alone says who holds the lock. A lock's row is
--- created when its name is first asked for. It outlives the leases, so it keeps the last token.
+-- created when its name is first asked for. The row outlives the leases, so it keeps the last
+-- token.
 --
 -- Every step is one call of a function here: one statement and one transaction, in which each inner
 -- statement sees all that was committed before it began (READ COMMITTED). A step first locks the
@@ -36,8 +37,8 @@ CREATE TABLE IF NOT EXISTS lockbench.tombstones (
 	PRIMARY KEY (name, owner)
 );
 
--- A crash of the server empties the next two tables. It also ends all connections,
--- and then waiters enter again.
+-- A crash of the server empties the next two tables. The crash also ends all connections, and then
+-- waiters enter the queue again.
 CREATE UNLOGGED TABLE IF NOT EXISTS lockbench.waiters (
 	name bytea, owner text COLLATE "C",
 	place   bigint GENERATED ALWAYS AS IDENTITY,
@@ -56,12 +57,11 @@ CREATE UNLOGGED TABLE IF NOT EXISTS lockbench.processes (
 	process text COLLATE "C" PRIMARY KEY, sign_us bigint NOT NULL, until timestamptz NOT NULL
 ) WITH (fillfactor = 50);
 
--- mint1 returns the next token. It is above the last token, and never below the server's clock
--- in microseconds, so that it also rises after rows were purged, lost or never replicated.
+-- A new token is above the last token, and never below the server's clock in microseconds, so that
+-- tokens also rise after rows were purged, lost or never replicated.
 CREATE OR REPLACE FUNCTION lockbench.mint1(last bigint) RETURNS bigint LANGUAGE sql VOLATILE
 AS $$ SELECT greatest(last + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) $$;
 
--- after1 returns the present time plus the given microseconds.
 CREATE OR REPLACE FUNCTION lockbench.after1(us bigint) RETURNS timestamptz LANGUAGE sql VOLATILE
 AS $$ SELECT clock_timestamp() + us * interval '1 microsecond' $$;
 
@@ -407,9 +407,9 @@ CREATE OR REPLACE FUNCTION lockbench.list1(prefix bytea, after bytea, most int) 
 			AND l.owner <> '' AND l.ends > clock_timestamp() ORDER BY l.name LIMIT most) p
 $$;
 
--- purge1 reads a page of rows behind the name in parameter after. It deletes those that were free
--- for a day and whose token is a day old too, so a row created anew gets a higher token. Locked rows
--- wait for the next time. It returns the last name of the page, or null for the last page.
+-- purge1 reads a page of rows behind the name in parameter after. It deletes the rows that were
+-- free for a day and whose token is a day old, so a row created anew gets a higher token. Locked
+-- rows wait for the next time. It returns the last name of the page, or null for the last page.
 CREATE OR REPLACE FUNCTION lockbench.purge1(after bytea) RETURNS bytea LANGUAGE plpgsql SET lock_timeout = '1s' AS $$
 DECLARE
 	page bytea[] := ARRAY(SELECT l.name FROM lockbench.locks l WHERE l.name > after ORDER BY l.name LIMIT 1000);

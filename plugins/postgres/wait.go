@@ -44,9 +44,9 @@ type listener struct {
 	distance kit.Distance
 
 	mu sync.Mutex
-	// process is the name under which this process has its queue entries, and of the channel on which
-	// it listens. Each connection has another one, because the server may not know for minutes that
-	// the connection before is dead, and keeps its advisory lock.
+	// process names this process in its queue entries, and the channel on which it listens. Each
+	// connection has another name, because the server may not know for minutes that the connection
+	// before is dead, and keeps its advisory lock.
 	process string
 	heard   bool
 	deaf    error               // why no notice arrives over a working connection
@@ -57,8 +57,9 @@ type listener struct {
 	tried   chan struct{}       // closed once it is known whether notices arrive
 }
 
-// sleeper is a waiting owner. At most one notice tells it of a grant, or that it should ask. If it
-// is woken while told is false, notices have stopped or resumed, so it enters the queue again.
+// sleeper is a waiting owner. At most one notice tells it of a grant, or that it should ask. If the
+// owner is woken while told is false, notices have stopped or resumed, so the owner enters the
+// queue again.
 type sleeper struct {
 	woken chan struct{}
 	told  bool
@@ -158,7 +159,7 @@ func (l *listener) hearing() string {
 	return l.process
 }
 
-// sign returns a new sign's process and number. It is not due without notices, or if the last
+// sign returns a new sign's process and number. A sign is not due without notices, or if the last
 // sign is newer than old.
 func (l *listener) sign(old time.Duration) (process string, us int64, due bool) {
 	l.mu.Lock()
@@ -259,7 +260,7 @@ func (l *listener) check(ctx context.Context) error {
 	return l.deaf
 }
 
-// run receives notices until Close. When the connection breaks, it makes a new connection.
+// run receives notices until Close.
 func (l *listener) run(c *pgxpool.Config) {
 	for l.b.background.Err() == nil {
 		err := l.listen(c)
@@ -352,7 +353,6 @@ func (l *listener) test(ctx context.Context, conn *pgx.Conn, process string) err
 	return errDeaf
 }
 
-// next waits for a notice, or until it is time for a sign of life.
 func (l *listener) next(conn *pgx.Conn) error {
 	ctx, cancel := context.WithCancel(l.b.background)
 	defer cancel()

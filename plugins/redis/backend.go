@@ -72,7 +72,6 @@ func open(opts Options) (*Backend, error) {
 	return b, nil
 }
 
-// wrap adds the operation and the lock's name to err.
 func wrap(op, name string, err error) error {
 	if err == nil {
 		return nil
@@ -119,7 +118,6 @@ func (b *Backend) do(ctx context.Context, op driver.Op) driver.Result {
 	return explain(op, b.node.Do(ctx, op)[0])
 }
 
-// explain adds the operation and the lock's name to the error of res.
 func explain(op driver.Op, res driver.Result) driver.Result {
 	verb := "renew"
 	switch {
@@ -192,8 +190,8 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	return wrap("list", prefix, err)
 }
 
-// lookEvery is how often Observe reads a lock's key. It must read the key, because another kind of
-// client publishes nothing when it takes or deletes the key.
+// lookEvery is how often Observe reads a lock's key. Observe must read the key, because other kinds
+// of clients publish nothing when they take or delete the key.
 const lookEvery = 250 * time.Millisecond
 
 // Proclaim replaces the value that a lease publishes; see driver.Lock.

@@ -50,7 +50,6 @@ func (s store) config(prefix string) driver.Config {
 	return driver.Config{"address": s.Addr(), "prefix": prefix}
 }
 
-// denied returns the configuration of a user that the server does not know.
 func (s store) denied() driver.Config {
 	cfg := s.config("case:")
 	cfg["username"], cfg["password"] = "nobody", "secret"

@@ -15,7 +15,6 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// newClient makes the client for one server, a Sentinel group or a Cluster.
 func (t target) newClient(links *redisnode.Links, connected func(context.Context, *goredis.Conn) error) (goredis.UniversalClient, error) {
 	servers, _, secure := t.settings()
 	u, err := redisnode.ClientOptions(servers, t.opts.PoolSize, secure, t.opts.Logger, links, connected)
@@ -85,7 +84,6 @@ func (b *Backend) connected(ctx context.Context, c *goredis.Conn) error {
 	return nil
 }
 
-// unsafe returns an error that says why locks on the server s would not be safe, or nil.
 func (b *Backend) unsafe(s redisnode.Server) error {
 	return s.Unsafe(b.address(), b.target.topology, b.server.Load() != nil)
 }

@@ -7,6 +7,5 @@ import "net"
 // polled returns conn unchanged, because a gain was measured only on Linux.
 func polled(conn net.Conn) net.Conn { return conn }
 
-// hungUp always returns false. On these systems the client itself finds out
-// whether the server has closed conn.
+// On these systems the client itself finds out whether the server has closed conn.
 func hungUp(net.Conn) bool { return false }

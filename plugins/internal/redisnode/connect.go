@@ -25,7 +25,6 @@ import (
 const MaxPool = 1000
 
 // Take adds the user name and the password in the address a to the settings c.
-// It returns an error if the address contradicts the settings.
 func Take(c *config.Connect, a Address) error {
 	switch {
 	case a.Network == "unix" && c.Secure():
@@ -83,8 +82,6 @@ func ClientOptions(c config.Connect, pool int, secure bool, log *slog.Logger, li
 // opened with it are closed. The client itself ignores a context while it reads.
 type closeWithContext struct{}
 
-// dialer returns a function that connects. The errors show whether a dial failed or a connection
-// broke.
 func dialer(timeout time.Duration, source *config.Source, links *Links) func(context.Context, string, string) (net.Conn, error) {
 	d := &net.Dialer{KeepAlive: 15 * time.Second}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -107,9 +104,9 @@ func dialer(timeout time.Duration, source *config.Source, links *Links) func(con
 	}
 }
 
-// serverConn is a connection to what should be a Redis server. The first bytes received show
-// whether it is one. They answer the client's HELLO, so no request was sent before them. Until
-// they come, a TLS 1.3 server may still refuse the client's certificate.
+// serverConn is a connection to a program that should be a Redis server. The first bytes received
+// show whether the program is one. These bytes answer the client's HELLO, so no request was sent
+// before them. Until they come, a TLS 1.3 server may still refuse the client's certificate.
 type serverConn struct {
 	net.Conn
 	addr    string
@@ -191,9 +188,9 @@ func (silent) Printf(context.Context, string, ...any) {}
 // But if one reply shows that a server does not serve, all connections to that server are useless.
 // The address may already lead new connections to another server while the old ones live on.
 //
-// To give up a connection, Links marks it as not to be used again. The client closes it when it
-// next looks for an idle connection. The connection for wake-ups is never idle, so Links closes it
-// at once. Replies under way still arrive.
+// To give up a connection, Links marks it as not to be used again. The client closes the connection
+// when the client next looks for an idle one. The connection for wake-ups is never idle, so Links
+// closes it at once. Replies under way still arrive.
 type Links struct {
 	// Labels says whether each connection takes its server's run id from the first INFO reply.
 	Labels bool
@@ -205,15 +202,14 @@ type Links struct {
 }
 
 // If a server is found not to serve, the next connection is made at once. If that happens again
-// within calmAfter, there is a pause first. It grows each time, up to mostPause.
+// within calmAfter, there is a pause first. The pause grows each time, up to mostPause.
 const (
 	firstPause = 25 * time.Millisecond
 	mostPause  = 250 * time.Millisecond
 	calmAfter  = 4 * mostPause
 )
 
-// Leave marks all connections made before the given instant as not to be used again. It is called
-// when their server was found not to serve.
+// Leave marks all connections made before the given instant as not to be used again.
 func (l *Links) Leave(before time.Time) {
 	l.leave(func(c *serverConn) bool { return c.made.Before(before) })
 	l.Refused()
@@ -296,7 +292,6 @@ func (l *Links) remove(c *serverConn) {
 	delete(l.open, c)
 }
 
-// link is the state that a [serverConn] keeps for its Links.
 type link struct {
 	links   *Links
 	made    time.Time
@@ -313,8 +308,8 @@ type link struct {
 // mostHead is the most bytes searched for the run id. Some managed servers hide this id.
 const mostHead = 16 << 10
 
-// label finds the server's run id in the first bytes that the server sends. These are
-// the replies to the login and to INFO, and may come in several pieces.
+// label finds the server's run id in the first bytes that the server sends. The bytes are the
+// replies to the login and to INFO, and may come in several pieces.
 func (c *link) label(p []byte) {
 	if !c.links.Labels || c.labeled {
 		return
@@ -348,10 +343,8 @@ func (c *serverConn) SyscallConn() (syscall.RawConn, error) {
 // opaque hides the descriptor of a TLS connection, because encrypted bytes tell the client nothing.
 type opaque struct{ syscall.RawConn }
 
-// Read implements syscall.RawConn.
 func (opaque) Read(func(fd uintptr) bool) error { return nil }
 
-// Close implements net.Conn.
 func (c *serverConn) Close() error {
 	c.links.remove(c)
 	return c.Conn.Close()

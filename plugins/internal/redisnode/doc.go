@@ -1,7 +1,5 @@
-// Package redisnode is one Redis server, Sentinel group or Cluster as the
-// backends redis and redlock use it. It covers keys and their values, the
-// scripts, the batching of requests, waiting and waking, observing and listing,
-// the checks of a new connection, and the meaning of a server's errors.
+// Package redisnode connects the backends redis and redlock to one Redis server, Sentinel group or
+// Cluster.
 //
 // All state is in Redis. A lock key is a plain string that expires. So this package and clients
 // that take the same key with SET NX PX exclude each other. The key's value has the lock's owner,

@@ -50,7 +50,8 @@ func encoded(name string) bool {
 	return strings.HasPrefix(name, "~") || strings.ContainsAny(name, "{}")
 }
 
-// Name returns the name of the lock that has the given key. It returns false if no lock has it.
+// Name returns the name of the lock that has the given key. The result is false if no lock has that
+// key.
 func (k Keys) Name(key string) (string, bool) {
 	name, ours := strings.CutPrefix(key, k.prefix)
 	if !ours || name == "" {
@@ -67,7 +68,6 @@ func (k Keys) pattern() string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(k.prefix) + "*"
 }
 
-// changeChannel returns the channel on which changes of the lock called name are published.
 func (k Keys) changeChannel(name string) string { return k.side() + "o:" + k.Lock(name) }
 
 // Nobody returns a key of the prefix that belongs to no lock.
@@ -96,7 +96,6 @@ func (k Keys) tag(lock string) string {
 	return slotTag(slot(lock))
 }
 
-// slots is the number of hash slots of a Cluster.
 const slots = 16384
 
 // slot returns the hash slot of a key without braces: the CRC-16 (XMODEM) of
@@ -116,7 +115,6 @@ func slot(key string) uint16 {
 	return crc % slots
 }
 
-// slotTag returns a short string whose hash slot is s.
 func slotTag(s uint16) string { return slotTags()[s] }
 
 // slotTags has a tag (text in braces) for each slot: the first number, in base 36, whose hash is

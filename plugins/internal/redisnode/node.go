@@ -23,8 +23,8 @@ const TombstoneFor = 110 * time.Second
 // Options are the settings of a [Node].
 type Options struct {
 	Keys Keys
-	// ID is the address to which the store sends messages for this instance's waiters. It consists
-	// of random letters and digits.
+	// ID is the address to which the store sends messages for this instance's waiters. The address
+	// consists of random letters and digits.
 	ID string
 	// Turns is the script with which a waiter enters a queue that only tells it when to try. Nil
 	// means the queue of this package, which grants locks to waiters.
@@ -182,8 +182,8 @@ func (n *Node) InspectAll(ctx context.Context, names []string, emit func(driver.
 	return nil
 }
 
-// inspect returns the holder of each lock in names. If observe is "1", all hosts publish for some
-// seconds the changes of every lock of the prefix or, in a Cluster, of the slot.
+// If observe is "1", all hosts publish for some seconds the changes of every lock of the prefix or,
+// in a Cluster, of the slot.
 func (n *Node) inspect(ctx context.Context, names []string, observe string) ([]driver.Holder, error) {
 	locks := make([]string, len(names))
 	for i, name := range names {

@@ -24,7 +24,7 @@ func (n *Node) Observe(ctx context.Context, name string, every time.Duration, em
 }
 
 // listen returns a channel of signals: a message has arrived on the store's channel called name,
-// the subscription has begun, or the connection has broken. The returned function ends the signals.
+// the subscription has begun, or the connection has broken.
 func (w *Wakeups) listen(ctx context.Context, name string) (<-chan struct{}, func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -56,7 +56,6 @@ func (w *Wakeups) unlisten(ctx context.Context, name string, l chan struct{}) {
 	}
 }
 
-// wakeObservers wakes the observers that listen on the channel called name.
 func (w *Wakeups) wakeObservers(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -65,7 +64,6 @@ func (w *Wakeups) wakeObservers(name string) {
 	}
 }
 
-// scanCount is how many keys a step of SCAN looks at.
 const scanCount = 500
 
 // Names returns the names of locks that start with prefix. It scans the keys of the database
@@ -93,7 +91,7 @@ func (n *Node) Names(ctx context.Context, prefix string) (map[string]struct{}, e
 	})
 }
 
-// eachMaster calls f for the master. In a Cluster, it calls f for all masters at the same time.
+// In a Cluster, eachMaster calls f for all masters at the same time.
 func (n *Node) eachMaster(ctx context.Context, f func(context.Context, *goredis.Client) error) error {
 	if cluster, ok := n.client.(*goredis.ClusterClient); ok {
 		return cluster.ForEachMaster(ctx, f)

@@ -12,7 +12,6 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// maxPerTrip bounds how many operations share a round trip.
 const maxPerTrip = 1024
 
 // item is one request in the queue: operations, or one call of a script.
@@ -40,7 +39,6 @@ type item struct {
 // stay in their order.
 func (it *item) size() int { return max(1, len(it.ops)) }
 
-// end tells the caller that the item was answered.
 func (it *item) end() {
 	if it.finish != nil {
 		it.finish(it.replies[0])
@@ -111,7 +109,6 @@ func (n *Node) updateWaiters(it *item, sent time.Time) {
 	}
 }
 
-// roundTrip sends the requests in items in one round trip, and fills in their replies.
 func (n *Node) roundTrip(items []*item) {
 	ctx, cancel := tripContext(items)
 	defer cancel()
@@ -250,8 +247,8 @@ func (n *Node) send(ctx context.Context, calls []*invocation, whole, renewed boo
 	return nil
 }
 
-// flush sends a pipeline. If the client gets no connection, it returns an error, but sets it in no
-// call. So flush sets it in the calls.
+// flush sends a pipeline. If the client gets no connection, the client returns an error but sets it
+// in no call. So flush sets the error in the calls without a result.
 func flush(ctx context.Context, pipe goredis.Pipeliner, calls []*invocation) {
 	_, err := pipe.Exec(ctx)
 	for _, c := range calls {

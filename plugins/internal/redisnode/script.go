@@ -14,7 +14,6 @@ import (
 //go:embed lua
 var luaFiles embed.FS
 
-// lua returns the text of the file lua/NAME.lua.
 func lua(name string) string {
 	text, err := luaFiles.ReadFile("lua/" + name + ".lua")
 	if err != nil {
@@ -59,8 +58,8 @@ func QueueScript(head, queue, body string) *Script {
 const known = "now, last, tombstones_until, queued, observed"
 
 // NewScript makes a script from Lua texts. Usually only head and body run, and define no functions.
-// In unusual cases body calls the Lua function library with the variables in known. The function
-// returns the result of slowPath or, with queue_only, those functions of queue that handoff names.
+// In other cases body calls the Lua function library, which returns the result of slowPath. With
+// queue_only, library returns the functions of queue that handoff names.
 func NewScript(head, queue, handoff, slowPath, body string) *Script {
 	head = lua("head") + head
 	return wholeScript("local function library(" + known + ", queue_only)\n" + head +
@@ -76,7 +75,6 @@ func wholeScript(text string) *Script {
 	return &Script{Text: text, SHA: hex.EncodeToString(sum[:])}
 }
 
-// invocation is one call of a script.
 type invocation struct {
 	script *Script
 	keys   []string
@@ -91,7 +89,6 @@ type onceCmd struct{ *goredis.Cmd }
 
 func (onceCmd) NoRetry() bool { return true }
 
-// send sends the call with the script's digest or, if whole is true, with the script's text.
 func (v *invocation) send(ctx context.Context, p processor, whole bool) {
 	args := make([]any, 0, 3+len(v.keys)+len(v.args))
 	if whole {

@@ -61,7 +61,8 @@ func (n *Node) Probe(ctx context.Context, c Conn) (Server, error) {
 }
 
 // Check is like Probe, but uses any connection of the client. If that connection leads to a server
-// that does not serve, Check tries a new connection. It may go on for a while after ctx has ended.
+// that does not serve, Check tries a new connection. Check may go on for a while after ctx has
+// ended.
 func (n *Node) Check(ctx context.Context) (Server, error) {
 	sent := time.Now()
 	s, err := n.Probe(ctx, n.client)
@@ -236,7 +237,6 @@ func (n *Node) Judge(server fmt.Stringer, verdict error) {
 	n.refuseAsJudged()
 }
 
-// keepJudged forgets the verdicts on all servers except these.
 func (n *Node) keepJudged(servers map[string]bool) {
 	n.policies.mu.Lock()
 	defer n.policies.mu.Unlock()
@@ -253,11 +253,9 @@ func (n *Node) refuseAsJudged() {
 	n.Refuse(n.policies.verdicts[servers[0]]) // each error names the whole store, so one is enough
 }
 
-// LookAgain asks all masters, and refuses grants while one of them may delete a held
-// lock. The errors name the store by addr. Connections to a server that is no longer
-// a master are no longer used. If a master does not answer, its last answer counts as
-// long as it is a master. So an unreachable master neither hides another master's
-// answer nor prolongs a refusal that another master caused.
+// LookAgain asks all masters, and refuses grants while one of them may delete a held lock.
+// Connections to a server that is no longer a master are no longer used. If a master does not
+// answer, its last answer counts as long as it is a master.
 //
 // Note: the last answer of an unreachable master must count. When a frozen master resumes, it
 // executes the requests that were sent to it before.

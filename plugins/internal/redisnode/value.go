@@ -97,7 +97,6 @@ func isOwner(s string) bool {
 	return s != "" && len(s) <= 64
 }
 
-// printable shortens another program's value and replaces what cannot be printed.
 func printable(raw string) string {
 	const most = 64
 	var b strings.Builder
@@ -192,7 +191,6 @@ func decode(name string, reply any) driver.Result {
 	return driver.Result{Err: ErrReply(reply)}
 }
 
-// refusing returns the holder that the refusal f names.
 func refusing(name string, f Fields) driver.Holder {
 	h := parseHolder(name, f.Text(1), f.Number(2), -1)
 	// The refusal has only the beginning of the key's value, so the published

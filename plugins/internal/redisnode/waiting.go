@@ -15,17 +15,17 @@ const (
 	// request. The scripts keep a waiter's place for longer than that.
 	refreshEvery = time.Second
 
-	// An instance remembers a waiter for at least lostAfter after its owner's last wait or
-	// request, if the owner is neither granted the lock nor withdrawn.
+	// lostAfter is how long, at least, an instance remembers a waiter after the owner's last wait
+	// or request. A grant or a withdrawal ends this earlier.
 	lostAfter = 10 * time.Second
 
-	// maxEntryValue is the longest published value, in bytes, that the queue stores.
-	// It is small because every acquire and release of the lock reads the whole queue.
+	// maxEntryValue is the longest published value, in bytes, that the queue stores. The limit is
+	// small because every acquire and release of the lock reads the whole queue.
 	maxEntryValue = 512
 )
 
-// waiting is an owner's place in the queue as this instance knows it. It outlives a
-// single wait, so that a push, a message from the store, is not lost between two waits.
+// waiting is an owner's place in the queue as this instance knows it. The place outlives a single
+// wait, so that no message from the store is lost between two waits.
 type waiting struct {
 	lock   string        // the lock's key
 	woken  chan struct{} // receives when the owner was granted the lock or should ask again
@@ -79,10 +79,9 @@ func (n *Node) Wait(ctx context.Context, r driver.Request, most time.Duration, m
 	}
 }
 
-// enqueue enters r.Owner into the queue of r.Name. The result free reports whether the lock is free
-// and r.Owner is the first in the queue. If the queue grants locks, free is always false, because a
-// push tells the waiter of its grant. The result left is how much longer the holder's lease lasts,
-// or 0 if unknown.
+// The result free reports whether the lock is free and r.Owner is the first in the queue. If the
+// queue grants locks, free is always false, because a push tells the waiter of its grant. The
+// result left is how much longer the holder's lease lasts, or 0 if unknown.
 func (n *Node) enqueue(ctx context.Context, r driver.Request) (free bool, left time.Duration, err error) {
 	epoch, err := n.Wakeups.Ready(ctx)
 	if err != nil {
@@ -122,9 +121,8 @@ func entry(process string, r driver.Request) string {
 
 var entryText = strings.NewReplacer("%", "%0", "\n", "%1")
 
-// take returns the grant that was pushed to r.Owner, once. It returns the zero Grant, and the owner
-// asks the store, in these cases: no grant came, it expired, replicas must confirm it, r's value
-// was too long to queue, or acquires are refused now.
+// take returns r.Owner's pushed grant once. It returns the zero Grant if no grant came, the grant
+// expired, replicas must confirm it, r's value was too long to queue, or acquires are refused now.
 func (n *Node) take(r driver.Request) driver.Grant {
 	n.Wakeups.mu.Lock()
 	defer n.Wakeups.mu.Unlock()
@@ -170,7 +168,7 @@ func (w *Wakeups) Leave(owner string) {
 	w.forget(owner)
 }
 
-// forget drops what is known of the owner's place in the queue. It is called with mu held.
+// forget is called with mu held.
 func (w *Wakeups) forget(owner string) {
 	if wt := w.waiters[owner]; wt != nil && wt.later != nil {
 		wt.later.Stop()
@@ -215,7 +213,6 @@ func (w *Wakeups) inQueue(wt *waiting) bool {
 	return w.link.Up && wt.epoch == w.link.Epoch && time.Since(wt.queued) < refreshEvery
 }
 
-// forgetLost drops the places of owners whose last wait or request is longer ago than lostAfter.
 func (w *Wakeups) forgetLost() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -299,8 +296,7 @@ func (n *Node) signs() {
 }
 
 // waitedFor returns the key of one lock that has a waiter, by the lock's control key. In a Cluster,
-// it returns one such key for each slot. If there is no waiter, it notes that no more signs are
-// sent.
+// it returns one such key for each slot.
 func (n *Node) waitedFor() map[string]string {
 	w := n.Wakeups
 	w.mu.Lock()

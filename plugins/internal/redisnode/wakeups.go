@@ -49,7 +49,6 @@ type Link struct {
 	Epoch int   // rises with every change of the state
 }
 
-// newWakeups returns the Wakeups of the instance with the given id, not connected yet.
 func newWakeups(client goredis.UniversalClient, keys Keys, id string) *Wakeups {
 	return &Wakeups{
 		client: client, channel: keys.side() + "i:" + id, background: kit.NewGroup(),
@@ -57,7 +56,6 @@ func newWakeups(client goredis.UniversalClient, keys Keys, id string) *Wakeups {
 	}
 }
 
-// close ends the connection and returns when its goroutine has ended.
 func (w *Wakeups) close() {
 	w.background.End()
 	w.background.Wait()
@@ -196,7 +194,6 @@ func (w *Wakeups) up(ctx context.Context, ps *goredis.PubSub) error {
 	return ps.Subscribe(ctx, slices.Collect(maps.Keys(w.changes))...)
 }
 
-// down wakes all waiters after the connection has ended with err, and reports whether it was up.
 func (w *Wakeups) down(err error) (wasUp bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

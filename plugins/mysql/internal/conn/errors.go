@@ -171,7 +171,6 @@ func DialError(ctx context.Context, err error) error {
 	return NotSent(withCause(ctx, err))
 }
 
-// withCause adds to err the reason why ctx has ended, if ctx has ended.
 func withCause(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		return fmt.Errorf("%w: %w", cause, err)

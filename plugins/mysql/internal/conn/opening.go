@@ -53,7 +53,6 @@ func Limit(ctx context.Context, most int) {
 	}
 }
 
-// Print implements the driver's Logger.
 func (o *opening) Print(v ...any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -14,9 +14,9 @@ import (
 )
 
 // Pool keeps connections open between statements. This package cannot use database/sql, for three
-// reasons. A caller must know for certain that a statement was never sent. It must know a
-// connection's id to kill its statement. And some connections must be reserved for statements that
-// unblock others.
+// reasons. A caller must know for certain that a statement was never sent. A caller must know a
+// connection's id to kill the connection's statement. And some connections must be reserved for
+// statements that unblock others.
 type Pool struct {
 	// Dial makes a connection. It runs to its end, in a goroutine that the function spawn starts.
 	// The reason is that a server counts each aborted handshake as an error of this machine. After
@@ -45,9 +45,9 @@ const (
 	spareConnections = 2
 	// killConnections are reserved for statements that kill other statements.
 	killConnections = 2
-	// answersWithin is how long a server may take to answer the question whether
-	// it serves. changedLately is for how long an answer to a statement proves
-	// that the server serves. It is longer than a statement waits for a row.
+	// answersWithin is how long a server may take to answer the question whether it serves.
+	// changedLately is for how long an answer to a statement proves that the server serves. This
+	// time is longer than a statement waits for a row.
 	answersWithin, changedLately = time.Second, 2 * time.Second
 	// A connection that was silent for longer than restsFor is checked before
 	// use, because a firewall or a load balancer may have dropped it silently.
@@ -67,8 +67,8 @@ func NewPool(limit int, dial func() (*Session, error), spawn func(func()) bool) 
 	}
 }
 
-// Get returns a connection. While all that the limit allows are in use, it waits. Its error wraps
-// ErrNotSent.
+// Get returns a connection. Get waits while all connections that the limit allows are in use. Its
+// error wraps ErrNotSent.
 func (p *Pool) Get(ctx context.Context) (*Session, error) { return p.within(ctx, p.slots) }
 
 // GetSpare is like Get, but uses the connections for withdrawals.
@@ -77,7 +77,6 @@ func (p *Pool) GetSpare(ctx context.Context) (*Session, error) { return p.within
 // GetKill is like Get, but uses the connections for statements that kill other statements.
 func (p *Pool) GetKill(ctx context.Context) (*Session, error) { return p.within(ctx, p.kills) }
 
-// within returns a connection after waiting for a place in slots.
 func (p *Pool) within(ctx context.Context, slots chan struct{}) (*Session, error) {
 	if err := enter(ctx, slots); err != nil {
 		return nil, err
@@ -268,7 +267,6 @@ func (p *Pool) returns() <-chan struct{} {
 	return p.back
 }
 
-// dial calls Dial, after a pause that grows with the number of failed dials in a row.
 func (p *Pool) dial() (*Session, error) {
 	p.mu.Lock()
 	failed := p.failed

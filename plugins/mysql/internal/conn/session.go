@@ -110,8 +110,8 @@ func Open(ctx context.Context, dial sqldriver.Connector, setup string) (*Session
 	return s, nil
 }
 
-// setUp runs the statements in setup. They end with the SQL expression lock, 1 if GET_LOCK
-// succeeds.
+// setUp runs the statements in setup. The parameter lock is appended as an SQL expression, which
+// must return 1.
 func (s *Session) setUp(ctx context.Context, setup, lock string) error {
 	cluster := ""
 	return s.Query(ctx, setup+","+lock, func(row []sqldriver.Value) error {
@@ -263,7 +263,7 @@ func parsed[T any](f func() (T, error)) (v T, err error) {
 	return f()
 }
 
-// failed marks s broken if err makes s unusable. If ctx has ended, it adds the reason to err.
+// failed marks s broken if err makes s unusable.
 func (s *Session) failed(ctx context.Context, err error) error {
 	if Number(err) == 0 || outages[Number(err)].closes {
 		s.Broken = true

@@ -20,7 +20,7 @@ type Row struct {
 	Left               time.Duration // until expires_at; negative when it has passed
 	TTL                time.Duration // TTL of the last lease
 	Queue              string
-	Tombstones         bool // the row has tombstones
+	Tombstones         bool
 }
 
 // Read reads the columns that [Inspect] and [List] return.
@@ -58,9 +58,9 @@ func (r *Row) Details(text string) {
 	r.Tombstones, r.Label, r.Owner, r.Queue = parts[2] == "1", string(label), parts[4], parts[5]
 }
 
-// Granted reports whether the row r has the grant that the operation a asked for. It
-// has that grant if r has a's nonce, or if r has a's owner and an earlier statement for
-// a may have made the grant. A grant that the store made to a waiter does not count.
+// Granted reports whether the row r has the grant that the operation a asked for. The row has that
+// grant if r has a's nonce, or if r has a's owner and an earlier statement for a may have made the
+// grant. A grant that the store made to a waiter does not count.
 func (r Row) Granted(a Operation) bool {
 	return r.Attempt == a.Nonce || a.Again && r.Held() && r.Owner == a.Owner && r.Attempt != StoreGrant
 }

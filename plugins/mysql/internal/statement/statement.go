@@ -59,8 +59,8 @@ const StoreGrant = 1
 
 // SignEvery is how often a waiting process gives a sign of life, so that the store grants it locks.
 // The sign is a user lock named after the process and the present part (200 ms slot) of the
-// server's time. It is usually valid in this part and the next two. The first sign of a process is
-// a part number in its queue entry; later entries contain 0.
+// server's time. A sign is usually valid in this part and the next two. The first sign of a process
+// is a part number in its queue entry; later entries contain 0.
 const SignEvery = 200 * time.Millisecond
 
 // part is the number of the present part: the server's time divided by SignEvery.
@@ -74,7 +74,7 @@ type Process struct {
 }
 
 // Signed is a sign of life. Part is the part in which it was given, zero if there is no sign. Ahead
-// is for how many parts (of 200 ms) longer than usual it is valid.
+// is for how many parts (of 200 ms) longer than usual the sign is valid.
 type Signed struct{ Part, Ahead uint64 }
 
 // Sign gives a sign of life for process: user locks for the present part and, if ahead is not 0,
@@ -109,9 +109,9 @@ func field(number string) string {
 
 // free adds assignments that grant the lock to the first waiter in its queue. If there is no
 // waiter, or the first waiter's process gives no sign of life, they free the lock. The first waiter
-// leaves the queue in each case. They set column freed_by to the parameter freedBy. The reply is
-// the granted waiter's wake id, [Look] if the first waiter gave no sign of life, or 0 if there was
-// no waiter.
+// leaves the queue in each case. The assignments set column freed_by to the parameter freedBy. The
+// reply is the granted waiter's wake id, [Look] if the first waiter gave no sign of life, or 0 if
+// there was no waiter.
 func (t *text) free(freedBy string) *text {
 	const granted = "IF(attempt=1,"
 	t.add("attempt=IF(", alive(), ",1,IF(attempt=1,0,attempt)),freed_by=", freedBy)
@@ -176,7 +176,6 @@ func Names(ops []Operation) []string {
 	return all
 }
 
-// text builds one statement.
 type text struct{ strings.Builder }
 
 func (t *text) add(parts ...string) *text {
@@ -186,7 +185,6 @@ func (t *text) add(parts ...string) *text {
 	return t
 }
 
-// bytes adds the text b as a binary string in hexadecimal.
 func (t *text) bytes(b string) *text {
 	t.WriteString("x'")
 	t.Grow(2*len(b) + 1)
@@ -196,7 +194,6 @@ func (t *text) bytes(b string) *text {
 	return t
 }
 
-// blob adds the value b as a binary string, or NULL if b is nil.
 func (t *text) blob(b []byte) *text {
 	if b == nil {
 		return t.add("NULL")
@@ -204,7 +201,6 @@ func (t *text) blob(b []byte) *text {
 	return t.bytes(string(b))
 }
 
-// list adds the texts in all as binary strings, with commas between them.
 func (t *text) list(all []string) *text {
 	for i, b := range all {
 		if i > 0 {
@@ -219,7 +215,6 @@ func (t *text) uint(n uint64) *text {
 	return t.add(strconv.FormatUint(n, 10))
 }
 
-// later adds the expression for the server's time plus the duration d.
 func (t *text) later(d time.Duration) *text {
 	return t.add(Now, "+INTERVAL ").uint(uint64(d.Microseconds())).add(" MICROSECOND")
 }
@@ -234,12 +229,10 @@ func Plain(owner string) bool {
 const stateColumns = "name,attempt,freed_by,owner,token,label,TIMESTAMPDIFF(MICROSECOND," + Now + ",expires_at),ttl_us,queue," +
 	"barred<>'' OR barred_old<>''"
 
-// lease adds the condition that r's owner holds the lock r.Name with r's token.
 func (t *text) lease(r driver.Request) *text {
 	return t.add("name=").bytes(r.Name).add(" AND owner='", r.Owner, "' AND token=").uint(r.Token).add(" AND expires_at>", Now)
 }
 
-// leases adds the condition that each owner in ops holds its lock with its token.
 func (t *text) leases(ops []Operation) *text {
 	if len(ops) == 1 {
 		return t.lease(ops[0].Request)
@@ -276,9 +269,9 @@ func Release(table string, nonce uint64, ops []Operation, contended bool) string
 	return t.add(" WHERE ").leases(ops).String()
 }
 
-// ReleaseAndWake releases a contended lock like Release and wakes the next waiter, in one
-// block of statements, which only MariaDB has. It replies how many leases it found, and, if
-// it could wake no waiter, the reply of Release.
+// ReleaseAndWake releases a contended lock like Release and wakes the next waiter, in one block of
+// statements, which only MariaDB has. The block replies how many leases it found, and, if no waiter
+// could be woken, the reply of Release.
 //
 // It wakes the waiter after the commit, so that the grant that the waiter reads is on disk.
 func ReleaseAndWake(table string, nonce uint64, a Operation) string {
@@ -305,8 +298,8 @@ func Shorten(table string, r driver.Request) string {
 // the owner gets a tombstone in the row, which refuses the request. If the row is missing,
 // Withdraw creates the row. It replies [Look] if a lock is then free and has a waiter.
 //
-// The VALUES row passes the owner in column label. Its column attempt is 1 if the owner gets a
-// tombstone.
+// The VALUES row passes the owner in column label. The row's column attempt is 1 if the owner gets
+// a tombstone.
 func Withdraw(table string, ops []Operation) string {
 	const (
 		tombstone = "VALUES(attempt)=1"
@@ -370,9 +363,9 @@ func Enter(table string, p Process, r driver.Request, wakeID uint64) string {
 // owner must ask for the lock, because a grant made from the queue entry would lack the value.
 func Fits(r driver.Request) bool { return len(r.Value) <= 512 }
 
-// Sleep sleeps in the server until r's owner should ask for the lock, or until
-// a wake-up. It replies the planned sleep in microseconds, or -1 if the owner
-// was withdrawn, and the server's time at the start, in microseconds.
+// Sleep sleeps in the server until r's owner should ask for the lock, or until a wake-up. The reply
+// is the planned sleep in microseconds, or -1 if the owner was withdrawn, and the server's time at
+// the start, in microseconds.
 //
 // One statement reads the row and sleeps, so it misses no release. It sees an earlier release in
 // the row. A later release finds the owner in the queue and interrupts the sleep.
@@ -383,9 +376,9 @@ func Sleep(table string, r driver.Request, most time.Duration) string {
 }
 
 // EnterAndSleep enters the queue like [Enter] and sleeps like [Sleep], in one block of statements.
-// It sleeps by waiting for the user lock named lock, which is never free. A wake-up during the
-// sleep ends only the sleep, so the block then replies the rows of [Granted] too. A wake-up at any
-// other time ends the whole block.
+// The sleep is a wait for the user lock named lock, which is never free. A wake-up during the sleep
+// ends only the sleep, so the block then replies the rows of [Granted] too. A wake-up at any other
+// time ends the whole block.
 //
 // The sleeping statement must not read the row, because it would keep the table's definition
 // locked during the sleep. An ALTER TABLE would then wait for the sleep, and all other
@@ -403,8 +396,8 @@ func EnterAndSleep(table, lock string, p Process, r driver.Request, wakeID uint6
 }
 
 // pause adds an expression for how many microseconds r's owner waits before it asks for the lock.
-// It is 0 if the lock is free or the owner is not queued, else the rest of the lease, but at most
-// the parameter most.
+// The pause is 0 if the lock is free or the owner is not queued, else the rest of the lease, but at
+// most the parameter most.
 func (t *text) pause(r driver.Request, most time.Duration) *text {
 	t.add("IF(", Free, " OR LOCATE(',", r.Owner, ".',queue)=0,0,LEAST(").uint(uint64(most.Microseconds()))
 	return t.add(",TIMESTAMPDIFF(MICROSECOND,", Now, ",expires_at)+1000))")
