@@ -138,26 +138,27 @@ func (s *scheduler) endRelease(ctx context.Context, l *Lease, doubt, err error, 
 	if l.doubt == nil {
 		l.doubt = doubt
 	}
-	kind := EventReleased
+	kind, cause := EventReleased, err
 	switch {
 	case err == nil || l.doubt != nil && errors.Is(err, ErrNotHeld):
-		err = nil
+		err, cause = nil, nil
 		l.gone = true
 		if l.state != Lost {
 			l.state = Released
 		}
 	case errors.Is(err, ErrNotHeld):
-		l.state, kind = Lost, EventLost
+		l.state, kind, cause = Lost, EventLost, s.verdict(l, err, s.c.clock.now())
 	default:
 		left := !l.pending && !final(err)
 		err = l.unreleased(err)
+		cause = err
 		if left {
 			l.pending = true
 			s.c.janitor.add(&cleanup{name: l.lock.name, until: l.expiresBy, try: l.releaseAgain, err: err})
 		}
 	}
 	if !l.stopped {
-		ev := l.event(kind, took, err)
+		ev := l.event(kind, took, cause)
 		if kind == EventReleased {
 			ev.Context = ctx
 		}

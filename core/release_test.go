@@ -102,6 +102,9 @@ func TestL7ReleaseOfALostLeaseTellsWhoHoldsIt(t *testing.T) {
 			t.Errorf("state %v, held by %q", lease.State(), f.owner("a"))
 		}
 		rec.want(t, "a", EventAcquired, EventLost)
+		if cause := rec.last(t, "a").Err; !errors.Is(cause, ErrTaken) {
+			t.Errorf("lost for %v, want %v", cause, ErrTaken)
+		}
 	})
 }
 

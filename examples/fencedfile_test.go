@@ -15,12 +15,13 @@ func testFencedfile(t *testing.T, w system) {
 	stale := w.run(t, "fencedfile", "--file", file, "--label", "stale", "--pause", "4s", "--max-hold", "1h")
 	stale.await(t, 0, "has read 0 bytes")
 	stale.signal(syscall.SIGSTOP)
-	next := w.run(t, "fencedfile", "--file", file, "--label", "next")
-	next.await(t, 0, "has written")
-	<-next.exited
+	next := w.run(t, "fencedfile", "--file", file, "--label", "next", "--pause", "4s")
+	next.await(t, 0, "has read 0 bytes")
 	stale.signal(syscall.SIGCONT)
 	stale.await(t, 0, "refused: stale fencing token")
 	<-stale.exited
+	next.await(t, 0, "has written")
+	<-next.exited
 	checkFile(t, file, "next")
 }
 

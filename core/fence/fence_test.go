@@ -58,6 +58,13 @@ func TestFileRefusesACutGuard(t *testing.T) {
 	if err := f.Write(13, nil); err == nil {
 		t.Error("a guard that lost its token lets everything pass")
 	}
+	unread := fence.File{Path: filepath.Join(t.TempDir(), "f")}
+	if err := os.Mkdir(unread.Path+".token", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := unread.Write(13, nil); err == nil {
+		t.Error("a guard that cannot be read lets everything pass")
+	}
 }
 
 // rows is an Execer. Its value is the number of rows affected. If negative, statements fail.

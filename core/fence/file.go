@@ -5,6 +5,7 @@ package fence
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -63,11 +64,13 @@ const tokenWidth = 20
 func readToken(guard *os.File) (uint64, error) {
 	text := make([]byte, tokenWidth)
 	n, err := guard.ReadAt(text, 0)
-	if n == 0 {
+	switch {
+	case n == 0 && err == io.EOF:
 		return 0, nil // the file was just created
-	}
-	if n < tokenWidth {
+	case n < tokenWidth && err == io.EOF:
 		return 0, fmt.Errorf("fence: %s is cut off: %w", guard.Name(), err)
+	case n < tokenWidth:
+		return 0, fmt.Errorf("fence: read the highest token: %w", err)
 	}
 	token, err := strconv.ParseUint(strings.TrimLeft(string(text), "0"), 10, 64)
 	if err != nil {

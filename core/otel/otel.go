@@ -91,7 +91,13 @@ type Recorder struct {
 
 	mu     sync.Mutex
 	held   map[lease]open
-	zeroed map[attribute.Distinct]bool // sets of attributes with which the counters were created
+	zeroed map[series]bool // what was created at 0
+}
+
+// series is a set of attributes of the counters of a lock, or of the plugin if ofPlugin is set.
+type series struct {
+	attrs    attribute.Distinct
+	ofPlugin bool
 }
 
 // lease identifies a grant of the store among the grants of all clients.
@@ -119,7 +125,7 @@ func New(opts *Options) (*Recorder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Recorder{tracer: o.Tracers.Tracer(scope), name: o.MetricName, in: in, held: map[lease]open{}, zeroed: map[attribute.Distinct]bool{}}, nil
+	return &Recorder{tracer: o.Tracers.Tracer(scope), name: o.MetricName, in: in, held: map[lease]open{}, zeroed: map[series]bool{}}, nil
 }
 
 // OnEvent records ev. Use it as core.Options.OnEvent.
@@ -200,9 +206,11 @@ var causes = []error{
 
 // zero creates the counters for the event ev and its attributes attrs at 0, if they do not exist.
 func (r *Recorder) zero(ctx context.Context, ev core.Event, attrs []attribute.KeyValue, all attribute.Set) {
+	// With MetricName set, the series of a lock without lock.name have the attributes of the plugin's.
+	created := series{all.Equivalent(), ev.Name == "" && r.name != nil}
 	r.mu.Lock()
-	known := r.zeroed[all.Equivalent()]
-	r.zeroed[all.Equivalent()] = true
+	known := r.zeroed[created]
+	r.zeroed[created] = true
 	r.mu.Unlock()
 	if known {
 		return
@@ -213,7 +221,7 @@ func (r *Recorder) zero(ctx context.Context, ev core.Event, attrs []attribute.Ke
 			c.Add(ctx, 0, set)
 		}
 	}
-	if ev.Name == "" && r.name != nil {
+	if created.ofPlugin {
 		return // with MetricName set, a series without lock.name would stay at 0
 	}
 	r.in.held.Add(ctx, 0, set)

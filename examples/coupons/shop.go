@@ -54,8 +54,10 @@ func (s *shop) serve(ctx context.Context, address string) error {
 // buy replies 200 for a coupon, 410 if none is left, and 503 if the customer should try again.
 func (s *shop) buy(w http.ResponseWriter, r *http.Request) {
 	var left int
+	var sold bool
 	sell := func(ctx context.Context, token uint64) (err error) {
 		left, err = s.sell(ctx, token)
+		sold = err == nil
 		return err
 	}
 	var err error
@@ -65,7 +67,7 @@ func (s *shop) buy(w http.ResponseWriter, r *http.Request) {
 		err = s.lock.Do(r.Context(), func(ctx context.Context, lease *core.Lease) error { return sell(ctx, lease.Token()) })
 	}
 	switch {
-	case err == nil, errors.Is(err, core.ErrUnreleased): // sold, even if the lock is not free yet
+	case sold: // even if the lock was lost meanwhile or is not free yet
 		fmt.Fprintf(w, "coupon; %d left\n", left)
 	case errors.Is(err, errSoldOut):
 		http.Error(w, err.Error(), http.StatusGone)

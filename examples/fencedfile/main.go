@@ -56,14 +56,7 @@ func (w *writer) addLine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	text, err := os.ReadFile(w.path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	w.say("has read %d bytes under token %d", len(text), lease.Token())
-	time.Sleep(w.pause)
-	text = fmt.Appendf(text, "%s under token %d\n", w.Name, lease.Token())
-	switch err := w.write(lease.Token(), text); {
+	switch err := w.change(lease.Token()); {
 	case errors.Is(err, fence.ErrStale):
 		w.say("refused: %v", err)
 	case err != nil:
@@ -78,11 +71,25 @@ func (w *writer) addLine(ctx context.Context) error {
 	return lease.Release(ctx)
 }
 
-func (w *writer) write(token uint64, text []byte) error {
-	if !w.checked {
-		return os.WriteFile(w.path, text, 0o644)
+// change first makes the file refuse earlier holders, so that none of them writes after it has read.
+func (w *writer) change(token uint64) error {
+	file := fence.File{Path: w.path}
+	if w.checked {
+		if err := file.Raise(token); err != nil {
+			return err
+		}
 	}
-	return fence.File{Path: w.path}.Write(token, text)
+	text, err := os.ReadFile(w.path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	w.say("has read %d bytes under token %d", len(text), token)
+	time.Sleep(w.pause)
+	text = fmt.Appendf(text, "%s under token %d\n", w.Name, token)
+	if w.checked {
+		return file.Write(token, text)
+	}
+	return os.WriteFile(w.path, text, 0o644)
 }
 
 func (w *writer) say(format string, args ...any) {
