@@ -93,6 +93,8 @@ func (l Locked) Run(ctx context.Context, w io.Writer) error {
 		return usagef("%s", e.Reason)
 	case command.Failed:
 		return errors.New(e.Reason)
+	case command.Late:
+		e.Status = l.Held
 	case command.Held:
 		e.Status = l.Held
 		if !l.Tell && !l.Verbose {

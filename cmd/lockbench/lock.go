@@ -22,7 +22,8 @@ command ended for that, 2 and 3 as for all commands.
 With --tick 1m, which suits every crontab, the command runs once in each minute
 for which some machine asks, whatever pauses or dies: 75 says that another
 machine has that minute, or that it is over. It waits for the run before, as
-long as the minute lasts. Minutes, hours and days are those of UTC.
+long as the minute lasts. Take --tick 1h if a machine may begin minutes after
+the others. Longer ticks are due in their first hour only, in UTC.
 
 The command has LOCKBENCH_LOCK, LOCKBENCH_TOKEN (higher with every grant: let
 what it writes to refuse lower ones) and LOCKBENCH_LEASE_UNTIL, the end of the
@@ -36,7 +37,7 @@ LOCKBENCH_TICK, the time for which it runs.`,
 	fl.BoolVar(&l.Try, "try", false, "do not wait when the lock is held")
 	fl.DurationVar(&l.Wait, "wait", 0, "wait at most for this `time` (default: without an end)")
 	fl.DurationVar(&l.AtLeast, "at-least", 0, "keep the lock for this `time`, also when the command ends sooner")
-	fl.DurationVar(&l.Tick, "tick", 0, "run once over all machines for each multiple of this `time`, for the last one")
+	fl.DurationVar(&l.Tick, "tick", 0, "run once over all machines in each multiple of this `time`")
 	fl.IntVar(&l.Held, "conflict-exit-code", bench.StatusHeld, "end with this `status` when the lock is held")
 	cmd.MarkFlagsMutuallyExclusive("try", "wait")
 	cmd.MarkFlagsMutuallyExclusive("tick", "try")

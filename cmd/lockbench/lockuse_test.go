@@ -96,6 +96,12 @@ func TestLockTick(t *testing.T) {
 			t.Errorf("run %d: status %d, want %d; %s", i, got, status, out)
 		}
 	}
+	for tick = 24 * time.Hour; time.Since(time.Now().Truncate(tick)) < 61*time.Minute; tick += time.Hour {
+	}
+	late := g.command("exit 0", "lock", "redis", "daily", "--tick", tick.String())
+	if out, _ := late.CombinedOutput(); late.ProcessState.ExitCode() != 75 || !strings.Contains(string(out), "none was due in the 1h0m0s before") {
+		t.Errorf("too late for a tick of %v: %v, %s", tick, late.ProcessState, out)
+	}
 	if out, err := g.command("exit 0", "lock", "redis", "yearly", "--tick", "1m", "--try").CombinedOutput(); err == nil {
 		t.Errorf("--tick beside --try was accepted: %s", out)
 	}

@@ -166,9 +166,9 @@ func (r *run) look(now time.Time) {
 	case err != nil:
 		r.end(fmt.Sprintf("lost %q: %v", r.spec.Name, err), now)
 	case left <= ttl/killPart:
-		r.end(fmt.Sprintf("lost %q: not renewed", r.spec.Name), now)
+		r.end(fmt.Sprintf("lost %q: the store is unreachable: not renewed", r.spec.Name), now)
 	case left <= ttl/termPart:
-		r.end(fmt.Sprintf("lost %q: not renewed, with %v left", r.spec.Name, left.Round(time.Millisecond)), now.Add(left-ttl/killPart))
+		r.end(fmt.Sprintf("lost %q: the store is unreachable: not renewed, with %v left", r.spec.Name, left.Round(time.Millisecond)), now.Add(left-ttl/killPart))
 	case r.spec.MaxHold > 0 && now.Sub(r.start) >= r.spec.MaxHold:
 		r.end(fmt.Sprintf("%q was held for %v, its longest time", r.spec.Name, r.spec.MaxHold), now.Add(maxHoldGrace))
 	case r.status != nil && !r.told && now.Sub(r.over) >= leftAfter:

@@ -188,6 +188,8 @@ func (k *keeper) failed(err error) End {
 		return End{Status: 128 + int(sig)}
 	case errors.Is(err, core.ErrInvalid), errors.Is(err, core.ErrConfig):
 		return End{Kind: Invalid, Reason: err.Error()}
+	case errors.Is(err, tick.ErrLate) && k.spec.Tick > time.Hour:
+		return End{Kind: Late, Reason: err.Error()}
 	case errors.Is(err, core.ErrHeld), errors.Is(err, tick.ErrLate):
 		return End{Kind: Held, Reason: err.Error()}
 	case errors.Is(err, core.ErrUnavailable), errors.Is(err, core.ErrDenied):
@@ -214,7 +216,11 @@ func (k *keeper) tell(ev core.Event) {
 		}
 		k.say(line{Warn: fmt.Sprintf("waiting: %v", ev.Err)})
 	case core.EventRenewed:
-		k.say(line{Say: fmt.Sprintf("renewed %s, with %v left", name, ev.Slack.Round(time.Millisecond))})
+		text := "renewed " + name
+		if ev.Slack > 0 {
+			text += fmt.Sprintf(", with %v left", ev.Slack.Round(time.Millisecond))
+		}
+		k.say(line{Say: text})
 	case core.EventSuspect:
 		k.say(line{Say: fmt.Sprintf("not renewed: %v", ev.Err)})
 	case core.EventLost:
