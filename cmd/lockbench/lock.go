@@ -39,9 +39,6 @@ LOCKBENCH_TICK, the time for which it runs.`,
 	fl.DurationVar(&l.AtLeast, "at-least", 0, "keep the lock for this `time`, also when the command ends sooner")
 	fl.DurationVar(&l.Tick, "tick", 0, "run once over all machines in each multiple of this `time`")
 	fl.IntVar(&l.Held, "conflict-exit-code", bench.StatusHeld, "end with this `status` when the lock is held")
-	cmd.MarkFlagsMutuallyExclusive("try", "wait")
-	cmd.MarkFlagsMutuallyExclusive("tick", "try")
-	cmd.MarkFlagsMutuallyExclusive("tick", "at-least")
 	return cmd
 }
 
@@ -82,6 +79,11 @@ func running(cmd *cobra.Command, l *bench.Locked) *cobra.Command {
 		for name, d := range map[string]time.Duration{"wait": l.Wait, "ttl": l.TTL, "at-least": l.AtLeast, "max-hold": l.MaxHold, "tick": l.Tick} {
 			if d < 0 {
 				return usagef("--%s %v is negative", name, d)
+			}
+		}
+		for _, two := range [][2]string{{"try", "wait"}, {"tick", "try"}, {"tick", "at-least"}} {
+			if cmd.Flags().Changed(two[0]) && cmd.Flags().Changed(two[1]) {
+				return usagef("--%s and --%s are two things to do: choose one", two[0], two[1])
 			}
 		}
 		l.Backend, l.Name, l.Command = args[0], args[1], args[2:]

@@ -188,9 +188,9 @@ func (k *keeper) failed(err error) End {
 		return End{Status: 128 + int(sig)}
 	case errors.Is(err, core.ErrInvalid), errors.Is(err, core.ErrConfig):
 		return End{Kind: Invalid, Reason: err.Error()}
-	case errors.Is(err, tick.ErrLate) && k.spec.Tick > time.Hour:
+	case errors.Is(err, tick.ErrLate):
 		return End{Kind: Late, Reason: err.Error()}
-	case errors.Is(err, core.ErrHeld), errors.Is(err, tick.ErrLate):
+	case errors.Is(err, core.ErrHeld):
 		return End{Kind: Held, Reason: err.Error()}
 	case errors.Is(err, core.ErrUnavailable), errors.Is(err, core.ErrDenied):
 		return End{Kind: Unavailable, Reason: err.Error()}

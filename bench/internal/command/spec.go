@@ -38,7 +38,7 @@ type Kind string
 const (
 	Ended       Kind = ""            // the command has ended, or a signal has ended the wait for the lock
 	Held        Kind = "held"        // another holder had the lock until the end of the wait
-	Late        Kind = "late"        // no tick of more than an hour is due at this time of day
+	Late        Kind = "late"        // no tick is due, or no host has run it
 	Lost        Kind = "lost"        // the lease was lost, or MaxHold is over; the command was ended
 	Unavailable Kind = "unavailable" // the plugin or the store cannot be used
 	Invalid     Kind = "invalid"     // the Spec does not fit the backend
