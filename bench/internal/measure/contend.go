@@ -111,13 +111,13 @@ func runContend(ctx context.Context, in Input) (cell results.Cell, err error) {
 	}
 	passing.note(&cell, "handoff", handoffs(grants))
 	longest(&cell, "wait")
-	if in.Commands == nil {
-		return cell, nil
-	}
 	if n := c.grants(attempts); c.err == nil && n > 0 {
 		cell.Values["commands/grant"] = c.Run / float64(n)
 		cell.Values["sent-commands/grant"] = c.Sent / float64(n)
 		cell.Values["server-ns/grant"] = c.Busy / float64(n)
+	}
+	if idleFor(in) <= queued {
+		return cell, nil
 	}
 	// If func idle fails, only this figure is left out, because the other figures are known by now.
 	if perSecond, err := idle(bounded, in, cs); err == nil {
@@ -239,12 +239,13 @@ func jain(grants []results.Attempt, clients int) float64 {
 // queued is the time that waiters get to enter the store's queue.
 const queued = 50 * time.Millisecond
 
-// idleFor is how long callers wait for a lock that stays held, or 0 if nothing counts commands.
+// idleFor is how long callers wait for a lock that stays held, or 0 if nothing counts commands. It
+// is half of the TTL at most, because a library that does not renew would lose the lock (unsafe).
 func idleFor(in Input) time.Duration {
 	if in.Commands == nil {
 		return 0
 	}
-	return queued + in.Measure/2
+	return min(queued+in.Measure/2, in.TTL/2)
 }
 
 // The function idle makes one caller keep a lock and all others wait for it. It returns how many
@@ -266,7 +267,7 @@ func idle(ctx context.Context, in Input, cs []*load.Caller) (float64, error) {
 	}()
 	proc.Sleep(ctx, queued)
 	from := in.Clock.Now()
-	c := <-in.count(ctx, from, from+int64(in.Measure/2))
+	c := <-in.count(ctx, from, from+int64(idleFor(in)-queued))
 	stop()
 	<-done
 	cs[0].Release(context.WithoutCancel(ctx), lease)

@@ -17,6 +17,7 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 	"github.com/lockbench/lockbench/internal/proc"
+	"github.com/lockbench/lockbench/internal/servers"
 )
 
 func TestMain(m *testing.M) {
@@ -223,14 +224,12 @@ func TestContend(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, a := range grantsIn(c.Attempts, 0, 1<<62) {
+	grants := grantsIn(c.Attempts, 0, 1<<62)
+	for i, a := range grants {
 		if held := time.Duration(a.Ended - a.Answered); held < holdFor {
 			t.Errorf("grant %d was held for %v", i, held)
 		}
-	}
-	grants := grantsIn(c.Attempts, 0, 1<<62)
-	for i := 1; i < len(grants); i++ {
-		if grants[i].Client == grants[i-1].Client {
+		if i > 0 && a.Client == grants[i-1].Client {
 			t.Errorf("grants %d and %d are of one caller", i-1, i)
 		}
 	}
@@ -239,6 +238,10 @@ func TestContend(t *testing.T) {
 	}
 	if j := c.Values["jain"]; j <= 0.5 || j > 1 {
 		t.Errorf("fairness %v", j)
+	}
+	in.Measure, in.Commands = time.Hour, func(context.Context) (servers.Served, error) { return servers.Served{}, nil }
+	if d := idleFor(in); d != in.TTL/2 {
+		t.Errorf("a lease of %v that nobody renews is held for %v", in.TTL, d)
 	}
 }
 
