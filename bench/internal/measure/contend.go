@@ -106,11 +106,11 @@ func runContend(ctx context.Context, in Input) (cell results.Cell, err error) {
 		return cell, fmt.Errorf("%w within %v: %w", ErrNothingDone, span, orStalled(first))
 	}
 	cell.Values = map[string]float64{
-		"grants/s": float64(len(grants)) / span.Seconds(),
-		"jain":     jain(grants, len(cs)),
+		"grants/s":    float64(len(grants)) / span.Seconds(),
+		"jain":        jain(grants, len(cs)),
+		"max-ns/wait": float64(longestWait(attempts, from, until)),
 	}
 	passing.note(&cell, "handoff", handoffs(grants))
-	longest(&cell, "wait")
 	if n := c.grants(attempts); c.err == nil && n > 0 {
 		cell.Values["commands/grant"] = c.Run / float64(n)
 		cell.Values["sent-commands/grant"] = c.Sent / float64(n)
@@ -218,6 +218,18 @@ func waits(grants []results.Attempt) []int64 {
 		out = append(out, g.Answered-g.Asked)
 	}
 	return out
+}
+
+// longestWait counts also the attempts without a grant, with the time that they had waited by the
+// end of the measured time, so it is a lower bound. The quantiles of the waits omit these attempts,
+// because a wait that was cut off would count as a short wait.
+func longestWait(attempts []results.Attempt, from, until int64) (longest int64) {
+	for _, a := range attempts {
+		if a.Outcome != results.Failed && a.Answered >= from {
+			longest = max(longest, min(a.Answered, until)-a.Asked)
+		}
+	}
+	return longest
 }
 
 // jain returns the fairness index of the grants per caller. It is 1 if all callers had equally many

@@ -296,6 +296,10 @@ func TestHandoffsAndFairness(t *testing.T) {
 	if got := waits(grants); len(got) != 3 || got[0] != 10 || got[1] != 30 || got[2] != 10 {
 		t.Errorf("waits %v", got)
 	}
+	starved := []results.Attempt{{Asked: 5, Answered: 103, Outcome: results.Cancelled}, {Asked: 2, Answered: 99, Outcome: results.Failed}}
+	if got, more := longestWait(all[:3], 0, 100), longestWait(append(starved, all...), 0, 100); got != 30 || more != 95 {
+		t.Errorf("longest wait %d, want 30; with a starved waiter %d, want 95", got, more)
+	}
 	if got := grantsIn(all, 15, 69); len(got) != 1 {
 		t.Errorf("%d grants in the window, want 1", len(got))
 	}
