@@ -330,6 +330,22 @@ func TestOverloadIsRefused(t *testing.T) {
 	}
 }
 
+// TestDrops checks that a cycle of the open loop that fails or is never sent is a drop.
+func TestDrops(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	down := newFake()
+	down.down = true
+	for ctx, f := range map[context.Context]*fake{t.Context(): down, ended: newFake()} {
+		in := input(f, 1)
+		cs, _ := callers(in)
+		cell := results.Cell{Latencies: map[string][]int64{}, Values: map[string]float64{}}
+		if runOpen(ctx, in, cs, 1000, &cell); cell.Values["drops"] < 10 {
+			t.Errorf("the store is down: %t, %v", f.down, cell.Values)
+		}
+	}
+}
+
 func TestKeptUp(t *testing.T) {
 	fast, late := []int64{100, 110, 120}, []int64{90, 90, 90}
 	for name, tt := range map[string]struct {
