@@ -2,6 +2,8 @@ package baseline
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,6 +22,15 @@ func TestBaselines(t *testing.T) {
 	plain := driver.Config{"address": s.Addr(), "password": "hush"}
 	url := driver.Config{"address": "redis://:hush@" + s.Addr() + "/0"}
 	testExclusion(t, "redis", plain, url)
+}
+
+// TestNoTTL checks what reports say that a lock lacks which ends with its connection.
+func TestNoTTL(t *testing.T) {
+	for _, bl := range All() {
+		if lacks := bl.Without(); strings.Contains(bl.Doc, "no TTL") && !slices.Equal(lacks, []string{"token"}) {
+			t.Errorf("%s lacks %v", bl.Name, lacks)
+		}
+	}
 }
 
 // testExclusion checks that no two callers hold a lock at once. One caller uses the configuration

@@ -168,17 +168,21 @@ func (l *sessions) Close(ctx context.Context) error {
 	return errors.Join(ended, l.client.Close())
 }
 
-// renewing returns a function that renews the session's lease and then checks that the key exists,
-// because the session's lease lives on when the lock has been released or broken.
+// renewing returns a function that renews the session's lease and checks that the key exists,
+// because the session's lease lives on when the lock has been released or broken. It does both at
+// the same time, because a renewal is one round trip.
 func renewing(s *concurrency.Session, key string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		if _, err := s.Client().KeepAliveOnce(ctx, s.Lease()); err != nil {
+		return inject.AtOnce(2, func(i int) error {
+			if i == 0 {
+				_, err := s.Client().KeepAliveOnce(ctx, s.Lease())
+				return err
+			}
+			resp, err := s.Client().Get(ctx, key, clientv3.WithCountOnly())
+			if err == nil && resp.Count == 0 {
+				err = concurrency.ErrSessionExpired
+			}
 			return err
-		}
-		resp, err := s.Client().Get(ctx, key, clientv3.WithCountOnly())
-		if err == nil && resp.Count == 0 {
-			err = concurrency.ErrSessionExpired
-		}
-		return err
+		})
 	}
 }

@@ -2,11 +2,14 @@ package baseline
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/servers"
@@ -18,6 +21,19 @@ func TestEtcdBaselines(t *testing.T) {
 	servers.Keep(t, "etcd", s, err)
 	cfg := driver.Config{"address": s.Addr()}
 	testExclusion(t, "etcd", cfg, cfg)
+
+	// A renewal is one round trip, so it asks for the key without waiting for the lease's answer.
+	l := opened(t, etcdMutexBaseline, cfg).(*sessions)
+	lease, err := l.acquire(t.Context(), "revoked", 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.end(t.Context(), l.all[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := lease.Renew(t.Context()); !errors.Is(err, rpctypes.ErrLeaseNotFound) || !errors.Is(err, concurrency.ErrSessionExpired) {
+		t.Errorf("%v: want that neither the lease nor the key exists", err)
+	}
 }
 
 // TestCancelledCallsLeaveNoKey checks that interrupted calls leave no key. The library alone would

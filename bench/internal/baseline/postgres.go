@@ -57,32 +57,27 @@ func (l pgLeaseRow) exec(ctx context.Context, statement string, args ...any) (ch
 	return tag.RowsAffected() > 0, err
 }
 
-// pgAdvisoryBaseline is PostgreSQL's session-level advisory lock, which most lock libraries for
-// PostgreSQL use. The lock has no TTL and ends with its connection.
-var pgAdvisoryBaseline = Baseline{
-	Name:     "pg-advisory",
-	Doc:      "pg_advisory_lock on a connection for each lease; no TTL, no token, nothing written",
-	Backend:  "postgres",
-	Module:   pgxModule,
-	NoTokens: true,
-	Open: onPostgres(func(_ context.Context, pool *pgxpool.Pool) (locks, error) {
-		return func(name string, _ time.Duration) (load.Lock, error) {
-			return acquire(func(ctx context.Context) (load.Lease, error) { return advisory(ctx, pool, keyOf(name)) }), nil
-		}, nil
-	}),
-}
+// These are PostgreSQL's advisory locks. Most lock libraries for PostgreSQL use the first.
+var (
+	pgAdvisoryBaseline   = advisoryLock("pg-advisory", "pg_advisory_lock on a connection", advisory)
+	pgAdvisoryTxBaseline = advisoryLock("pg-advisory-tx", "pg_advisory_xact_lock in a transaction", advisoryTx)
+)
 
-var pgAdvisoryTxBaseline = Baseline{
-	Name:     "pg-advisory-tx",
-	Doc:      "pg_advisory_xact_lock in a transaction for each lease; no TTL, no token, nothing written",
-	Backend:  "postgres",
-	Module:   pgxModule,
-	NoTokens: true,
-	Open: onPostgres(func(_ context.Context, pool *pgxpool.Pool) (locks, error) {
-		return func(name string, _ time.Duration) (load.Lock, error) {
-			return acquire(func(ctx context.Context) (load.Lease, error) { return advisoryTx(ctx, pool, keyOf(name)) }), nil
-		}, nil
-	}),
+func advisoryLock(name, doc string, ask func(context.Context, *pgxpool.Pool, int64) (load.Lease, error)) Baseline {
+	return Baseline{
+		Name:     name,
+		Doc:      doc + " for each lease; no TTL, no token, nothing written",
+		Backend:  "postgres",
+		Module:   pgxModule,
+		NoTokens: true,
+		Renews:   true, // it has no TTL
+		Frees:    true, // its connection ends with the host
+		Open: onPostgres(func(_ context.Context, pool *pgxpool.Pool) (locks, error) {
+			return func(name string, _ time.Duration) (load.Lock, error) {
+				return acquire(func(ctx context.Context) (load.Lease, error) { return ask(ctx, pool, keyOf(name)) }), nil
+			}, nil
+		}),
+	}
 }
 
 // keyOf returns a number for a lock name, because advisory locks have numbers instead of names.

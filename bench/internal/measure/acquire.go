@@ -1,6 +1,7 @@
 package measure
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,8 +47,9 @@ func runAcquire(ctx context.Context, in Input) (results.Cell, error) {
 	until := from + int64(in.Measure)
 	load.Workers(in.Clients, func(i int) { cs[i].Cycle(bounded, from, until, 0, nil) })
 	cycles, _ := load.Collect(cs)
-	acquires, releases, last := measured(cycles, from)
-	cell := results.Cell{Cycles: len(releases), Elapsed: time.Duration(max(last, until) - from), Latencies: map[string][]int64{}}
+	acquires, releases := measured(cycles, from)
+	cell := results.Cell{Latencies: map[string][]int64{}}
+	cell.Cycles, cell.Elapsed = doneIn(cycles, from, until, in.Clients)
 	rate := float64(cell.Cycles) / cell.Elapsed.Seconds()
 	renewals := renew(bounded, cs, in.Measure/renewShare)
 	passing.end()
@@ -67,7 +69,7 @@ func runAcquire(ctx context.Context, in Input) (results.Cell, error) {
 	if ctx.Err() != nil {
 		return cell, ctx.Err()
 	}
-	if cell.Cycles == 0 || len(renewals) == 0 {
+	if len(releases) == 0 || len(renewals) == 0 {
 		return cell, fmt.Errorf("%w within %v: %w", ErrNothingDone, total, orStalled(first))
 	}
 	return cell, nil
@@ -100,16 +102,15 @@ func renew(ctx context.Context, cs []*load.Caller, d time.Duration) []span {
 }
 
 // measured returns the acquires and releases of the cycles that began at t=from or later.
-func measured(attempts []results.Attempt, from int64) (acquires, releases []span, last int64) {
+func measured(attempts []results.Attempt, from int64) (acquires, releases []span) {
 	for _, a := range attempts {
 		if a.Asked < from || a.Outcome != results.Granted || a.End != results.EndReleased {
 			continue
 		}
 		acquires = append(acquires, span{a.Asked, a.Answered})
 		releases = append(releases, span{a.Ended, a.Done})
-		last = max(last, a.Done)
 	}
-	return acquires, releases, last
+	return acquires, releases
 }
 
 func orStalled(err error) error {
@@ -169,10 +170,11 @@ func runOpen(ctx context.Context, in Input, cs []*load.Caller, rate float64, cel
 		}
 	})
 	var acquires, lags []int64
-	drops, refused := 0, 0.0
 	for _, c := range all {
-		acquires, lags, drops = append(acquires, c.acquires...), append(lags, c.lags...), drops+c.drops
+		acquires, lags = append(acquires, c.acquires...), append(lags, c.lags...)
 	}
+	// Also a cycle that was never sent, or whose acquire failed, is dropped: no latency shows it.
+	drops, refused := len(arrivals)-len(acquires), 0.0
 	if !keptUp(acquires, lags, drops) {
 		refused = 1
 	}
@@ -191,7 +193,6 @@ type openCaller struct {
 	deadline int64 // a cycle that has not started by the deadline is dropped
 
 	acquires, lags []int64
-	drops          int
 }
 
 func (c *openCaller) work(ctx context.Context) {
@@ -200,7 +201,6 @@ func (c *openCaller) work(ctx context.Context) {
 	for due := range c.due {
 		sent := c.Clock.Now()
 		if ctx.Err() != nil || sent > c.deadline {
-			c.drops++
 			continue
 		}
 		// The caller was free but started late, so this delay is the load generator's.
@@ -218,7 +218,7 @@ func (c *openCaller) work(ctx context.Context) {
 }
 
 // keptUp reports whether the latencies of an open loop show delays of the backend, not of the load
-// generator. Every cycle must have started. The generator's own delay must be at most half of the
+// generator. Every cycle must have got its lock. The generator's own delay must be at most half of the
 // latency, at the median and at the 99th percentile.
 func keptUp(acquires, lags []int64, drops int) bool {
 	if drops > 0 || len(acquires) == 0 {
@@ -252,33 +252,31 @@ func runFloor(ctx context.Context, in Input, call func(context.Context) error) (
 	defer cancel()
 	from := in.Clock.Now() + int64(in.WarmUp)
 	until := from + int64(in.Measure)
-	took := make([][]int64, in.Clients)
+	calls := make([][]results.Attempt, in.Clients)
 	errs := make([]error, in.Clients)
-	ends := make([]int64, in.Clients)
 	load.Workers(in.Clients, func(i int) {
-		for bounded.Err() == nil {
+		for counts := false; bounded.Err() == nil; {
 			asked := in.Clock.Now()
-			if asked >= until && len(took[i]) > 0 {
+			if counts && asked >= until {
 				return
 			}
-			if err := call(bounded); err != nil {
-				errs[i] = err
+			counts = asked >= from
+			if errs[i] = call(bounded); errs[i] != nil {
 				return
 			}
-			if ends[i] = in.Clock.Now(); asked >= from {
-				took[i] = append(took[i], ends[i]-asked)
-			}
+			now := in.Clock.Now()
+			calls[i] = append(calls[i], results.Attempt{Asked: asked, Answered: now, Done: now, Outcome: results.Granted, End: results.EndReleased})
 		}
 	})
-	cell := results.Cell{Elapsed: time.Duration(max(slices.Max(ends), until) - from), Latencies: map[string][]int64{}}
-	for i, t := range took {
-		if errs[i] != nil && ctx.Err() == nil {
-			return cell, fmt.Errorf("%w: %w", ErrFloor, errs[i])
-		}
-		cell.Cycles += len(t)
-		cell.Latencies["call"] = append(cell.Latencies["call"], t...)
+	cell := results.Cell{Latencies: map[string][]int64{}, Values: map[string]float64{}}
+	if err := cmp.Or(errs...); err != nil && ctx.Err() == nil {
+		return cell, fmt.Errorf("%w: %w", ErrFloor, err)
 	}
-	cell.Values = map[string]float64{"calls/s": float64(cell.Cycles) / cell.Elapsed.Seconds()}
+	all := slices.Concat(calls...)
+	took, _ := measured(all, from)
+	(&trips{}).note(&cell, "call", took)
+	cell.Cycles, cell.Elapsed = doneIn(all, from, until, in.Clients)
+	cell.Values["calls/s"] = float64(cell.Cycles) / cell.Elapsed.Seconds()
 	longest(&cell, "call")
 	return cell, ctx.Err()
 }

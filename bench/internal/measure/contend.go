@@ -106,18 +106,18 @@ func runContend(ctx context.Context, in Input) (cell results.Cell, err error) {
 		return cell, fmt.Errorf("%w within %v: %w", ErrNothingDone, span, orStalled(first))
 	}
 	cell.Values = map[string]float64{
-		"grants/s": float64(len(grants)) / span.Seconds(),
-		"jain":     jain(grants, len(cs)),
+		"grants/s":    float64(len(grants)) / span.Seconds(),
+		"jain":        jain(grants, len(cs)),
+		"max-ns/wait": float64(longestWait(attempts, from, until)),
 	}
 	passing.note(&cell, "handoff", handoffs(grants))
-	longest(&cell, "wait")
-	if in.Commands == nil {
-		return cell, nil
-	}
 	if n := c.grants(attempts); c.err == nil && n > 0 {
 		cell.Values["commands/grant"] = c.Run / float64(n)
 		cell.Values["sent-commands/grant"] = c.Sent / float64(n)
 		cell.Values["server-ns/grant"] = c.Busy / float64(n)
+	}
+	if idleFor(in) <= queued {
+		return cell, nil
 	}
 	// If func idle fails, only this figure is left out, because the other figures are known by now.
 	if perSecond, err := idle(bounded, in, cs); err == nil {
@@ -220,6 +220,18 @@ func waits(grants []results.Attempt) []int64 {
 	return out
 }
 
+// longestWait counts also the attempts without a grant, with the time that they had waited by the
+// end of the measured time, so it is a lower bound. The quantiles of the waits omit these attempts,
+// because a wait that was cut off would count as a short wait.
+func longestWait(attempts []results.Attempt, from, until int64) (longest int64) {
+	for _, a := range attempts {
+		if a.Outcome != results.Failed && a.Answered >= from {
+			longest = max(longest, min(a.Answered, until)-a.Asked)
+		}
+	}
+	return longest
+}
+
 // jain returns the fairness index of the grants per caller. It is 1 if all callers had equally many
 // grants, and 1/n if one caller had all (Jain, Chiu, Hawe: A quantitative measure of fairness,
 // DEC-TR-301, 1984).
@@ -239,12 +251,13 @@ func jain(grants []results.Attempt, clients int) float64 {
 // queued is the time that waiters get to enter the store's queue.
 const queued = 50 * time.Millisecond
 
-// idleFor is how long callers wait for a lock that stays held, or 0 if nothing counts commands.
+// idleFor is how long callers wait for a lock that stays held, or 0 if nothing counts commands. It
+// is half of the TTL at most, because a library that does not renew would lose the lock (unsafe).
 func idleFor(in Input) time.Duration {
 	if in.Commands == nil {
 		return 0
 	}
-	return queued + in.Measure/2
+	return min(queued+in.Measure/2, in.TTL/2)
 }
 
 // The function idle makes one caller keep a lock and all others wait for it. It returns how many
@@ -266,7 +279,7 @@ func idle(ctx context.Context, in Input, cs []*load.Caller) (float64, error) {
 	}()
 	proc.Sleep(ctx, queued)
 	from := in.Clock.Now()
-	c := <-in.count(ctx, from, from+int64(in.Measure/2))
+	c := <-in.count(ctx, from, from+int64(idleFor(in)-queued))
 	stop()
 	<-done
 	cs[0].Release(context.WithoutCancel(ctx), lease)

@@ -73,7 +73,7 @@ func runThroughput(ctx context.Context, in Input) (cell results.Cell, err error)
 		return cell, err
 	}
 	cell.Attempts = attempts
-	acquires, releases, _ := measured(attempts, from)
+	acquires, releases := measured(attempts, from)
 	cell.Latencies = map[string][]int64{}
 	passing := &trips{} // not used, because the round trips of many callers cannot be distinguished
 	passing.note(&cell, "acquire", acquires)

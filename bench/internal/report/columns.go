@@ -248,11 +248,11 @@ func (t Table) runs() int {
 	return n
 }
 
-// refusedUnit is 1 if the load generator of a run could not keep up with the planned rate.
+// refusedUnit is 1 if calls of a run were dropped or started late.
 const refusedUnit = "open-refused"
 
-// refused reports whether the load generator of the open loop could not keep up with the planned
-// rate in at least half of the runs. The figures of the open loop then do not describe the backend.
+// refused reports whether at least half of the runs did not keep up with the planned rate of the
+// open loop. The figures of the open loop then do not describe the backend.
 func (r Row) refused() bool { return r.Figures[refusedUnit].Center > 0 }
 
 func ratio(r *results.Ratio) cell {

@@ -46,7 +46,7 @@ func (r Report) omissions() []string {
 }
 
 // refusals names the backends whose open-loop figures (requests at a fixed rate) are not shown,
-// because lockbench could not keep the rate up.
+// because calls of a run were dropped, or lockbench started them late.
 func (r Report) refusals() []string {
 	var cells []string
 	for _, t := range r.of(acquireScenario) {
@@ -59,7 +59,7 @@ func (r Report) refusals() []string {
 	if len(cells) == 0 {
 		return nil
 	}
-	return []string{"no figures of the open loop, because the load generator could not keep up, for " + listed(cells)}
+	return []string{"no figures of the open loop, because calls were dropped or started late, for " + listed(cells)}
 }
 
 // parts describes the runs (parts) that were merged into this folder.

@@ -39,7 +39,7 @@ func TestRefusedOpenLoop(t *testing.T) {
 	c := cycles("redis", 64, 0, 1e5, false)
 	c.Latencies["open-acquire"], c.Values["open-refused"] = []int64{300_000, 300_000, 8e6}, 1
 	text := strings.Join(strings.Fields(output(t, reported(t, []results.Cell{c}), "text")), " ")
-	want := "no figures of the open loop, because the load generator could not keep up, for redis at 64 clients"
+	want := "no figures of the open loop, because calls were dropped or started late, for redis at 64 clients"
 	if !strings.Contains(text, want) || !strings.Contains(text, "refused") || strings.Contains(text, "300µs") {
 		t.Error(text)
 	}

@@ -19,7 +19,11 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// Dial makes a client for the configuration of a backend, with go-redis's default options.
+// poolConns limits the connections of one client to a server. The limit is high, so that each caller
+// of a benchmark has a connection.
+const poolConns = 300
+
+// Dial makes a client for the configuration of a backend.
 func Dial(cfg driver.Config) (goredis.UniversalClient, error) {
 	logging.Disable() // errors are also returned, so go-redis need not print them
 	addrs := cfg.List("address")
@@ -28,11 +32,11 @@ func Dial(cfg driver.Config) (goredis.UniversalClient, error) {
 		if err != nil {
 			return nil, fmt.Errorf("redis: the address is no Redis URL that go-redis reads")
 		}
-		o.Username, o.Password = cmp.Or(cfg["username"], o.Username), cmp.Or(cfg["password"], o.Password)
+		o.Username, o.Password, o.PoolSize = cmp.Or(cfg["username"], o.Username), cmp.Or(cfg["password"], o.Password), poolConns
 		return goredis.NewClient(o), nil
 	}
 	o := &goredis.UniversalOptions{
-		Addrs: addrs, Username: cfg["username"], Password: cfg["password"], IsClusterMode: cfg.Bool("cluster"),
+		Addrs: addrs, Username: cfg["username"], Password: cfg["password"], IsClusterMode: cfg.Bool("cluster"), PoolSize: poolConns,
 		MasterName: cfg["sentinel_master"], SentinelUsername: cfg["sentinel_username"], SentinelPassword: cfg["sentinel_password"],
 	}
 	if cfg.Bool("tls_enabled") {

@@ -40,6 +40,17 @@ func TestCounter(t *testing.T) {
 	}
 }
 
+func TestPoolSize(t *testing.T) {
+	for _, address := range []string{"127.0.0.1:1", "redis://127.0.0.1:1"} {
+		c, err := Dial(driver.Config{"address": address})
+		must(t, err)
+		if n := c.(*goredis.Client).Options().PoolSize; n != poolConns {
+			t.Errorf("%s: %d connections", address, n)
+		}
+		must(t, c.Close())
+	}
+}
+
 // TestFromClients checks that fromClients does not count the commands that scripts run.
 func TestFromClients(t *testing.T) {
 	commands := map[string]string{
