@@ -75,8 +75,9 @@ func Load(dirs []string, filter string, gates []Gate) (c Comparison, err error) 
 	return c, err
 }
 
-// Folders compares the folders of two runs with the same plan. It keeps the figures that the filter
-// selects. Filters are as in benchstat: "/backend:NAME /clients:64". The filter "" selects all.
+// Folders compares the folders of two runs with the same plan. A merged folder has the plan of its
+// parts, but the load of all of them. Folders keeps the figures that the filter selects. Filters
+// are as in benchstat: "/backend:NAME /clients:64". The filter "" selects all.
 func Folders(before, after, filter string) (Comparison, error) {
 	a, err := ReadWhole(before)
 	if err != nil {
@@ -86,7 +87,11 @@ func Folders(before, after, filter string) (Comparison, error) {
 	if err != nil {
 		return Comparison{}, err
 	}
-	if d := a.Plan.Differs(b.Plan); len(d) > 0 {
+	d := a.Plan.Differs(b.Plan)
+	if (a.Together == nil) != (b.Together == nil) {
+		d = append(d, "one folder has all the parts, the other has one of them")
+	}
+	if len(d) > 0 {
 		return Comparison{}, fmt.Errorf("%w: %s and %s: %s", ErrPlans, before, after, strings.Join(d, "; "))
 	}
 	left, _, err := read(before, a, filter)

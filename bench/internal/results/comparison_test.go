@@ -14,6 +14,7 @@ import (
 // run describes a result folder for a test to write.
 type run struct {
 	plan     Plan
+	together *Together
 	subjects []Subject
 	state    State
 	lines    int                // lines of each subject; 0 means one for each run of the plan
@@ -30,7 +31,7 @@ func (r run) write(t *testing.T) string {
 	if r.subjects == nil {
 		r.subjects = []Subject{{Name: "redis", Kind: KindPlugin}, {Name: "redislock", Kind: KindBaseline}}
 	}
-	f, err := Create(dir, Manifest{Started: time.Now(), Plan: r.plan, Subjects: r.subjects})
+	f, err := Create(dir, Manifest{Started: time.Now(), Plan: r.plan, Together: r.together, Subjects: r.subjects})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,6 +114,7 @@ func TestFoldersRefuse(t *testing.T) {
 		says  string
 	}{
 		"another plan": {run{plan: Plan{Clients: []int{1, 8}}}.write(t), ErrPlans, "clients [] and [1 8]"},
+		"merged":       {run{together: &Together{}}.write(t), ErrPlans, "one folder has all the parts"},
 		"interrupted":  {run{state: StateInterrupted, lines: 3}.write(t), ErrIncomplete, "interrupted"},
 		"killed":       {run{state: StateRunning}.write(t), ErrIncomplete, "running"},
 		"cut":          {cutBy(400), ErrIncomplete, "of 10 runs of Acquire/backend=redis/clients=8"},
