@@ -103,6 +103,7 @@ type result struct {
 	verdict     check.Verdict
 	cells       int  // number of measured cells, over all runs of the plan
 	interrupted bool // ctx ended before the plan was done; what was measured until then is kept
+	closing     error
 }
 
 // outcome returns what to show of a run that ended with err, and the error to report.
@@ -111,7 +112,7 @@ func (r result) outcome(ctx context.Context, err error) (*Outcome, error) {
 	if r.cells == 0 || err != nil && r.verdict.Granted() == 0 {
 		shown, err = nil, orInterrupted(ctx, err)
 	}
-	return shown, judged(r.interrupted, r.verdict, err)
+	return shown, errors.Join(judged(r.interrupted, r.verdict, err), r.closing)
 }
 
 func judged(interrupted bool, v check.Verdict, err error) error {
@@ -128,8 +129,8 @@ func ended(interrupted bool, violations, grants int, err error) error {
 	switch {
 	case violations > 0:
 		return errors.Join(fmt.Errorf("%w: %d in %d grants", ErrUnsafe, violations, grants), err)
-	case interrupted:
-		return ErrInterrupted
+	case interrupted && !errors.Is(err, ErrInterrupted):
+		return errors.Join(ErrInterrupted, err)
 	case err == nil && grants == 0:
 		return &InvalidError{errors.New("invalid run: nothing was granted, so nothing was checked")}
 	}

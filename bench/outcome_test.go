@@ -1,6 +1,8 @@
 package bench
 
 import (
+	"context"
+	"errors"
 	"reflect"
 	"regexp"
 	"strings"
@@ -43,6 +45,20 @@ func checkKeys(t *testing.T, of reflect.Type, seen map[reflect.Type]bool) {
 				t.Errorf("%v.%s has the key %q", of, f.Name, name)
 			}
 			checkKeys(t, f.Type, seen)
+		}
+	}
+}
+
+// TestInterrupted checks that the errors of closing are told, even if nothing was measured.
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	folder, sweep := errors.New("the disk is full"), errors.New("the server is gone")
+	for cells, want := range []string{"interrupted\nthe server is gone", "interrupted\nthe disk is full\nthe server is gone"} {
+		r := result{cells: cells, interrupted: true, closing: sweep}
+		r.verdict.Subjects = []check.Subject{{Granted: cells}}
+		if _, err := r.outcome(ctx, folder); !errors.Is(err, ErrInterrupted) || err.Error() != want {
+			t.Errorf("%d cells: %v", cells, err)
 		}
 	}
 }

@@ -86,10 +86,12 @@ func Run(ctx context.Context, p Plan, opts Options) (*Outcome, error) {
 
 func carryOut(ctx context.Context, p Plan, opts Options) (res result, err error) {
 	s, err := openSession(ctx, p, opts.Log)
-	if err != nil {
-		return result{interrupted: ctx.Err() != nil}, err
+	if s != nil {
+		defer func() { res.closing = s.Close(ctx) }()
 	}
-	defer func() { err = errors.Join(err, s.Close(ctx)) }()
+	if err != nil {
+		return result{}, err
+	}
 	r := &runner{session: s, clock: proc.NewClock(), progress: opts.Progress, checker: check.New()}
 	return r.run(ctx)
 }

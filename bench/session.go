@@ -47,6 +47,7 @@ type session struct {
 
 const closeTimeout = 10 * time.Second
 
+// openSession may return a session that must be closed together with an error.
 func openSession(ctx context.Context, p Plan, log *slog.Logger) (*session, error) {
 	s := &session{plan: p, log: log, binaries: map[string]string{}}
 	kept, err := readKept()
@@ -57,10 +58,7 @@ func openSession(ctx context.Context, p Plan, log *slog.Logger) (*session, error
 		return nil, err
 	}
 	s.plan.Env = s.environment.name
-	if err := s.openAll(ctx); err != nil {
-		return nil, errors.Join(err, s.Close(ctx))
-	}
-	return s, nil
+	return s, s.openAll(ctx)
 }
 
 func (s *session) openAll(ctx context.Context) error {

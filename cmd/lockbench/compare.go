@@ -32,7 +32,8 @@ kinds of limits; each looks at plugins only.
 
 For a change it says the smallest one that these runs could have shown; when
 that is beyond the limit, passing would mean nothing, and the comparison is
-invalid (exit 4). A figure is that of the newer folder: the median over the
+invalid (exit 4). So it is if some runs, or all of one side, lack the figure: a
+p99 needs 500 samples. A figure is that of the newer folder: the median over the
 runs, and of max-* and for a limit of 0 that of the worst run. With such limits
 alone one folder of one build will do. Of several cells the worst is shown.`,
 		Example: `  lockbench compare results/old results/new

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/lockbench/lockbench/bench/internal/check"
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
@@ -20,7 +21,7 @@ func output(t *testing.T, r Report, format string) string {
 	return b.String()
 }
 
-func TestBaselinesHaveNoVerdict(t *testing.T) {
+func TestVerdict(t *testing.T) {
 	cells := []results.Cell{cycles("redis", 1, 0, 1e5, false), cycles("redislock", 1, 0, 1e5, true)}
 	r := reported(t, cells)
 	if got := r.Safe(); !strings.HasPrefix(got, "safe: 1 grants of redis checked") {
@@ -31,6 +32,10 @@ func TestBaselinesHaveNoVerdict(t *testing.T) {
 	}
 	if r := reported(t, cells[1:]); !strings.HasPrefix(r.Safe(), "INVALID") {
 		t.Errorf("no backend was granted anything: %q", r.Safe())
+	}
+	r.Verdict.Cells = []check.Cell{{Grants: 9, Class: check.ClassHeld}, {Backend: "etcd", Fault: "pause", Class: check.ClassInvalid}}
+	if got := output(t, r, "html"); !strings.Contains(got, "✗</span> INVALID: etcd under pause: nothing was granted") {
+		t.Errorf("a cell without a verdict: %q", r.Safe())
 	}
 }
 

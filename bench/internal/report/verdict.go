@@ -32,6 +32,8 @@ func (r Report) found() string {
 		return fmt.Sprintf("UNSAFE: %s in %s%s", plural(v.Unsafe(), "violation"), grouped(float64(grants)), of)
 	case grants == 0:
 		return "INVALID: nothing was granted, so nothing was checked"
+	case len(v.Invalid()) > 0:
+		return "INVALID: " + strings.Join(v.Invalid(), "; ")
 	case len(v.Cells) > 0:
 		return fmt.Sprintf("safe: %s grants under faults checked, no claim of a backend is broken", grouped(float64(grants)))
 	}

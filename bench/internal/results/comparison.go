@@ -34,7 +34,8 @@ type Comparison struct {
 	// is one folder and all gates are bounds, Old, Rows and Warnings are empty.
 	Held []Held
 
-	others []Difference // differences of plugins in units that are compared only if a gate names them
+	others  []Difference // differences of plugins in units that are compared only if a gate names them
+	lacking []Difference // rows of plugins, not compared, because not every run on both sides has them
 }
 
 // measured is one figure (unit) of one cell (a subject under one load) in one run.
@@ -66,6 +67,9 @@ func Load(dirs []string, filter string, gates []Gate) (c Comparison, err error) 
 	default:
 		c, err = Builds(dirs[0], filter)
 	}
+	if err == nil {
+		err = c.whole(changes)
+	}
 	if err == nil && c.Old != "" && len(c.Rows) == 0 {
 		err = fmt.Errorf("%w: there is no figure that both have", ErrIncomplete)
 	}
@@ -75,8 +79,9 @@ func Load(dirs []string, filter string, gates []Gate) (c Comparison, err error) 
 	return c, err
 }
 
-// Folders compares the folders of two runs with the same plan. It keeps the figures that the filter
-// selects. Filters are as in benchstat: "/backend:NAME /clients:64". The filter "" selects all.
+// Folders compares the folders of two runs with the same plan. A merged folder has the plan of its
+// parts, but the load of all of them. Folders keeps the figures that the filter selects. Filters
+// are as in benchstat: "/backend:NAME /clients:64". The filter "" selects all.
 func Folders(before, after, filter string) (Comparison, error) {
 	a, err := ReadWhole(before)
 	if err != nil {
@@ -86,7 +91,11 @@ func Folders(before, after, filter string) (Comparison, error) {
 	if err != nil {
 		return Comparison{}, err
 	}
-	if d := a.Plan.Differs(b.Plan); len(d) > 0 {
+	d := a.Plan.Differs(b.Plan)
+	if (a.Together == nil) != (b.Together == nil) {
+		d = append(d, "one folder has all the parts, the other has one of them")
+	}
+	if len(d) > 0 {
 		return Comparison{}, fmt.Errorf("%w: %s and %s: %s", ErrPlans, before, after, strings.Join(d, "; "))
 	}
 	left, _, err := read(before, a, filter)
@@ -97,7 +106,7 @@ func Folders(before, after, filter string) (Comparison, error) {
 	if err != nil {
 		return Comparison{}, err
 	}
-	c := compare(left, right, units)
+	c := compare(left, right, a.Plan.Runs, b.Plan.Runs, units)
 	c.Old, c.New = before, after
 	if a.Machine != b.Machine {
 		c.Warnings = append(c.Warnings, "the two runs were not on the same machine")
@@ -134,7 +143,7 @@ func Builds(dir, filter string) (Comparison, error) {
 		}
 		after = append(after, f)
 	}
-	c := compare(before, after, units)
+	c := compare(before, after, m.Plan.Runs, m.Plan.Runs, units)
 	c.Old, c.New = "the other build", "this build"
 	return c, nil
 }
@@ -184,22 +193,31 @@ func read(dir string, m Manifest, filter string) ([]measured, benchfmt.UnitMetad
 	return out, units, err
 }
 
-// compare compares the rows that are in both slices, before and after. It adjusts the p-values of
-// plugins for the number of plugin rows, and all other p-values for the number of other rows.
-func compare(before, after []measured, units benchfmt.UnitMetadataMap) Comparison {
+// compare compares the rows that are in both slices, before and after. A plugin's row must be in
+// all planned runs: slow runs have too few samples for a p99, and a median over the fast ones hides
+// them. compare adjusts the p-values of plugins for the number of plugin rows, and all other
+// p-values for the number of other rows.
+func compare(before, after []measured, runsBefore, runsAfter int, units benchfmt.UnitMetadataMap) Comparison {
 	var c Comparison
 	var controls []Difference
+	seen := map[Row]bool{}
 	sort.SliceStable(before, func(i, j int) bool { return before[i].order.Less(before[j].order) })
 	old, now := runsOf(before), runsOf(after)
-	for _, f := range before {
-		r, runs := f.Row, old[f.Row]
-		delete(old, r) // each row is compared once
-		if len(runs) == 0 || len(now[r]) == 0 {
+	for _, f := range slices.Concat(before, after) {
+		r, control := f.Row, f.subject.Kind != KindPlugin
+		if seen[r] {
 			continue
 		}
-		d := NewDifference(r, runs, now[r])
-		d.Better = units.GetBetter(r.Unit)
-		d.Control = f.subject.Kind != KindPlugin
+		seen[r] = true
+		lacks := !control && (len(old[r]) < runsBefore || len(now[r]) < runsAfter)
+		if lacks {
+			c.lacking = append(c.lacking, Difference{Row: r, Old: Median(old[r]), New: Median(now[r])})
+		}
+		if lacks || len(old[r]) == 0 || len(now[r]) == 0 {
+			continue
+		}
+		d := NewDifference(r, old[r], now[r])
+		d.Better, d.Control = units.GetBetter(r.Unit), control
 		switch {
 		case !Tested(r.Unit) && !d.Control:
 			c.others = append(c.others, d)
@@ -218,8 +236,21 @@ func compare(before, after []measured, units benchfmt.UnitMetadataMap) Compariso
 		}
 	}
 	c.Warnings = append(c.Warnings, tooFew(c.Rows)...)
+	if i := slices.IndexFunc(c.lacking, func(d Difference) bool { return Tested(d.Unit) }); i >= 0 {
+		c.Warnings = append(c.Warnings, "some figures are not compared, because not every run has them: the first is "+c.lacking[i].Unit+" of "+c.lacking[i].Cell)
+	}
 	c.Rows = append(c.Rows, controls...)
 	return c
+}
+
+// whole returns an error if a gate for changes limits a row that not every run has.
+func (c Comparison) whole(gates []Gate) error {
+	for _, d := range c.lacking {
+		if concerned(gates, d.Unit) {
+			return fmt.Errorf("%w: %s of %s is in %d runs of %s and in %d of %s", ErrIncomplete, d.Unit, d.Cell, d.Old.N, c.Old, d.New.N, c.New)
+		}
+	}
+	return nil
 }
 
 // tooFew returns a warning if no row has enough runs for a test to show a difference.
@@ -277,7 +308,10 @@ func (c *Comparison) hold(dir, filter string, bounds []Gate) error {
 	}
 	runs := runsOf(whole)
 	for _, g := range bounds {
-		h := g.hold(kept, runs)
+		h, err := g.hold(m, kept, runs)
+		if err != nil {
+			return fmt.Errorf("%w of %s", err, dir)
+		}
 		if h.Rows == 0 {
 			return fmt.Errorf("%w %q in %s", ErrNoFigure, strings.TrimSuffix(g.unit+" / "+g.baseline, " / "), dir)
 		}
@@ -287,23 +321,25 @@ func (c *Comparison) hold(dir, filter string, bounds []Gate) error {
 }
 
 // hold checks the bound g. The result is about the row farthest beyond the limit, or nearest to it.
-func (g Gate) hold(figures []measured, runs map[Row][]float64) Held {
-	worst, seen := Held{Gate: g}, map[Row]bool{}
-	for _, f := range figures {
-		if f.subject.Kind != KindPlugin || f.subject.BuildOf != "" || !g.concerns(f.Unit) || seen[f.Row] {
-			continue
-		}
-		seen[f.Row] = true
+// If a run lacks the figure, or the baseline's figure, hold returns an error. Otherwise figures
+// with the same index are from the same run.
+func (g Gate) hold(m Manifest, figures []measured, runs map[Row][]float64) (worst Held, err error) {
+	worst.Gate = g
+	for _, f := range g.limited(figures) {
 		h := Held{Gate: g, Row: f.Row, Measured: Median(runs[f.Row])}
+		of := f.Row
 		if g.baseline != "" {
-			of := strings.Replace(f.Cell, "/backend="+f.subject.Name+"/", "/backend="+g.baseline+"/", 1)
+			of.Cell = strings.Replace(f.Cell, "/backend="+f.subject.Name+"/", "/backend="+g.baseline+"/", 1)
 			if g.baseline == peak {
-				of = peakOf(f.Row, runs)
+				of.Cell = peakOf(f.Row, runs)
 			}
-			h.Measured = Compare(runs[f.Row], runs[Row{of, f.Unit}]).Estimate
+			h.Measured = Compare(runs[f.Row], runs[of]).Estimate
 		}
-		if h.Measured.N == 0 {
+		if len(runs[f.Row])+len(runs[of]) == 0 || !m.tried(g.baseline, of.Cell, runs) {
 			continue
+		}
+		if h.Measured.N < max(1, m.Plan.Runs) {
+			return h, fmt.Errorf("%w: %s of %s is in %d of %d runs", ErrIncomplete, h.Figure(), f.Cell, h.Measured.N, m.Plan.Runs)
 		}
 		h.Value = g.valueOf(f.Unit, h.Measured)
 		h.Broken, h.Rows = g.beyond(h.Value), worst.Rows+1
@@ -312,7 +348,38 @@ func (g Gate) hold(figures []measured, runs map[Row][]float64) Held {
 		}
 		worst.Rows = h.Rows
 	}
-	return worst
+	return worst, nil
+}
+
+// limited returns the rows that g limits: each cell of a plugin, with each unit that any plugin
+// has. All runs of a slow backend may lack a unit, because they have too few samples.
+func (g Gate) limited(figures []measured) (out []measured) {
+	cells, units := map[string]measured{}, map[string]bool{}
+	for _, f := range figures {
+		if f.subject.Kind == KindPlugin && f.subject.BuildOf == "" {
+			cells[f.Cell], units[f.Unit] = f, g.concerns(f.Unit)
+		}
+	}
+	for _, cell := range slices.Sorted(maps.Keys(cells)) {
+		for _, unit := range slices.Sorted(maps.Keys(units)) {
+			if f := cells[cell]; units[unit] {
+				f.Unit = unit
+				out = append(out, f)
+			}
+		}
+	}
+	return out
+}
+
+// tried reports whether the plan has the cell. It has no cell of a baseline where baselines cannot
+// be measured. But if the baseline has failed, any cell may lack its figures for this reason.
+func (m Manifest) tried(baseline, cell string, runs map[Row][]float64) bool {
+	for r := range runs {
+		if r.Cell == cell {
+			return true
+		}
+	}
+	return slices.ContainsFunc(m.Failed, func(c FailedCell) bool { return c.Backend == baseline })
 }
 
 // valueOf returns the value to compare with the limit. It is the median. For a maximum, and for a

@@ -14,10 +14,13 @@ import (
 // run describes a result folder for a test to write.
 type run struct {
 	plan     Plan
+	together *Together
 	subjects []Subject
 	state    State
 	lines    int                // lines of each subject; 0 means one for each run of the plan
 	factor   map[string]float64 // factor for the latencies, by subject; 0 means 1
+	slow     map[string]int     // runs with too few samples for a p99, by subject
+	failed   map[string]int     // runs without figures, by subject
 }
 
 // write writes the folder, with two subjects that have the same number of clients. Their latencies
@@ -30,7 +33,11 @@ func (r run) write(t *testing.T) string {
 	if r.subjects == nil {
 		r.subjects = []Subject{{Name: "redis", Kind: KindPlugin}, {Name: "redislock", Kind: KindBaseline}}
 	}
-	f, err := Create(dir, Manifest{Started: time.Now(), Plan: r.plan, Subjects: r.subjects})
+	m := Manifest{Started: time.Now(), Plan: r.plan, Together: r.together, Subjects: r.subjects}
+	for name := range r.failed {
+		m.Failed = append(m.Failed, FailedCell{Backend: name})
+	}
+	f, err := Create(dir, m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,11 +45,15 @@ func (r run) write(t *testing.T) string {
 		for _, s := range r.subjects {
 			factor := cmp.Or(r.factor[s.Name], 1)
 			var took []int64
-			for n := range 600 {
+			samples := 600
+			if i < r.slow[s.Name] {
+				samples = 100
+			}
+			for n := range samples {
 				took = append(took, int64(factor*float64(100_000+1000*i+10*n)))
 			}
 			err = errors.Join(err, f.Add(Cell{
-				Section: Section{CellName: CellName{Backend: s.Name, Scenario: "acquire", Clients: 8}, Kind: s.Kind, Run: i + 1},
+				Section: Section{CellName: CellName{Backend: s.Name, Scenario: "acquire", Clients: 8}, Kind: s.Kind, Run: i + 1, Interrupted: i < r.failed[s.Name]},
 				Cycles:  600, Elapsed: time.Second, Latencies: map[string][]int64{"acquire": took},
 				Values: map[string]float64{"cycles/s": 600 / factor, "max-ns/acquire": float64(slices.Max(took)), "lost-leases": float64(i / 9)},
 			}))
@@ -113,6 +124,7 @@ func TestFoldersRefuse(t *testing.T) {
 		says  string
 	}{
 		"another plan": {run{plan: Plan{Clients: []int{1, 8}}}.write(t), ErrPlans, "clients [] and [1 8]"},
+		"merged":       {run{together: &Together{}}.write(t), ErrPlans, "one folder has all the parts"},
 		"interrupted":  {run{state: StateInterrupted, lines: 3}.write(t), ErrIncomplete, "interrupted"},
 		"killed":       {run{state: StateRunning}.write(t), ErrIncomplete, "running"},
 		"cut":          {cutBy(400), ErrIncomplete, "of 10 runs of Acquire/backend=redis/clients=8"},
@@ -223,6 +235,42 @@ func TestBounds(t *testing.T) {
 	cut := run{state: StateInterrupted}.write(t)
 	if _, err := Load([]string{cut}, "", parsed(t, "cycles/s < 1")); !errors.Is(err, ErrIncomplete) {
 		t.Errorf("figures of a run that was cut off count: %v", err)
+	}
+}
+
+// TestGatesNeedEveryRun checks gates on a figure that some runs lack.
+func TestGatesNeedEveryRun(t *testing.T) {
+	slow := func(runs int) run { return run{slow: map[string]int{"redis": runs}} }
+	lib := func(slow, failed int) run {
+		return run{slow: map[string]int{"redislock": slow}, failed: map[string]int{"redislock": failed}}
+	}
+	two := run{subjects: []Subject{{Name: "etcd", Kind: KindPlugin}, {Name: "redis", Kind: KindPlugin}, {Name: "redislock", Kind: KindBaseline}}, slow: slow(10).slow}
+	const change, bound, ratio = "p99-ns/acquire > +900%", "p99-ns/acquire > 1s", "p99-ns/acquire / redislock > 9"
+	for name, tt := range map[string]struct {
+		before, after run
+		gate          string
+		want          error
+	}{
+		"whole":                {run{}, run{}, change, nil},
+		"some runs":            {run{}, slow(6), change, ErrIncomplete},
+		"some runs before":     {slow(6), run{}, change, ErrIncomplete},
+		"no run":               {run{}, slow(10), "p9*-ns/acquire > +900%", ErrIncomplete},
+		"no run before":        {slow(10), run{}, change, ErrIncomplete},
+		"no run of both":       {slow(10), slow(10), "p9*-ns/acquire > +900%", nil},
+		"another figure":       {run{}, slow(6), "p90-ns/acquire > +900%", nil},
+		"a bound":              {run{}, slow(6), bound, ErrIncomplete},
+		"a bound, no run":      {two, two, bound, nil},
+		"a ratio":              {run{}, run{}, ratio, nil},
+		"a ratio, some runs":   {run{}, lib(6, 0), ratio, ErrIncomplete},
+		"a ratio, no run":      {run{}, lib(10, 0), ratio, ErrIncomplete},
+		"a ratio, one plugin":  {two, two, ratio, ErrIncomplete},
+		"a baseline that fell": {run{}, lib(0, 1), ratio, ErrIncomplete},
+		"a baseline missing":   {run{}, lib(0, 10), ratio, ErrIncomplete},
+	} {
+		_, err := Load([]string{tt.before.write(t), tt.after.write(t)}, "/backend:(redis OR etcd)", parsed(t, tt.gate))
+		if !errors.Is(err, tt.want) || err != nil && !(strings.Contains(err.Error(), "p99-ns/acquire") && strings.Contains(err.Error(), "Acquire/backend=redis/clients=8")) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

@@ -99,6 +99,10 @@ func (g Gate) concerns(unit string) bool {
 	return ok
 }
 
+func concerned(gates []Gate, unit string) bool {
+	return slices.ContainsFunc(gates, func(g Gate) bool { return g.concerns(unit) })
+}
+
 func (g Gate) fails(d Difference) bool {
 	return d.Supported && !math.IsNaN(d.Delta) && g.beyond(d.Delta)
 }
@@ -127,7 +131,7 @@ func (c Comparison) Judge(gates []Gate) (v Verdict, unknown []string) {
 	gates, _ = divided(gates)
 	var rows []Difference
 	for _, d := range c.judged() {
-		if slices.ContainsFunc(gates, func(g Gate) bool { return g.concerns(d.Unit) }) {
+		if concerned(gates, d.Unit) {
 			rows = append(rows, d)
 		}
 	}

@@ -58,11 +58,11 @@ func Merge(out string, dirs ...string) error {
 	if err != nil {
 		return err
 	}
-	t, err := overlap(dirs, all)
+	lines, err := readParts(dirs)
 	if err != nil {
 		return err
 	}
-	lines, err := readParts(dirs)
+	t, err := overlap(dirs, all, lines.order)
 	if err != nil {
 		return err
 	}
@@ -140,12 +140,12 @@ func mergeable(a, b Manifest) error {
 func merged(all []Manifest) Manifest {
 	m := all[0]
 	m.Binaries = maps.Clone(m.Binaries)
-	m.Rendezvous, m.Skipped, m.Notes, m.Findings, m.MachineLoad = nil, nil, nil, nil, nil
+	m.Rendezvous, m.Skipped, m.Failed, m.Notes, m.Findings, m.MachineLoad = nil, nil, nil, nil, nil, nil
 	for i, one := range all {
 		m.Elapsed = max(m.Elapsed, one.Elapsed)
 		m.Skipped = unite(m.Skipped, one.Skipped)
 		m.Notes = unite(m.Notes, notesOf(i+1, one, all))
-		m.Findings = append(m.Findings, one.Findings...)
+		m.Findings, m.Failed = append(m.Findings, one.Findings...), append(m.Failed, one.Failed...)
 		maps.Copy(m.Binaries, one.Binaries)
 		m.Parts = append(m.Parts, Part{Started: one.Started, Machine: one.Machine, Elapsed: one.Elapsed, MachineLoad: one.MachineLoad})
 	}
@@ -217,6 +217,9 @@ func readParts(dirs []string) (partLines, error) {
 		}
 		return false
 	})
+	if len(l.order) == 0 {
+		return l, fmt.Errorf("%w: no cell was measured by every part in every run", ErrIncomplete)
+	}
 	return l, nil
 }
 
@@ -352,9 +355,9 @@ func spans(dir string, m Manifest) (map[cellRun]span, error) {
 
 func (s span) later(by int64) span { return span{s.from + by, s.until + by, s.met + by} }
 
-// overlap returns the smallest share of a cell's time in which all parts measured it. If the share
-// is less than leastOverlap, the error wraps [ErrApart] and gives the numbers.
-func overlap(dirs []string, all []Manifest) (Together, error) {
+// overlap returns the smallest share of a cell's time in which all parts measured it, of the named
+// cells. If the share is less than leastOverlap, the error wraps [ErrApart] and gives the numbers.
+func overlap(dirs []string, all []Manifest, cells []string) (Together, error) {
 	t := Together{Overlap: 1}
 	parts := make([]map[cellRun]span, len(dirs))
 	for i, dir := range dirs {
@@ -366,7 +369,7 @@ func overlap(dirs []string, all []Manifest) (Together, error) {
 	t.Clocks = align(parts).Seconds()
 	var worst error
 	for key := range parts[0] {
-		if share, why := shared(key, parts, dirs); share < t.Overlap {
+		if share, why := shared(key, parts, dirs); share < t.Overlap && slices.Contains(cells, key.cell) {
 			t.Overlap, worst = share, why
 		}
 	}

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// togetherPart writes the folder of one of several runs. Its cells begin at the times in met.
+// togetherPart writes the folder of one of several runs. Its cells begin at the times in met. If
+// the manifest has a failed cell, the baseline has failed in the first run.
 func togetherPart(t *testing.T, number int, rate float64, change func(*Manifest), met ...time.Duration) string {
 	t.Helper()
 	m := Manifest{
@@ -41,6 +42,8 @@ func togetherPart(t *testing.T, number int, rate float64, change func(*Manifest)
 		}
 		c.Values = map[string]float64{"cycles/s": rate, "max-ns/acquire": rate, "commands/grant": rate, "band-low-ns/takeover": 7}
 		err = errors.Join(err, f.Add(c))
+		c.Backend, c.Kind, c.Interrupted = "redislock", KindBaseline, run == 0 && len(m.Failed) > 0
+		err = errors.Join(err, f.Add(c))
 	}
 	if err := errors.Join(err, f.Close(m.State)); err != nil {
 		t.Fatal(err)
@@ -49,19 +52,22 @@ func togetherPart(t *testing.T, number int, rate float64, change func(*Manifest)
 }
 
 // TestMerge checks that the rates of all parts are added in each run, that percentiles are over all
-// latencies, and that each part's rates are kept. The clocks of the parts differ.
+// latencies, and that each part's rates are kept. The clocks of the parts differ. A baseline that
+// failed in one part is left out, in any order of the parts.
 func TestMerge(t *testing.T) {
 	a := togetherPart(t, 1, 100, nil, time.Second, 3*time.Second)
-	b := togetherPart(t, 2, 300, func(m *Manifest) { m.Started, m.Notes = m.Started.Add(time.Hour), []string{"busy"} }, 2*time.Second, 4*time.Second)
+	b := togetherPart(t, 2, 300, func(m *Manifest) {
+		m.Started, m.Notes, m.Failed = m.Started.Add(time.Hour), []string{"busy"}, []FailedCell{{Backend: "redislock"}}
+	}, 2*time.Second, 4*time.Second)
 	out := filepath.Join(t.TempDir(), "all")
-	if err := Merge(out, a, b); err != nil {
+	if err := errors.Join(Merge(filepath.Join(t.TempDir(), "turned"), b, a), Merge(out, a, b)); err != nil {
 		t.Fatal(err)
 	}
 	m, err := ReadManifest(out)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.Plan.Runs != 2 || !slices.Equal(m.Notes, []string{"part 2: busy"}) || m.Rendezvous != nil || m.Together == nil || m.Together.Overlap < 0.99 || m.Together.Clocks < 3600 {
+	if m.Plan.Runs != 2 || len(m.Failed) != 1 || len(m.Skipped) != 1 || !slices.Equal(m.Notes, []string{"part 2: busy"}) || m.Rendezvous != nil || m.Together == nil || m.Together.Overlap < 0.99 || m.Together.Clocks < 3600 {
 		t.Errorf("%+v, %+v", m, m.Together)
 	}
 	name := "Acquire/backend=redis/clients=8"
@@ -114,6 +120,7 @@ func TestMergeRefuses(t *testing.T) {
 		"cut":                {[]string{good, short}, ErrIncomplete},
 		"foreign":            {[]string{good, t.TempDir()}, ErrNotAFolder},
 		"one late":           {[]string{three, second(nil, s, 2*s+4*time.Millisecond, 3*s)}, ErrApart}, // a cell is late by less than its length
+		"another number":     {[]string{three, second(nil, s, 2*s)}, ErrIncomplete},
 		"a third":            {[]string{good, second(nil, s, 2*s), togetherPart(t, 3, 100, nil, s, 2*s)}, ErrIncomplete},
 	} {
 		out := filepath.Join(t.TempDir(), "out")
