@@ -122,8 +122,8 @@ func (a *agent) Do(ctx context.Context, o order) {
 		a.release(o.First)
 		a.send(note{Idle: true})
 	case opReopen:
-		g, _ := a.begin(ctx, 0)
-		g.work.Go(func() { a.reopen(o.Timeout) })
+		g, ctx := a.begin(ctx, 0)
+		g.work.Go(func() { a.reopen(ctx, o.Timeout) })
 	case opCancel:
 		a.mu.Lock()
 		defer a.mu.Unlock()

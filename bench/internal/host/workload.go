@@ -99,16 +99,17 @@ func (p *Process) Reopen(timeout time.Duration) error {
 	return p.Send(order{Op: "reopen", Timeout: timeout})
 }
 
-// reopen imitates an application that replaces its client while it runs.
-func (a *agent) reopen(timeout time.Duration) {
+// reopen imitates an application that replaces its client while it runs. If the other client cannot
+// be opened, for example without file descriptors, reopen tries again until ctx ends.
+func (a *agent) reopen(ctx context.Context, timeout time.Duration) {
 	call := results.Call{Op: results.OpClose, SentNs: a.clock.Now(), Served: true}
 	call.LimitNs = call.SentNs + int64(timeout)
 	old := a.present()
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	bounded, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	closed := make(chan error, 1)
-	go func() { closed <- old.Close(ctx) }()
-	if err := a.connect(); err != nil {
+	go func() { closed <- old.Close(bounded) }()
+	for err := a.connect(); err != nil && proc.Sleep(ctx, retryEvery); err = a.connect() {
 		a.back(results.Call{Op: results.OpOpen, SentNs: call.SentNs}, err)
 	}
 	a.served.Store(false)
