@@ -109,7 +109,6 @@ func serverFrozen(t T, h *Harness) {
 	b := h.Open(t)
 	a := h.attempt(b, "jobs", h.lasting().TTL).must(t)
 	h.Store.Freeze(t)
-	t.Cleanup(func() { h.Store.Resume(t) })
 	wantReturns(t, h, a, 300*time.Millisecond)
 }
 

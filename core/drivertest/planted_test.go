@@ -189,3 +189,16 @@ func TestHangingCaseIsReported(t *testing.T) {
 		t.Errorf("a case that hangs shows what is not its own:\n%s", r.Log)
 	}
 }
+
+// TestStoppedServerIsStartedAgain covers a case that ends between Stop and Start.
+func TestStoppedServerIsStartedAgain(t *testing.T) {
+	starts := 0
+	b := bug{plant: func(w *fixture) func(*calls) {
+		w.start = func(bool) { starts++ }
+		return func(*calls) {}
+	}}
+	c := Case{Name: "K8 ends early", Run: func(t T, h *Harness) { h.Store.Stop(t); t.Fatalf("too early") }}
+	if r := judgeCase(t, c, b); r.Outcome != Fail || starts != 1 {
+		t.Errorf("%v; the server was started %d times:\n%s", r.Outcome, starts, r.Log)
+	}
+}
