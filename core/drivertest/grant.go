@@ -220,7 +220,7 @@ func withdrawsGrant(t T, h *Harness) {
 		})
 		wg.Go(func() {
 			pause(t, time.Duration(round%2)*2*time.Millisecond)
-			a.withdraw(t)
+			a.by(bs[round/2%2]).withdraw(t)
 		})
 		next.mustWaitAcquire(t)
 		wg.Wait()

@@ -65,8 +65,7 @@ then is free, and not its old holder's again. One that claims strict commits has
 func strangersRelease(t T, h *Harness, change func(*driver.Request)) {
 	bs := h.backends(t, 2)
 	a := h.attempt(bs[0], "jobs", h.lasting().TTL).must(t)
-	stranger := *a
-	stranger.b = bs[1]
+	stranger := a.by(bs[1])
 	change(&stranger.Request)
 	at := wantNotHeld(t, stranger.release(t), "a stranger's release")
 	if at.Held() && at.Owner != a.Owner {
@@ -89,8 +88,8 @@ func strangersRelease(t T, h *Harness, change func(*driver.Request)) {
 func strangersRenewal(t T, h *Harness, change func(*driver.Request)) {
 	bs := h.backends(t, 2)
 	a := h.attempt(bs[0], "jobs", h.ttl(5*time.Second)).must(t)
-	stranger := *a
-	stranger.b, stranger.TTL = bs[1], h.lasting().TTL
+	stranger := a.by(bs[1])
+	stranger.TTL = h.lasting().TTL
 	change(&stranger.Request)
 	wantNotHeld(t, stranger.renew(t), "a stranger's renewal")
 	if at := inspect(t, a.b, a.Name); at.Owner != a.Owner || at.TTL > a.TTL {
