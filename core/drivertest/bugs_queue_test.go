@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"slices"
 	"sync"
@@ -166,6 +167,19 @@ func queueBugs() []bug {
 				}
 			}),
 			caught: []string{"K4 a withdrawal undoes a grant on its way"},
+		},
+		{
+			name: "the queue forgets a waiter between two waits",
+			plant: each(func(c *calls) {
+				inner := *c
+				c.wait = func(ctx context.Context, r driver.Request, limit time.Duration) (none driver.Grant, _ error) {
+					r.Owner = rand.Text()
+					_, err := inner.wait(ctx, r, limit)
+					_ = inner.withdraw(context.WithoutCancel(ctx), r.Name, r.Owner)
+					return none, err
+				}
+			}),
+			caught: []string{"K5 a waiter between two waits keeps its place"},
 		},
 		{name: "vanished waiter keeps its turn", plant: keepsTurn, caught: []string{"K5 a waiter that vanished loses its turn"}},
 		{name: "one host is favoured", plant: favours, caught: []string{"K5 a host that hands a lock over lets others have their turn"}},
