@@ -77,8 +77,9 @@ type Lock interface {
 	// ErrWithdrawn (K3). It is not enough that the store has no grant, because the owner's request
 	// may still be on its way. So a backend refuses the owner in the store for at least a minute,
 	// or sends the withdrawal after the request on the same ordered connection. Or it kills the
-	// request's connection and waits until that connection is gone. Withdraw returns nil for an
-	// owner unknown to the store.
+	// request's connection and waits until that connection is gone. For an owner whose requests
+	// another process sent, only the store can refuse: that process may have died, and its
+	// requests may lie unread in a socket. Withdraw returns nil for an owner unknown to the store.
 	Withdraw(ctx context.Context, name, owner string) error
 
 	// Inspect returns the holder of name. For a free lock it returns the zero Holder and no error.

@@ -21,6 +21,9 @@ func (h *Harness) attempt(b driver.Backend, name string, ttl time.Duration) *att
 	return &attempt{b: b, Request: driver.Request{Name: name, Owner: rand.Text(), Label: "conformance attempt", TTL: ttl}}
 }
 
+// by returns the same owner's attempt through b, as another process makes it.
+func (a *attempt) by(b driver.Backend) *attempt { return &attempt{b, a.Request} }
+
 // backends opens n backends on the harness's store. If the store is in a plugin (scope "host"), it
 // opens one and returns it n times, because another plugin has another store.
 func (h *Harness) backends(t T, n int) []driver.Backend {

@@ -109,6 +109,20 @@ func grantBugs() []bug {
 			caught: []string{"K2 a refused try leaves nothing behind", "K3 acquires cancelled at random leave nothing and block no client"},
 		},
 		{
+			name: "keeps an entry for each name that expires",
+			plant: each(func(c *calls) {
+				keeps(func(name string) string { return "entry of " + name })(nil)(c)
+				inner := *c
+				c.release = func(ctx context.Context, r driver.Request) error {
+					if r.Keep == 0 {
+						_ = inner.withdraw(ctx, "entry of "+r.Name, r.Owner)
+					}
+					return inner.release(ctx, r)
+				}
+			}),
+			caught: []string{"K2 a refused try leaves nothing behind"},
+		},
+		{
 			name:   "inspect shows the label as the owner",
 			plant:  each(func(c *calls) { onInspect(c, func(h driver.Holder) driver.Holder { h.Owner = h.Label; return h }) }),
 			caught: []string{"K2 inspect says what the store knows", "L1 every grant has an owner of its own"},

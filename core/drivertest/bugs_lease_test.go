@@ -32,8 +32,37 @@ func forgets(c *calls, f request, owner, token bool) request {
 	}
 }
 
+// The request that looksFirst returns compares owner and token, and acts by key a moment later.
+func looksFirst(c *calls, f request) request {
+	act, inner := forgets(c, f, true, true), *c
+	return func(ctx context.Context, r driver.Request) error {
+		if h, err := inner.inspect(ctx, r.Name); err != nil || h.Owner != r.Owner || h.Token != r.Token {
+			return &driver.NotHeldError{Holder: h}
+		}
+		time.Sleep(time.Millisecond)
+		return act(ctx, r)
+	}
+}
+
+const atItsEnd = "L7 a request at the end of a lease leaves the next lease alone"
+
 func leaseBugs() []bug {
 	return []bug{
+		{
+			name:   "release looks first",
+			plant:  each(func(c *calls) { c.release = looksFirst(c, c.release) }),
+			caught: []string{atItsEnd},
+		},
+		{
+			name:   "renew looks first",
+			plant:  each(func(c *calls) { c.renew = looksFirst(c, c.renew) }),
+			caught: []string{atItsEnd},
+		},
+		{
+			name:   "proclaim looks first",
+			plant:  each(func(c *calls) { c.proclaim = looksFirst(c, c.proclaim) }),
+			caught: []string{atItsEnd},
+		},
 		{
 			name:  "release by key only",
 			plant: each(func(c *calls) { c.release = forgets(c, c.release, true, true) }),

@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"slices"
 	"sync"
@@ -167,6 +168,19 @@ func queueBugs() []bug {
 			}),
 			caught: []string{"K4 a withdrawal undoes a grant on its way"},
 		},
+		{
+			name: "the queue forgets a waiter between two waits",
+			plant: each(func(c *calls) {
+				inner := *c
+				c.wait = func(ctx context.Context, r driver.Request, limit time.Duration) (none driver.Grant, _ error) {
+					r.Owner = rand.Text()
+					_, err := inner.wait(ctx, r, limit)
+					_ = inner.withdraw(context.WithoutCancel(ctx), r.Name, r.Owner)
+					return none, err
+				}
+			}),
+			caught: []string{"K5 a waiter between two waits keeps its place"},
+		},
 		{name: "vanished waiter keeps its turn", plant: keepsTurn, caught: []string{"K5 a waiter that vanished loses its turn"}},
 		{name: "one host is favoured", plant: favours, caught: []string{"K5 a host that hands a lock over lets others have their turn"}},
 		{
@@ -178,14 +192,24 @@ func queueBugs() []bug {
 			},
 		},
 		{
-			name: "withdrawn owner accepted later",
+			name:   "withdrawn owner accepted later",
+			plant:  each(func(c *calls) { c.withdraw = withoutTombstone(c) }),
+			caught: []string{"K3 a withdrawn owner is refused", "K3 a withdrawal undoes a grant"},
+		},
+		{
+			name: "only the process that withdraws knows it",
 			plant: each(func(c *calls) {
-				inner := *c
+				var gone sync.Map
+				acquire, withdraw := c.acquire, withoutTombstone(c)
 				c.withdraw = func(ctx context.Context, name, owner string) error {
-					if h, err := inner.inspect(ctx, name); err != nil || h.Owner == owner {
-						return inner.release(ctx, driver.Request{Name: name, Owner: owner, Token: h.Token})
+					gone.Store(owner, true)
+					return withdraw(ctx, name, owner)
+				}
+				c.acquire = func(ctx context.Context, r driver.Request) (uint64, error) {
+					if _, yes := gone.Load(r.Owner); yes {
+						return 0, driver.ErrWithdrawn
 					}
-					return nil
+					return acquire(ctx, r)
 				}
 			}),
 			caught: []string{"K3 a withdrawn owner is refused", "K3 a withdrawal undoes a grant"},
@@ -201,6 +225,17 @@ func queueBugs() []bug {
 			}),
 			caught: []string{"K3 a withdrawal leaves other owners alone"},
 		},
+	}
+}
+
+// withoutTombstone returns a Withdraw that releases the owner's lease and does nothing else.
+func withoutTombstone(c *calls) func(ctx context.Context, name, owner string) error {
+	inner := *c
+	return func(ctx context.Context, name, owner string) error {
+		if h, err := inner.inspect(ctx, name); err != nil || h.Owner == owner {
+			return inner.release(ctx, driver.Request{Name: name, Owner: owner, Token: h.Token})
+		}
+		return nil
 	}
 }
 

@@ -55,6 +55,33 @@ func requestBugs() []bug {
 			caught: []string{"K8 a call whose ctx has ended returns", "K8 calls end with their ctx when the server is frozen", "K1 acquire ends with its ctx"},
 		},
 		{
+			name: "every timeout is reported as not sent",
+			plant: each(func(c *calls) {
+				inner := c.acquire
+				c.acquire = func(ctx context.Context, r driver.Request) (uint64, error) {
+					answered := make(chan driver.Result, 1)
+					go func() {
+						token, err := inner(context.WithoutCancel(ctx), r)
+						answered <- driver.Result{Token: token, Err: err}
+					}()
+					select {
+					case a := <-answered:
+						return a.Token, a.Err
+					case <-ctx.Done():
+						return 0, errors.Join(driver.ErrUnavailable, driver.ErrNotSent, ctx.Err())
+					}
+				}
+			}),
+			caught: []string{"K8 calls end with their ctx when the server is frozen"},
+		},
+		{
+			name: "withdraw hangs",
+			plant: func(w *fixture) func(*calls) {
+				return func(c *calls) { c.withdraw = func(context.Context, string, string) error { <-w.over; return nil } }
+			},
+			caught: []string{"K8 calls end with their ctx when the server is frozen"},
+		},
+		{
 			name:   "close is forgotten",
 			plant:  each(func(c *calls) { c.close = func(context.Context) error { return nil } }),
 			caught: []string{"K8 a closed backend says so"},

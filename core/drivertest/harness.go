@@ -58,7 +58,8 @@ type Harness struct {
 	hook  hook
 }
 
-// Store is a server that a case may stop and start.
+// Store is a server that a case may stop and start. Clean-ups call Start and Resume too, after
+// t.Context() has ended.
 type Store interface {
 	// Stop ends the server as a crash would. No client can then reach it.
 	Stop(t T)

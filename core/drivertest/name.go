@@ -15,12 +15,14 @@ func nameCases() []Case {
 			Name: "K6 names are kept as they are and never collide",
 			Explain: `Any valid UTF-8 of 1 to 512 bytes is a name of its own: names that differ in case, a trailing blank, a brace or a
 percent sign are different locks, and each is shown as it was given.`,
-			Run: namesApart,
+			Limit: 5 * time.Minute,
+			Run:   namesApart,
 		},
 		{
 			Name:    "K6 names of two namespaces never collide",
 			Explain: `Two namespaces of one store (prefixes, tables) share no lock, whatever its name.`,
 			Needs:   []Need{NeedOther},
+			Limit:   5 * time.Minute,
 			Run:     namespacesApart,
 		},
 		{
@@ -49,7 +51,7 @@ func namesApart(t T, h *Harness) {
 	bs := h.backends(t, 2)
 	var held []*attempt
 	for _, name := range oddNames() {
-		a := h.attempt(bs[0], name, h.lasting().TTL)
+		a := h.attempt(bs[0], name, h.ttl(5*time.Minute)) // to a distant store, the requests take long
 		if err := a.try(t); err != nil {
 			t.Fatalf("name %q collides with another: %v", name, err)
 		}
@@ -103,7 +105,7 @@ func namespacesApart(t T, h *Harness) {
 	here, there := h.Open(t), h.Other(t)
 	var held []*attempt
 	for _, name := range oddNames() {
-		a, b := h.attempt(here, name, h.lasting().TTL), h.attempt(there, name, h.lasting().TTL)
+		a, b := h.attempt(here, name, h.lasting().TTL), h.attempt(there, name, h.ttl(5*time.Minute))
 		for _, x := range []*attempt{a, b} {
 			if err := x.try(t); err != nil {
 				t.Fatalf("name %q collides across namespaces: %v", name, err)

@@ -262,7 +262,6 @@ func observeFrozen(t T, h *Harness) {
 	changes, _ := cs[1].observe(t, "jobs", h.lastingTerm("nothing"))
 	nextChange(t, changes, observeLimit, core.Vacant, "")
 	h.Store.Freeze(t)
-	t.Cleanup(func() { h.Store.Resume(t) })
 	nextStale(t, changes)
 	h.Store.Resume(t)
 	nextChange(t, changes, 20*time.Second, core.Vacant, "")

@@ -101,6 +101,32 @@ func TestHintsBeforeSleep(t *testing.T) {
 	}
 }
 
+// TestDistantStore covers round trips of 200 ms and first spans of 2 s, which the contract allows.
+func TestDistantStore(t *testing.T) {
+	const trip = 200 * time.Millisecond
+	far := bug{plant: each(func(c *calls) {
+		inner := *c
+		onInspect(c, func(h driver.Holder) driver.Holder { time.Sleep(trip); return h })
+		onTTL(c, func(ttl time.Duration) time.Duration { time.Sleep(trip); return ttl })
+		c.wait = func(ctx context.Context, r driver.Request, limit time.Duration) (driver.Grant, error) {
+			g, err := inner.wait(ctx, r, limit)
+			if g.Token != 0 {
+				r.Token, r.TTL = g.Token, 2*time.Second
+				g.Sent, g.For = time.Now(), r.TTL
+				err = inner.renew(ctx, r)
+			}
+			return g, err
+		}
+	})}
+	for _, name := range []string{
+		"K4 a wake-up may carry a grant, which ends for its waiter first", "K6 names are kept as they are and never collide", "K6 names of two namespaces never collide",
+	} {
+		if r := judgeCase(t, caseNamed(t, name), far); r.Outcome != Pass {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}
+
 // TestEntryForAllNames checks that an entry needed only once per namespace is no leftover.
 func TestEntryForAllNames(t *testing.T) {
 	once := bug{plant: keeps(func(string) string { return "entry" })}
@@ -187,5 +213,18 @@ func TestHangingCaseIsReported(t *testing.T) {
 	}
 	if strings.Contains(r.Log, "testing.tRunner") || strings.Count(r.Log, "\n") > 60 {
 		t.Errorf("a case that hangs shows what is not its own:\n%s", r.Log)
+	}
+}
+
+// TestStoppedServerIsStartedAgain covers a case that ends between Stop and Start.
+func TestStoppedServerIsStartedAgain(t *testing.T) {
+	starts := 0
+	b := bug{plant: func(w *fixture) func(*calls) {
+		w.start = func(bool) { starts++ }
+		return func(*calls) {}
+	}}
+	c := Case{Name: "K8 ends early", Run: func(t T, h *Harness) { h.Store.Stop(t); t.Fatalf("too early") }}
+	if r := judgeCase(t, c, b); r.Outcome != Fail || starts != 1 {
+		t.Errorf("%v; the server was started %d times:\n%s", r.Outcome, starts, r.Log)
 	}
 }

@@ -37,6 +37,13 @@ place. Else the lock is free and all waiters sleep.`,
 			Run:    passesOn,
 		},
 		{
+			Name: "K5 a waiter between two waits keeps its place",
+			Explain: `The backend claims FIFO. Core calls Wait at least once a second, so a place in the queue outlives each call by two
+seconds: a waiter that has just returned from Wait comes before one that is asleep behind it.`,
+			Excuse: fifo,
+			Run:    keepsPlace,
+		},
+		{
 			Name: "K5 a waiter that vanished loses its turn",
 			Explain: `A place in the queue is kept for about two seconds without a Wait or TryAcquire. A waiter whose machine is gone must
 not keep the lock from the others for longer.`,
@@ -192,6 +199,26 @@ func passesOn(t T, h *Harness) {
 	all[0].withdraw(t)
 	h.wantWoken(t, woken, "the withdrawal of waiter 0, which had been woken,", 0, 2)
 	h.wantTurn(t, 2, all[2])
+}
+
+func keepsPlace(t T, h *Harness) {
+	bs := h.backends(t, 3)
+	holder, first := h.queued(t, bs[0], bs[1], "jobs")
+	second := h.attempt(bs[2], "jobs", h.lasting().TTL)
+	_, err := second.waitAcquire(t, 50*time.Millisecond)
+	wantHeld(t, err, "waiting for a held lock")
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		pause(t, 50*time.Millisecond)
+		holder.mustRelease(t)
+	})
+	_, err = second.waitAcquire(t, 200*time.Millisecond)
+	wg.Wait()
+	if err == nil {
+		mistimed(t, h.props.FirstSpan, "owner %s was granted the lock before owner %s, which was between two waits", second.Owner, first.Owner)
+	}
+	wantHeld(t, err, "waiting behind a waiter that is between two waits")
+	h.wantTurn(t, 0, first)
 }
 
 func vanished(t T, h *Harness) {

@@ -26,7 +26,8 @@ asks for nothing; too long or none, and a crashed holder's lock stays unused.`,
 		{
 			Name: "K2 a refused try leaves nothing behind",
 			Explain: `A TryAcquire that was refused has no place in the queue and no claim: after the release the lock is free for
-the first client that asks. And what the store keeps does not grow with the names that it has seen.`,
+the first client that asks. And what the store keeps does not grow with the names that it has seen, whether they were
+released or have expired.`,
 			Run: leavesNothing,
 		},
 		{
@@ -78,6 +79,7 @@ func carriesTTL(t T, h *Harness) {
 
 func leavesNothing(t T, h *Harness) {
 	bs := h.backends(t, 3)
+	h.expired(t, bs[0], "once", 2)
 	nothingLeft := h.countLeft(t, bs[0])
 	const names = 20
 	for i := range names {
@@ -91,7 +93,28 @@ func leavesNothing(t T, h *Harness) {
 		a.mustRelease(t)
 		h.attempt(bs[2], a.Name, a.TTL).must(t).mustRelease(t)
 	}
-	nothingLeft(fmt.Sprintf("releases and refused tries of %d locks", names))
+	h.expired(t, bs[0], "tick", names)
+	nothingLeft(fmt.Sprintf("releases, refused tries and expiries of %d locks", 2*names))
+}
+
+// expired lets n locks expire, half of them released with Keep, if the harness counts leftovers.
+func (h *Harness) expired(t T, b driver.Backend, name string, n int) {
+	t.Helper()
+	var all []*attempt
+	for i := 0; i < n && h.Leftovers != nil; i++ {
+		a := h.attempt(b, fmt.Sprint(name, i), h.brief().TTL)
+		if a.Keep = a.TTL; i%2 == 0 {
+			a.TTL = h.lasting().TTL
+		}
+		if a.must(t); i%2 == 0 {
+			a.mustRelease(t)
+		}
+		a.TTL = a.Keep
+		all = append(all, a)
+	}
+	for _, a := range all {
+		expires(t, h, a, b)
+	}
 }
 
 // countLeft uses one lock and counts the entries that h.Leftovers then finds. The function nothing

@@ -2,6 +2,9 @@ package drivertest
 
 import (
 	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/lockbench/lockbench/core"
@@ -53,6 +56,12 @@ host whose clock is behind does not run the same tick again.`,
 			Run: keep,
 		},
 		{
+			Name: "L7 a request at the end of a lease leaves the next lease alone",
+			Explain: `Release, Renew and Proclaim compare owner and token in the atomic step that changes the lease. One that looks first
+and acts afterwards hits the lease of the owner that came in between.`,
+			Run: lastMoments,
+		},
+		{
 			Name: "L7 a release outlasts a crash of the store",
 			Explain: `A store that loses its last writes in a crash has lost them all after seconds, or none: a lock that was released before
 then is free, and not its old holder's again. One that claims strict commits has lost none at once.`,
@@ -65,8 +74,7 @@ then is free, and not its old holder's again. One that claims strict commits has
 func strangersRelease(t T, h *Harness, change func(*driver.Request)) {
 	bs := h.backends(t, 2)
 	a := h.attempt(bs[0], "jobs", h.lasting().TTL).must(t)
-	stranger := *a
-	stranger.b = bs[1]
+	stranger := a.by(bs[1])
 	change(&stranger.Request)
 	at := wantNotHeld(t, stranger.release(t), "a stranger's release")
 	if at.Held() && at.Owner != a.Owner {
@@ -89,8 +97,8 @@ func strangersRelease(t T, h *Harness, change func(*driver.Request)) {
 func strangersRenewal(t T, h *Harness, change func(*driver.Request)) {
 	bs := h.backends(t, 2)
 	a := h.attempt(bs[0], "jobs", h.ttl(5*time.Second)).must(t)
-	stranger := *a
-	stranger.b, stranger.TTL = bs[1], h.lasting().TTL
+	stranger := a.by(bs[1])
+	stranger.TTL = h.lasting().TTL
 	change(&stranger.Request)
 	wantNotHeld(t, stranger.renew(t), "a stranger's renewal")
 	if at := inspect(t, a.b, a.Name); at.Owner != a.Owner || at.TTL > a.TTL {
@@ -168,6 +176,51 @@ func keep(t T, h *Harness) {
 	if at := inspect(t, bs[1], "other"); at.TTL > b.TTL {
 		t.Errorf("a lease of %v released with Keep %v: %s", b.TTL, b.Keep, describe(at))
 	}
+}
+
+// lastMoments goes on for a second, because a request must fall into a gap of microseconds.
+func lastMoments(t T, h *Harness) {
+	bs := h.backends(t, 2)
+	var wg sync.WaitGroup
+	for of, do := range map[string]func(a *attempt) error{
+		"Release":  func(a *attempt) error { return a.release(t) },
+		"Renew":    func(a *attempt) error { return a.renew(t) },
+		"Proclaim": func(a *attempt) error { return a.proclaim(t) },
+	} {
+		for i := range 2 {
+			wg.Go(func() {
+				for start := time.Now(); time.Since(start) < time.Second; {
+					a := h.attempt(bs[0], fmt.Sprint(of, i), h.ttl(30*time.Millisecond))
+					lastMoment(t, a, h.attempt(bs[1], a.Name, h.lasting().TTL), do)
+				}
+			})
+		}
+	}
+	wg.Wait()
+}
+
+// lastMoment calls the function do for the attempt a just before a's lease ends, while next asks.
+func lastMoment(t T, a, next *attempt, do func(*attempt) error) {
+	sent := time.Now()
+	a.must(t)
+	a.Value = []byte("late")
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		pause(t, time.Until(sent.Add(a.TTL-rand.N(time.Millisecond))))
+		if err := do(a); err != nil {
+			wantNotHeld(t, err, "a request at the end of the lease of "+a.Name)
+		}
+	})
+	pause(t, a.TTL-time.Millisecond)
+	for err := next.try(t); err != nil; err = next.try(t) {
+		wantHeld(t, err, "while the lease may live")
+		pause(t, breath)
+	}
+	wg.Wait()
+	if at := inspect(t, next.b, next.Name); at.Owner != next.Owner || at.Token != next.Token || len(at.Value) > 0 || at.TTL < next.TTL/2 {
+		t.Fatalf("owner %s was granted token %d, and a request of owner %s has changed that: %s, value %q", next.Owner, next.Token, a.Owner, describe(at), at.Value)
+	}
+	next.mustRelease(t)
 }
 
 // written is how long a store that syncs every second may take to write a release to disk.

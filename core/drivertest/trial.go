@@ -152,7 +152,7 @@ func (t *trial) after() string {
 // watch makes h record the case's actions on servers and plugins, and the backends that it opens.
 func (t *trial) watch(h *Harness) {
 	if store := h.Store; store != nil {
-		h.Store = noted{store}
+		h.Store = &noted{Store: store}
 	}
 	if of := h.Plugin; of != nil {
 		h.Plugin = func(b driver.Backend) Process { return harmed{of(b)} }
@@ -168,16 +168,37 @@ func (t *trial) watch(h *Harness) {
 	}
 }
 
-// noted is a Store that records each action, so that a failure names the last one.
-type noted struct{ Store }
+// noted is a Store that records each action, so that a failure names the last one. When the case
+// ends, noted starts or resumes the server, because other cases may use the same server.
+type noted struct {
+	Store
+	stopped bool
+}
 
-func (s noted) Stop(t T)   { s.Store.Stop(t); step(t, "the server was stopped") }
-func (s noted) Freeze(t T) { s.Store.Freeze(t); step(t, "the server was frozen") }
-func (s noted) Resume(t T) { s.Store.Resume(t); step(t, "the server was resumed") }
-func (s noted) Start(t T, keepData bool) {
+func (s *noted) Stop(t T) {
+	s.Store.Stop(t)
+	s.stopped = true
+	t.Cleanup(func() {
+		if s.stopped {
+			s.Start(t, true)
+		}
+	})
+	step(t, "the server was stopped")
+}
+
+func (s *noted) Start(t T, keepData bool) {
 	s.Store.Start(t, keepData)
+	s.stopped = false
 	step(t, "the server was started, with its data: %t", keepData)
 }
+
+func (s *noted) Freeze(t T) {
+	s.Store.Freeze(t)
+	t.Cleanup(func() { s.Store.Resume(t) })
+	step(t, "the server was frozen")
+}
+
+func (s *noted) Resume(t T) { s.Store.Resume(t); step(t, "the server was resumed") }
 
 type harmed struct{ Process }
 
