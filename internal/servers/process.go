@@ -57,7 +57,10 @@ func start(dir string, argv []string) (*process, error) {
 	}
 	p := &process{pid: cmd.Process.Pid, pidFile: pidFile, ended: make(chan struct{})}
 	go func() {
-		p.err = cmd.Wait()
+		p.err = proc.Reap(cmd, func() {
+			_ = syscall.Kill(-p.pid, syscall.SIGKILL) // fails if no process of the group is left
+			_ = os.RemoveAll(pidFile)                 // the whole directory is removed later
+		})
 		close(p.ended)
 	}()
 	return p, nil
@@ -79,19 +82,15 @@ func (p *process) quit(how syscall.Signal) {
 
 // kill ends the process and all its descendants, also those in another session (setsid).
 func (p *process) kill() error {
-	var err error
-	if p.alive() {
-		err = proc.KillFamily(p.pid)
+	if !p.alive() {
+		return nil
 	}
-	if group := syscall.Kill(-p.pid, syscall.SIGKILL); !errors.Is(group, syscall.ESRCH) {
-		err = errors.Join(err, group)
-	}
-	if err != nil {
+	if err := proc.KillFamily(p.pid); err != nil {
 		return fmt.Errorf("servers: kill %d: %w", p.pid, err)
 	}
 	select {
 	case <-p.ended:
-		return os.RemoveAll(p.pidFile)
+		return nil
 	case <-time.After(30 * time.Second):
 		return fmt.Errorf("servers: process %d does not end", p.pid)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +29,27 @@ func TestInit(t *testing.T) {
 		err := Init(t.Context(), binary, "prefix=x", "address=h:1,h:2")
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("init with a plugin that does %q: %v", script, err)
+		}
+	}
+}
+
+// TestServerThatEnds checks that a server that ends by itself leaves no process of its group, and
+// no file that names the group, because another group may get that number.
+func TestServerThatEnds(t *testing.T) {
+	dir := t.TempDir()
+	p, err := start(dir, []string{"sh", "-c", "sleep 600 & echo $! > child"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-p.ended
+	text, err := os.ReadFile(filepath.Join(dir, "child"))
+	child, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+	if _, gone := os.Stat(p.pidFile); child == 0 || !errors.Is(gone, os.ErrNotExist) {
+		t.Fatal(err, gone)
+	}
+	for deadline := time.Now().Add(Timeout); proc.Running(child); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("its child lives", proc.Kill(child))
 		}
 	}
 }
