@@ -15,7 +15,6 @@ import (
 
 	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/ports"
-	"github.com/lockbench/lockbench/internal/proc"
 )
 
 const startTimeout = 60 * time.Second
@@ -200,14 +199,12 @@ func (s *Server) again(ctx context.Context, keepData, joins bool) error {
 }
 
 // Freeze stops all processes of the server (SIGSTOP). Connections stay open, but get no reply.
-func (s *Server) Freeze() error {
-	return s.harm(func(pid int) error { _, err := proc.FreezeFamily(pid); return err })
-}
+func (s *Server) Freeze() error { return s.harm((*process).freeze) }
 
 // Resume lets a frozen server go on (SIGCONT).
-func (s *Server) Resume() error { return s.harm(proc.ResumeFamily) }
+func (s *Server) Resume() error { return s.harm((*process).resume) }
 
-func (s *Server) harm(f func(pid int) error) error {
+func (s *Server) harm(do func(*process) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -216,7 +213,7 @@ func (s *Server) harm(f func(pid int) error) error {
 	case !s.proc.alive():
 		return s.ended(s.proc)
 	}
-	return f(s.proc.pid)
+	return do(s.proc)
 }
 
 func (s *Server) ended(p *process) error {

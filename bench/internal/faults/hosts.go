@@ -112,14 +112,9 @@ func ofHost(do func(*System, *Host, Event) error) func(context.Context, *System,
 func (w *System) slow(e Event, pid func() int) error {
 	var err error
 	w.WhileRunning(e, func(ctx context.Context) bool {
-		now := pid()
-		var unmark func() error
-		if unmark, err = w.mark(now); err != nil {
-			return false
-		}
-		err = ifThere(proc.Freeze, now)
+		resume, frozen := w.pause(pid())
 		proc.Sleep(ctx, 20*time.Millisecond)
-		err = errors.Join(err, ifThere(proc.Resume, now), unmark())
+		err = errors.Join(frozen, resume())
 		return err == nil && proc.Sleep(ctx, 10*time.Millisecond)
 	}, func() error { return err })
 	return nil
