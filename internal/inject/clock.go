@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -22,6 +23,9 @@ var shim []byte
 // its start. No such library affects a Go program, because Go does not ask the C library.
 func ClockLibrary(ctx context.Context, dir string) (string, error) {
 	source, library := filepath.Join(dir, "clock.c"), filepath.Join(dir, "clock.so")
+	if strings.ContainsAny(library, " :") { // ld.so would then only print an error
+		return "", fmt.Errorf("inject: LD_PRELOAD cannot name %q, to move clocks with: choose a TMPDIR without spaces and colons", library)
+	}
 	if err := os.WriteFile(source, shim, 0o600); err != nil {
 		return "", err
 	}

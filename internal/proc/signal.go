@@ -3,6 +3,7 @@ package proc
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -27,19 +28,21 @@ func Resume(pid int) error {
 // may then still be a zombie, until its parent waits for it.
 func Kill(pid int) error { return signal("kill", pid, syscall.SIGKILL, Stat.Ended) }
 
-// FreezeFamily freezes a process and all its descendants, parents first, and returns their ids. A
-// process may start children before it stops. So FreezeFamily looks again until it finds no more
-// descendants.
-func FreezeFamily(pid int) (stopped []int, err error) {
-	seen := map[int]bool{}
+// FreezeFamily freezes a process and all its descendants, parents first, and returns their ids. It
+// calls the functions in first with each id before. A process may start children before it stops.
+// So FreezeFamily looks again until it finds no more descendants.
+func FreezeFamily(pid int, first ...func(pid int) error) (stopped []int, err error) {
 	for again := true; again; {
 		again = false
 		for _, p := range Family(pid) {
-			if seen[p] {
+			if slices.Contains(stopped, p) {
 				continue
 			}
-			seen[p], again = true, true
+			again = true
 			stopped = append(stopped, p)
+			for _, do := range first {
+				err = errors.Join(err, do(p))
+			}
 			err = errors.Join(err, unlessGone(Freeze(p)))
 		}
 	}
@@ -55,8 +58,8 @@ func ResumeFamily(pid int) (err error) {
 
 // KillFamily ends a process and all its descendants, and returns when they have ended. It
 // freezes them first, so that none of them starts a process that KillFamily would miss.
-func KillFamily(pid int) error {
-	family, err := FreezeFamily(pid)
+func KillFamily(pid int, first ...func(pid int) error) error {
+	family, err := FreezeFamily(pid, first...)
 	for _, p := range family {
 		err = errors.Join(err, unlessGone(Kill(p)))
 	}

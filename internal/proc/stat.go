@@ -68,10 +68,10 @@ func All() map[int]Stat {
 // Family returns the ids of process pid and of all its descendants, parents first. A process group
 // would not suffice, because a descendant leaves the group when it starts a session.
 func Family(pid int) []int {
-	family, all := []int{pid}, All()
+	family := []int{pid}
 	for i := 0; i < len(family); i++ {
-		for p, s := range all {
-			if s.Parent == family[i] && !s.Ended() {
+		for _, p := range Children(family[i]) {
+			if s, ok := Of(p); ok && !s.Ended() {
 				family = append(family, p)
 			}
 		}

@@ -49,13 +49,12 @@ type Environment struct {
 	// Ready, if not nil, gives the servers back the roles that they had at first.
 	// It returns when the next run can begin.
 	Ready func(ctx context.Context) error
-	// Balanced reports whether each host has one proxy, which leads connections to servers in turn.
-	Balanced bool
 
 	inject.Background
-	kind   *Kind
-	plugin string         // path of the plugin binary
-	end    []func() error // functions that Close calls
+	kind    *Kind
+	setting Setting
+	plugin  string         // path of the plugin binary
+	end     []func() error // functions that Close calls
 }
 
 // Product answers the questions of [Environment.Healthy] and
@@ -82,7 +81,7 @@ func (e *Environment) Has(c Capability) bool { return e.kind.Has(c) }
 // Open starts the servers of store k for fault tests. The
 // error wraps [ErrNotInstalled] if a server is not installed.
 func (k *Kind) Open(ctx context.Context, w Requirements) (*Environment, error) {
-	e := &Environment{kind: k, plugin: w.Plugin, Config: driver.Config{}}
+	e := &Environment{kind: k, setting: k.Setting(w.Setting), plugin: w.Plugin, Config: driver.Config{}}
 	err := k.Prepare(ctx, e, w)
 	if err == nil {
 		err = e.Admit(ctx)
@@ -149,13 +148,13 @@ func Init(ctx context.Context, binary string, config ...string) error {
 }
 
 // AddPaths makes the paths of one host: one proxy in front of each server, or one proxy
-// in front of all servers if the environment is Balanced. Close closes the proxies.
+// in front of all servers if the setting is Balanced. Close closes the proxies.
 func (e *Environment) AddPaths() ([]*inject.Proxy, error) {
 	to := make([][]string, len(e.Servers))
 	for i, at := range e.Servers.Addrs() {
 		to[i] = []string{at}
 	}
-	if e.Balanced {
+	if e.setting.Balanced {
 		to = [][]string{e.Servers.Addrs()}
 	}
 	var paths []*inject.Proxy

@@ -84,6 +84,8 @@ type Setting struct {
 	// Sharded reports whether each server has only a part of the data. Such
 	// a server loses its data in a crash, and its clock cannot be moved.
 	Sharded bool
+	// Balanced reports whether each host has one path, which leads connections to servers in turn.
+	Balanced bool
 	// Copied reports whether a replica repeats everything that the server does.
 	// If the server started without its data, the replica could not go on.
 	Copied bool

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
@@ -28,6 +29,7 @@ const launch = `echo $$ > "$0" && [ -f "$0" ] && exec "$@"`
 type process struct {
 	pid     int
 	pidFile string
+	marks   []string // files that Mark has written for its processes
 	ended   chan struct{}
 	err     error // result of Wait; valid once the channel ended is closed
 }
@@ -57,7 +59,10 @@ func start(dir string, argv []string) (*process, error) {
 	}
 	p := &process{pid: cmd.Process.Pid, pidFile: pidFile, ended: make(chan struct{})}
 	go func() {
-		p.err = cmd.Wait()
+		p.err = proc.Reap(cmd, func() {
+			_ = syscall.Kill(-p.pid, syscall.SIGKILL) // fails if no process of the group is left
+			_ = os.RemoveAll(pidFile)                 // the whole directory is removed later
+		})
 		close(p.ended)
 	}()
 	return p, nil
@@ -70,7 +75,7 @@ func (p *process) quit(how syscall.Signal) {
 	if !p.alive() {
 		return
 	}
-	_ = errors.Join(proc.ResumeFamily(p.pid), syscall.Kill(p.pid, how)) // if this fails, kill ends the process
+	_ = errors.Join(p.resume(), syscall.Kill(p.pid, how)) // if this fails, kill ends the process
 	select {
 	case <-p.ended:
 	case <-time.After(quitWithin):
@@ -79,22 +84,61 @@ func (p *process) quit(how syscall.Signal) {
 
 // kill ends the process and all its descendants, also those in another session (setsid).
 func (p *process) kill() error {
-	var err error
-	if p.alive() {
-		err = proc.KillFamily(p.pid)
+	if !p.alive() {
+		return nil // if it ended while it was frozen, the watcher ends its frozen descendants
 	}
-	if group := syscall.Kill(-p.pid, syscall.SIGKILL); !errors.Is(group, syscall.ESRCH) {
-		err = errors.Join(err, group)
-	}
-	if err != nil {
+	if err := proc.KillFamily(p.pid, p.mark); err != nil {
 		return fmt.Errorf("servers: kill %d: %w", p.pid, err)
 	}
 	select {
 	case <-p.ended:
-		return os.RemoveAll(p.pidFile)
+		return p.unmark()
 	case <-time.After(30 * time.Second):
 		return fmt.Errorf("servers: process %d does not end", p.pid)
 	}
+}
+
+func (p *process) freeze() error {
+	_, err := proc.FreezeFamily(p.pid, p.mark)
+	return err
+}
+
+func (p *process) resume() error {
+	if err := proc.ResumeFamily(p.pid); err != nil {
+		return err
+	}
+	return p.unmark()
+}
+
+// mark records a process of the server's family that is in another group than the server.
+func (p *process) mark(pid int) error {
+	if group, err := syscall.Getpgid(pid); err != nil || group == p.pid {
+		return nil // the process has ended, or the watcher ends it by pidFile
+	}
+	file, err := Mark(filepath.Dir(p.pidFile), pid)
+	p.marks = append(p.marks, file)
+	return err
+}
+
+func (p *process) unmark() error {
+	marks := p.marks
+	p.marks = nil
+	return inject.Each(marks, os.RemoveAll)
+}
+
+// Mark records in a file that a process may be frozen, until the caller removes the file. If this
+// process is killed, the watcher of the directory dir ends the process group of each such process,
+// because a frozen process cannot end by itself. Mark does nothing if there is no such process.
+func Mark(dir string, pid int) (file string, err error) {
+	group, err := syscall.Getpgid(pid)
+	if pid <= 0 || errors.Is(err, syscall.ESRCH) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	file = filepath.Join(dir, fmt.Sprint("stopped-", pid, ".pid"))
+	return file, os.WriteFile(file, fmt.Appendln(nil, group), 0o600)
 }
 
 func (p *process) alive() bool {

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -32,31 +35,61 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// TestNothingLeft checks that the watcher ends a frozen server and removes
-// the server's directory when the other end of the watcher's pipe is closed.
+// TestServerThatEnds checks that a server that ends by itself leaves no process of its group, and
+// no file that names the group, because another group may get that number.
+func TestServerThatEnds(t *testing.T) {
+	dir := t.TempDir()
+	p, err := start(dir, []string{"sh", "-c", "sleep 600 & echo $! > child"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-p.ended
+	text, err := os.ReadFile(filepath.Join(dir, "child"))
+	child, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+	if _, gone := os.Stat(p.pidFile); child == 0 || !errors.Is(gone, os.ErrNotExist) {
+		t.Fatal(err, gone)
+	}
+	await(t, child)
+}
+
+// await waits for the end of a process.
+func await(t *testing.T, pid int) {
+	t.Helper()
+	for deadline := time.Now().Add(Timeout); proc.Running(pid); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("a process lives", pid, proc.Kill(pid))
+		}
+	}
+}
+
+// TestNothingLeft checks that the watcher ends a frozen server, also its process in another session,
+// and removes the server's directory when the other end of the watcher's pipe is closed.
 func TestNothingLeft(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("there is no /proc")
+	}
 	s, err := NewScratch()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := start(s.Dir(), []string{"sleep", "600"})
+	p, err := start(s.Dir(), []string{"sh", "-c", "setsid sleep 600 & exec sleep 600"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = Retry(t.Context(), "it has entered itself", func() error {
-		entered, err := os.ReadFile(p.pidFile)
-		if err == nil && len(entered) == 0 {
+	var family []int
+	err = Retry(t.Context(), "it is in two sessions", func() error {
+		family = proc.Family(p.pid)
+		group, err := syscall.Getpgid(family[len(family)-1])
+		if err == nil && group == p.pid {
 			err = errors.New("not yet")
 		}
 		return err
 	})
-	if err := errors.Join(err, proc.Freeze(p.pid), s.watch.close()); err != nil {
+	if err := errors.Join(err, p.freeze(), s.watch.close()); err != nil {
 		t.Error(err)
 	}
-	select {
-	case <-p.ended:
-	case <-time.After(Timeout):
-		t.Error("the server lives", p.kill())
+	for _, pid := range family {
+		await(t, pid)
 	}
 	if left, err := filepath.Glob(s.Dir() + "*"); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v %v", left, err)

@@ -15,7 +15,6 @@ import (
 
 	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/ports"
-	"github.com/lockbench/lockbench/internal/proc"
 )
 
 const startTimeout = 60 * time.Second
@@ -199,24 +198,23 @@ func (s *Server) again(ctx context.Context, keepData, joins bool) error {
 	return s.up(ctx, joins)
 }
 
-// Freeze stops all processes of the server (SIGSTOP). Connections stay open, but get no reply.
-func (s *Server) Freeze() error {
-	return s.harm(func(pid int) error { _, err := proc.FreezeFamily(pid); return err })
-}
+// Freeze stops all processes of the server (SIGSTOP). Connections stay open, but get no reply. The
+// errors of Freeze and Resume wrap syscall.ESRCH if the server does not run.
+func (s *Server) Freeze() error { return s.harm((*process).freeze) }
 
 // Resume lets a frozen server go on (SIGCONT).
-func (s *Server) Resume() error { return s.harm(proc.ResumeFamily) }
+func (s *Server) Resume() error { return s.harm((*process).resume) }
 
-func (s *Server) harm(f func(pid int) error) error {
+func (s *Server) harm(do func(*process) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.proc == nil:
-		return fmt.Errorf("servers: %s is stopped", s.recipe.Product)
+		return fmt.Errorf("servers: %s is stopped: %w", s.recipe.Product, syscall.ESRCH)
 	case !s.proc.alive():
-		return s.ended(s.proc)
+		return fmt.Errorf("%w: %w", s.ended(s.proc), syscall.ESRCH)
 	}
-	return f(s.proc.pid)
+	return do(s.proc)
 }
 
 func (s *Server) ended(p *process) error {
@@ -283,7 +281,10 @@ func (n Nodes) EachRunning(do func(*Server) error) error {
 		if s.Pid() == 0 {
 			return nil
 		}
-		return do(s)
+		if err := do(s); !errors.Is(err, syscall.ESRCH) { // it may have been stopped meanwhile
+			return err
+		}
+		return nil
 	})
 }
 

@@ -47,6 +47,15 @@ func TestActionsAreWellFormed(t *testing.T) {
 	}
 }
 
+// TestOneOfServers checks where an action on one path leaves a host the paths to a majority.
+func TestOneOfServers(t *testing.T) {
+	for setting, want := range map[string]bool{"one": false, "three": true, "balanced": false, "few-operations": false} {
+		if why := (Event{Action: "refuse-one"}).action().fits("etcd", setting); (why == "") != want {
+			t.Errorf("%s: %q", setting, why)
+		}
+	}
+}
+
 // openSystem starts the servers of a backend that meet the requirements in more. It also returns a
 // function that starts a host.
 func openSystem(t *testing.T, backend string, more servers.Requirements) (*System, func(t *testing.T, wrapper string) *Host) {

@@ -12,7 +12,7 @@ import (
 // so that each single action and each pair of actions occurs as early as possible.
 type actionPicker struct {
 	random   *rand.Rand
-	settings []string
+	settings []string            // each once for every action that fits in it
 	fitting  map[string][]Action // the actions that fit, by setting
 	picked   map[pair]bool
 	count    int
@@ -47,9 +47,7 @@ func newActionPicker(backend string, settings []string, actions []Action, random
 				p.fitting[setting] = append(p.fitting[setting], a)
 			}
 		}
-		if len(p.fitting[setting]) > 0 {
-			p.settings = append(p.settings, setting)
-		}
+		p.settings = append(p.settings, slices.Repeat([]string{setting}, len(p.fitting[setting]))...)
 	}
 	return p
 }

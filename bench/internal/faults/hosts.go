@@ -24,7 +24,9 @@ var hostActions = []Action{
 	},
 	{
 		Name: "slow-host", Does: "%s gets a third of the time", On: OnHost, Makes: stopped, Uses: UsesProcess, Lasts: Span{100 * time.Millisecond, 4 * time.Second},
-		Inject: ofHost(func(w *System, h *Host, e Event) error { return w.slow(e, h.Pid) }), Heal: end,
+		Inject: ofHost(func(w *System, h *Host, e Event) error {
+			return w.slow(e, func() (func() error, error) { return w.pause(h.Pid()) })
+		}), Heal: end,
 	},
 	{
 		Name: "kill-host", Does: "%s is killed, its plugin is not", On: OnHost, Uses: UsesProcess, Stops: StopsHost, Ends: true,
@@ -44,11 +46,11 @@ var hostActions = []Action{
 		Name: "slow-plugin", Does: "the plugin of %s gets a third of the time", On: OnHost, Uses: UsesPlugin, Lasts: Span{100 * time.Millisecond, 4 * time.Second},
 		Inject: ofHost(func(w *System, h *Host, e Event) error {
 			first, plugin := h.PluginPid(), h.plugin()
-			return w.slow(e, func() int {
+			return w.slow(e, func() (func() error, error) {
 				if now := h.PluginPid(); now != first {
 					first, plugin = now, h.plugin()
 				}
-				return plugin
+				return w.pause(plugin)
 			})
 		}), Heal: end,
 	},
@@ -107,19 +109,14 @@ func ofHost(do func(*System, *Host, Event) error) func(context.Context, *System,
 	}
 }
 
-// slow lets a process run for 10 ms and then freezes it for 20 ms, again and again. It calls the
-// function pid each time, because the process id may change.
-func (w *System) slow(e Event, pid func() int) error {
+// slow lets processes run for 10 ms and then freezes them for 20 ms, again and again. The function
+// pause freezes those that there are at that time.
+func (w *System) slow(e Event, pause func() (resume func() error, err error)) error {
 	var err error
 	w.WhileRunning(e, func(ctx context.Context) bool {
-		now := pid()
-		var unmark func() error
-		if unmark, err = w.mark(now); err != nil {
-			return false
-		}
-		err = ifThere(proc.Freeze, now)
+		resume, frozen := pause()
 		proc.Sleep(ctx, 20*time.Millisecond)
-		err = errors.Join(err, ifThere(proc.Resume, now), unmark())
+		err = errors.Join(frozen, resume())
 		return err == nil && proc.Sleep(ctx, 10*time.Millisecond)
 	}, func() error { return err })
 	return nil

@@ -133,14 +133,12 @@ func (h impairment) toAll() Action {
 // majority.
 func (h impairment) toOne() Action {
 	a := h.action(h.name+"-one", func(e Event, all []*inject.Proxy) []*inject.Proxy {
-		if len(all) < 3 {
-			return nil // without that server there is no majority
-		}
 		n := int(e.Amount*1e6) % len(all)
 		return all[n : n+1]
 	})
 	a.Does = strings.Replace(a.Does, "the servers", "one of the servers", 1)
 	a.Needs = append(a.Needs, servers.CapMinority)
+	a.Only = func(_ *servers.Kind, in servers.Setting) bool { return in.Servers >= 3 && !in.Balanced }
 	a.Stops = StopsNobody
 	return a
 }

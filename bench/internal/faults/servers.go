@@ -53,7 +53,12 @@ var freezes = []Action{
 		Name: "slow-servers", Does: "all servers get a third of the time", On: OnStore, Uses: UsesProcess,
 		Needs: []servers.Capability{servers.CapServers}, Lasts: frozenFor, Heal: end,
 		Inject: func(_ context.Context, w *System, e Event) error {
-			return inject.Each(w.Servers, func(s *servers.Server) error { return w.slow(e, s.Pid) })
+			return inject.Each(w.Servers, func(s *servers.Server) error {
+				one := servers.Nodes{s}
+				return w.slow(e, func() (func() error, error) {
+					return func() error { return one.EachRunning((*servers.Server).Resume) }, one.EachRunning((*servers.Server).Freeze)
+				})
+			})
 		},
 	},
 	{

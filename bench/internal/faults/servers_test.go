@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"os"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,6 +71,11 @@ func testServerAction(t *testing.T, w *System, hosts []*Host, a Action) {
 	}
 	if err := a.Inject(t.Context(), w, e); err != nil {
 		t.Fatal(err)
+	}
+	if strings.HasPrefix(a.Name, "slow-") && runtime.GOOS == "linux" {
+		eventually(t, "all processes of a server are frozen", func() bool {
+			return !slices.ContainsFunc(proc.Family(w.Servers[0].Pid()), func(pid int) bool { return !frozen(pid) })
+		})
 	}
 	proc.Sleep(t.Context(), time.Duration(e.Lasts))
 	if a.Heal != nil {

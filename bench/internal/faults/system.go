@@ -188,31 +188,19 @@ func kill(pid int) error { return ifThere(proc.Kill, pid) }
 
 // freeze stops a process, if there is one, until the event is healed.
 func (w *System) freeze(e Event, pid int) error {
-	unmark, err := w.mark(pid)
-	if err != nil {
-		return err
-	}
-	// If the process ends earlier and its pid is reused, the process that then has the pid is resumed.
-	w.Begin(e, func() error { return errors.Join(ifThere(proc.Resume, pid), unmark()) })
-	return ifThere(proc.Freeze, pid)
+	resume, err := w.pause(pid)
+	w.Begin(e, resume)
+	return err
 }
 
-// mark records in a file that a process may be frozen. If the search is killed, a watcher process
-// of package servers ends the processes in such files, because a frozen process cannot end by
-// itself.
-func (w *System) mark(pid int) (unmark func() error, err error) {
-	group, err := syscall.Getpgid(pid)
-	if pid <= 0 || errors.Is(err, syscall.ESRCH) {
-		return func() error { return nil }, nil
+// pause stops a process, if there is one, until the caller calls the function resume. If the
+// process ends earlier and its pid is reused, resume resumes the process that then has the pid.
+func (w *System) pause(pid int) (resume func() error, err error) {
+	mark, err := servers.Mark(filepath.Dir(w.Dir), pid)
+	if err == nil {
+		err = ifThere(proc.Freeze, pid)
 	}
-	if err != nil {
-		return nil, err
-	}
-	file := filepath.Join(filepath.Dir(w.Dir), fmt.Sprint("stopped-", pid, ".pid"))
-	if err := os.WriteFile(file, fmt.Appendln(nil, group), 0o600); err != nil {
-		return nil, err
-	}
-	return func() error { return os.RemoveAll(file) }, nil
+	return func() error { return errors.Join(ifThere(proc.Resume, pid), os.RemoveAll(mark)) }, err
 }
 
 // pluginChain returns the id of the process that the host has started, and the ids of the processes

@@ -33,7 +33,7 @@ var Kind = &servers.Kind{
 		servers.CapExhaust:  "one connection carries all requests of a host, and etcd has no limit of them"},
 	Settings: []servers.Setting{
 		{Name: One, Servers: 1}, {Name: Three, Servers: members, Elects: true},
-		{Name: Balanced, Servers: members, Elects: true}, {Name: FewOperations, Servers: 1},
+		{Name: Balanced, Servers: members, Elects: true, Balanced: true}, {Name: FewOperations, Servers: 1},
 	},
 	SyncsUntold: true,
 	ExpiryStep:  500 * time.Millisecond, // how often server/lease/lessor.go looks for expired leases
@@ -56,8 +56,7 @@ func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 	if w.Setting == FewOperations {
 		args = append(args, "--max-txn-ops=64")
 	}
-	e.Balanced = w.Setting == Balanced
-	if w.Setting == Three || e.Balanced {
+	if w.Setting == Three || w.Setting == Balanced {
 		size = members
 		s.peers = &Peers{}
 		e.AtEnd(s.peers.Close)

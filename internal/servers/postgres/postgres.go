@@ -71,7 +71,7 @@ func letIn(a *account, dir string, wrap []string) error {
 			files = append(files, at[1])
 		}
 	}
-	for ; strings.HasPrefix(dir, os.TempDir()+"/"); dir = filepath.Dir(dir) {
+	for top := filepath.Clean(os.TempDir()) + "/"; strings.HasPrefix(dir, top); dir = filepath.Dir(dir) {
 		if err := a.give(dir, files...); err != nil {
 			return err
 		}

@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -50,4 +52,15 @@ func TestAllProcessesAreMeant(t *testing.T) {
 	defer c.Close(context.Background())
 	_, err = c.Exec(t.Context(), "INSERT INTO kept VALUES (1)")
 	must(err)
+}
+
+// TestLetIn checks that the account gets a file of the clock, also if TMPDIR ends with a slash.
+func TestLetIn(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "clock")
+	t.Setenv("TMPDIR", filepath.Dir(dir)+"/")
+	err := errors.Join(os.WriteFile(file, nil, 0o600), letIn(&account{os.Getuid(), os.Getgid()}, dir, []string{"env", "CLOCK=" + file}))
+	if s, statErr := os.Stat(dir); err != nil || statErr != nil || s.Mode().Perm() != 0o711 {
+		t.Error(s, err, statErr)
+	}
 }
