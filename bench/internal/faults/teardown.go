@@ -122,7 +122,7 @@ func deaf(ctx context.Context, hosts []*Host, prefix string) []string {
 			return err
 		}
 		if lease, err := lock.Acquire(ctx); err != nil {
-			failures[i] = fmt.Sprintf("host %s cannot acquire a lock that nobody has: %v", h.Name(), err)
+			failures[i] = fmt.Sprintf("host %s cannot acquire a free lock: %v", h.Name(), err)
 		} else {
 			_ = lease.Release(ctx) // inStore finds a lock that is left
 		}
