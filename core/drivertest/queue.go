@@ -165,7 +165,7 @@ func (h *Harness) wantTurn(t T, waiter int, a *attempt) {
 	t.Helper()
 	switch err := a.try(t); {
 	case errors.Is(err, driver.ErrHeld):
-		mistimed(t, h.props.FirstSpan, "it is the turn of waiter %d, owner %s: %v", waiter, a.Owner, err)
+		mistimed(t, max(h.props.FirstSpan, 2*time.Second), "it is the turn of waiter %d, owner %s: %v", waiter, a.Owner, err)
 	case err != nil:
 		t.Fatalf("it is the turn of waiter %d, owner %s: %v", waiter, a.Owner, err)
 	}
@@ -215,7 +215,7 @@ func keepsPlace(t T, h *Harness) {
 	_, err = second.waitAcquire(t, 200*time.Millisecond)
 	wg.Wait()
 	if err == nil {
-		mistimed(t, h.props.FirstSpan, "owner %s was granted the lock before owner %s, which was between two waits", second.Owner, first.Owner)
+		mistimed(t, 2*time.Second, "owner %s was granted the lock before owner %s, which was between two waits", second.Owner, first.Owner)
 	}
 	wantHeld(t, err, "waiting behind a waiter that is between two waits")
 	h.wantTurn(t, 0, first)

@@ -238,9 +238,8 @@ func (j *Job) mark(at time.Time) (*core.Lock, error) {
 // not call fn, and its error wraps ErrLate. Any other error comes from the store or from fn.
 // If the lease was lost, the error of fn is joined with the cause of the loss.
 func (j *Job) Once(ctx context.Context, fn func(context.Context, Tick) error) error {
-	at := j.due()
+	at, late := j.due()
 	if at.IsZero() {
-		late, _ := j.spans(j.now())
 		return j.wrap(fmt.Errorf("%w: none was due in the %v before %s", ErrLate, late, j.now().Format(time.RFC3339)))
 	}
 	for d := -j.age(at); d > 0; d = -j.age(at) {
@@ -297,12 +296,13 @@ func (j *Job) wrap(err error) error {
 }
 
 // due returns the tick to run now. This is the next tick if it is due very soon, and otherwise
-// the last tick if it is at most Late old. If there is no such tick, due returns the zero time.
-func (j *Job) due() time.Time {
+// the last tick if it is at most Late old. If there is no such tick, due returns the zero time. It
+// also returns the Late of that tick.
+func (j *Job) due() (at time.Time, late time.Duration) {
 	now := j.now()
 	if next := j.next(now); !next.IsZero() {
 		if late, _ := j.spans(next); next.Sub(now) <= min(late/10, time.Second) {
-			return next
+			return next, late
 		}
 	}
 	for back := time.Second; ; back *= 2 {
@@ -312,12 +312,12 @@ func (j *Job) due() time.Time {
 			for next := j.next(at); !next.IsZero() && !next.After(now); next = j.next(at) {
 				at = next
 			}
-			if late, _ := j.spans(at); now.Sub(at) > late {
-				return time.Time{}
+			if late, _ = j.spans(at); now.Sub(at) > late {
+				return time.Time{}, late
 			}
-			return at
+			return at, late
 		case back > max(maxLate, j.opts.Late):
-			return time.Time{}
+			return time.Time{}, max(maxLate, j.opts.Late)
 		}
 	}
 }

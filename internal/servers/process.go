@@ -87,7 +87,11 @@ func (p *process) kill() error {
 	if !p.alive() {
 		return nil // if it ended while it was frozen, the watcher ends its frozen descendants
 	}
-	if err := proc.KillFamily(p.pid, p.mark); err != nil {
+	mark := func(pid int) error {
+		_ = p.mark(pid) // without room for the file, the process ends all the same
+		return nil
+	}
+	if err := proc.KillFamily(p.pid, mark); err != nil {
 		return fmt.Errorf("servers: kill %d: %w", p.pid, err)
 	}
 	select {

@@ -109,7 +109,7 @@ func leftOf(h *Host, plugin int) []string {
 // cannot. The locks of a schedule do not show such hosts, because other hosts get these locks.
 func deaf(ctx context.Context, hosts []*Host, prefix string) []string {
 	// A plugin that fails again and again is started after a pause of up to PluginBack.
-	ctx, cancel := context.WithTimeout(ctx, claim.PluginBack(9)+endTimeout)
+	ctx, cancel := context.WithTimeout(ctx, claim.PluginBack(9)+startTimeout+endTimeout)
 	defer cancel()
 	failures := make([]string, len(hosts))
 	_ = inject.AtOnce(len(hosts), func(i int) error {

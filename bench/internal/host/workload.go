@@ -109,8 +109,11 @@ func (a *agent) reopen(ctx context.Context, timeout time.Duration) {
 	defer cancel()
 	closed := make(chan error, 1)
 	go func() { closed <- old.Close(bounded) }()
-	for err := a.connect(); err != nil && proc.Sleep(ctx, retryEvery); err = a.connect() {
+	err := a.connect()
+	for err != nil && ctx.Err() == nil {
 		a.back(results.Call{Op: results.OpOpen, SentNs: call.SentNs}, err)
+		proc.Sleep(ctx, retryEvery)
+		err = a.connect() // also after the end of ctx, when all events are healed
 	}
 	a.served.Store(false)
 	a.back(call, <-closed)
