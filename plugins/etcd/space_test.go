@@ -317,28 +317,6 @@ func TestLateMove(t *testing.T) {
 	f.onItsLease(t, next, r)
 }
 
-// TestMoveDelaysTheDelete checks that an entry is deleted only after the answer to its move. An
-// earlier delete would not find the key on its new lease.
-func TestMoveDelaysTheDelete(t *testing.T) {
-	b := connect(t, on(start(t, nil)))
-	r := waitsFor(t, b, lock("jobs", "a"))
-	must(t, b.Renew(t.Context(), r))
-	e := b.table.find(r.Name, r.Owner, r.Token)
-	l, err := b.leases.get(t.Context(), purpose{ttl: 2 * r.TTL})
-	must(t, err)
-	s := b.moving(e, l)
-	b.table.shorten(e, time.Now()) // its time is over before the request is sent
-	must(t, b.txns.Do(t.Context(), s))
-	if s.Err != nil || !s.OK {
-		t.Errorf("deleted while it moved: %v", s.Err)
-	}
-	eventually(t, "it is deleted", func() bool {
-		h, err := b.Inspect(t.Context(), r.Name)
-		must(t, err)
-		return !h.Held()
-	})
-}
-
 // TestProclaimedWithoutSpace checks that Proclaim succeeds if the value was put
 // although the answer is ErrNoSpace. A refused value must not be published.
 func TestProclaimedWithoutSpace(t *testing.T) {
