@@ -112,6 +112,7 @@ func serverFrozen(t T, h *Harness) {
 	h.Store.Freeze(t)
 	_, unsent := wantReturns(t, h, a, 300*time.Millisecond)
 	h.Store.Resume(t)
+	eventually(t, 10*time.Second, "Check passes again", func() bool { return call(t, b.Check) == nil })
 	if !unsent {
 		return
 	}

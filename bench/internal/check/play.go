@@ -204,6 +204,12 @@ func margin(first, next results.Hold, stood []Span, before time.Duration) (ns in
 	return next.GrantedNs - first.DoneNs, true
 }
 
+// brief reports whether the store granted the lock to a waiter in its queue for much less than the
+// TTL, and no renewal was confirmed.
+func (n Name) brief(h results.Hold) bool {
+	return n.FirstSpan > 0 && len(h.Renewals) == 0 && h.UntilNs > 0 && h.UntilNs-h.GrantedNs < int64(n.TTL/2)
+}
+
 // ends judges how holds have ended. A host must not release a lock while a function that needs the
 // lock still runs, and leases must survive short interruptions.
 func (j *judge) ends() {
@@ -217,7 +223,7 @@ func (j *judge) ends() {
 				if of.Op == results.OpDo {
 					j.broken(h.Host, claim.Callback, h.DoneNs, "host %s released lock %d after %v while the function under it ran", HostName(h.Host), name, j.since(h.DoneNs))
 				}
-			case h.Cause != "revoked" && h.DoneNs-h.GrantedNs < int64(of.FirstSpan):
+			case h.Cause != "revoked" && of.brief(h):
 			case h.DoneNs <= j.Stopped && on.Ended == 0:
 				out := overlap(slices.Concat(on.Silent, on.Stood), Span{h.DoneNs - int64(of.TTL), h.DoneNs})
 				if out < claim.Survives.Within(of.Setting) {
@@ -306,13 +312,11 @@ func (j *judge) gaveUp(h Host, c results.Call) bool {
 	return c.BackNs < until
 }
 
-// unconfirmed reports whether a release ends a short lease: the store may have granted it while the
-// client waited in the queue, and its first renewal was not confirmed. Such a lease ends long
-// before its TTL is over.
+// unconfirmed reports whether a release ends a brief lease, which may be over before the release
+// reaches the store.
 func (j *judge) unconfirmed(h Host, release results.Call) bool {
 	return slices.ContainsFunc(h.Holds, func(l results.Hold) bool {
-		age := release.SentNs - l.GrantedNs
-		return l.Name == release.Name && len(l.Renewals) == 0 && age >= 0 && age < int64(j.Names[l.Name].FirstSpan) &&
+		return l.Name == release.Name && j.Names[l.Name].brief(l) && l.GrantedNs <= release.SentNs && release.SentNs < l.UntilNs &&
 			overlap(slices.Concat(h.Silent, h.Stood), Span{l.GrantedNs, release.BackNs}) > 0
 	})
 }

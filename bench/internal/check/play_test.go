@@ -26,6 +26,14 @@ func TestJudge(t *testing.T) {
 			b.Holds[0].GrantedNs, p.Made = 900*ms, []Made{{claim.DataLost, 901 * ms}}
 		}, claim.Overlap},
 		{"a lease is lost", func(_ *Play, _, b *Host) { lose(b, 4000*ms, "unreachable") }, claim.Survives},
+		{"a brief grant is lost", func(p *Play, _, b *Host) {
+			lose(b, 1900*ms, "unreachable")
+			p.Names[0].FirstSpan, b.Holds[0].UntilNs = 500*time.Millisecond, 1850*ms
+		}, ""},
+		{"a long grant is lost soon", func(p *Play, _, b *Host) {
+			lose(b, 1400*ms, "unreachable")
+			p.Names[0].FirstSpan, b.Holds[0].UntilNs = 500*time.Millisecond, 2900*ms
+		}, claim.Survives},
 		{"lost in an outage", func(_ *Play, _, b *Host) {
 			lose(b, 4000*ms, "unreachable")
 			b.Silent = []Span{{2500 * ms, 4000 * ms}}
@@ -59,10 +67,10 @@ func TestJudge(t *testing.T) {
 		{"a release fails", func(_ *Play, _, b *Host) { b.Calls[0] = failed }, claim.GaveUp},
 		{"a release fails on a starved machine", func(p *Play, _, b *Host) { b.Calls[0], p.Starved = failed, true }, ""},
 		{"a release fails of what the store had just granted", func(p *Play, _, b *Host) {
-			b.Calls[0], p.Names[0].FirstSpan, b.Holds[0].GrantedNs = failed, 500*time.Millisecond, 4900*ms
+			b.Calls[0], p.Names[0].FirstSpan, b.Holds[0].GrantedNs, b.Holds[0].UntilNs = failed, 500*time.Millisecond, 4900*ms, 5450*ms
 		}, claim.GaveUp},
 		{"a release fails of what the store had just granted, in an outage", func(p *Play, _, b *Host) {
-			b.Calls[0], p.Names[0].FirstSpan, b.Holds[0].GrantedNs = failed, 500*time.Millisecond, 4900*ms
+			b.Calls[0], p.Names[0].FirstSpan, b.Holds[0].GrantedNs, b.Holds[0].UntilNs = failed, 500*time.Millisecond, 4900*ms, 5450*ms
 			b.Silent = []Span{{4980 * ms, 5600 * ms}}
 		}, ""},
 		{"a call hangs", func(_ *Play, _, b *Host) { b.Calls[0].LimitNs, b.Calls[0].BackNs = 1000*ms, 2700*ms }, claim.Deadline},

@@ -106,6 +106,9 @@ func (a *agent) granted(t tenure, done <-chan struct{}, call *results.Call, sent
 	h := &holding{tenure: t, agent: a, done: done, over: make(chan struct{}), record: results.Hold{
 		Host: a.spec.Host, Name: call.Name, Token: t.Token(), AskedNs: call.SentNs, GrantedNs: now, SentNs: sent, ValidNs: now,
 	}}
+	if timed, ok := t.(interface{ Deadline() time.Time }); ok {
+		h.record.UntilNs = a.clock.Of(timed.Deadline())
+	}
 	h.tell()
 	return h
 }

@@ -94,6 +94,9 @@ func runTTL(ctx context.Context, in Input) (cell results.Cell, err error) {
 		err = errors.Join(err, t.replace(ctx, of))
 		cell.Modes = append(cell.Modes, t.measured(of, stalled))
 		cell.Findings = append(cell.Findings, of.cell.Findings...)
+		if len(of.spent)+len(of.lost) == 0 {
+			cell.Findings = append(cell.Findings, fmt.Sprintf("TTL %v: no lease was renewed or lost, so it is not in the table", of.ttl))
+		}
 		renewed += len(of.spent)
 	}
 	if renewed == 0 && err == nil {

@@ -47,7 +47,7 @@ func TestTTL(t *testing.T) {
 	for _, m := range c.Modes {
 		checker.Add(results.Section{CellName: results.CellName{Backend: "redis"}, Kind: results.KindPlugin, Fencing: "durable", Names: m.Names}, m.Attempts)
 		lost := m.Values["lost-leases"]
-		if m.Values["losing-stalls"] > lost || lost == 0 && (m.Cycles == 0 || len(c.Findings) == 0 && len(m.Latencies["replaced"]) == 0) {
+		if m.Values["losing-stalls"] > lost || lost == 0 && len(c.Findings) == 0 && (m.Cycles == 0 || len(m.Latencies["replaced"]) == 0) {
 			t.Errorf("%s: %d renewals, %v, replaced after %v", m.Mode, m.Cycles, m.Values, m.Latencies["replaced"])
 		}
 		for _, a := range m.Attempts {

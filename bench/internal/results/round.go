@@ -106,6 +106,9 @@ type Hold struct {
 	// SentNs is the send time of the request from which the TTL counts, or 0 if unknown. It may be
 	// later than AskedNs, because a host that waits for the lock may send several requests.
 	SentNs int64 `json:"sent_ns,omitempty"`
+	// UntilNs is the deadline of the lease at GrantedNs, or 0 if unknown. It comes early if the store
+	// granted the lock to a waiter in its queue, for [driver.Properties].FirstSpan or longer.
+	UntilNs int64 `json:"until_ns,omitempty"`
 	// ValidNs is the time just before the last check at which the holder found the lease valid.
 	ValidNs int64 `json:"valid_ns"`
 	// DoneNs is when the holder learned that the lease was lost, or 0 if it did not.
@@ -227,7 +230,7 @@ func (r *Round) times(f func(*int64)) {
 	}
 	for i := range r.Holds {
 		l := &r.Holds[i]
-		all(&l.AskedNs, &l.GrantedNs, &l.SentNs, &l.ValidNs, &l.DoneNs, &l.ReleaseNs, &l.ReleasedNs)
+		all(&l.AskedNs, &l.GrantedNs, &l.SentNs, &l.UntilNs, &l.ValidNs, &l.DoneNs, &l.ReleaseNs, &l.ReleasedNs)
 		for j := range l.Renewals {
 			all(&l.Renewals[j][0], &l.Renewals[j][1])
 		}
