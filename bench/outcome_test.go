@@ -49,7 +49,6 @@ func checkKeys(t *testing.T, of reflect.Type, seen map[reflect.Type]bool) {
 	}
 }
 
-// TestInterrupted checks that the errors of closing are told, even if nothing was measured.
 func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -124,8 +124,7 @@ func serverFrozen(t T, h *Harness) {
 	})
 }
 
-// wantReturns fails the case unless each call returns an error soon after its ctx ends (after d).
-// The result unsent says that the TryAcquire, by the attempt other, returned ErrNotSent.
+// wantReturns wants an error of each call soon after its ctx ends (after d). TryAcquire is by other.
 func wantReturns(t T, h *Harness, a *attempt, d time.Duration) (other *attempt, unsent bool) {
 	t.Helper()
 	other = h.attempt(a.b, "other", a.TTL)

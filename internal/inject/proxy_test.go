@@ -100,8 +100,7 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// TestApart checks that healing one of two equal harms leaves
-// the other, and that SlowStart delays only the first message.
+// Healing one of two equal harms leaves the other, and SlowStart delays only the first message.
 func TestApart(t *testing.T) {
 	p, _ := proxied(t)
 	must(t, p.SlowStart(200*time.Millisecond))

@@ -103,7 +103,6 @@ func TestChild(t *testing.T) {
 	}
 }
 
-// TestChildThatDoesNotStart checks that a failed start leaves no process.
 func TestChildThatDoesNotStart(t *testing.T) {
 	never := func(l line) { t.Errorf("it says %+v", l) }
 	if err := Start(t.Context(), &Child{Role: testRole}, line{Do: "crash"}, never); !errors.Is(err, ErrEnded) {

@@ -188,10 +188,8 @@ until rm -rf "$1.ended" 2>/dev/null || [ $n -ge 100 ]; do n=$((n+1)); sleep 0.1;
 `
 
 // watcher is a child process that removes a server when its parent has ended.
-//
-// Note: the watcher is a shell script. As a run of this binary, it would need a hook in the main of
-// each test binary that starts servers. Pdeathsig is no replacement: it acts when a thread ends,
-// exists only on Linux, and would leave the directory.
+// It is a shell script, because a run of this binary would need a hook in the main of each test
+// binary that starts servers. Pdeathsig would leave the directory.
 type watcher struct {
 	cmd      *exec.Cmd
 	lifeline io.Closer

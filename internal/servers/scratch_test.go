@@ -35,8 +35,7 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// TestServerThatEnds checks that a server that ends by itself leaves no process of its group, and
-// no file that names the group, because another group may get that number.
+// A server that ends by itself must leave no process of its group, and no file that names it.
 func TestServerThatEnds(t *testing.T) {
 	dir := t.TempDir()
 	p, err := start(dir, []string{"sh", "-c", "sleep 600 & echo $! > child"})

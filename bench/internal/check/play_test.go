@@ -26,14 +26,8 @@ func TestJudge(t *testing.T) {
 			b.Holds[0].GrantedNs, p.Made = 900*ms, []Made{{claim.DataLost, 901 * ms}}
 		}, claim.Overlap},
 		{"a lease is lost", func(_ *Play, _, b *Host) { lose(b, 4000*ms, "unreachable") }, claim.Survives},
-		{"a brief grant is lost", func(p *Play, _, b *Host) {
-			lose(b, 1900*ms, "unreachable")
-			p.Names[0].FirstSpan, b.Holds[0].UntilNs = 500*time.Millisecond, 1850*ms
-		}, ""},
-		{"a long grant is lost soon", func(p *Play, _, b *Host) {
-			lose(b, 1400*ms, "unreachable")
-			p.Names[0].FirstSpan, b.Holds[0].UntilNs = 500*time.Millisecond, 2900*ms
-		}, claim.Survives},
+		{"a brief grant is lost", func(p *Play, _, b *Host) { loseFirst(p, b, 1900*ms, 1850*ms) }, ""},
+		{"a long grant is lost soon", func(p *Play, _, b *Host) { loseFirst(p, b, 1400*ms, 2900*ms) }, claim.Survives},
 		{"lost in an outage", func(_ *Play, _, b *Host) {
 			lose(b, 4000*ms, "unreachable")
 			b.Silent = []Span{{2500 * ms, 4000 * ms}}
@@ -94,6 +88,11 @@ func TestJudge(t *testing.T) {
 
 // inTurnTo changes the first hold of a host, so that its grant came after the next hold's request.
 func inTurnTo(h *Host, token uint64) { h.Holds[0].Token, h.Holds[0].GrantedNs = token, 60*ms }
+
+func loseFirst(p *Play, h *Host, at, until int64) {
+	lose(h, at, "unreachable")
+	p.Names[0].FirstSpan, h.Holds[0].UntilNs = 500*time.Millisecond, until
+}
 
 func lose(h *Host, at int64, cause string) {
 	l := &h.Holds[0]

@@ -172,11 +172,8 @@ func starve(_ context.Context, w *System, e Event) error {
 	return nil
 }
 
-// surroundingActions change the surroundings of a host's processes.
-//
-// Note: no action fills the temporary directory. Such an action would mount a small file system
-// over the host's directory, and the mount would remain if the search was killed. The action
-// lost-directory has the same effect on hosts.
+// surroundingActions change the surroundings of a host's processes. No action fills the temporary
+// directory, because the mount that this takes would remain if the search was killed.
 var surroundingActions = []Action{
 	surrounding("blocked-log", "the logger and OnEvent of %s block", host.BlockedLog),
 	surrounding("reaper", "%s waits for every child that it has", host.Reaper),

@@ -16,9 +16,8 @@ import (
 
 // These bound how much more of a resource a process may use at the end of a soak than at the first
 // reading. The system takes memory back from a plugin only after minutes. For example, a plugin
-// with 5 MB in objects grew from 35 MB to 70 MB when it released many leases. Another grew from 41
-// MB to 106 MB when its servers restarted. If the store is slow, a plugin opens up to 48
-// connections.
+// with 5 MB in objects grew from 35 MB to 70 MB when it released many leases. If the store is slow,
+// a plugin opens up to 48 connections.
 const (
 	moreGoroutines  = 16
 	moreDescriptors = 56

@@ -36,10 +36,7 @@ const (
 )
 
 // busyDisk writes blocks of a file in dir, over and over, and flushes each block.
-//
-// Note: searches have no such action. A server that flushes its commits would wait for the busy
-// disk longer than claims allow, and the search could not tell this from a server that is slow by
-// itself.
+// Searches have no such action, because servers that flush their commits would wait too long.
 func (w *System) busyDisk(e Event, dir string) error {
 	f, err := os.CreateTemp(dir, "busy-")
 	if err != nil {

@@ -55,9 +55,7 @@ func (l *calledLease) Released() (ended, done int64) { return l.release.From, l.
 // process. It returns when all callers are done, or when they have stopped because ctx ended. It
 // returns the first error of any caller. The records of the attempts stay in the host's process
 // until [Process.Attempts] fetches them.
-//
-// Note: a host must not send its attempts earlier, because that takes processor time from other
-// hosts that still measure.
+// Sending them earlier would take processor time from hosts that still measure.
 func (p *Process) Cycle(ctx context.Context, c load.Cycles) error {
 	_, err := p.ask(ctx, order{Op: opCycle, Cycles: &c})
 	return err

@@ -35,7 +35,6 @@ func TestStalls(t *testing.T) {
 	}
 }
 
-// TestTTL holds many leases of each TTL at the same time. A slow machine may lose some of them.
 func TestTTL(t *testing.T) {
 	in := takeoverInput(t, redisServer(t), "")
 	in.For, in.TTL, in.Clients = time.Second, 500*time.Millisecond, 20

@@ -152,7 +152,6 @@ func TestEveryFigureHasATable(t *testing.T) {
 	}
 }
 
-// TestPageTables checks that screen readers can read tables, and that the keyboard reaches them.
 func TestPageTables(t *testing.T) {
 	doc := dom(t, everything(t, false))
 	for _, table := range elements(doc, "table", "") {

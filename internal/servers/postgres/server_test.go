@@ -54,7 +54,6 @@ func TestAllProcessesAreMeant(t *testing.T) {
 	must(err)
 }
 
-// TestLetIn checks that the account gets a file of the clock, also if TMPDIR ends with a slash.
 func TestLetIn(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "clock")
