@@ -1,15 +1,23 @@
 package claim
 
 // mysql has the exceptions of MariaDB and MySQL.
-var mysql = Terms{
-	Exceptions: []Exception{
+var mysql = inRows(
+	"a grant is on disk before it is answered only with `innodb_flush_log_at_trx_commit=1`, and `sync_binlog=1` where there is a binary log",
+	Exception{Rules: Late(Survives, Leaked), All: []Condition{SeveralWriters}},
+	Exception{Rules: Late(Leaked), All: []Condition{OldData}},
+)
+
+// inRows has the exceptions of databases whose rows are the locks. The text flushed says when a grant
+// is on disk before it is answered.
+func inRows(flushed string, more ...Exception) Terms {
+	return Terms{Exceptions: append([]Exception{
 		{
 			Rules: Twice(), All: []Condition{DataLost},
 			Why: "the row is lost with the data. Tokens still rise, because they are never below the server's clock",
 		},
 		{
 			Rules: TwiceForLong(), All: []Condition{WritesLost},
-			Why: "a grant is on disk before it is answered only with `innodb_flush_log_at_trx_commit=1`, and `sync_binlog=1` where there is a binary log",
+			Why: flushed,
 		},
 		{
 			Rules: TwiceForLong(), All: []Condition{OldData},
@@ -30,7 +38,5 @@ var mysql = Terms{
 		},
 		{Rules: Late(Orphaned, Leaked), All: []Condition{ClockBack}},
 		{Rules: []Rule{Token}, All: []Condition{ClockBack}, Any: []Condition{DataLost, WritesLost, OldData, ReplicaPromoted, EndedByHand}},
-		{Rules: Late(Survives, Leaked), All: []Condition{SeveralWriters}},
-		{Rules: Late(Leaked), All: []Condition{OldData}},
-	},
+	}, more...)}
 }

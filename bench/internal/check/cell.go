@@ -304,11 +304,10 @@ func (t *table) windows(holds []results.Hold) {
 const longTTL = 10 * time.Second
 
 // keeps judges whether a lease survived a fault that should cost no lease. It ignores leases that
-// were granted during the outage, and leases that were lost (not revoked) in less than FirstSpanNs.
-// A grant to a waiter may last only FirstSpanNs, so it may end before its first renewal.
+// were granted during the outage, and brief leases.
 func (t *table) keeps(h results.Hold) {
 	inOutage := h.GrantedNs > t.round.InjectedNs && h.GrantedNs < t.round.BackNs
-	short := h.Cause != "revoked" && h.DoneNs-h.GrantedNs < t.round.FirstSpanNs
+	short := h.Cause != "revoked" && brief(h, claim.Setting{FirstSpan: time.Duration(t.round.FirstSpanNs), TTL: t.ttl})
 	if !t.round.Keeps || inOutage || short || h.DoneNs == 0 || h.ReleaseNs != 0 {
 		return
 	}

@@ -15,7 +15,7 @@
 // Things to play: schedule.go (hosts, callers and events, and how they are drawn), action.go (an
 // action and an event), actionpicker.go, trigger.go. Effects of actions: hosts.go, network.go,
 // servers.go, descriptors_linux.go and descriptors_other.go. Playing a schedule: play.go, system.go
-// (hosts and servers), teardown.go. Judging it: judge.go. Kinds of runs: tableplay.go (with the
-// faults of table.go), search.go (with coverage.go, shrink.go and shrinksteps.go), soak.go and
-// reproducer.go. Load on the machine during a measurement: stress.go.
+// (hosts and servers), teardown.go. What the judge is told: evidence.go. Kinds of runs:
+// tableplay.go (with the faults of table.go), search.go (with coverage.go, shrink.go and
+// shrinksteps.go), soak.go and reproducer.go. Load on the machine during a measurement: stress.go.
 package faults

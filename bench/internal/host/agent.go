@@ -112,31 +112,6 @@ func (a *agent) client() *core.Client {
 	return a.present().(interface{ Client() *core.Client }).Client()
 }
 
-// Do implements [proc.Agent]. If the order needs an answer, another goroutine carries it out, and
-// Do does not wait for that.
-func (a *agent) Do(ctx context.Context, o order) {
-	switch o.Op {
-	case opWork:
-		a.start(ctx, *o.Workload)
-	case opRelease:
-		a.release(o.First)
-		a.send(note{Idle: true})
-	case opReopen:
-		g, ctx := a.begin(ctx, 0)
-		g.work.Go(func() { a.reopen(ctx, o.Timeout) })
-	case opCancel:
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if cancel := a.cancel[o.Target]; cancel != nil {
-			cancel()
-		}
-	case string(BlockedLog), string(Reaper), string(IgnoredChildren):
-		a.surround(Surrounding(o.Op), o.On)
-	default:
-		a.answer(ctx, o)
-	}
-}
-
 // Close implements [proc.Agent].
 func (a *agent) Close() error {
 	a.log.block(false)

@@ -71,38 +71,6 @@ func (p *Process) Attempts() ([]results.Attempt, error) {
 	return n.Attempts, nil
 }
 
-func (a *agent) answer(ctx context.Context, o order) {
-	ctx, cancel := context.WithCancel(ctx)
-	a.mu.Lock()
-	a.cancel[o.ID] = cancel
-	a.mu.Unlock()
-	a.calls.Go(func() {
-		n := a.carryOut(ctx, o)
-		n.ID = o.ID
-		a.mu.Lock()
-		delete(a.cancel, o.ID)
-		a.mu.Unlock()
-		cancel()
-		a.send(n)
-	})
-}
-
-func (a *agent) carryOut(ctx context.Context, o order) note {
-	switch o.Op {
-	case opAcquireOne:
-		return a.acquireOne(ctx, o)
-	case opReleaseOne:
-		return a.releaseOne(o)
-	case opCycle:
-		return a.cycle(ctx, o)
-	case opUse:
-		return note{Use: ownUse()}
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return note{Attempts: a.attempts}
-}
-
 func (a *agent) acquireOne(ctx context.Context, o order) (n note) {
 	lock, err := a.present().Lock(o.Name, o.TTL)
 	var lease load.Lease

@@ -13,7 +13,6 @@ package host
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -22,7 +21,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockbench/lockbench/bench/internal/load"
 	"github.com/lockbench/lockbench/bench/internal/results"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/proc"
@@ -60,73 +58,6 @@ type Spec struct {
 }
 
 func (s Spec) measured() bool { return s.Resources.Dir == "" }
-
-// These are the orders to a host. Older builds know the first three by the same names.
-const (
-	opWork    = "work"
-	opRelease = "release" // releases the locks of workloads
-	opReopen  = "reopen"
-
-	// The host sends an answer to each of the following five orders.
-	opAcquireOne = "acquire-one"
-	opReleaseOne = "release-one"
-	opCycle      = "cycle"
-	opAttempts   = "attempts" // asks for the attempts of the last cycles
-	opUse        = "read"
-
-	opCancel = "cancel" // cancels another order
-)
-
-// order is one line to the host process.
-type order struct {
-	ID      int64         `json:"id,omitempty"`
-	Op      string        `json:"op"`             // one of the constants above, or a [Surrounding]
-	Name    string        `json:"name,omitempty"` // the lock of acquire-one
-	TTL     time.Duration `json:"ttl_ns,omitempty"`
-	First   int           `json:"first,omitempty"`      // number of the first lock to be released
-	Timeout time.Duration `json:"timeout_ns,omitempty"` // for reopen
-	On      bool          `json:"on,omitempty"`         // for a surrounding
-	Target  int64         `json:"target,omitempty"`     // for release-one and cancel: the order that began the call
-
-	Workload *Workload    `json:"workload,omitempty"`
-	Cycles   *load.Cycles `json:"cycles,omitempty"`
-}
-
-// note is one line from the host process. It is either the answer to an order or a report.
-type note struct {
-	ID       int64             `json:"id,omitempty"`   // the order that the note answers
-	From     int64             `json:"from,omitempty"` // From, To: just before and after the ordered call
-	To       int64             `json:"to,omitempty"`
-	Token    uint64            `json:"token,omitempty"`
-	Attempts []results.Attempt `json:"attempts,omitempty"`
-	Use      *Use              `json:"use,omitempty"`
-	Failed   string            `json:"failed,omitempty"` // why the order failed
-
-	Lease  *results.Hold  `json:"lease,omitempty"` // a hold that has begun, was renewed or has ended
-	Write  *results.Write `json:"write,omitempty"`
-	Halt   *results.Halt  `json:"halt,omitempty"`
-	Call   *results.Call  `json:"call,omitempty"`
-	Plugin int            `json:"plugin,omitempty"` // process id of the host's plugin
-	Asking *bool          `json:"asking,omitempty"` // whether any caller asks for a lock
-	Idle   bool           `json:"idle,omitempty"`   // the order to release is done
-}
-
-func (n *note) fail(err error) {
-	if err != nil {
-		n.Failed = err.Error()
-	}
-}
-
-// err returns the error in the answer to an order. It wraps the error of ctx if ctx has ended.
-func (n note) err(ctx context.Context) error {
-	switch {
-	case n.Failed == "":
-		return nil
-	case ctx.Err() != nil:
-		return fmt.Errorf("%s: %w", n.Failed, ctx.Err())
-	}
-	return errors.New(n.Failed)
-}
 
 // Process is a host process as its parent sees it. Any goroutine may call its methods.
 type Process struct {

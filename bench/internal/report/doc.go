@@ -7,7 +7,7 @@
 // # Where is what
 //
 //   - report.go: Load; write.go: the formats; text.go: text and Markdown
-//   - columns.go: tables; format.go: figures in them
+//   - grid.go: tables; format.go: figures in them
 //   - verdict.go, notes.go: whether the run was safe, and notes on the run
 //   - answer.go: which backend to choose; drawing.go: its picture; ttl.go: which TTL
 //   - chart.go: charts of the page

@@ -20,7 +20,7 @@
 //
 //   - folder.go: writes a folder; manifest.go: run.json; results.go: results.txt
 //   - events.go: attempts; attempt.go: one attempt, and the names of cells
-//   - histograms.go, quantiles.go: latencies; units.go: properties of units
+//   - histograms.go, quantiles.go: latencies; figures.go: the list of figures
 //   - round.go: records of faults
 //   - estimate.go: the statistics; comparison.go, gate.go: two builds
 //   - merge.go: parts of one load; machineload.go: how busy the machine was

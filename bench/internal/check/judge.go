@@ -206,8 +206,8 @@ func margin(first, next results.Hold, stood []Span, before time.Duration) (ns in
 
 // brief reports whether the store granted the lock to a waiter in its queue for much less than the
 // TTL, and no renewal was confirmed.
-func (n Name) brief(h results.Hold) bool {
-	return n.FirstSpan > 0 && len(h.Renewals) == 0 && h.UntilNs > 0 && h.UntilNs-h.GrantedNs < int64(n.TTL/2)
+func brief(h results.Hold, s claim.Setting) bool {
+	return s.FirstSpan > 0 && len(h.Renewals) == 0 && h.UntilNs > 0 && h.UntilNs-h.GrantedNs < int64(s.TTL/2)
 }
 
 // ends judges how holds have ended. A host must not release a lock while a function that needs the
@@ -223,7 +223,7 @@ func (j *judge) ends() {
 				if of.Op == results.OpDo {
 					j.broken(h.Host, claim.Callback, h.DoneNs, "host %s released lock %d after %v while the function under it ran", HostName(h.Host), name, j.since(h.DoneNs))
 				}
-			case h.Cause != "revoked" && of.brief(h):
+			case h.Cause != "revoked" && brief(h, of.Setting):
 			case h.DoneNs <= j.Stopped && on.Ended == 0:
 				out := overlap(slices.Concat(on.Silent, on.Stood), Span{h.DoneNs - int64(of.TTL), h.DoneNs})
 				if out < claim.Survives.Within(of.Setting) {
@@ -316,7 +316,7 @@ func (j *judge) gaveUp(h Host, c results.Call) bool {
 // reaches the store.
 func (j *judge) unconfirmed(h Host, release results.Call) bool {
 	return slices.ContainsFunc(h.Holds, func(l results.Hold) bool {
-		return l.Name == release.Name && j.Names[l.Name].brief(l) && l.GrantedNs <= release.SentNs && release.SentNs < l.UntilNs &&
+		return l.Name == release.Name && brief(l, j.Names[l.Name].Setting) && l.GrantedNs <= release.SentNs && release.SentNs < l.UntilNs &&
 			overlap(slices.Concat(h.Silent, h.Stood), Span{l.GrantedNs, release.BackNs}) > 0
 	})
 }

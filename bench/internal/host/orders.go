@@ -1,0 +1,135 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/internal/load"
+	"github.com/lockbench/lockbench/bench/internal/results"
+)
+
+// These are the orders to a host. Older builds know the first three by the same names.
+const (
+	opWork    = "work"
+	opRelease = "release" // releases the locks of workloads
+	opReopen  = "reopen"
+
+	// The host sends an answer to each of the following five orders.
+	opAcquireOne = "acquire-one"
+	opReleaseOne = "release-one"
+	opCycle      = "cycle"
+	opAttempts   = "attempts" // asks for the attempts of the last cycles
+	opUse        = "read"
+
+	opCancel = "cancel" // cancels another order
+)
+
+// order is one line to the host process.
+type order struct {
+	ID      int64         `json:"id,omitempty"`
+	Op      string        `json:"op"`             // one of the constants above, or a [Surrounding]
+	Name    string        `json:"name,omitempty"` // the lock of acquire-one
+	TTL     time.Duration `json:"ttl_ns,omitempty"`
+	First   int           `json:"first,omitempty"`      // number of the first lock to be released
+	Timeout time.Duration `json:"timeout_ns,omitempty"` // for reopen
+	On      bool          `json:"on,omitempty"`         // for a surrounding
+	Target  int64         `json:"target,omitempty"`     // for release-one and cancel: the order that began the call
+
+	Workload *Workload    `json:"workload,omitempty"`
+	Cycles   *load.Cycles `json:"cycles,omitempty"`
+}
+
+// note is one line from the host process. It is either the answer to an order or a report.
+type note struct {
+	ID       int64             `json:"id,omitempty"`   // the order that the note answers
+	From     int64             `json:"from,omitempty"` // From, To: just before and after the ordered call
+	To       int64             `json:"to,omitempty"`
+	Token    uint64            `json:"token,omitempty"`
+	Attempts []results.Attempt `json:"attempts,omitempty"`
+	Use      *Use              `json:"use,omitempty"`
+	Failed   string            `json:"failed,omitempty"` // why the order failed
+
+	Lease  *results.Hold  `json:"lease,omitempty"` // a hold that has begun, was renewed or has ended
+	Write  *results.Write `json:"write,omitempty"`
+	Halt   *results.Halt  `json:"halt,omitempty"`
+	Call   *results.Call  `json:"call,omitempty"`
+	Plugin int            `json:"plugin,omitempty"` // process id of the host's plugin
+	Asking *bool          `json:"asking,omitempty"` // whether any caller asks for a lock
+	Idle   bool           `json:"idle,omitempty"`   // the order to release is done
+}
+
+func (n *note) fail(err error) {
+	if err != nil {
+		n.Failed = err.Error()
+	}
+}
+
+// err returns the error in the answer to an order. It wraps the error of ctx if ctx has ended.
+func (n note) err(ctx context.Context) error {
+	switch {
+	case n.Failed == "":
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("%s: %w", n.Failed, ctx.Err())
+	}
+	return errors.New(n.Failed)
+}
+
+// Do implements [proc.Agent]. If the order needs an answer, another goroutine carries it out, and
+// Do does not wait for that.
+func (a *agent) Do(ctx context.Context, o order) {
+	switch o.Op {
+	case opWork:
+		a.start(ctx, *o.Workload)
+	case opRelease:
+		a.release(o.First)
+		a.send(note{Idle: true})
+	case opReopen:
+		g, ctx := a.begin(ctx, 0)
+		g.work.Go(func() { a.reopen(ctx, o.Timeout) })
+	case opCancel:
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if cancel := a.cancel[o.Target]; cancel != nil {
+			cancel()
+		}
+	case string(BlockedLog), string(Reaper), string(IgnoredChildren):
+		a.surround(Surrounding(o.Op), o.On)
+	default:
+		a.answer(ctx, o)
+	}
+}
+
+func (a *agent) answer(ctx context.Context, o order) {
+	ctx, cancel := context.WithCancel(ctx)
+	a.mu.Lock()
+	a.cancel[o.ID] = cancel
+	a.mu.Unlock()
+	a.calls.Go(func() {
+		n := a.carryOut(ctx, o)
+		n.ID = o.ID
+		a.mu.Lock()
+		delete(a.cancel, o.ID)
+		a.mu.Unlock()
+		cancel()
+		a.send(n)
+	})
+}
+
+func (a *agent) carryOut(ctx context.Context, o order) note {
+	switch o.Op {
+	case opAcquireOne:
+		return a.acquireOne(ctx, o)
+	case opReleaseOne:
+		return a.releaseOne(o)
+	case opCycle:
+		return a.cycle(ctx, o)
+	case opUse:
+		return note{Use: ownUse()}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return note{Attempts: a.attempts}
+}
