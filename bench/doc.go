@@ -3,8 +3,7 @@
 //
 // # Where is what
 //
-//   - plan.go: Plan; defaults.go: default lengths and numbers; run.go: Run; names.go: the names
-//     that flags take
+//   - plan.go: Plan; run.go: Run; names.go: the names that flags take
 //   - targets.go, plugins.go: where servers and plugins are; strangers.go: servers that a
 //     command starts
 //   - session.go: what is open during a run; environment.go: its servers; subject.go: a backend

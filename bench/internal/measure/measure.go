@@ -16,6 +16,9 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
+// WarmUp is the usual [Input].WarmUp, and QuickWarmUp that of a quick plan.
+const WarmUp, QuickWarmUp = 200 * time.Millisecond, 50 * time.Millisecond
+
 // Scenario is one way to load a backend.
 type Scenario struct {
 	Name string
