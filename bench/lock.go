@@ -84,7 +84,7 @@ func (l Locked) Run(ctx context.Context, w io.Writer) error {
 	e := command.Run(command.Spec{
 		Backend: d.Name, Path: d.Path, Config: d.config, Name: l.Name, Program: []byte(program), Argv: argv, Label: cmp.Or(l.Label, hostAndPid()),
 		TTL: cmp.Or(l.TTL, max(10*time.Second, l.AtLeast)), AtLeast: l.AtLeast, Tick: l.Tick, MaxHold: l.MaxHold,
-		Try: l.Try, Wait: l.Wait, Lead: l.Lead, Restart: l.Restart, Verbose: l.Verbose,
+		Try: l.Try, Wait: l.Wait, Lead: l.Lead, Restart: l.Restart, Tell: l.Tell, Verbose: l.Verbose,
 	}, signals, out)
 	switch e.Kind {
 	case command.Unavailable:

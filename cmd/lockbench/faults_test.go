@@ -13,8 +13,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestFaults judges the saved result of one fault again, with the same verdict. Then it plants a
-// violation in the folder, which the next check must find.
+// The saved result of a fault must get the same verdict again, unless a violation is planted in it.
 func TestFaults(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())

@@ -42,9 +42,9 @@ func TestLockIsLost(t *testing.T) {
 			for range rounds() {
 				termed := filepath.Join(t.TempDir(), "termed")
 				cmd := g.command("trap 'touch "+termed+"' TERM; touch "+termed+".not; while :; do sleep 0.01; done", "lock", "redis", "lost", "--ttl", ttl.String())
-				if err := cmd.Start(); err != nil {
-					t.Fatal(err)
-				}
+				var said strings.Builder
+				cmd.Stderr = &said
+				start(t, cmd)
 				// For a moment, func marked may find a fork that has lockbench's arguments.
 				eventually(t, "it runs", func() bool {
 					_, err := os.Stat(termed + ".not")
@@ -68,17 +68,16 @@ func TestLockIsLost(t *testing.T) {
 					}
 				}
 				_ = cmd.Wait()
-				if got := cmd.ProcessState.ExitCode(); got != 79 {
-					t.Errorf("status %d, want 79", got)
+				if got := cmd.ProcessState.ExitCode(); got != 79 || strings.Count(said.String(), `"lost"`) != 1 {
+					t.Errorf("status %d, want 79; it said %s", got, said.String())
 				}
 			}
 		})
 	}
 }
 
-// TestSuspendedLock suspends the host of a holder for longer than the TTL. When the host goes on,
-// lockbench must end the command at once. In place of the host, the test freezes all processes of
-// lockbench.
+// When a holder's host was suspended for longer than the TTL and goes on, lockbench must end the
+// command at once. In place of the host, the test freezes all processes of lockbench.
 func TestSuspendedLock(t *testing.T) {
 	g := startGuarded(t)
 	const ttl = time.Second

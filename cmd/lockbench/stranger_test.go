@@ -8,8 +8,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// TestStranger plays faults on a store that lockbench does not know. A file says what the store
-// does not promise. All other claims must be judged.
+// A file says what an unknown store does not promise. All other claims must be judged.
 func TestStranger(t *testing.T) {
 	redisServer(t, nil) // skips without a Redis server
 	dir := t.TempDir()

@@ -191,6 +191,10 @@ func (k *keeper) failed(err error) End {
 	case errors.Is(err, tick.ErrLate):
 		return End{Kind: Late, Reason: err.Error()}
 	case errors.Is(err, core.ErrHeld):
+		var held *core.HeldError
+		if errors.Is(err, context.DeadlineExceeded) && errors.As(err, &held) {
+			err = fmt.Errorf("not granted within %v: %w", k.spec.Wait, held)
+		}
 		return End{Kind: Held, Reason: err.Error()}
 	case errors.Is(err, core.ErrUnavailable), errors.Is(err, core.ErrDenied):
 		return End{Kind: Unavailable, Reason: err.Error()}
@@ -210,11 +214,12 @@ func (k *keeper) tell(ev core.Event) {
 	case core.EventAcquired:
 		k.say(line{Say: fmt.Sprintf("acquired %s under token %d after %v", name, ev.Token, ev.Took.Round(time.Millisecond))})
 	case core.EventWaiting, core.EventWaitFailed:
-		if errors.Is(ev.Err, core.ErrHeld) {
-			k.say(line{Say: fmt.Sprintf("waiting: %v", ev.Err)})
+		text := fmt.Sprintf("waiting: %v", ev.Err)
+		if errors.Is(ev.Err, core.ErrHeld) && !k.spec.Tell {
+			k.say(line{Say: text})
 			return
 		}
-		k.say(line{Warn: fmt.Sprintf("waiting: %v", ev.Err)})
+		k.say(line{Warn: text})
 	case core.EventRenewed:
 		text := "renewed " + name
 		if ev.Slack > 0 {
@@ -226,7 +231,11 @@ func (k *keeper) tell(ev core.Event) {
 	case core.EventLost:
 		k.say(line{Say: fmt.Sprintf("lost %s: %v", name, ev.Err)})
 	case core.EventReleased:
-		k.say(line{Say: fmt.Sprintf("released %s", name)})
+		text := "released " + name
+		if ev.Err != nil {
+			text += fmt.Sprintf(", not confirmed: %v", ev.Err)
+		}
+		k.say(line{Say: text})
 	}
 }
 

@@ -62,7 +62,7 @@ func (k *keeper) hold(h held) End {
 	}
 	switch {
 	case r.lost != "":
-		return End{Kind: Lost, Reason: r.lost}
+		return End{Kind: Lost}
 	case started != nil && k.wanted.Err() != nil:
 		return k.failed(started)
 	case started != nil:
@@ -89,7 +89,7 @@ func (r *run) begin() error {
 		r.wait()
 	}
 	if err := r.held.Err(); err != nil {
-		r.lost = fmt.Sprintf("lost %q: %v", r.spec.Name, err)
+		r.end(fmt.Sprintf("lost %q: %v", r.spec.Name, err), time.Now())
 		return err
 	}
 	r.mu.Lock()
@@ -189,10 +189,12 @@ func (r *run) look(now time.Time) {
 	}
 }
 
-// end sets the time at which the command is killed, unless a previous call has set an earlier time.
+// end says why the command must end, the first time. It sets the time at which the command is
+// killed, unless a previous call has set an earlier time.
 func (r *run) end(reason string, at time.Time) {
 	if r.lost == "" {
 		r.lost = reason
+		r.say(line{Warn: reason})
 	}
 	if r.killAt.IsZero() || at.Before(r.killAt) {
 		r.killAt = at

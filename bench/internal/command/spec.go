@@ -24,7 +24,8 @@ type Spec struct {
 	Wait         time.Duration // longest wait; 0 for no end
 	Lead         bool          // run it as the leader of the election Name
 	Restart      bool          // run the command again if it ends while this host leads
-	Verbose      bool
+	Tell         bool          // say whom it waits for
+	Verbose      bool          // say everything
 
 	// These belong to the command, and the keeper does not inherit them from the front: the
 	// descriptors of standard input, output and error, the process group, and the ignored signals.
@@ -46,7 +47,7 @@ const (
 )
 
 // End says how a run ended. For kind Ended, Status is as in a shell: 128 + n after signal n, 126 or
-// 127 if the start failed. Reason is set for all other kinds, and if the start failed.
+// 127 if the start failed. Reason is set then and for all other kinds, unless the keeper told it.
 type End struct {
 	Kind   Kind
 	Status int

@@ -78,8 +78,7 @@ func (a Action) stopped(m Mark) []check.Span {
 const starvedFor = 200 * time.Millisecond
 
 // starvedRunQueue is the highest number of runnable threads per processor at which claims with time
-// limits are judged. With more threads, servers and plugins are late, and they have no heartbeat
-// that would show this.
+// limits are judged. With more, servers and plugins are late, and no heartbeat shows it.
 const starvedRunQueue = 8
 
 // The method machine records in p when hosts did not run, and whether the machine was starved.

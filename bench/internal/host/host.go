@@ -306,8 +306,7 @@ func (p *Process) Use(ctx context.Context) (host, plugin Use, err error) {
 }
 
 // ownUse collects garbage and returns the figures that only this process can read. Heap leaves out
-// stacks, because the runtime keeps the memory of a stack for a while after its goroutine has
-// ended. Goroutines that leak show in the field Goroutines.
+// stacks, because the runtime keeps the memory of a stack for a while.
 func ownUse() *Use {
 	runtime.GC()
 	debug.FreeOSMemory() // also collects memory that finalizers have freed
