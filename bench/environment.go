@@ -47,9 +47,8 @@ type environment struct {
 	compose *servers.Compose         // nil without containers
 }
 
-// openEnvironment chooses where servers run. The argument up describes the servers that "lockbench
-// env up" has left running, or is nil. They are used if they run in the environment called name, or
-// name is "". Without such servers, "" means processes on this machine.
+// openEnvironment chooses where servers run. The servers up, which "env up" has left running (or
+// nil), are used if they run in the environment name. "" is any, and without them this machine.
 func openEnvironment(ctx context.Context, name string, up *kept) (e *environment, err error) {
 	e = &environment{name: cmp.Or(name, EnvLocal)}
 	if up != nil && (name == "" || name == up.Env) {

@@ -35,7 +35,7 @@ LOCKBENCH_TICK, the time for which it runs.`,
 	}, &l)
 	fl := cmd.Flags()
 	fl.BoolVar(&l.Try, "try", false, "do not wait when the lock is held")
-	fl.DurationVar(&l.Wait, "wait", 0, "wait at most for this `time` (default: without an end)")
+	fl.DurationVar(&l.Wait, "wait", 0, "wait at most for this `time`; 0 is --try (default: without an end)")
 	fl.DurationVar(&l.AtLeast, "at-least", 0, "keep the lock for this `time`, also when the command ends sooner")
 	fl.DurationVar(&l.Tick, "tick", 0, "run once over all machines in each multiple of this `time`")
 	fl.IntVar(&l.Held, "conflict-exit-code", bench.StatusHeld, "end with this `status` when the lock is held")
@@ -77,14 +77,18 @@ func running(cmd *cobra.Command, l *bench.Locked) *cobra.Command {
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		for name, d := range map[string]time.Duration{"wait": l.Wait, "ttl": l.TTL, "at-least": l.AtLeast, "max-hold": l.MaxHold, "tick": l.Tick} {
-			if d < 0 {
-				return usagef("--%s %v is negative", name, d)
+			if cmd.Flags().Changed(name) && d <= 0 && (d < 0 || name != "wait") {
+				return usagef("--%s %v is not above 0", name, d)
 			}
 		}
 		for _, two := range [][2]string{{"try", "wait"}, {"tick", "try"}, {"tick", "at-least"}} {
 			if cmd.Flags().Changed(two[0]) && cmd.Flags().Changed(two[1]) {
 				return usagef("--%s and --%s are two things to do: choose one", two[0], two[1])
 			}
+		}
+		l.Try = l.Try || cmd.Flags().Changed("wait") && l.Wait == 0
+		if l.Held < 0 || l.Held > 255 {
+			return usagef("--conflict-exit-code %d is not 0 to 255", l.Held)
 		}
 		l.Backend, l.Name, l.Command = args[0], args[1], args[2:]
 		l.Tell = isTerminal(cmd.ErrOrStderr())

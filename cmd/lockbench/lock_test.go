@@ -166,8 +166,7 @@ func often(few, all int) int {
 // rounds is how often a test kills processes.
 func rounds() int { return often(2, 20) }
 
-// TestKilledLock kills a process of "lockbench lock", a different one in each case. The next holder
-// must get the lock before the TTL ends, and no process of the command may still run then.
+// When a process of "lockbench lock" is killed, the command must end before the next holder gets on.
 func TestKilledLock(t *testing.T) {
 	g := startGuarded(t)
 	for _, name := range []string{"front", "keeper", "group", "front that is stopped"} {
@@ -254,8 +253,7 @@ func pidOf(parent int, text string) int {
 	return 0
 }
 
-// TestKilledAtOnce kills the front, which the user started, together with the keeper, its child
-// that holds the lock. The kernel must end the command, and the lease must last for its TTL.
+// Front and keeper are killed at once. The kernel must end the command, and the lease must last.
 func TestKilledAtOnce(t *testing.T) {
 	g := startGuarded(t)
 	const ttl = 3 * time.Second

@@ -144,6 +144,8 @@ func TestUsageErrors(t *testing.T) {
 		{"merge|a|b", []string{"folder to write to", "hint:"}},
 		{"merge|nowhere|elsewhere|-o|new", []string{"nowhere", "run.json"}},
 		{"compare|a|b|--fail-on|p99-ns/acquire", []string{`"p99-ns/acquire"`, "hint:", "> +10%"}},
+		{"lock|redis|a|--tick|0|--|true", []string{"--tick 0s"}},
+		{"lock|redis|a|--conflict-exit-code|300|--|true", []string{"300", "0 to 255"}},
 		{"locks|list", []string{"needs a backend"}},
 		{"locks|list|memory", []string{"live in its plugin"}},
 		{"locks|list|redis|--target|mysql=localhost", []string{`the backend is "redis"`}},

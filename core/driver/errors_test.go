@@ -11,7 +11,7 @@ func TestErrorsNameTheHolder(t *testing.T) {
 		want string
 	}{
 		{&HeldError{}, "lock is held"},
-		{&HeldError{Holder{Label: "host:1", Owner: "x", TTL: time.Second}}, "lock is held by host:1 for another 1s"},
+		{&HeldError{Holder{Label: "host:1\x1b[1m", Owner: "x", TTL: time.Second}}, "lock is held by host:1\ufffd[1m for another 1s"},
 		{&HeldError{Holder{Owner: "x", TTL: -1}}, "lock is held by owner x, without an end"},
 		{&HeldError{Holder{TTL: 250 * time.Millisecond}}, "lock is held for another 250ms"},
 		{&NotHeldError{}, "lock is not held by this owner"},

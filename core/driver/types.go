@@ -1,6 +1,11 @@
 package driver
 
-import "time"
+import (
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
 
 // Holder describes a held lock. The zero Holder means that the lock is free.
 type Holder struct {
@@ -23,11 +28,19 @@ func (h Holder) Held() bool { return h.Owner != "" || h.Token != 0 || h.TTL != 0
 func (h Holder) by() string {
 	switch {
 	case h.Label != "":
-		return " by " + h.Label
+		return " by " + strings.Map(visible, h.Label)
 	case h.Owner != "":
-		return " by owner " + h.Owner
+		return " by owner " + strings.Map(visible, h.Owner)
 	}
 	return ""
+}
+
+// visible keeps a holder's text from controlling the terminal on which an error is shown.
+func visible(r rune) rune {
+	if unicode.IsPrint(r) {
+		return r
+	}
+	return utf8.RuneError
 }
 
 // NoticeKind says what a [Notice] is about.

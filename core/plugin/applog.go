@@ -18,9 +18,8 @@ const (
 	logMoment = 500 * time.Millisecond
 )
 
-// appLog passes records to the application's logger from a separate goroutine, because the
-// logger may block. The goroutines that add records must not block: one of them reads the
-// plugin's standard error, so that the pipe does not fill up, and one replaces a dead plugin.
+// appLog passes records to the application's logger, which may block, from a goroutine of its
+// own. One of the goroutines that add records empties the pipe of the plugin's standard error.
 type appLog struct {
 	log   *slog.Logger
 	queue *deliver.Queue[slog.Record]

@@ -19,9 +19,8 @@ func (p *osProcess) wait() {
 	p.reaped = true
 }
 
-// killGroup kills the process p and the process group that it leads.
-// The caller must not have waited for p. If other code has waited for
-// p, the process id of p may belong to a foreign process or group.
+// killGroup kills the process p and the process group that it leads. No code may have waited for p,
+// because its process id may then belong to a foreign process or group.
 func killGroup(p *os.Process) {
 	err := unix.ENOSYS
 	// If WithHandle fails, the system has no pidfd, and err is still ENOSYS.

@@ -7,9 +7,8 @@ import (
 	"syscall"
 )
 
-// wait waits until the process p ends. Note: this system cannot wait without reaping p.
-// Another process group may then get the number of the group that p leads, so p's group is
-// not killed. A plugin in the group ends by itself, because no host can reach it.
+// wait waits until the process p ends. This system cannot wait without reaping p, and the number of
+// p's group may then be used again. So the group is not killed. A plugin in it ends by itself.
 func (p *osProcess) wait() {
 	_ = p.cmd.Wait() // see status
 	p.mu.Lock()

@@ -29,7 +29,7 @@ type Options struct {
 	// Address is the server and its database, in the form of
 	// github.com/go-sql-driver/mysql: "user:password@tcp(db.example:3306)/app". Required.
 	Address string `key:"address" required:"true" secret:"true" doc:"server and database as go-sql-driver/mysql writes them: user:password@tcp(host:3306)/database"`
-	Connect `dial_timeout:"3s" request_timeout:"3s"`
+	Connect `dial_timeout:"2s" request_timeout:"3s"`
 	// Prefix begins the table's name, which is Prefix + "locks". It has at most
 	// 48 characters of [a-z0-9_-.:]. Hosts share their locks if they use the
 	// same database and prefix.

@@ -28,7 +28,7 @@ type Options struct {
 	// "postgres://user:password@db.example:5432/app". If it lists several servers,
 	// separated by commas, the first server that accepts writes is used. Required.
 	Address string `key:"address" required:"true" secret:"true" doc:"server and database as libpq writes them: postgres://user:password@host:port/database; of several hosts the first that can be written to"`
-	Connect `dial_timeout:"3s" request_timeout:"3s"`
+	Connect `dial_timeout:"2s" request_timeout:"3s"`
 	// ListenAddress is an address of the same database without a pooler in
 	// transaction mode, which would lose the notices that tell waiters of grants.
 	// Empty means Address. If it is "none", waiters poll, without notices.

@@ -99,9 +99,8 @@ func (l *sessions) acquire(ctx context.Context, name string, ttl time.Duration) 
 	}}, nil
 }
 
-// giveBack keeps a session for the next lock if clean is set, and otherwise ends it. A call that is
-// interrupted by the end of its ctx may leave its key in the store. While that key exists, no other
-// client gets the lock. The end of the session deletes the key.
+// giveBack keeps a session for the next lock if clean is set, and otherwise ends it, which deletes a
+// key that an interrupted call may have left in the store.
 func (l *sessions) giveBack(s *concurrency.Session, ttl time.Duration, clean bool) error {
 	if !clean {
 		return l.end(l.client.Ctx(), s)
@@ -168,9 +167,8 @@ func (l *sessions) Close(ctx context.Context) error {
 	return errors.Join(ended, l.client.Close())
 }
 
-// renewing returns a function that renews the session's lease and checks that the key exists,
-// because the session's lease lives on when the lock has been released or broken. It does both at
-// the same time, because a renewal is one round trip.
+// renewing returns a function that renews the session's lease and checks that the key exists, both
+// in one round trip. The lease lives on when the lock has been released or broken.
 func renewing(s *concurrency.Session, key string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		return inject.AtOnce(2, func(i int) error {

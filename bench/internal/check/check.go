@@ -84,8 +84,7 @@ func (v Verdict) Granted() int {
 }
 
 // Unsafe counts the violations of backends, and the pairs of backend and fault in which a claim of
-// the backend is broken. Violations of baselines are not counted, only shown, because lockbench
-// makes no claims for baselines.
+// the backend is broken. It leaves out baselines, for which lockbench makes no claims.
 func (v Verdict) Unsafe() int {
 	n := 0
 	for _, s := range v.Subjects {

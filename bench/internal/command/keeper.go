@@ -25,7 +25,8 @@ import (
 const (
 	startTimeout = 30 * time.Second
 	// closeBudget limits the time for releasing the lock, which is the last thing that a keeper does.
-	closeBudget = 10 * time.Second
+	// leaveWithin is its value if the keeper held no lock, so that the command has not run.
+	closeBudget, leaveWithin = 10 * time.Second, 2 * time.Second
 	// betweenTerms is the pause before a leader campaigns again after its command has ended.
 	betweenTerms = time.Second
 )
@@ -146,11 +147,16 @@ func (k *keeper) run() (e End) {
 	if err != nil {
 		return k.failed(err)
 	}
+	ran := false
 	k.backend, k.client = b, core.New(b, &core.Options{Label: k.spec.Label, Logger: log, OnEvent: k.tell})
 	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), closeBudget)
+		budget := leaveWithin
+		if ran && e.Kind == Ended {
+			budget = closeBudget
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), budget)
 		defer cancel()
-		if err := k.client.Close(ctx); err != nil && e.Kind == Ended {
+		if err := k.client.Close(ctx); err != nil && budget == closeBudget {
 			k.say(line{Warn: fmt.Sprintf("the lock may still be taken: %v", err)})
 		}
 	}()
@@ -160,13 +166,15 @@ func (k *keeper) run() (e End) {
 			return k.failed(err)
 		}
 		k.say(line{Token: h.Token(), Plugin: k.plug()})
-		e = k.hold(h)
+		ran, e = true, k.hold(h)
 		again := k.spec.Lead && (e.Kind == Lost || e.Kind == Ended && k.spec.Restart)
 		if !again || k.leaves() {
 			return e
 		}
 		if e.Reason != "" {
 			k.say(line{Warn: e.Reason})
+		} else if e.Status != 0 {
+			k.say(line{Warn: fmt.Sprintf("%s ended with status %d; it starts again with the next term", k.spec.Argv[0], e.Status)})
 		}
 		if !proc.Sleep(k.wanted, betweenTerms) {
 			return k.failed(k.wanted.Err())

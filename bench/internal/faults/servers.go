@@ -26,9 +26,8 @@ var (
 	downFor   = Span{50 * time.Millisecond, 3 * time.Second}
 )
 
-// serverActions are actions on the servers of any store. Harm to one server and harm to all servers
-// are different actions, because in the first case other servers still serve. Two actions on single
-// servers never overlap, so a majority is always left.
+// serverActions are actions on the servers of any store, on one server or on all. Two actions on
+// single servers never overlap, so a majority is always left.
 var serverActions = slices.Concat(freezes, crashes, []Action{
 	clockAction("clock-forward", "the clock of %s jumps ahead", Span{}, claim.ClockForward),
 	clockAction("clock-back", "the clock of %s jumps back", Span{}, claim.ClockBack),

@@ -63,9 +63,8 @@ func (a *agent) release(from int) {
 	}
 }
 
-// write writes under the lock at once, and then again and again until stop is closed. Each time it
-// checks the lease first and then prepares the write. If the process is stopped in between, the
-// write is late, as it would be in any program.
+// write writes under the lock again and again until stop is closed. It checks the lease before it
+// prepares each write, so a write is late if the process is stopped in between.
 func (h *holding) write(name string, stop <-chan struct{}) {
 	for {
 		h.writeOnce(name)
@@ -284,8 +283,7 @@ func (a *agent) renewing(k *kept, ttl time.Duration, h *holding) {
 }
 
 // renew renews a lease until ctx ends, and then returns nil. If the lease is lost, it returns the
-// reason. It repeats a failed renewal until the TTL is over, unless the error says that the lease
-// is lost.
+// reason. It repeats a failed renewal until the TTL is over.
 func (a *agent) renew(ctx context.Context, lease load.Lease, ttl time.Duration, renewed func(sent, done int64)) error {
 	confirmed, wait := a.clock.Now(), ttl/3
 	for proc.Sleep(ctx, wait) {

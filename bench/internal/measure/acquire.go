@@ -217,9 +217,8 @@ func (c *openCaller) work(ctx context.Context) {
 	}
 }
 
-// keptUp reports whether the latencies of an open loop show delays of the backend, not of the load
-// generator. Every cycle must have got its lock. The generator's own delay must be at most half of the
-// latency, at the median and at the 99th percentile.
+// keptUp reports whether the load generator of an open loop kept up: every cycle got its lock, and
+// its own delay was at most half of the latency, at the median and at the 99th percentile.
 func keptUp(acquires, lags []int64, drops int) bool {
 	if drops > 0 || len(acquires) == 0 {
 		return false

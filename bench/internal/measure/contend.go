@@ -218,9 +218,8 @@ func waits(grants []results.Attempt) []int64 {
 	return out
 }
 
-// longestWait counts also the attempts without a grant, with the time that they had waited by the
-// end of the measured time, so it is a lower bound. The quantiles of the waits omit these attempts,
-// because a wait that was cut off would count as a short wait.
+// longestWait counts also the attempts without a grant, by the end of the measured time. The
+// quantiles of the waits omit them, because a wait that was cut off would count as a short one.
 func longestWait(attempts []results.Attempt, from, until int64) (longest int64) {
 	for _, a := range attempts {
 		if a.Outcome != results.Failed && a.Answered >= from {

@@ -38,9 +38,8 @@ const (
 	// queueing is the shortest wait before a leader is harmed. In this time the other candidates
 	// enter the store's queues.
 	queueing = 100 * time.Millisecond
-	// quickPhases*Measure is the upper limit of the random time until the harm, in modes that do
-	// not wait for the TTL. In a full run the random time covers the whole interval between two
-	// renewals, in a quick run only a part of it.
+	// quickPhases*Measure is the upper limit of the random time until the harm in a quick run, in
+	// modes that do not wait for the TTL. A full run covers the interval between two renewals.
 	quickPhases = 4
 	// startUp is about how long a host process takes to start.
 	startUp = 150 * time.Millisecond

@@ -12,9 +12,8 @@ import (
 // hostScope is the scope of a backend whose locks exclude only callers of the same host.
 const hostScope = "host"
 
-// answer is the report's answer to the question "which backend should I use". For each need of a
-// user, such as throughput, it names the best backends, or says that the figures show no
-// difference.
+// answer is the report's answer to "which backend should I use". For each need, such as throughput,
+// it names the best backends, or says that the figures show no difference.
 type answer struct {
 	Choices []choice
 	Note    string // which subjects were not candidates, and how to read the choices
@@ -279,9 +278,8 @@ func near(ts []Table) []Table {
 	})
 }
 
-// mostHosts returns the table with the most hosts. Of several such tables it returns the one with
-// the fewest callers in each host. Callers of one host often get a lock from each other, not from
-// the backend.
+// mostHosts returns the table with the most hosts. Of several it returns the one with the fewest
+// callers in each host, because callers of one host often get a lock from each other.
 func mostHosts(ts []Table) (most Table, ok bool) {
 	for _, t := range ts {
 		if t.Hosts > most.Hosts {

@@ -33,9 +33,8 @@ const (
 // headSize is the size of a frame's head: the payload's length in 4 bytes, big-endian.
 const headSize = 4
 
-// The data socket accepts two connections of a host, one for each direction. So a process
-// that only reads from a connection is not woken when that connection has room for writes.
-// The first bytes on a connection, its preface, say which of the two connections it is.
+// A host opens two connections, one for each direction. So a process that only reads from one is
+// not woken when it has room for writes. The first bytes of a connection, its preface, say which.
 const (
 	prefaceRequests = "locks/2>"
 	prefaceReplies  = "locks/2<"

@@ -7,9 +7,8 @@ import (
 
 // deadlines ends the requests of a session at their deadlines, with one timer. The timer is set
 // to the earliest deadline of all requests that came since it last fired. When it fires, all
-// requests are searched for the next deadline. Most requests end long before their deadlines,
-// and later requests have later deadlines. So the timer is rarely set to another time, and
-// fires about once in the time that a request may take. The session's out.mu guards deadlines.
+// requests are searched for the next deadline. Most requests end long before their deadlines, so
+// it fires about once in the time that a request may take. The session's out.mu guards deadlines.
 type deadlines struct {
 	timer *time.Timer
 	next  time.Time // zero if the timer is not set

@@ -14,9 +14,8 @@ import (
 	"github.com/lockbench/lockbench/internal/rawio"
 )
 
-// maxUnderWay is how many requests of one kind a host may have under way. A host delays further
-// requests of that kind, and a plugin refuses them. Each kind has its own count, because a
-// renewal must not wait for thousands of acquires and withdrawals that wait for locked rows.
+// maxUnderWay is how many requests of one kind a host may have under way. Each kind has its own
+// count, because a renewal must not wait for thousands of acquires that wait for locked rows.
 const maxUnderWay = 16 << 10
 
 // The low slotBits bits of a call's id are the index of its slot in Link.slots. All kinds of

@@ -11,10 +11,9 @@ import (
 	"github.com/lockbench/lockbench/internal/rawio"
 )
 
-// outbox queues frames and writes all queued frames at once. There is no separate
-// writer to wake. If a goroutine queues a frame while no other goroutine writes,
-// it is the writer until the queue is empty. The writer never waits for the peer.
-// If the socket is full, the outbox starts a goroutine that writes the rest.
+// outbox queues frames and writes all queued frames at once. If a goroutine queues a frame while no
+// other goroutine writes, it is the writer until the queue is empty. The writer never waits for the
+// peer. If the socket is full, the outbox starts a goroutine that writes the rest.
 type outbox struct {
 	end writeEnd
 	raw syscall.RawConn

@@ -21,9 +21,8 @@ func Peer(conn *net.UnixConn) int {
 	return pid
 }
 
-// checkPeer returns an error unless the process at the other end of conn runs
-// as this user and has one of these pids. If the system does not tell its id,
-// only the permissions of the socket's directory keep other users out.
+// checkPeer returns an error unless the process at the other end of conn runs as this user and has
+// one of these pids. Some systems do not tell its id, and only the directory's permissions help.
 func checkPeer(conn *net.UnixConn, pids ...int) error {
 	pid, uid, known, err := peerOf(conn)
 	if err != nil {

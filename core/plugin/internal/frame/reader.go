@@ -8,10 +8,9 @@ import (
 	"time"
 )
 
-// role says which goroutine reads the replies. While only one call is under way, the
-// goroutine that made it reads the reply. So the reply wakes only that goroutine, and not
-// a second one first. As soon as there are more calls, a goroutine of the link reads
-// instead: the background reader. It stops reading when no call is under way.
+// role says which goroutine reads the replies. While only one call is under way, the goroutine
+// that made it reads the reply, so that the reply wakes only one goroutine. As soon as there are
+// more calls, the background reader reads instead, until no call is under way.
 type role struct {
 	taken       bool
 	call        uint64 // id of the call whose caller reads; 0 if the background reader reads

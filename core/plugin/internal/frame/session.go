@@ -46,9 +46,6 @@ type capabilities struct {
 
 // request is one request under way. It is a context.Context. The context ends when the
 // host cancels the request, when its deadline passes, or when the connection ends.
-//
-// Note: context.WithDeadline would need a timer for each request, and most of these timers
-// would never fire. Instead the session has one timer for all requests; see deadlines.
 type request struct {
 	cancellation.Signal
 	deadline time.Time // zero if there is none

@@ -30,9 +30,8 @@ const (
 	EnvTrace      = "LOCKPLUGIN_TRACE"
 )
 
-// maxMessage bounds one message, in bytes. The protocol never needs
-// 16 MiB: a value is at most 64 KiB, the host splits a batch into
-// messages of about maxBatch, and List and Observe send one holder per message.
+// maxMessage bounds one message, in bytes. Most are far smaller: a value is at most 64 KiB, a batch
+// is split into messages of about maxBatch, and List and Observe send one holder per message.
 const maxMessage = 16 << 20
 
 // maxBatch bounds one Batch message in bytes, and maxBatchOps in operations.
