@@ -162,8 +162,8 @@ func (e *Error) Unwrap() error { return e.Err }
 // be found out. An error that wraps ErrIndeterminate is an [*IndeterminateError].
 var ErrIndeterminate = errors.New("outcome is unknown")
 
-// IndeterminateError says that an acquire or release has failed, and until
-// when the lock may be taken because of that.
+// IndeterminateError says that an acquire or a release has failed with an unknown outcome. The lock
+// may be taken until FreeAt.
 type IndeterminateError struct {
 	// FreeAt is the latest time at which the grant expires, if the store has made a grant by now. It
 	// is a time by the clock of this process, so compare it with time.Now.

@@ -231,7 +231,7 @@ type mode struct {
 	// server reports whether the mode harms a server, not the leader. The leader may stay leader.
 	server bool
 	// expires reports whether the leader's lease ends only by its TTL. Then an earlier takeover is
-	// a finding. In other modes the host or plugin releases the lease, or a server fails.
+	// a finding. If it is false, the host or the plugin releases the lease, or a server fails.
 	expires bool
 	// waits estimates how long a takeover takes. It is nil if that time is negligible.
 	waits func(ttl time.Duration) time.Duration

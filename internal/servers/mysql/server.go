@@ -171,7 +171,7 @@ func mysqld(binary string) *mysqlProgram {
 	}}
 }
 
-// install makes the directory data with the system tables. It fills a directory with another name,
+// install writes the system tables into the new directory data. It fills a directory with another name,
 // and renames it at the end, so that an interrupted installation does not look complete.
 func (p *mysqlProgram) install(ctx context.Context, data string) error {
 	fresh := data + ".new"

@@ -131,7 +131,7 @@ const (
 	replyKinds = "+-:$*%"
 )
 
-// lateGrace is how long the second read after a missed deadline may take.
+// A read that has missed its deadline is tried once more, for lateGrace.
 const lateGrace = 2 * time.Millisecond
 
 // Read implements net.Conn. It reads once more after the deadline has passed. On a busy machine
