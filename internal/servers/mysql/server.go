@@ -171,8 +171,8 @@ func mysqld(binary string) *mysqlProgram {
 	}}
 }
 
-// install writes the system tables into the new directory data. It fills a directory with another name,
-// and renames it at the end, so that an interrupted installation does not look complete.
+// install writes the system tables into the new directory data. It fills a directory with another
+// name, and renames it at the end, so that an interrupted installation does not look complete.
 func (p *mysqlProgram) install(ctx context.Context, data string) error {
 	fresh := data + ".new"
 	if err := os.RemoveAll(fresh); err != nil {
