@@ -153,9 +153,8 @@ func contending(ctx context.Context, in Input) (cs []*load.Caller, end func() er
 }
 
 // take acquires the lock, holds it and releases it, again and again until the context asking ends.
-// After a release, a caller asks again only when another caller has been granted the lock, so that
-// every hand-over is from one caller to another.
-// With a library that polls, the old holder would otherwise usually get the lock back.
+// After a release, a caller asks again only when another caller has been granted the lock. Otherwise
+// the old holder would usually get the lock back from a library that polls.
 func take(ctx, asking context.Context, c *load.Caller, t *turns, s Workload) {
 	uncancelled := context.WithoutCancel(ctx)
 	for asking.Err() == nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"sort"
 	"strings"
@@ -389,4 +390,118 @@ func (g Gate) valueOf(unit string, e Estimate) float64 {
 		return e.Max
 	}
 	return e.Center
+}
+
+// Difference compares one figure of one cell (a subject under one load) in old and in new runs.
+type Difference struct {
+	Row
+	Old, New Estimate
+	// Delta is the change of the median as a fraction of the old median: 0.2
+	// for 20 % more. It is infinite if the old median is 0.
+	Delta float64
+	// Test has a p-value that is corrected for the number of rows in the comparison.
+	Test
+	// Better is 1 if a higher value is better, -1 if a lower value is better, and otherwise 0.
+	Better int
+	// Control reports whether the row is about a baseline or a floor, which is the same in both
+	// builds. The p-values of control rows are corrected for the number of control rows only.
+	Control bool
+
+	before, after []float64 // values of the runs
+}
+
+// NewDifference tests whether the values in before differ from the values in after. Each slice must
+// have at least one value.
+func NewDifference(row Row, before, after []float64) Difference {
+	d := Difference{Row: row, Old: Median(before), New: Median(after), Test: test(before, after), before: before, after: after}
+	d.Delta = (d.New.Center - d.Old.Center) / math.Abs(d.Old.Center)
+	if d.New.Center == d.Old.Center {
+		d.Delta = 0
+	}
+	return d
+}
+
+// Matters is the change of a median, as a fraction, above which a figure counts as worse or better.
+// A smaller change does not count even if a test supports it.
+const Matters = 0.05
+
+// Worse reports whether the figure got worse by more than [Matters], and a test supports this.
+func (d Difference) Worse() bool {
+	return d.Supported && math.Abs(d.Delta) > Matters && d.Delta*float64(d.Better) < 0
+}
+
+func (d Difference) Improved() bool {
+	return d.Supported && math.Abs(d.Delta) > Matters && d.Delta*float64(d.Better) > 0
+}
+
+// canBeSupported reports whether there are enough runs for a test to show a difference, if the
+// given number of rows is tested together.
+func (d Difference) canBeSupported(rows int) bool {
+	return d.Old.N > 0 && d.New.N > 0 && leastP(d.Old.N, d.New.N)*float64(rows) < Alpha
+}
+
+func correct(rows []Difference) {
+	var tests []*Test
+	for i := range rows {
+		tests = append(tests, &rows[i].Test)
+	}
+	Holm(tests)
+}
+
+// RunsNeeded is how many runs of each build the U test needs to be able to show a difference, if
+// the given number of rows is tested together.
+func RunsNeeded(rows int) int {
+	n := 2
+	for leastP(n, n)*float64(max(rows, 1)) >= Alpha {
+		n++
+	}
+	return n
+}
+
+// leastP is the lowest p-value that the U test can have for samples of a and b runs. It is 2 (the
+// test has two sides) divided by the number of ways to choose a of a+b runs.
+func leastP(a, b int) float64 {
+	ways := 1.0
+	for i := 1; i <= a; i++ {
+		ways = ways * float64(b+i) / float64(i)
+	}
+	return 2 / ways
+}
+
+// maxChange is the largest factor between old and new medians that method detectable tries.
+const maxChange = 16
+
+// detectable returns the smallest change of the median (as a fraction) that a test of these runs
+// could have shown, if the given number of rows is tested together. It scales the new values to the
+// old median, and then scales them more, until the test shows a difference. The result is negative
+// if the parameter above is false. It is infinite if the test could not have shown even a factor of
+// maxChange.
+func (d Difference) detectable(above bool, rows int) float64 {
+	sign := 1.0
+	if !above {
+		sign = -1
+	}
+	if d.Old.Center <= 0 || d.New.Center <= 0 || !d.canBeSupported(rows) {
+		return math.Inf(int(sign))
+	}
+	shows := func(factor float64) bool {
+		moved := make([]float64, len(d.after))
+		for i, v := range d.after {
+			moved[i] = v / d.New.Center * d.Old.Center * factor
+		}
+		return test(d.before, moved).P*float64(rows) < Alpha
+	}
+	// The p-value falls as the samples move apart, so bisection finds the smallest change.
+	none, some := 1.0, math.Pow(maxChange, sign)
+	if !shows(some) {
+		return math.Inf(int(sign))
+	}
+	for range 40 {
+		if middle := math.Sqrt(none * some); shows(middle) {
+			some = middle
+		} else {
+			none = middle
+		}
+	}
+	return some - 1
 }

@@ -175,3 +175,36 @@ func (c Comparison) Units() []string {
 	}
 	return out
 }
+
+// Sensitivity is the smallest change of a figure that a gate (a limit for changes) could have
+// noticed.
+type Sensitivity struct {
+	Gate Gate
+	// Row is that row of the gate in which a change is hardest to notice. Detectable is the
+	// smallest change of its median (as a fraction) that a test could have shown. It is infinite if
+	// no change could have been shown.
+	Row        Row
+	Detectable float64
+}
+
+// Suffices reports whether a change just beyond the gate's limit could have been noticed in each
+// row that the gate limits.
+func (p Sensitivity) Suffices() bool {
+	if math.IsInf(p.Detectable, 0) {
+		return false
+	}
+	return p.Gate.limit == 0 || p.Gate.above != (p.Gate.limit > 0) || math.Abs(p.Detectable) <= math.Abs(p.Gate.limit)
+}
+
+func (g Gate) sensitivity(rows []Difference) Sensitivity {
+	p := Sensitivity{Gate: g}
+	for _, d := range rows {
+		if !g.concerns(d.Unit) {
+			continue
+		}
+		if least := d.detectable(g.above, len(rows)); p.Row == (Row{}) || math.Abs(least) > math.Abs(p.Detectable) {
+			p.Row, p.Detectable = d.Row, least
+		}
+	}
+	return p
+}
