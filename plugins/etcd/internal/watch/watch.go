@@ -79,35 +79,27 @@ func New(c *cluster.Cluster) *Mux {
 // Changes watches the keys from key up to, but without, end. The function notify must not block,
 // because one goroutine makes all calls.
 func (m *Mux) Changes(key string, end []byte, notify func(Event)) *Watch {
-	w := &Watch{key: key, end: end, notify: notify}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.add(w)
-	return w
+	return m.add(&Watch{key: key, end: end, notify: notify}, 0)
 }
 
 // Deletes watches for deletes of key that come after revision; see [Mux.Changes]. If a dropped
 // watch of the key has been open since then, it is used again, and no Event sets Opened.
 func (m *Mux) Deletes(key string, revision int64, notify func(Event)) *Watch {
-	w := &Watch{key: key, deletes: true, notify: notify}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.stream == nil || !m.stream.reuse(w, revision) {
-		m.add(w)
-	} else {
-		m.watches[w] = struct{}{}
-	}
-	return w
+	return m.add(&Watch{key: key, deletes: true, notify: notify}, revision)
 }
 
-// add starts the watch w. The caller holds mu.
-func (m *Mux) add(w *Watch) {
+// add starts the watch w. For the parameter revision, see Deletes.
+func (m *Mux) add(w *Watch, revision int64) *Watch {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.watches[w] = struct{}{}
-	if m.stream != nil {
-		m.stream.create(w)
-	} else {
+	switch {
+	case m.stream == nil:
 		kit.Wake(m.wake)
+	case !w.deletes || !m.stream.reuse(w, revision):
+		m.stream.create(w)
 	}
+	return w
 }
 
 // Drop ends the watch w, which may be nil. A call of w's notify may still be under way.
