@@ -48,7 +48,7 @@ func (s *shaped) fill(t *testing.T, d *dice) {
 	for range d.below(5) {
 		keys := s.keys()
 		key := keys[d.below(len(keys))]
-		resp, err := s.w.generations.send(t.Context(), false, &pb.TxnRequest{Success: []*pb.RequestOp{Put(key, fmt.Append(nil, d.below(2)), 0)}})
+		resp, err := s.w.txn(t.Context(), false, &pb.TxnRequest{Success: []*pb.RequestOp{Put(key, fmt.Append(nil, d.below(2)), 0)}})
 		must(t, err)
 		if s.revs[key] == 0 {
 			s.revs[key] = resp.Header.Revision
@@ -106,7 +106,7 @@ func (s *shaped) outcome(t *testing.T, st *Step) string {
 		}
 	}
 	out.WriteString("\nleft")
-	resp, err := s.w.generations.send(t.Context(), true, &pb.TxnRequest{Success: []*pb.RequestOp{under(s.name, 0)}})
+	resp, err := s.w.txn(t.Context(), true, &pb.TxnRequest{Success: []*pb.RequestOp{under(s.name, 0)}})
 	must(t, err)
 	kvs := resp.Responses[0].GetResponseRange().GetKvs()
 	slices.SortStableFunc(kvs, func(a, b *mvccpb.KeyValue) int { return int(a.CreateRevision - b.CreateRevision) })
@@ -146,7 +146,7 @@ func FuzzShapes(f *testing.F) {
 				s.Open()
 			}
 			if lost {
-				w.generations.present.Store(&Generation{Base: g.Base - 1})
+				w.present.Store(&Generation{Base: g.Base - 1})
 			}
 			w.do(batch)
 			outcomes[shape] = s.outcome(t, st)

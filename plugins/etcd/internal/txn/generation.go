@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -40,40 +39,37 @@ func (g *Generation) Token(rev int64) uint64 { return g.Base + uint64(rev) }
 // Same reports whether g and other are one generation, so that their revisions are comparable.
 func (g *Generation) Same(other *Generation) bool { return g.Base == other.Base }
 
-// generations keeps the present [Generation]. Every Txn compares the generation's key with it. So a
-// process that goes on after a loss of its store's data cannot mix two generations.
+// Generation returns the present generation of the store's data, which the first
+// caller reads from the store. After an error no lock has been changed.
+//
+// Every Txn compares the generation's key with it. So a process that goes on after a loss of its
+// store's data cannot mix two generations.
 //
 // Note: etcd has no clock that can be read, so the first user of an empty
 // namespace sets the base from its own clock. That clock orders only
 // generations, which are years apart, and decides nothing else.
-type generations struct {
-	cluster *cluster.Cluster
-	key     string
-	ended   func()
-	present atomic.Pointer[Generation]
-	highest atomic.Int64 // the highest revision seen
-}
-
-// load returns the present generation of the data. After an error no lock has been changed.
-func (gs *generations) load(ctx context.Context) (*Generation, error) {
-	if g := gs.present.Load(); g != nil {
+func (w *Writer) Generation(ctx context.Context) (*Generation, error) {
+	if g := w.Known(); g != nil {
 		return g, nil
 	}
-	return gs.fetch(ctx, 0)
+	return w.fetch(ctx, 0)
 }
+
+// Known returns the present generation of the data, or nil if it must first be read.
+func (w *Writer) Known() *Generation { return w.present.Load() }
 
 // fetch reads the generation, or begins a generation whose base is at least the number least. It
 // first sends a Txn that only reads, because a store without space refuses a Txn that might write.
-func (gs *generations) fetch(ctx context.Context, least uint64) (*Generation, error) {
-	look := []*pb.RequestOp{Range(&pb.RangeRequest{Key: []byte(gs.key)})}
+func (w *Writer) fetch(ctx context.Context, least uint64) (*Generation, error) {
+	look := []*pb.RequestOp{Range(&pb.RangeRequest{Key: []byte(w.key)})}
 	g := &Generation{Base: max(least, uint64(max(0, time.Now().UnixMicro())))}
 	for _, req := range []*pb.TxnRequest{
 		{Success: look},
-		{Compare: []*pb.Compare{Absent(gs.key)}, Success: []*pb.RequestOp{Put(gs.key, g.value(), 0)}, Failure: look},
+		{Compare: []*pb.Compare{Absent(w.key)}, Success: []*pb.RequestOp{Put(w.key, g.value(), 0)}, Failure: look},
 	} {
-		resp, err := gs.send(ctx, true, req)
+		resp, err := w.txn(ctx, true, req)
 		if err != nil {
-			return nil, gs.cluster.Untouched(err)
+			return nil, w.cluster.Untouched(err)
 		}
 		kvs := resp.Responses[0].GetResponseRange().GetKvs()
 		if len(kvs) == 0 {
@@ -81,23 +77,23 @@ func (gs *generations) fetch(ctx context.Context, least uint64) (*Generation, er
 		}
 		base, present := strings.CutPrefix(string(kvs[0].Value), format)
 		if g.Base, err = strconv.ParseUint(base, 10, 62); err != nil {
-			return nil, fmt.Errorf("etcd: key %q: %w", gs.key, err)
+			return nil, fmt.Errorf("etcd: key %q: %w", w.key, err)
 		}
 		if !present { // done once, by whichever host is first
-			if _, err := gs.send(ctx, true, &pb.TxnRequest{
-				Compare: []*pb.Compare{HasValue(gs.key, kvs[0].Value)}, Success: []*pb.RequestOp{Put(gs.key, g.value(), 0)},
+			if _, err := w.txn(ctx, true, &pb.TxnRequest{
+				Compare: []*pb.Compare{HasValue(w.key, kvs[0].Value)}, Success: []*pb.RequestOp{Put(w.key, g.value(), 0)},
 			}); err != nil {
-				return nil, gs.cluster.Untouched(err)
+				return nil, w.cluster.Untouched(err)
 			}
 		}
 		break
 	}
-	gs.present.Store(g)
+	w.present.Store(g)
 	return g, nil
 }
 
 // holds returns a compare that fails once the store has lost the data of generation g.
-func (gs *generations) holds(g *Generation) *pb.Compare { return HasValue(gs.key, g.value()) }
+func (w *Writer) holds(g *Generation) *pb.Compare { return HasValue(w.key, g.value()) }
 
 // goesOn reports whether g was still the present generation when the store gave the
 // answers in ops. The last of these must answer a read of the generation's key.
@@ -108,41 +104,41 @@ func goesOn(g *Generation, ops []*pb.ResponseOp) bool {
 
 // The method over is called when the generation g has ended. It begins the next generation, unless
 // another client has. The new base is above the base of g, even if this machine's clock is behind.
-func (gs *generations) over(ctx context.Context, g *Generation) error {
-	if gs.present.CompareAndSwap(g, nil) {
-		gs.ended()
+func (w *Writer) over(ctx context.Context, g *Generation) error {
+	if w.present.CompareAndSwap(g, nil) {
+		w.ended()
 	}
-	_, err := gs.fetch(ctx, g.Token(gs.highest.Swap(0))+1)
+	_, err := w.fetch(ctx, g.Token(w.highest.Swap(0))+1)
 	return err
 }
 
-// read does a Txn that only reads, and repeats it once if the generation has
-// ended. It returns the generation that the answer's revisions belong to.
-func (gs *generations) read(ctx context.Context, ops ...*pb.RequestOp) (*pb.TxnResponse, *Generation, error) {
+// Read does the reads ops in one Txn, and repeats it once if the generation has ended. It also
+// returns the generation that the answer's revisions belong to. Its error is the client library's.
+func (w *Writer) Read(ctx context.Context, ops ...*pb.RequestOp) (*pb.TxnResponse, *Generation, error) {
 	for range 2 {
-		g, err := gs.load(ctx)
+		g, err := w.Generation(ctx)
 		if err != nil {
 			return nil, nil, err
 		}
-		resp, err := gs.send(ctx, true, &pb.TxnRequest{Compare: []*pb.Compare{gs.holds(g)}, Success: ops})
+		resp, err := w.txn(ctx, true, &pb.TxnRequest{Compare: []*pb.Compare{w.holds(g)}, Success: ops})
 		if err != nil || resp.Succeeded {
 			return resp, g, err
 		}
-		if err := gs.over(ctx, g); err != nil {
+		if err := w.over(ctx, g); err != nil {
 			return nil, nil, err
 		}
 	}
 	return nil, nil, cluster.ErrDataLost
 }
 
-// send sends one Txn and notes the revision of the answer.
-func (gs *generations) send(ctx context.Context, repeatable bool, req *pb.TxnRequest) (*pb.TxnResponse, error) {
-	resp, err := gs.cluster.Txn(ctx, repeatable, req)
+// txn sends one Txn and notes the revision of the answer.
+func (w *Writer) txn(ctx context.Context, repeatable bool, req *pb.TxnRequest) (*pb.TxnResponse, error) {
+	resp, err := w.cluster.Txn(ctx, repeatable, req)
 	if err != nil {
 		return nil, err
 	}
 	rev := resp.Header.Revision
-	for old := gs.highest.Load(); rev > old && !gs.highest.CompareAndSwap(old, rev); old = gs.highest.Load() {
+	for old := w.highest.Load(); rev > old && !w.highest.CompareAndSwap(old, rev); old = w.highest.Load() {
 	}
 	return resp, nil
 }

@@ -31,16 +31,20 @@ const (
 // Writer sends steps, which are operations. All steps that are waiting, up to a
 // limit, share one Txn. Its methods may be called from any number of goroutines.
 type Writer struct {
-	cluster     *cluster.Cluster
-	generations generations
-	steps       *kit.Batcher[*Step]
-	limit       atomic.Int32 // most steps, or reads, in a Txn; see tooMany
+	cluster *cluster.Cluster
+	steps   *kit.Batcher[*Step]
+	limit   atomic.Int32 // most steps, or reads, in a Txn; see tooMany
+
+	key     string // the generation's key
+	ended   func() // called when a generation has ended
+	present atomic.Pointer[Generation]
+	highest atomic.Int64 // the highest revision seen
 }
 
 // New returns a Writer. In the store, key holds the base from which tokens are counted. The
 // function ended is called when the store has lost its data, before any step is done on new data.
 func New(c *cluster.Cluster, key string, ended func()) *Writer {
-	w := &Writer{cluster: c, generations: generations{cluster: c, key: key, ended: ended}}
+	w := &Writer{cluster: c, key: key, ended: ended}
 	w.limit.Store(maxBatch)
 	w.steps = kit.NewBatcher(kit.BatcherOptions[*Step]{
 		Limits: kit.Limits[*Step]{
@@ -66,19 +70,6 @@ func (w *Writer) tooMany(err error, n int) bool {
 	for old := w.limit.Load(); least < old && !w.limit.CompareAndSwap(old, least); old = w.limit.Load() {
 	}
 	return true
-}
-
-// Generation returns the present generation of the store's data, which the
-// first caller reads from the store. After an error no lock has been changed.
-func (w *Writer) Generation(ctx context.Context) (*Generation, error) { return w.generations.load(ctx) }
-
-// Known returns the present generation of the data, or nil if it must first be read.
-func (w *Writer) Known() *Generation { return w.generations.present.Load() }
-
-// Read does the reads ops in one Txn. It also returns the generation that the answer's
-// revisions belong to. Its error is an error of the client library.
-func (w *Writer) Read(ctx context.Context, ops ...*pb.RequestOp) (*pb.TxnResponse, *Generation, error) {
-	return w.generations.read(ctx, ops...)
 }
 
 // Do submits the step s and waits for its outcome; see [Writer.Wait].
@@ -263,7 +254,7 @@ func (w *Writer) current(batch []*Step, g *Generation) []*Step {
 
 // send sends batch as one Txn, which does nothing if the generation g has ended.
 func (w *Writer) send(batch []*Step, g *Generation) ([]*pb.TxnResponse, int64, error) {
-	holds := w.generations.holds(g)
+	holds := w.holds(g)
 	var req *pb.TxnRequest
 	if len(batch) == 1 {
 		req = single(batch[0].Req, holds)
@@ -280,7 +271,7 @@ func (w *Writer) send(batch []*Step, g *Generation) ([]*pb.TxnResponse, int64, e
 		}
 	}
 	ctx := w.cluster.Context()
-	resp, err := w.generations.send(ctx, false, req)
+	resp, err := w.txn(ctx, false, req)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -295,7 +286,7 @@ func (w *Writer) send(batch []*Step, g *Generation) ([]*pb.TxnResponse, int64, e
 		}
 	}
 	if over {
-		err = errors.Join(cluster.ErrDataLost, w.generations.over(ctx, g))
+		err = errors.Join(cluster.ErrDataLost, w.over(ctx, g))
 	}
 	return answers, resp.Header.Revision, err
 }

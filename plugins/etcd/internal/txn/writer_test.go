@@ -56,7 +56,7 @@ func TestDeliverAtOnce(t *testing.T) {
 // if the store has lost its data since the step was prepared.
 func TestOtherGenerationIsNotSent(t *testing.T) {
 	w := at(t, clustertest.Nowhere)
-	w.generations.present.Store(&Generation{Base: 8})
+	w.present.Store(&Generation{Base: 8})
 	answered := false
 	s := &Step{Name: "jobs", Req: &pb.TxnRequest{}, In: &Generation{Base: 7}, OnAnswer: func() { answered = true }}
 	must(t, w.Do(t.Context(), s))
@@ -81,7 +81,7 @@ func (f *full) Txn(context.Context, *pb.TxnRequest) (*pb.TxnResponse, error) {
 func TestEverythingRefused(t *testing.T) {
 	f := &full{}
 	w := at(t, clustertest.Member(t, func(s *grpc.Server) { pb.RegisterKVServer(s, f) }))
-	w.generations.present.Store(&Generation{Base: 8})
+	w.present.Store(&Generation{Base: 8})
 	var batch []*Step
 	for range 2 {
 		s := &Step{Req: &pb.TxnRequest{Success: []*pb.RequestOp{Delete("key")}}, Done: func() bool { return true }}
