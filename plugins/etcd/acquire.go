@@ -127,7 +127,7 @@ func (a *acquisition) answered() {
 // done reports whether this request was refused only because
 // an earlier copy of the same request had put the key.
 func (a *acquisition) done() bool {
-	v := lockStateIn(a.step.Generation, a.step.Ops)
+	v := lockStateIn(a.step.Found)
 	if v.first == nil || v.first.Lease != a.lease.id || string(v.first.Key) != a.entry.key || !bytes.Equal(v.first.Value, a.value) {
 		return false
 	}
@@ -179,7 +179,7 @@ func (a *acquisition) retry(ctx context.Context, err error) driver.Result {
 
 // refusal returns the error of a refused acquire, or acquires again if no other owner has the lock.
 func (a *acquisition) refusal(ctx context.Context) driver.Result {
-	b, v := a.b, lockStateIn(a.step.Generation, a.step.Ops)
+	b, v := a.b, lockStateIn(a.step.Found)
 	held := &driver.HeldError{}
 	switch {
 	case a.step.Ops[1].GetResponseRange().GetCount() > 0:

@@ -78,17 +78,17 @@ func probe(s space) *pb.TxnRequest {
 // lockState is the state of a lock, read by the request that entries returns.
 type lockState struct {
 	generation *txn.Generation  // the generation in which it was read
-	rev        int64            // the store's revision at that time; not set by lockStateIn
+	rev        int64            // the store's revision at that time
 	first      *mvccpb.KeyValue // the lock; nil when there is no holder
 	entries    int              // number of entries, including the first
 }
 
-func lockStateIn(gen *txn.Generation, ops []*pb.ResponseOp) lockState {
-	v := lockState{generation: gen}
-	if len(ops) == 0 {
+func lockStateIn(f txn.Found) lockState {
+	v := lockState{generation: f.Generation, rev: f.Rev}
+	if len(f.Ops) == 0 {
 		return v
 	}
-	found := ops[0].GetResponseRange()
+	found := f.Ops[0].GetResponseRange()
 	if kvs := found.GetKvs(); len(kvs) > 0 {
 		v.first = kvs[0]
 	}
@@ -97,13 +97,8 @@ func lockStateIn(gen *txn.Generation, ops []*pb.ResponseOp) lockState {
 }
 
 func (b *Backend) readLock(ctx context.Context, name string) (lockState, error) {
-	resp, gen, err := b.txns.Read(ctx, entries(b.space, name, 1))
-	if err != nil {
-		return lockState{}, b.cluster.Wrap(err)
-	}
-	v := lockStateIn(gen, resp.Responses)
-	v.rev = resp.Header.Revision
-	return v, nil
+	found, err := b.txns.Read(ctx, entries(b.space, name, 1))
+	return lockStateIn(found), b.cluster.Wrap(err)
 }
 
 // listPage is how many keys are read at a time. So many keys
@@ -118,17 +113,17 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	var open lockState // the lock whose entries are being read
 	flush := func() bool { return open.first == nil || emit(b.holder(ctx, open)) }
 	for {
-		resp, gen, err := b.txns.Read(ctx, txn.Range(&pb.RangeRequest{Key: next, RangeEnd: end, Limit: listPage}))
+		found, err := b.txns.Read(ctx, txn.Range(&pb.RangeRequest{Key: next, RangeEnd: end, Limit: listPage}))
 		if err != nil {
 			return b.cluster.Wrap(err)
 		}
-		page := resp.Responses[0].GetResponseRange()
+		page := found.Ops[0].GetResponseRange()
 		for _, kv := range page.GetKvs() {
 			if open.first == nil || b.space.nameOf(string(kv.Key)) != b.space.nameOf(string(open.first.Key)) {
 				if !flush() {
 					return nil
 				}
-				open = lockState{generation: gen, first: kv}
+				open = lockState{generation: found.Generation, first: kv}
 			}
 			if open.entries++; kv.CreateRevision < open.first.CreateRevision {
 				open.first = kv
@@ -174,7 +169,7 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 		Failure: []*pb.RequestOp{entries(b.space, r.Name, 1)},
 	}}
 	s.Done = func() bool {
-		v := lockStateIn(s.Generation, s.Ops)
+		v := lockStateIn(s.Found)
 		return e.is(v.first, v.generation) && bytes.Equal(v.first.Value, value)
 	}
 	b.txns.Submit(s)

@@ -59,7 +59,7 @@ func (b *Backend) outcome(ctx context.Context, s *txn.Step) error {
 	case s.OK:
 		return nil
 	}
-	return &driver.NotHeldError{Holder: b.holder(ctx, lockStateIn(s.Generation, s.Ops))}
+	return &driver.NotHeldError{Holder: b.holder(ctx, lockStateIn(s.Found))}
 }
 
 // Withdraw sends one Txn. If that finds other entries of owner, a second Txn deletes them.

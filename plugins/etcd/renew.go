@@ -137,7 +137,7 @@ func (b *Backend) moving(e *entry, l *lease) *txn.Step {
 		Failure: []*pb.RequestOp{entries(b.space, e.name, 1)},
 	}}
 	s.Done = func() bool {
-		v := lockStateIn(s.Generation, s.Ops)
+		v := lockStateIn(s.Found)
 		return e.is(v.first, v.generation) && v.first.Lease == l.id
 	}
 	s.OnAnswer = func() {
@@ -159,7 +159,7 @@ func (b *Backend) awaitMove(ctx context.Context, re *renewal) error {
 	if err := b.txns.Wait(ctx, re.step); err != nil {
 		return err
 	}
-	switch s, v := re.step, lockStateIn(re.step.Generation, re.step.Ops); {
+	switch s, v := re.step, lockStateIn(re.step.Found); {
 	case cluster.Is(s.Err, rpctypes.ErrLeaseNotFound):
 		b.leases.retire(re.lease)
 		return b.cluster.Untouched(s.Err)

@@ -347,15 +347,15 @@ func nextTo(own string, op *pb.ResponseOp, rev int64) *predecessor {
 
 // ahead reads which entry is now before the entry e in the queue.
 func (t *table) ahead(ctx context.Context, e *entry) (*predecessor, error) {
-	resp, gen, err := t.txns.Read(ctx, ahead(t.space, e.name, e.rev, 2), txn.Exists(e.key))
+	found, err := t.txns.Read(ctx, ahead(t.space, e.name, e.rev, 2), txn.Exists(e.key))
 	if err != nil {
 		return nil, t.cluster.Wrap(err)
 	}
-	if kvs := resp.Responses[1].GetResponseRange().GetKvs(); len(kvs) == 0 || !e.is(kvs[0], gen) {
+	if kvs := found.Ops[1].GetResponseRange().GetKvs(); len(kvs) == 0 || !e.is(kvs[0], found.Generation) {
 		return nil, errNoEntry
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	e.seenAt = max(e.seenAt, resp.Header.Revision)
-	return nextTo(e.key, resp.Responses[0], resp.Header.Revision), nil
+	e.seenAt = max(e.seenAt, found.Rev)
+	return nextTo(e.key, found.Ops[0], found.Rev), nil
 }

@@ -38,15 +38,14 @@ func (w *Writer) lookAfter(batch []*Step) {
 		}
 	}
 	n, err := w.ReadEach(w.cluster.Context(), reads, func(i int, r Found) {
-		s := refused[i]
-		s.Generation, s.Rev, s.Ops = r.Generation, r.Rev, r.Ops
+		refused[i].Found = r
 	})
 	for _, s := range refused[n:] {
 		s.Err = w.cluster.Untouched(err) // the step was refused: only the reason is unknown
 	}
 }
 
-// Found is the answer to one group of reads.
+// Found is the answer of the store to reads, or to a step.
 type Found struct {
 	Ops        []*pb.ResponseOp
 	Rev        int64       // the store's revision at that time
@@ -64,7 +63,7 @@ func (w *Writer) ReadEach(ctx context.Context, groups [][]*pb.RequestOp, found f
 			ops = append(ops, groups[end]...)
 			end++
 		}
-		resp, g, err := w.Read(ctx, ops...)
+		all, err := w.Read(ctx, ops...)
 		if end-n > 1 && w.tooMany(err, len(ops)) {
 			continue
 		}
@@ -73,7 +72,7 @@ func (w *Writer) ReadEach(ctx context.Context, groups [][]*pb.RequestOp, found f
 		}
 		for at := 0; n < end; n++ {
 			next := at + len(groups[n])
-			found(n, Found{resp.Responses[at:next], resp.Header.Revision, g})
+			found(n, Found{all.Ops[at:next], all.Rev, all.Generation})
 			at = next
 		}
 	}

@@ -112,23 +112,26 @@ func (w *Writer) over(ctx context.Context, g *Generation) error {
 	return err
 }
 
-// Read does the reads ops in one Txn, and repeats it once if the generation has ended. It also
-// returns the generation that the answer's revisions belong to. Its error is the client library's.
-func (w *Writer) Read(ctx context.Context, ops ...*pb.RequestOp) (*pb.TxnResponse, *Generation, error) {
+// Read does the reads ops in one Txn, and repeats it once if the generation has ended. Its error
+// is the client library's.
+func (w *Writer) Read(ctx context.Context, ops ...*pb.RequestOp) (Found, error) {
 	for range 2 {
 		g, err := w.Generation(ctx)
 		if err != nil {
-			return nil, nil, err
+			return Found{}, err
 		}
 		resp, err := w.txn(ctx, true, &pb.TxnRequest{Compare: []*pb.Compare{w.holds(g)}, Success: ops})
-		if err != nil || resp.Succeeded {
-			return resp, g, err
+		if err != nil {
+			return Found{}, err
+		}
+		if resp.Succeeded {
+			return Found{resp.Responses, resp.Header.Revision, g}, nil
 		}
 		if err := w.over(ctx, g); err != nil {
-			return nil, nil, err
+			return Found{}, err
 		}
 	}
-	return nil, nil, cluster.ErrDataLost
+	return Found{}, cluster.ErrDataLost
 }
 
 // txn sends one Txn and notes the revision of the answer.

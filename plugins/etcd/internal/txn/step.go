@@ -38,12 +38,10 @@ type Step struct {
 	Then  func()
 	Until context.Context
 
-	Generation *Generation      // the generation in which the step was done
-	OK         bool             // the compares held
-	Rev        int64            // the store's revision after the Txn, or after the reads of Failure
-	Ops        []*pb.ResponseOp // answers of the branch taken; of Failure if Done made the step OK
-	Err        error            // an error of the client library
-	Doubt      error            // the error of a try that may have been done
+	Found       // the answer of the branch taken; of Failure if Done made the step OK
+	OK    bool  // the compares held
+	Err   error // an error of the client library
+	Doubt error // the error of a try that may have been done
 
 	sent      time.Time       // when the first try was sent
 	alongside <-chan struct{} // what Alongside has returned
