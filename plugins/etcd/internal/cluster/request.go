@@ -140,22 +140,37 @@ func open[T any](c *Cluster, lifetime func(*conn) context.Context, request func(
 	stream, err := request(ctx, on)
 	if err != nil {
 		cancel()
-		s.Ended(err)
+		s.ended(err)
 		return none, nil, err
 	}
 	return stream, s, nil
 }
 
-// Ended must be called with the error that has ended the stream.
-func (s *Stream) Ended(err error) {
+// Receive passes the answers on the stream s, which the function next returns, to the function use.
+// It returns the first error: of next, of use, or because an answer comes from another cluster than
+// the one in use. The stream must then be given up.
+func Receive[T header](s *Stream, next func() (T, error), use func(T) error) error {
+	for {
+		answer, err := next()
+		if err == nil {
+			err = s.c.admit(s.on, answer)
+		}
+		if err == nil {
+			err = use(answer)
+		}
+		if err != nil {
+			s.ended(err)
+			return err
+		}
+	}
+}
+
+// ended is called with the error that has ended the stream.
+func (s *Stream) ended(err error) {
 	if !s.c.expired(s.on, err) && Failing(err) {
 		s.c.avoid(s.on.member)
 	}
 }
-
-// Admit returns an error if the parameter answer comes from another cluster than the one in use.
-// The answer must then not be used, and the stream must be given up.
-func (s *Stream) Admit(answer header) error { return s.c.admit(s.on, answer) }
 
 // LoginExpired must be called when an answer says that the login has expired.
 // The next stream or request then logs in again.

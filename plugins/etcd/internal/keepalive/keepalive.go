@@ -142,32 +142,21 @@ func (s *Sender) current() *stream {
 }
 
 func (s *Sender) receive(on *stream) {
-	defer on.Cancel()
-	for {
-		resp, err := on.Recv()
-		if err == nil {
-			err = on.Admit(resp)
-		}
-		if err != nil {
-			on.Ended(err)
-			s.fail(on, err)
-			return
-		}
+	err := cluster.Receive(on.Stream, on.Recv, func(resp *pb.LeaseKeepAliveResponse) error {
 		s.mu.Lock()
-		var k *Keepalive
-		if len(on.sent) > 0 && on.sent[0].id == resp.ID {
-			k, on.sent = on.sent[0], on.sent[1:]
+		defer s.mu.Unlock()
+		if len(on.sent) == 0 || on.sent[0].id != resp.ID {
+			return fmt.Errorf("etcd: keepalive of lease %x was answered out of order", resp.ID)
 		}
-		s.mu.Unlock()
-		if k == nil {
-			s.fail(on, fmt.Errorf("etcd: keepalive of lease %x was answered out of order", resp.ID))
-			return
-		}
+		k := on.sent[0]
+		on.sent = on.sent[1:]
 		if resp.TTL <= 0 {
 			k.Err = ErrGone
 		}
 		close(k.Done)
-	}
+		return nil
+	})
+	s.fail(on, err)
 }
 
 // fail ends a stream. Its unanswered keepalives are sent once more, on another

@@ -249,22 +249,12 @@ func (m *Mux) open() (*stream, error) {
 func (m *Mux) serve(on *stream) error {
 	var sender sync.WaitGroup
 	sender.Go(func() { m.send(on) })
-	var err error
-	for err == nil {
-		var resp *pb.WatchResponse
-		if resp, err = on.Recv(); err == nil {
-			err = on.Admit(resp)
-		}
-		if err == nil {
-			err = m.receive(on, resp)
-		}
-	}
+	err := cluster.Receive(on.Stream, on.Recv, func(resp *pb.WatchResponse) error { return m.receive(on, resp) })
 	m.mu.Lock()
 	m.stream = nil
 	m.mu.Unlock()
 	on.Cancel()
 	sender.Wait()
-	on.Ended(err)
 	return err
 }
 
