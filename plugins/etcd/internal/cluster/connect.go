@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net"
 	"net/url"
 	"strings"
@@ -186,7 +187,7 @@ func (c *conn) close() {
 // expired reports whether err says that conn's login has expired. If so, it takes conn out of use,
 // and the next request logs in again. The failed request had no effect, and must be repeated.
 func (c *Cluster) expired(conn *conn, err error) bool {
-	over := Is(err, rpctypes.ErrInvalidAuthToken) || Is(err, rpctypes.ErrAuthOldRevision) || Is(err, rpctypes.ErrUserEmpty)
+	over := Is(err, rpctypes.ErrInvalidAuthToken) || Is(err, rpctypes.ErrAuthOldRevision) || Is(err, rpctypes.ErrUserEmpty) || errors.Is(err, ErrWatchRefused)
 	if !over || c.opts.Username == "" {
 		return false
 	}

@@ -17,6 +17,10 @@ import (
 // prepared, and that the request had no effect.
 var ErrDataLost = errors.New("etcd: the store has lost its data")
 
+// ErrWatchRefused means that a server does not open a watch. Old servers report an expired login as
+// missing rights in this way.
+var ErrWatchRefused = errors.New("etcd: watch refused")
+
 // refusals are answers by which the server refuses a whole Txn and does no part of it. ErrNoSpace
 // is no refusal, because the server may have done the Txn; see [OutOfSpace].
 var refusals = []error{

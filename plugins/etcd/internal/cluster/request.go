@@ -172,14 +172,6 @@ func (s *Stream) ended(err error) {
 	}
 }
 
-// LoginExpired must be called when an answer says that the login has expired.
-// The next stream or request then logs in again.
-func (s *Stream) LoginExpired() {
-	if s.c.opts.Username != "" {
-		s.c.forsake(s.on)
-	}
-}
-
 // Late must be called while an answer is overdue. The parameter since is how long the
 // caller has waited for it. Late starts a comparison of the members, or reports that
 // the stream must be given up. If so, the next stream goes to another member.

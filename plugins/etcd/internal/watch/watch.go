@@ -280,8 +280,7 @@ func (m *Mux) send(on *stream) {
 // receive passes one message on to its watch. After an error the stream must be given up.
 func (m *Mux) receive(on *stream, resp *pb.WatchResponse) error {
 	if resp.Created && resp.Canceled {
-		on.LoginExpired() // old servers report that as missing rights
-		return fmt.Errorf("etcd: watch refused: %s", resp.CancelReason)
+		return fmt.Errorf("%w: %s", cluster.ErrWatchRefused, resp.CancelReason)
 	}
 	if w, e := m.note(on, resp); w != nil {
 		w.notify(e)
