@@ -50,12 +50,12 @@ type Cluster struct {
 // New returns a Cluster. It does not wait for a member to answer.
 func New(o Options) *Cluster {
 	c := &Cluster{opts: o, background: kit.NewGroup()}
+	c.health.wake, c.health.subscribers = make(chan struct{}, 1), map[chan struct{}]bool{}
 	for _, e := range o.Address {
 		c.all = append(c.all, &member{endpoint: e, dial: make(chan struct{}, 1)})
 	}
 	c.at = c.all[rand.IntN(len(c.all))]
 	c.identity.Addr, c.identity.Log, c.identity.looking = c.addresses(), o.Logger, make(chan struct{}, 1)
-	c.health.init()
 	c.Go(c.watchHealth)
 	return c
 }

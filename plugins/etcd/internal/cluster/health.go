@@ -21,19 +21,15 @@ const (
 // health records whether the store is up. A failed request does not prove that the store is down.
 // So health at once sends a read through the consensus, and the outcome of this read decides.
 type health struct {
-	wake chan struct{}
-	late atomic.Int32 // counts requests whose answer is overdue
+	wake   chan struct{}
+	late   atomic.Int32           // counts requests whose answer is overdue
+	silent atomic.Pointer[func()] // called after each check without an answer
 
 	mu          sync.Mutex
 	heard       time.Time // when the last answer came
 	down        error     // why the store is down; nil when it is up
 	changes     int       // number of changes between up and down
 	subscribers map[chan struct{}]bool
-	silent      func() // called after each check without an answer
-}
-
-func (h *health) init() {
-	h.wake, h.subscribers, h.silent = make(chan struct{}, 1), map[chan struct{}]bool{}, func() {}
 }
 
 // Report must be called with each error of a request or a stream, and with nil after an answer.
@@ -86,12 +82,7 @@ func (c *Cluster) Follow(ch chan struct{}) (stop func()) {
 }
 
 // OnSilence makes f run after each health check that the store did not answer.
-func (c *Cluster) OnSilence(f func()) {
-	h := &c.health
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.silent = f
-}
+func (c *Cluster) OnSilence(f func()) { c.health.silent.Store(&f) }
 
 // watchHealth checks the store after an error, and while it is down, followed or late to answer.
 func (c *Cluster) watchHealth() {
@@ -141,10 +132,9 @@ func (c *Cluster) ask() {
 		return
 	}
 	c.health.set(c.Wrap(err))
-	c.health.mu.Lock()
-	silent := c.health.silent
-	c.health.mu.Unlock()
-	silent()
+	if silent := c.health.silent.Load(); silent != nil {
+		(*silent)()
+	}
 }
 
 // overdue is called when a request begins. If the returned function stop is not called
