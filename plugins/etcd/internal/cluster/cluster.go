@@ -86,11 +86,4 @@ func (c *Cluster) RequestTimeout() time.Duration { return c.opts.RequestTimeout 
 
 func (c *Cluster) several() bool { return len(c.all) > 1 }
 
-// answered reports whether a member has ever answered.
-func (c *Cluster) answered() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.term > 0
-}
-
 func (c *Cluster) addresses() string { return strings.Join(c.opts.Address, ",") }

@@ -120,7 +120,7 @@ func (c *Cluster) Wrap(err error) error {
 // the connection. The reason may be the certificate: with TLS 1.3, a server refuses
 // it only after the client has begun to send, and the server's alert may be lost.
 func (c *Cluster) ended(text string) bool {
-	return !c.answered() && (strings.Contains(text, "connection reset by peer") || strings.Contains(text, "broken pipe"))
+	return c.identity.Current() == "" && (strings.Contains(text, "connection reset by peer") || strings.Contains(text, "broken pipe"))
 }
 
 // unanswered reports whether text, an error of grpc, says that a connection was
