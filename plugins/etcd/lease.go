@@ -244,13 +244,6 @@ func (ls *leases) retireAll() {
 	clear(ls.current)
 }
 
-// renewable reports whether the lease l is for locks with this TTL, and still renewed.
-func (ls *leases) renewable(l *lease, ttl time.Duration) bool {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	return !l.retired && l.purpose == purpose{ttl: ttl}
-}
-
 func (ls *leases) alive(l *lease) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

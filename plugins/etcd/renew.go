@@ -47,7 +47,7 @@ func (b *Backend) renew(ctx context.Context, all []*renewal, now time.Time) {
 		switch {
 		case !b.table.beginRenewal(re.entry, now):
 			*re.err = b.notHeld(ctx, re.r)
-		case !unsure && b.leases.renewable(l, re.r.TTL):
+		case !unsure && l.purpose == purpose{ttl: re.r.TTL} && b.leases.alive(l):
 			staying = append(staying, re)
 		default:
 			moving = append(moving, re)
