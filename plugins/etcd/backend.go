@@ -49,7 +49,6 @@ type Backend struct {
 	watches *watch.Mux
 	leases  *leases
 	table   *table
-	ttls    *ttls
 
 	learning chan struct{} // holds one value while a server is asked
 	server   atomic.Value  // string: the server's version, once known
@@ -88,7 +87,6 @@ func open(o Options) (*Backend, error) {
 	})
 	b.watches = watch.New(b.cluster)
 	b.table = newTable(b.space, b.cluster, b.txns, b.leases, b.watches)
-	b.ttls = newTTLs(b.cluster)
 	b.cluster.Go(func() { _ = b.learn(b.cluster.Context()) }) // Check tries again
 	return b, nil
 }

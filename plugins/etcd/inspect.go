@@ -38,11 +38,15 @@ func (b *Backend) holder(ctx context.Context, v lockState) driver.Holder {
 		h.TTL = max(time.Millisecond, kit.UpToMillis(b.table.left(e, time.Now())))
 		return h
 	}
-	left, err := b.ttls.left(ctx, v.first.Lease)
-	if err != nil {
-		left = time.Second // the lock is held for an unknown time, so ask again soon
+	end, err := b.leases.expiry(ctx, v.first.Lease)
+	switch {
+	case v.first.Lease == 0: // another program has put the key without a lease
+		h.TTL = -1
+	case err != nil: // the lock is held for an unknown time, so ask again soon
+		h.TTL = time.Second
+	default:
+		h.TTL = max(time.Millisecond, kit.UpToMillis(time.Until(end.at)))
 	}
-	h.TTL = left
 	return h
 }
 

@@ -70,6 +70,7 @@ var forTombstones = purpose{ttl: tombstoneFor + tombstoneUse, use: tombstones}
 type leases struct {
 	cluster    *cluster.Cluster
 	keepalives *keepalive.Sender
+	expiries   kit.Recent[int64, expiry] // of leases of any process, by id
 
 	granting chan struct{} // holds one value while a lease is made
 	mu       sync.Mutex
@@ -80,6 +81,7 @@ type leases struct {
 func newLeases(c *cluster.Cluster) *leases {
 	return &leases{
 		cluster: c, keepalives: keepalive.New(c), least: assumedTTLMin,
+		expiries: kit.Recent[int64, expiry]{Age: rememberTTL, Limit: maxTTLs},
 		granting: make(chan struct{}, 1), current: map[purpose]*lease{},
 	}
 }
@@ -256,13 +258,6 @@ func (ls *leases) unload(l *lease) {
 	l.load--
 }
 
-// ttls asks a server how long leases still live, and remembers the answers for a
-// moment. A remembered answer is good enough, because a waiter needs only a hint.
-type ttls struct {
-	cluster *cluster.Cluster
-	known   kit.Recent[int64, expiry]
-}
-
 // expiry is a server's answer about a lease: when it ends, and for how long it
 // was granted.
 type expiry struct {
@@ -275,34 +270,20 @@ const (
 	maxTTLs     = 1000
 )
 
-func newTTLs(c *cluster.Cluster) *ttls {
-	return &ttls{cluster: c, known: kit.Recent[int64, expiry]{Age: rememberTTL, Limit: maxTTLs}}
-}
-
-// left returns how long the lease id still lives. This may be up to 1 s too short, because etcd
-// rounds down. For id 0 it is negative: another program has put the key without a lease.
-func (t *ttls) left(ctx context.Context, id int64) (time.Duration, error) {
-	if id == 0 {
-		return -1, nil
-	}
-	e, err := t.of(ctx, id)
-	if err != nil {
-		return 0, err
-	}
-	return max(time.Millisecond, kit.UpToMillis(time.Until(e.at))), nil
-}
-
-func (t *ttls) of(ctx context.Context, id int64) (expiry, error) {
-	if e, known := t.known.Get(id); known {
+// expiry asks a server when the lease id ends, and remembers the answer for a moment. A remembered
+// answer is good enough, because a waiter needs only a hint. The time may be up to 1 s too early,
+// because etcd rounds down. For id 0, which is no lease, the result is the zero expiry.
+func (ls *leases) expiry(ctx context.Context, id int64) (expiry, error) {
+	if e, known := ls.expiries.Get(id); known || id == 0 {
 		return e, nil
 	}
 	now := time.Now()
-	resp, err := t.cluster.TimeToLive(ctx, id)
+	resp, err := ls.cluster.TimeToLive(ctx, id)
 	if err != nil {
-		return expiry{}, t.cluster.Wrap(err)
+		return expiry{}, ls.cluster.Wrap(err)
 	}
 	left := time.Duration(max(0, resp.TTL)) * time.Second
 	e := expiry{at: now.Add(left), granted: time.Duration(resp.GrantedTTL) * time.Second}
-	t.known.Put(id, e)
+	ls.expiries.Put(id, e)
 	return e, nil
 }

@@ -210,11 +210,9 @@ func (b *Backend) adopt(ctx context.Context, r driver.Request) (*entry, error) {
 	if v.first == nil || v.generation.Token(v.first.CreateRevision) != r.Token || ownerOf(v.first) != r.Owner {
 		return nil, &driver.NotHeldError{Holder: b.holder(ctx, v)}
 	}
-	var left expiry
-	if v.first.Lease != 0 {
-		if left, err = b.ttls.of(ctx, v.first.Lease); err != nil {
-			return nil, err
-		}
+	left, err := b.leases.expiry(ctx, v.first.Lease)
+	if err != nil {
+		return nil, err
 	}
 	rec, err := decodeRecord(v.first.Value)
 	if err != nil {
