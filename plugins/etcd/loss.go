@@ -71,9 +71,7 @@ func (l *losses) work() {
 		e := l.fresh[0]
 		l.fresh[0] = nil
 		l.fresh = l.fresh[1:]
-		if t.entries[e.who()] == e && e.watch == nil && !e.ending {
-			l.watch(e)
-		}
+		l.watch(e)
 	}
 	if len(l.suspect) > 0 && !l.looking {
 		suspects := l.suspect
@@ -84,9 +82,12 @@ func (l *losses) work() {
 	}
 }
 
-// watch begins to watch the key of the entry e. The caller holds mu.
+// watch watches the key of the entry e, unless e is deleted or its delete has begun. The caller
+// holds mu.
 func (l *losses) watch(e *entry) {
-	e.watch = l.table.watches.Deletes(e.key, e.seenAt, func(ev watch.Event) { l.heard(e, ev) })
+	if l.table.entries[e.who()] == e && e.watch == nil && !e.ending {
+		e.watch = l.table.watches.Deletes(e.key, e.seenAt, func(ev watch.Event) { l.heard(e, ev) })
+	}
 }
 
 func (l *losses) heard(e *entry, ev watch.Event) {

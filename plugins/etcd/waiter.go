@@ -108,9 +108,7 @@ func (t *table) next(ctx context.Context, e *entry, p *predecessor, events <-cha
 func (t *table) guard(e *entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.entries[e.who()] == e && e.watch == nil && !e.ending {
-		t.losses.watch(e)
-	}
+	t.losses.watch(e)
 }
 
 // mark puts the key of e once more, unchanged, after e has become the lock. When e ends, the key's
