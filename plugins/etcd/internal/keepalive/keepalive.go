@@ -37,9 +37,8 @@ type Sender struct {
 	wake    chan struct{}
 
 	mu     sync.Mutex
-	queue  []*Keepalive
-	byID   map[int64]*Keepalive // the keepalives in queue
-	stream *stream              // nil when there is none
+	queue  []*Keepalive // not sent yet; one for each lease, and those to send again
+	stream *stream      // nil when there is none
 }
 
 // stream is one stream of keepalives, which the server answers in the order of sending.
@@ -51,7 +50,7 @@ type stream struct {
 
 // New returns a Sender that sends keepalives until the cluster c is closed.
 func New(c *cluster.Cluster) *Sender {
-	s := &Sender{cluster: c, wake: make(chan struct{}, 1), byID: map[int64]*Keepalive{}}
+	s := &Sender{cluster: c, wake: make(chan struct{}, 1)}
 	c.Go(s.run)
 	return s
 }
@@ -61,11 +60,12 @@ func New(c *cluster.Cluster) *Sender {
 func (s *Sender) Send(id int64) *Keepalive {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if k := s.byID[id]; k != nil {
-		return k
+	for _, k := range s.queue {
+		if k.id == id && !k.again {
+			return k
+		}
 	}
 	k := &Keepalive{id: id, Done: make(chan struct{})}
-	s.byID[id] = k
 	s.queue = append(s.queue, k)
 	kit.Wake(s.wake)
 	return k
@@ -102,7 +102,6 @@ func (s *Sender) flush() {
 	}
 	batch := s.queue
 	s.queue = nil
-	clear(s.byID)
 	now := time.Now()
 	for _, k := range batch {
 		k.Sent = now
@@ -193,7 +192,6 @@ func (s *Sender) drain(err error) {
 	s.mu.Lock()
 	waiting := s.queue
 	s.queue = nil
-	clear(s.byID)
 	s.mu.Unlock()
 	finish(waiting, err)
 }

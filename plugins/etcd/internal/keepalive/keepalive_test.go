@@ -77,7 +77,7 @@ func TestSend(t *testing.T) {
 // TestShared checks that calls share a keepalive that is not sent yet, and that
 // later calls get another keepalive.
 func TestShared(t *testing.T) {
-	s := &Sender{cluster: on(t, echo), wake: make(chan struct{}, 1), byID: map[int64]*Keepalive{}}
+	s := &Sender{cluster: on(t, echo), wake: make(chan struct{}, 1)}
 	first := s.Send(1)
 	if s.Send(1) != first || s.Send(3) == first {
 		t.Error("not one for each lease")
