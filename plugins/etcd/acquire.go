@@ -106,13 +106,11 @@ func (a *acquisition) txn() *txn.Step {
 // outcome is unknown, the table keeps the entry, and deletes the key at the entry's deadline.
 func (a *acquisition) answered() {
 	s, t := a.step, a.b.table
-	granted := s.Err == nil && (s.OK || a.done())
-	s.OK = granted
 	switch {
-	case granted && !a.queued:
+	case s.OK && !a.queued:
 		t.known(a.entry, s.Generation, s.Rev)
 		fallthrough
-	case granted:
+	case s.OK:
 		t.confirm(a.entry, a.lease, a.began, a.r.TTL, s.Rev)
 	case a.queued:
 		t.notMoved(a.entry, a.lease, s.Err != nil && !a.b.cluster.Harmless(s.Err))

@@ -155,7 +155,7 @@ func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 		Success: []*pb.RequestOp{txn.Delete(string(v.first.Key))},
 		Failure: []*pb.RequestOp{entries(b.space, name, 1)},
 	}}
-	s.Done = func() bool { return true } // an earlier try has deleted the entry
+	s.Done = func() bool { return s.Doubt != nil } // an earlier try has deleted the entry
 	b.txns.Submit(s)
 	return b.finish(ctx, s)
 }

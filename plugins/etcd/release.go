@@ -36,7 +36,7 @@ func (b *Backend) releasing(e *entry) *txn.Step {
 		Success: []*pb.RequestOp{txn.Delete(e.key)},
 		Failure: []*pb.RequestOp{entries(b.space, e.name, 1)},
 	}}
-	s.Done = func() bool { return true } // an earlier try has done it
+	s.Done = func() bool { return s.Doubt != nil } // an earlier try has done it
 	s.OnAnswer = func() { b.table.ended(e, s.Err == nil) }
 	return s
 }

@@ -141,7 +141,7 @@ func (b *Backend) moving(e *entry, l *lease) *txn.Step {
 		return e.is(v.first, v.generation) && v.first.Lease == l.id
 	}
 	s.OnAnswer = func() {
-		if s.OK = s.Err == nil && (s.OK || s.Done()); s.OK {
+		if s.OK {
 			b.table.moved(e, l)
 		} else {
 			b.table.notMoved(e, l, s.Err != nil && !b.cluster.Harmless(s.Err))

@@ -283,7 +283,7 @@ func (t *table) enter(ctx context.Context, r driver.Request, number int, now tim
 	}
 	s.OnAnswer = func() {
 		switch {
-		case s.Err == nil && (s.OK || s.Done()):
+		case s.OK:
 			t.known(e, s.Generation, s.Rev)
 		case s.Err == nil, t.cluster.Harmless(s.Err):
 			t.drop(e)

@@ -27,9 +27,9 @@ type Step struct {
 	// Repeatable reports whether a second try does no harm, even if the first
 	// try arrives later. Such a step is sent again while no answer comes.
 	Repeatable bool
-	// Done reports whether the step was done. It is called when the compares fail after an earlier
-	// try that may have been done, or when their result is unknown. It may read the answers to
-	// Req.Failure in Ops, and correct Rev. If Done is nil, the outcome stays unknown.
+	// Done reports whether the step was done. It is called when the compares fail, because an
+	// earlier try may have been done, or when their result is unknown. It may read the answers to
+	// Req.Failure in Ops, and correct Rev. A nil Done leaves the outcome as it is.
 	Done func() bool
 	// OnAnswer runs before any caller sees the answer, even when no caller waits.
 	OnAnswer func()

@@ -172,7 +172,7 @@ func (w *Writer) do(batch []*Step) {
 		w.lookAfter(batch)
 	}
 	for _, s := range batch {
-		if s.Err == nil && !s.OK && s.Doubt != nil && s.Done != nil {
+		if s.Err == nil && !s.OK && s.Done != nil {
 			s.OK = s.Done()
 		}
 		s.finish()
