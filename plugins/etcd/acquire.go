@@ -52,6 +52,10 @@ func (b *Backend) acquisition(ctx context.Context, r driver.Request, now time.Ti
 	if err != nil {
 		return nil, err
 	}
+	if l.ttl != r.TTL { // the server has just shown its shortest TTL
+		b.leases.unload(l)
+		return nil, errBelow(r.TTL, l.ttl)
+	}
 	return b.acquiring(r, l, now), nil
 }
 

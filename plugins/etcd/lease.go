@@ -86,7 +86,9 @@ func newLeases(c *cluster.Cluster) *leases {
 	}
 }
 
-// get returns the lease for a new key of purpose p. Only one lease is made at a time.
+// get returns the lease for a new key of purpose p. If the server grants no TTL as short as that of
+// p, the lease has the shortest TTL that the server grants. Only one lease is made at a time. No key
+// is on a new lease, so an unknown outcome is harmless and has changed no lock.
 func (ls *leases) get(ctx context.Context, p purpose) (*lease, error) {
 	if l := ls.atHand(p); l != nil {
 		return l, nil
@@ -100,14 +102,19 @@ func (ls *leases) get(ctx context.Context, p purpose) (*lease, error) {
 	if l := ls.atHand(p); l != nil {
 		return l, nil
 	}
-	l, err := ls.grant(ctx, p)
+	sent := time.Now()
+	resp, err := ls.cluster.Grant(ctx, p.ttl)
 	if err != nil {
-		return nil, err
+		return nil, ls.cluster.Untouched(err)
 	}
+	granted := time.Duration(resp.TTL) * time.Second
+	if granted > p.ttl {
+		ls.setLeast(granted)
+	}
+	l := &lease{id: resp.ID, purpose: purpose{ttl: granted, use: p.use}, acked: sent, load: 1}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	l.load = 1
-	ls.current[p] = l
+	ls.current[l.purpose] = l
 	return l, nil
 }
 
@@ -135,30 +142,14 @@ func (l *lease) usable(now time.Time) bool {
 	return l.load < maxLoad && now.Before(l.acked.Add(l.ttl-min(l.ttl/4, time.Second)))
 }
 
-// grant makes a new lease. No key is on a new lease, so an unknown outcome is
-// harmless and has changed no lock.
-func (ls *leases) grant(ctx context.Context, p purpose) (*lease, error) {
-	sent := time.Now()
-	resp, err := ls.cluster.Grant(ctx, p.ttl)
-	if err != nil {
-		return nil, ls.cluster.Untouched(err)
-	}
-	if granted := time.Duration(resp.TTL) * time.Second; granted != p.ttl {
-		ls.cluster.Revoke(ctx, resp.ID)
-		ls.setLeast(granted)
-		return nil, errBelow(p.ttl, granted)
-	}
-	return &lease{id: resp.ID, purpose: p, acked: sent}, nil
-}
-
-// learn finds the shortest TTL that the server grants, by making a lease that it revokes at once.
+// learn finds the shortest TTL that the server grants, by making a lease.
 func (ls *leases) learn(ctx context.Context) error {
-	resp, err := ls.cluster.Grant(ctx, time.Second)
+	l, err := ls.get(ctx, purpose{ttl: time.Second})
 	if err != nil {
-		return ls.cluster.Wrap(err)
+		return err
 	}
-	ls.cluster.Revoke(ctx, resp.ID)
-	ls.setLeast(time.Duration(resp.TTL) * time.Second)
+	ls.unload(l)
+	ls.setLeast(l.ttl)
 	return nil
 }
 

@@ -244,11 +244,7 @@ func (t *table) newWaiting(r driver.Request, l *lease, number int, now time.Time
 // enter puts an entry at the end of the queue, unless the owner has a tombstone, and returns
 // the entry, pinned (kept in the table). For the parameter number, see newWaiting.
 func (t *table) enter(ctx context.Context, r driver.Request, number int, now time.Time) (_ *entry, before *predecessor, err error) {
-	p := t.leases.forWaiting()
-	l, err := t.leases.get(ctx, p)
-	if longer := t.leases.forWaiting(); err != nil && longer != p { // the server has just shown its shortest TTL
-		l, err = t.leases.get(ctx, longer)
-	}
+	l, err := t.leases.get(ctx, t.leases.forWaiting())
 	if err != nil {
 		return nil, nil, err
 	}

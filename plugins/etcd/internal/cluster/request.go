@@ -27,16 +27,6 @@ func (c *Cluster) Grant(ctx context.Context, ttl time.Duration) (*pb.LeaseGrantR
 	})
 }
 
-// Revoke revokes a lease that has no keys. If that fails, the lease is left to expire.
-func (c *Cluster) Revoke(ctx context.Context, id int64) {
-	_, err := call(c, ctx, true, func(ctx context.Context, on *conn) (*pb.LeaseRevokeResponse, error) {
-		return on.lease.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: id})
-	})
-	if err != nil {
-		c.opts.Logger.Debug("etcd: a lease without keys is left to expire", "error", err)
-	}
-}
-
 // TimeToLive asks how long the etcd lease with the given id still lives.
 func (c *Cluster) TimeToLive(ctx context.Context, id int64) (*pb.LeaseTimeToLiveResponse, error) {
 	return call(c, ctx, true, func(ctx context.Context, on *conn) (*pb.LeaseTimeToLiveResponse, error) {
