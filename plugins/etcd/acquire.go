@@ -53,7 +53,7 @@ func (b *Backend) acquisition(ctx context.Context, r driver.Request, now time.Ti
 		return nil, err
 	}
 	if l.ttl != r.TTL { // the server has just shown its shortest TTL
-		b.leases.unload(l)
+		l.load.Add(-1)
 		return nil, errBelow(r.TTL, l.ttl)
 	}
 	return b.acquiring(r, l, now), nil
@@ -120,7 +120,7 @@ func (a *acquisition) answered() {
 		t.notMoved(a.entry, a.lease, s.Err != nil && !a.b.cluster.Harmless(s.Err))
 	case s.Err == nil, a.b.cluster.Harmless(s.Err):
 		if !t.drop(a.entry) {
-			a.b.leases.unload(a.lease)
+			a.lease.load.Add(-1)
 		}
 	}
 	t.unpin(a.entry, nil)

@@ -145,7 +145,7 @@ func (t *table) moved(e *entry, l *lease) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if e.lease != l {
-		t.leases.unload(e.lease)
+		e.lease.load.Add(-1)
 	}
 	e.lease, e.unsure = l, false
 }
@@ -154,7 +154,7 @@ func (t *table) moved(e *entry, l *lease) {
 func (t *table) notMoved(e *entry, l *lease, unsure bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.leases.unload(l)
+	l.load.Add(-1)
 	e.unsure = e.unsure || unsure
 }
 

@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
@@ -11,15 +12,15 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// lease is an etcd lease, which many keys of one purpose share. Its fields from
-// acked on are guarded by leases.mu.
+// lease is an etcd lease, which many keys of one purpose share. The mutex leases.mu guards acked,
+// and is held while load is raised.
 type lease struct {
 	id int64
 	purpose
 
-	acked   time.Time // when its grant, or its last acknowledged keepalive, was sent
-	retired bool      // it is no longer renewed
-	load    int       // number of keys put on it
+	acked   time.Time    // when its grant, or its last acknowledged keepalive, was sent
+	retired atomic.Bool  // it is no longer renewed
+	load    atomic.Int32 // number of keys put on it
 }
 
 // purpose says what a lease is for: locks of one TTL, waiters, or tombstones.
@@ -34,6 +35,7 @@ const (
 	locks role = iota
 	waiting
 	tombstones
+	foreign // locks, on a lease that this process did not make
 )
 
 // maxLoad is how many keys may share a lease. When the lease ends because its host has
@@ -75,15 +77,17 @@ type leases struct {
 	granting chan struct{} // holds one value while a lease is made
 	mu       sync.Mutex
 	current  map[purpose]*lease
-	least    time.Duration // the shortest TTL that the server grants, as far as known
+	least    atomic.Int64 // the shortest TTL that the server grants, as far as known
 }
 
 func newLeases(c *cluster.Cluster) *leases {
-	return &leases{
-		cluster: c, keepalives: keepalive.New(c), least: assumedTTLMin,
+	ls := &leases{
+		cluster: c, keepalives: keepalive.New(c),
 		expiries: kit.Recent[int64, expiry]{Age: rememberTTL, Limit: maxTTLs},
 		granting: make(chan struct{}, 1), current: map[purpose]*lease{},
 	}
+	ls.setLeast(assumedTTLMin)
+	return ls
 }
 
 // get returns the lease for a new key of purpose p. If the server grants no TTL as short as that of
@@ -111,7 +115,8 @@ func (ls *leases) get(ctx context.Context, p purpose) (*lease, error) {
 	if granted > p.ttl {
 		ls.setLeast(granted)
 	}
-	l := &lease{id: resp.ID, purpose: purpose{ttl: granted, use: p.use}, acked: sent, load: 1}
+	l := &lease{id: resp.ID, purpose: purpose{ttl: granted, use: p.use}, acked: sent}
+	l.load.Store(1)
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ls.current[l.purpose] = l
@@ -126,7 +131,7 @@ func (ls *leases) atHand(p purpose) *lease {
 	if l == nil || !l.usable(time.Now()) {
 		return nil
 	}
-	l.load++
+	l.load.Add(1)
 	return l
 }
 
@@ -134,12 +139,12 @@ func (ls *leases) atHand(p purpose) *lease {
 // or full, or could end before the next keepalive, may not.
 func (l *lease) usable(now time.Time) bool {
 	switch {
-	case l.retired:
+	case l.retired.Load():
 		return false
 	case l.use == tombstones:
-		return l.load < maxTombstones && now.Sub(l.acked) < tombstoneUse
+		return l.load.Load() < maxTombstones && now.Sub(l.acked) < tombstoneUse
 	}
-	return l.load < maxLoad && now.Before(l.acked.Add(l.ttl-min(l.ttl/4, time.Second)))
+	return l.load.Load() < maxLoad && now.Before(l.acked.Add(l.ttl-min(l.ttl/4, time.Second)))
 }
 
 // learn finds the shortest TTL that the server grants, by making a lease.
@@ -148,34 +153,22 @@ func (ls *leases) learn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ls.unload(l)
+	l.load.Add(-1)
 	ls.setLeast(l.ttl)
 	return nil
 }
 
-func (ls *leases) setLeast(ttl time.Duration) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	ls.least = ttl
-}
+func (ls *leases) setLeast(ttl time.Duration) { ls.least.Store(int64(ttl)) }
 
-func (ls *leases) shortest() time.Duration {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	return ls.least
-}
+func (ls *leases) shortest() time.Duration { return time.Duration(ls.least.Load()) }
 
 // keepalive starts a keepalive of the lease l. It returns nil if a keepalive that
 // was sent at or after the instant since has already been acknowledged.
 func (ls *leases) keepalive(l *lease, since time.Time) *keepalive.Keepalive {
-	ls.mu.Lock()
-	fresh := !l.acked.Before(since)
-	over := !time.Now().Before(l.acked.Add(l.ttl))
-	ls.mu.Unlock()
-	switch {
-	case fresh:
+	switch acked := ls.sign(l); {
+	case !acked.Before(since):
 		return nil
-	case over: // a keepalive would block the whole stream until the lease is revoked
+	case !time.Now().Before(acked.Add(l.ttl)): // a keepalive would block the whole stream until the lease is revoked
 		k := &keepalive.Keepalive{Done: make(chan struct{}), Err: keepalive.ErrGone}
 		close(k.Done)
 		return k
@@ -221,7 +214,7 @@ func (ls *leases) sign(l *lease) time.Time {
 func (ls *leases) retire(l *lease) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	l.retired = true
+	l.retired.Store(true)
 	if ls.current[l.purpose] == l {
 		delete(ls.current, l.purpose)
 	}
@@ -232,21 +225,9 @@ func (ls *leases) retireAll() {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for _, l := range ls.current {
-		l.retired = true
+		l.retired.Store(true)
 	}
 	clear(ls.current)
-}
-
-func (ls *leases) alive(l *lease) bool {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	return !l.retired
-}
-
-func (ls *leases) unload(l *lease) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	l.load--
 }
 
 // expiry is a server's answer about a lease: when it ends, and for how long it

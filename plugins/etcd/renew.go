@@ -47,7 +47,7 @@ func (b *Backend) renew(ctx context.Context, all []*renewal, now time.Time) {
 		switch {
 		case !b.table.beginRenewal(re.entry, now):
 			*re.err = b.notHeld(ctx, re.r)
-		case !unsure && l.purpose == purpose{ttl: re.r.TTL} && b.leases.alive(l):
+		case !unsure && l.purpose == purpose{ttl: re.r.TTL} && !l.retired.Load():
 			staying = append(staying, re)
 		default:
 			moving = append(moving, re)
@@ -164,7 +164,7 @@ func (b *Backend) awaitMove(ctx context.Context, re *renewal) error {
 		b.leases.retire(re.lease)
 		return b.cluster.Untouched(s.Err)
 	case s.Err == nil && !s.OK && re.entry.is(v.first, v.generation):
-		b.table.moved(re.entry, &lease{id: v.first.Lease, retired: true})
+		b.table.moved(re.entry, &lease{id: v.first.Lease, purpose: purpose{use: foreign}})
 		return errElsewhere
 	case s.Err == nil && !s.OK:
 		b.table.drop(re.entry)
@@ -200,8 +200,8 @@ func (b *Backend) adoptAll(ctx context.Context, all []*renewal) {
 const maxAdoptions = 16
 
 // adopt takes over a lock that this process does not know. An earlier process of this host
-// acquired it, or its owner learned of the grant in another way. The lock's lease counts
-// as retired from the start, because other keys may be on it.
+// acquired it, or its owner learned of the grant in another way. Other keys may be on the lock's
+// lease, so the next renewal moves the lock to a lease of this process.
 func (b *Backend) adopt(ctx context.Context, r driver.Request) (*entry, error) {
 	v, err := b.readLock(ctx, r.Name)
 	if err != nil {
@@ -221,6 +221,6 @@ func (b *Backend) adopt(ctx context.Context, r driver.Request) (*entry, error) {
 	return b.table.adopt(&entry{
 		name: r.Name, owner: r.Owner, label: rec.label, key: string(v.first.Key), rev: v.first.CreateRevision, generation: v.generation,
 		seenAt: v.rev, deadline: left.at.Add(time.Second),
-		lease: &lease{id: v.first.Lease, purpose: purpose{ttl: left.granted}, acked: left.at.Add(-left.granted), retired: true},
+		lease: &lease{id: v.first.Lease, purpose: purpose{ttl: left.granted, use: foreign}, acked: left.at.Add(-left.granted)},
 	}), nil
 }

@@ -155,7 +155,7 @@ func TestGrantedWithoutSpace(t *testing.T) {
 				must(t, b.Renew(t.Context(), r))
 				must(t, b.Release(t.Context(), r))
 			}
-			if !b.leases.alive(b.table.find("other", "z", other.Token).lease) {
+			if b.table.find("other", "z", other.Token).lease.retired.Load() {
 				t.Error("the lease of all was given up")
 			}
 			if all, err := f.operator.Get(t.Context(), b.space.names, clientv3.WithPrefix()); err != nil || all.Count != 2 {
@@ -174,7 +174,7 @@ func TestWaitedForWithoutSpace(t *testing.T) {
 	f.armed.Store(true)
 	must(t, backendtest.Err(b.Wait(t.Context(), r, 10*time.Millisecond)))
 	e := b.table.entries[entryKey{"jobs", "next"}]
-	if all := f.keys(t, b.space.entries("jobs")); e == nil || len(all) != 2 || all[1].Token != uint64(e.lease.id) || !b.leases.alive(e.lease) {
+	if all := f.keys(t, b.space.entries("jobs")); e == nil || len(all) != 2 || all[1].Token != uint64(e.lease.id) || e.lease.retired.Load() {
 		t.Fatalf("the entry %+v, in the store %+v", e, all)
 	}
 	lacksSpace(t, backendtest.Err(b.Wait(t.Context(), lock("jobs", "late"), 10*time.Millisecond)), false)
@@ -347,7 +347,7 @@ func TestUnderAlarm(t *testing.T) {
 	}
 	lacksSpace(t, b.Check(t.Context()), false)
 	for _, l := range []*lease{b.table.find("held", "a", held.Token).lease, b.table.entries[entryKey{"held", "b"}].lease} {
-		if !b.leases.alive(l) {
+		if l.retired.Load() {
 			t.Errorf("a lease for %v is renewed no more", l.ttl)
 		}
 	}

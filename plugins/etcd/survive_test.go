@@ -95,7 +95,7 @@ func TestRightsTakenAway(t *testing.T) {
 	stop := keepRenewing(t, b, kept)
 	may(clientv3.PermissionType(clientv3.PermRead))
 	heldUntil(t, other, "left")
-	if b.leases.alive(l) {
+	if !l.retired.Load() {
 		t.Error("its lease would be renewed")
 	}
 	may(clientv3.PermissionType(clientv3.PermReadWrite))

@@ -118,7 +118,7 @@ func (t *table) detach(e *entry) bool {
 		return false
 	}
 	delete(t.entries, e.who())
-	t.leases.unload(e.lease)
+	e.lease.load.Add(-1)
 	t.watches.Drop(e.watch)
 	return true
 }

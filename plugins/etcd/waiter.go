@@ -128,7 +128,7 @@ var errNoEntry = errors.New("etcd: queue entry is gone")
 // returns false if the lease is no longer renewed.
 func (t *table) keep(e *entry, age time.Duration) bool {
 	l, _ := t.where(e)
-	if !t.leases.alive(l) {
+	if l.retired.Load() {
 		return false
 	}
 	if k := t.leases.keepalive(l, time.Now().Add(-age)); k != nil {
@@ -225,7 +225,7 @@ func (t *table) newWaiting(r driver.Request, l *lease, number int, now time.Time
 	switch e := t.entries[who]; {
 	case e == nil, e.ending:
 	case e.rev == 0 && e.short():
-		t.leases.unload(l)
+		l.load.Add(-1)
 		return t.pin(e, now)
 	default:
 		return nil
@@ -250,7 +250,7 @@ func (t *table) enter(ctx context.Context, r driver.Request, number int, now tim
 	}
 	e := t.newWaiting(r, l, number, now)
 	if e == nil {
-		t.leases.unload(l)
+		l.load.Add(-1)
 		return nil, nil, nil
 	}
 	l = e.lease
