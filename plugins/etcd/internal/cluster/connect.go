@@ -131,11 +131,15 @@ func (c *Cluster) login(ctx context.Context, m *member) (string, error) {
 
 func (c *Cluster) connect(m *member, token string) (*conn, error) {
 	options := []grpc.DialOption{grpc.WithConnectParams(attempts)}
+	var names []string // that the member's certificate may have
 	if !strings.HasPrefix(m.endpoint, "unix:") {
 		options = append(options, grpc.WithContextDialer(dial))
+		if u, err := url.Parse(m.endpoint); err == nil {
+			names = []string{u.Hostname()}
+		}
 	}
 	client, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{m.endpoint}, TLS: c.opts.Source.LastingTLSConfig(hostOf(m.endpoint)), Token: token,
+		Endpoints: []string{m.endpoint}, TLS: c.opts.Source.LastingTLSConfig(names), Token: token,
 		// grpc pings the member, so as to notice that packets are dropped even while
 		// no request is made. grpc allows no shorter interval than 10 s; see redial.
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
@@ -169,14 +173,6 @@ func (c *Cluster) connect(m *member, token string) (*conn, error) {
 var attempts = grpc.ConnectParams{
 	Backoff:           backoff.Config{BaseDelay: downPause / 4, Multiplier: 1.6, Jitter: 0.2, MaxDelay: downPause},
 	MinConnectTimeout: 20 * time.Second,
-}
-
-// hostOf returns the host name in endpoint, or nil. The member's certificate may have that name.
-func hostOf(endpoint string) []string {
-	if u, err := url.Parse(endpoint); err == nil && u.Scheme != "unix" {
-		return []string{u.Hostname()}
-	}
-	return nil
 }
 
 func (c *conn) close() {
