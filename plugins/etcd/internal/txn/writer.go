@@ -112,18 +112,7 @@ func (w *Writer) Submit(steps ...*Step) {
 func (w *Writer) Close() { w.steps.Close() }
 
 func (w *Writer) serve(batch []*Step, _ func()) {
-	var due []*Step
-	for _, s := range batch {
-		if s.Until == nil || s.Until.Err() == nil {
-			due = append(due, s)
-			continue
-		}
-		s.Err = w.cluster.Interrupted(s.Until, false)
-		s.finish()
-	}
-	if len(due) > 0 {
-		w.do(due)
-	}
+	w.do(batch)
 	w.deliver(batch)
 }
 
@@ -235,18 +224,22 @@ func (w *Writer) again(batch []*Step, err error) (rest []*Step) {
 	return rest
 }
 
-// current ends the steps whose revisions are of another generation than g, and returns the other
-// steps. In generation g, another client may have created the same key at the same revision. The
-// compare in every Txn would not notice that, because it checks only that g is the present
-// generation.
+// current returns the steps to send. It ends the steps that were given up before they were sent, and
+// those whose revisions are of another generation than g. In generation g, another client may have
+// created the same key at the same revision. The compare in every Txn would not notice that, because
+// it checks only that g is the present generation.
 func (w *Writer) current(batch []*Step, g *Generation) []*Step {
 	rest := make([]*Step, 0, len(batch))
 	for _, s := range batch {
-		if s.In == nil || g.Same(s.In) {
+		switch {
+		case s.Until != nil && s.Until.Err() != nil && s.sent.IsZero():
+			s.Err = w.cluster.Interrupted(s.Until, false)
+		case s.In != nil && !g.Same(s.In):
+			s.Generation, s.Err = g, cluster.ErrDataLost
+		default:
 			rest = append(rest, s)
 			continue
 		}
-		s.Generation, s.Err = g, cluster.ErrDataLost
 		s.finish()
 	}
 	return rest
