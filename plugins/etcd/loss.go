@@ -139,16 +139,12 @@ func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	defer f.Close()
 	b.table.losses.addAll()
 	defer b.cluster.Follow(f.More())()
-	changes, down := b.cluster.State()
-	if down != nil {
-		emit(change(down))
-	}
-	for {
-		now, down := b.cluster.State()
-		if now != changes {
+	for seen := -1; ; {
+		changes, down := b.cluster.State()
+		if changes != seen && (seen >= 0 || down != nil) { // at first, only an outage is news
 			emit(change(down))
 		}
-		changes = now
+		seen = changes
 		for _, n := range f.Take() {
 			emit(n)
 		}
