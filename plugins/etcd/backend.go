@@ -141,9 +141,12 @@ func (b *Backend) learn(ctx context.Context) error {
 	case err != nil:
 		return b.cluster.Wrap(err)
 	}
-	if err := b.leases.learn(ctx); err != nil {
+	l, err := b.leases.get(ctx, purpose{ttl: ttlStep})
+	if err != nil {
 		return err
 	}
+	l.load.Add(-1)
+	b.leases.setLeast(l.ttl)
 	b.server.Store(version)
 	return nil
 }

@@ -147,17 +147,6 @@ func (l *lease) usable(now time.Time) bool {
 	return l.load.Load() < maxLoad && now.Before(l.acked.Add(l.ttl-min(l.ttl/4, time.Second)))
 }
 
-// learn finds the shortest TTL that the server grants, by making a lease.
-func (ls *leases) learn(ctx context.Context) error {
-	l, err := ls.get(ctx, purpose{ttl: time.Second})
-	if err != nil {
-		return err
-	}
-	l.load.Add(-1)
-	ls.setLeast(l.ttl)
-	return nil
-}
-
 func (ls *leases) setLeast(ttl time.Duration) { ls.least.Store(int64(ttl)) }
 
 func (ls *leases) shortest() time.Duration { return time.Duration(ls.least.Load()) }
