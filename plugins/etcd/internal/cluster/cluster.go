@@ -63,6 +63,13 @@ func New(o Options) *Cluster {
 // Go runs f in a goroutine that Close waits for. After Close it does nothing and returns false.
 func (c *Cluster) Go(f func()) bool { return c.background.Go(f) }
 
+// Apart runs f like Go, but after Close it calls f directly. Then f must have nothing to wait for.
+func (c *Cluster) Apart(f func()) {
+	if !c.Go(f) {
+		f()
+	}
+}
+
 // Context returns a context that ends when Close is called.
 func (c *Cluster) Context() context.Context { return c.background }
 

@@ -196,16 +196,13 @@ func (c *Cluster) forsake(conn *conn) {
 	if !c.detach(conn) {
 		return
 	}
-	closing := c.Go(func() {
+	c.Apart(func() {
 		select {
 		case <-time.After(c.opts.RequestTimeout):
 		case <-c.background.Done():
 		}
 		conn.close()
 	})
-	if !closing {
-		conn.close()
-	}
 }
 
 // nextAddress is how long dial waits for one address of a name before it also

@@ -96,9 +96,7 @@ func (c *Cluster) leave(old, next *member, why error) {
 
 func (c *Cluster) drop(conn *conn, why error) {
 	conn.cancel(why)
-	if !c.Go(conn.close) {
-		conn.close()
-	}
+	c.Apart(conn.close)
 }
 
 // redial connects to m anew if a new connection may lead to a member that serves. There are two

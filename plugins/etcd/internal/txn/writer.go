@@ -292,7 +292,7 @@ func (w *Writer) deliver(batch []*Step) {
 		switch {
 		case s.Then == nil:
 		case s.Err != nil || !s.OK:
-			w.apart(s.Then)
+			w.cluster.Apart(s.Then)
 		case s.alone():
 			s.Then()
 		default:
@@ -302,17 +302,9 @@ func (w *Writer) deliver(batch []*Step) {
 	if len(granted) == 0 {
 		return
 	}
-	w.apart(func() {
+	w.cluster.Apart(func() {
 		for _, s := range granted {
 			s.Then()
 		}
 	})
-}
-
-// apart calls the function f in a goroutine. If the cluster is closed, it calls f
-// directly, because f then has nothing to wait for.
-func (w *Writer) apart(f func()) {
-	if !w.cluster.Go(f) {
-		f()
-	}
 }
