@@ -269,13 +269,13 @@ func (t *table) enter(ctx context.Context, r driver.Request, number int, now tim
 		Success: []*pb.RequestOp{txn.Put(e.key, value, l.id), ahead(t.space, r.Name, 0, 3)},
 		Failure: []*pb.RequestOp{txn.Range(&pb.RangeRequest{Key: []byte(e.key)}), txn.Exists(tombstone)},
 	}}
-	put := false // an earlier try has put the entry
 	s.Done = func() bool {
 		kvs := s.Ops[0].GetResponseRange().GetKvs()
-		if put = len(kvs) > 0 && ownerOf(kvs[0]) == r.Owner && kvs[0].Lease == l.id; put {
-			s.Rev = kvs[0].CreateRevision
+		if len(kvs) == 0 || ownerOf(kvs[0]) != r.Owner || kvs[0].Lease != l.id {
+			return false
 		}
-		return put
+		s.Rev = kvs[0].CreateRevision
+		return true
 	}
 	s.OnAnswer = func() {
 		switch {
@@ -297,16 +297,16 @@ func (t *table) enter(ctx context.Context, r driver.Request, number int, now tim
 		return nil, nil, errNoEntry
 	case s.Err != nil:
 		return nil, nil, t.cluster.Wrap(s.Err)
-	case put:
-	case !s.OK && s.Ops[1].GetResponseRange().GetCount() > 0:
+	case s.OK:
+	case s.Ops[1].GetResponseRange().GetCount() > 0:
 		return nil, nil, driver.ErrWithdrawn
-	case !s.OK:
+	default:
 		return nil, nil, errNoEntry
 	}
 	if err := t.leases.await(ctx, l, k); err != nil {
 		return nil, nil, t.cluster.Wrap(err)
 	}
-	if put {
+	if s.Ops[0].GetResponsePut() == nil { // an earlier try has put the entry
 		before, err = t.ahead(ctx, e)
 	} else {
 		before = nextTo(e.key, s.Ops[1], s.Rev)
