@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/lockbench/lockbench/core/driver"
@@ -102,8 +103,9 @@ func (b *Backend) Properties() driver.Properties {
 	return p
 }
 
-// Check sends a write whose condition never holds. The answer proves a quorum, the right to write,
-// and free space. The write costs one consensus entry and no revision. At most every 30 s, Check
+// Check sends a write whose condition never holds. The servers check rights and space as for a real
+// write, and send it through the consensus. So the answer proves a quorum, the right to write, and
+// free space. The write costs one consensus entry and no revision. At most every 30 s, Check
 // also connects to each member, to find out whether all members belong to one cluster.
 func (b *Backend) Check(ctx context.Context) error {
 	if err := b.learn(ctx); err != nil {
@@ -112,7 +114,10 @@ func (b *Backend) Check(ctx context.Context) error {
 	if err := b.cluster.Certain(ctx, true); err != nil {
 		return err
 	}
-	s := &txn.Step{Req: probe(b.space)}
+	s := &txn.Step{Req: &pb.TxnRequest{
+		Compare: []*pb.Compare{txn.At(b.space.tombstones, -1)},
+		Success: []*pb.RequestOp{txn.Put(b.space.tombstones, nil, 0), txn.Exists(b.space.names)},
+	}}
 	if err := b.txns.Do(ctx, s); err != nil {
 		return err
 	}

@@ -70,15 +70,6 @@ func entries(s space, name string, limit int64) *pb.RequestOp {
 	})
 }
 
-// probe returns a Txn that would put a key under a condition that never holds. The servers check
-// rights and space as for a real put and send the Txn through the consensus, but write nothing.
-func probe(s space) *pb.TxnRequest {
-	return &pb.TxnRequest{
-		Compare: []*pb.Compare{txn.At(s.tombstones, -1)},
-		Success: []*pb.RequestOp{txn.Put(s.tombstones, nil, 0), txn.Exists(s.names)},
-	}
-}
-
 // lockState is the state of a lock, read by the request that entries returns.
 type lockState struct {
 	generation *txn.Generation  // the generation in which it was read
