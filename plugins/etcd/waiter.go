@@ -67,41 +67,36 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration)
 // The method turn waits until no entry is before e in the queue. At the start, the entry p is
 // before e. If turn fails, it returns the entry that is then before e.
 func (t *table) turn(ctx context.Context, e *entry, p *predecessor) (*predecessor, error) {
+	renewal := time.NewTicker(entryRenewal)
+	defer renewal.Stop()
 	for p != nil {
 		events, w := t.follow(p)
-		next, err := t.next(ctx, e, p, events)
-		t.watches.Drop(w)
-		if err != nil {
-			if errors.Is(err, context.DeadlineExceeded) {
-				t.keep(e, 0) // the place outlives this call
+		next, err := p, error(nil)
+		for next == p && err == nil {
+			if !t.keep(e, entryRenewal) {
+				err = errNoEntry
+				break
 			}
+			select {
+			case event := <-events:
+				next, err = t.passed(ctx, e, p, event)
+			case <-renewal.C:
+			case <-ctx.Done():
+				err = ctx.Err()
+			case <-t.cluster.Context().Done():
+				err = driver.ErrClosed
+			}
+		}
+		t.watches.Drop(w)
+		if errors.Is(err, context.DeadlineExceeded) {
+			t.keep(e, 0) // the place outlives this call
+		}
+		if err != nil {
 			return p, err
 		}
 		p = next
 	}
 	return nil, nil
-}
-
-// The method next waits until the entry p is no longer before the entry e in the queue. It returns
-// the entry that is then before e, or nil.
-func (t *table) next(ctx context.Context, e *entry, p *predecessor, events <-chan watch.Event) (next *predecessor, err error) {
-	renewal := time.NewTicker(entryRenewal)
-	defer renewal.Stop()
-	for next = p; next == p && err == nil; {
-		if !t.keep(e, entryRenewal) {
-			return nil, errNoEntry
-		}
-		select {
-		case event := <-events:
-			next, err = t.passed(ctx, e, p, event)
-		case <-renewal.C:
-		case <-ctx.Done():
-			err = ctx.Err()
-		case <-t.cluster.Context().Done():
-			err = driver.ErrClosed
-		}
-	}
-	return next, err
 }
 
 // guard watches the key of e until e is gone. Call guard before you watch the entry in front of e.
