@@ -111,7 +111,7 @@ func (t *table) hold(e *entry, deadline time.Time) {
 	}
 	e.held, e.since, e.deadline = true, time.Now(), deadline
 	t.due(deadline)
-	t.losses.add(e)
+	t.watchLater(e)
 }
 
 // confirm notes that e is the lock, on the etcd lease l, until the duration ttl after began.
@@ -225,7 +225,7 @@ func (t *table) ended(e *entry, gone bool) {
 	}
 	t.due(e.deadline)
 	if e.held {
-		t.losses.add(e)
+		t.watchLater(e)
 	}
 }
 

@@ -203,11 +203,11 @@ func TestOldDeleteIsNoLoss(t *testing.T) {
 	b := connect(t, on(start(t, nil)))
 	r := acquire(t, b, lock("jobs", "a"))
 	g := b.table.find(r.Name, r.Owner, r.Token)
-	b.table.losses.heard(g, watch.Event{Changed: g.rev - 1})
+	b.table.heard(g, watch.Event{Changed: g.rev - 1})
 	if b.table.find(r.Name, r.Owner, r.Token) == nil {
 		t.Error("lost by a delete of before")
 	}
-	b.table.losses.heard(g, watch.Event{Changed: g.rev + 1})
+	b.table.heard(g, watch.Event{Changed: g.rev + 1})
 	if b.table.find(r.Name, r.Owner, r.Token) != nil {
 		t.Error("not lost by its delete")
 	}

@@ -18,126 +18,105 @@ var errDeleted = errors.New("etcd: key was deleted or its lease revoked from out
 // lost before that, the watch shows the loss when it opens.
 const young = 20 * time.Millisecond
 
-// losses finds out which locks of a table are lost, by watching their keys. The
-// fields after feeds are guarded by table.mu.
-type losses struct {
-	table   *table
-	feeds   kit.Feeds
-	fresh   []*entry // not watched yet, oldest first
-	suspect []*entry // watched, but must be read because they may be gone
-	looking bool
-}
-
-// add makes sure that the lock e is watched 20 ms (young) after its grant, unless its delete has
-// begun. It ignores an entry that may not be the lock, because another owner may hold the lock.
-func (l *losses) add(e *entry) {
-	if !l.feeds.Watched() || !e.held || l.table.watches.Covers(e.watch, e.seenAt) {
+// watchLater makes sure that the lock e is watched 20 ms (young) after its grant, unless its delete
+// has begun. It ignores an entry that may not be the lock, because another owner may hold the lock.
+// The caller holds mu.
+func (t *table) watchLater(e *entry) {
+	if !t.feeds.Watched() || !e.held || t.watches.Covers(e.watch, e.seenAt) {
 		return
 	}
 	if e.watch != nil { // watched since it waited, but only from a later revision on
-		l.suspect = append(l.suspect, e)
-		kit.Wake(l.table.wake)
-	} else if l.fresh = append(l.fresh, e); len(l.fresh) == 1 {
-		kit.Wake(l.table.wake)
+		t.suspect = append(t.suspect, e)
+		kit.Wake(t.wake)
+	} else if t.fresh = append(t.fresh, e); len(t.fresh) == 1 {
+		kit.Wake(t.wake)
 	}
 }
 
-func (l *losses) addAll() {
-	l.table.mu.Lock()
-	defer l.table.mu.Unlock()
-	for _, e := range l.table.entries {
-		l.add(e)
+func (t *table) watchAll() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, e := range t.entries {
+		t.watchLater(e)
 	}
 }
 
-// pause returns the time until there is something to do. The caller holds mu.
-func (l *losses) pause() time.Duration {
-	switch {
-	case len(l.suspect) > 0 && !l.looking:
-		return 0
-	case len(l.fresh) > 0:
-		return time.Until(l.fresh[0].since.Add(young))
-	}
-	return time.Hour
-}
-
-// work begins to watch locks that are old enough, and reads the locks that may be gone.
-func (l *losses) work() {
-	t := l.table
+// watchDue begins to watch locks that are old enough, and reads the locks that may be gone.
+func (t *table) watchDue() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
-	for len(l.fresh) > 0 && now.Sub(l.fresh[0].since) >= young {
-		e := l.fresh[0]
-		l.fresh[0] = nil
-		l.fresh = l.fresh[1:]
-		l.watch(e)
+	for len(t.fresh) > 0 && now.Sub(t.fresh[0].since) >= young {
+		e := t.fresh[0]
+		t.fresh[0] = nil
+		t.fresh = t.fresh[1:]
+		t.watch(e)
 	}
-	if len(l.suspect) > 0 && !l.looking {
-		suspects := l.suspect
-		l.suspect, l.looking = nil, true
-		if !t.cluster.Go(func() { l.look(suspects) }) {
-			l.looking = false
+	if len(t.suspect) > 0 && !t.looking {
+		suspects := t.suspect
+		t.suspect, t.looking = nil, true
+		if !t.cluster.Go(func() { t.look(suspects) }) {
+			t.looking = false
 		}
 	}
 }
 
 // watch watches the key of the entry e, unless e is deleted or its delete has begun. The caller
 // holds mu.
-func (l *losses) watch(e *entry) {
-	if l.table.entries[e.who()] == e && e.watch == nil && !e.ending {
-		e.watch = l.table.watches.Deletes(e.key, e.seenAt, func(ev watch.Event) { l.heard(e, ev) })
+func (t *table) watch(e *entry) {
+	if t.entries[e.who()] == e && e.watch == nil && !e.ending {
+		e.watch = t.watches.Deletes(e.key, e.seenAt, func(ev watch.Event) { t.heard(e, ev) })
 	}
 }
 
-func (l *losses) heard(e *entry, ev watch.Event) {
+func (t *table) heard(e *entry, ev watch.Event) {
 	switch {
 	case ev.Changed > e.rev:
-		l.lost(e)
+		t.lost(e)
 	case ev.Opened != 0:
-		l.table.mu.Lock()
-		defer l.table.mu.Unlock()
+		t.mu.Lock()
+		defer t.mu.Unlock()
 		if e.held && (ev.Opened > e.seenAt || ev.Opened < e.rev) { // less: a member is behind, or data is lost
-			l.suspect = append(l.suspect, e)
-			kit.Wake(l.table.wake)
+			t.suspect = append(t.suspect, e)
+			kit.Wake(t.wake)
 		}
 	}
 }
 
 // look reads whether the keys of suspects, which may be lost, still exist. If the read fails, look
 // resets the stream of watches, because each watch that is opened again makes its lock a suspect.
-func (l *losses) look(suspects []*entry) {
-	gone, _, err := l.table.verify(l.table.cluster.Context(), suspects)
+func (t *table) look(suspects []*entry) {
+	gone, _, err := t.verify(t.cluster.Context(), suspects)
 	if err == nil {
 		for e := range gone {
-			l.lost(e)
+			t.lost(e)
 		}
 	} else {
-		l.table.watches.Reset()
+		t.watches.Reset()
 	}
-	l.table.mu.Lock()
-	defer l.table.mu.Unlock()
-	l.looking = false
-	kit.Wake(l.table.wake)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.looking = false
+	kit.Wake(t.wake)
 }
 
 // lost announces that the lock e is gone, unless this process is deleting it. The loss
 // of a waiter's entry is not announced, because the waiter does not have the lock yet.
-func (l *losses) lost(e *entry) {
-	l.table.mu.Lock()
+func (t *table) lost(e *entry) {
+	t.mu.Lock()
 	own, held := e.ending, e.held
-	l.table.mu.Unlock()
-	if !own && l.table.drop(e) && held {
-		l.feeds.Announce(driver.Notice{Kind: driver.NoticeLost, Name: e.name, Owner: e.owner, Token: e.token(), Err: errDeleted})
+	t.mu.Unlock()
+	if !own && t.drop(e) && held {
+		t.feeds.Announce(driver.Notice{Kind: driver.NoticeLost, Name: e.name, Owner: e.owner, Token: e.token(), Err: errDeleted})
 	}
 }
 
 // Watch reports the loss of locks that were acquired through this process, and
 // when the store stops or resumes answering.
 func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
-	f := b.table.losses.feeds.Open()
+	f := b.table.feeds.Open()
 	defer f.Close()
-	b.table.losses.addAll()
+	b.table.watchAll()
 	defer b.cluster.Follow(f.More())()
 	for seen := -1; ; {
 		changes, down := b.cluster.State()

@@ -32,7 +32,12 @@ type table struct {
 	entries map[entryKey]*entry
 	keys    map[string]*entry // by queue key; kept until the key is certainly gone
 	first   time.Time         // no deadline is earlier; zero when there is no deadline
-	losses  losses
+
+	// These are for finding out which locks are lost, by watching their keys.
+	feeds   kit.Feeds
+	fresh   []*entry // not watched yet, oldest first
+	suspect []*entry // watched, but must be read because they may be gone
+	looking bool     // suspects are being read
 }
 
 type entryKey struct{ name, owner string }
@@ -44,7 +49,6 @@ func newTable(s space, c *cluster.Cluster, txns *txn.Writer, leases *leases, wat
 		self: strconv.FormatUint(rand.Uint64(), 36) + "-", wake: make(chan struct{}, 1),
 		entries: map[entryKey]*entry{}, keys: map[string]*entry{},
 	}
-	t.losses.table = t
 	c.Go(t.run)
 	return t
 }
@@ -134,7 +138,7 @@ func (t *table) run() {
 			return
 		}
 		timer.Stop()
-		t.losses.work()
+		t.watchDue()
 		for _, e := range t.overdue(time.Now()) {
 			t.erase(e)
 		}
@@ -148,7 +152,13 @@ func (t *table) pause() time.Duration {
 	if !t.first.IsZero() {
 		until = time.Until(t.first)
 	}
-	return max(0, min(until, t.losses.pause()))
+	switch {
+	case len(t.suspect) > 0 && !t.looking:
+		return 0
+	case len(t.fresh) > 0:
+		until = min(until, time.Until(t.fresh[0].since.Add(young)))
+	}
+	return max(0, until)
 }
 
 // overdue returns the entries whose time is over, and marks them, so that no renewal begins.

@@ -103,7 +103,7 @@ func (t *table) turn(ctx context.Context, e *entry, p *predecessor) (*predecesso
 func (t *table) guard(e *entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.losses.watch(e)
+	t.watch(e)
 }
 
 // mark puts the key of e once more, unchanged, after e has become the lock. When e ends, the key's
