@@ -129,15 +129,12 @@ func (t *table) detach(e *entry) bool {
 
 func (t *table) run() {
 	for {
-		timer := time.NewTimer(t.pause())
 		select {
 		case <-t.wake:
-		case <-timer.C:
+		case <-time.After(t.pause()):
 		case <-t.cluster.Context().Done():
-			timer.Stop()
 			return
 		}
-		timer.Stop()
 		t.watchDue()
 		for _, e := range t.overdue(time.Now()) {
 			t.erase(e)
