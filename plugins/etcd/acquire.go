@@ -19,7 +19,7 @@ import (
 // TryAcquire sends one transaction (Txn). At the same time it sends a keepalive of the etcd lease
 // of the key, unless the lease is new. If the lock is held, it may also ask for the holder's TTL.
 func (b *Backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
-	res := b.one(ctx, driver.OpAcquire, r)
+	res := b.Batch(ctx, []driver.Op{{Kind: driver.OpAcquire, Request: r}})[0]
 	return res.Token, res.Err
 }
 

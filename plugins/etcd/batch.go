@@ -82,18 +82,12 @@ func (b *Backend) do(ctx context.Context, ops []driver.Op, wave []int, results [
 	apart.Wait()
 }
 
-func (b *Backend) one(ctx context.Context, kind driver.OpKind, r driver.Request) driver.Result {
-	var results [1]driver.Result
-	b.do(ctx, []driver.Op{{Kind: kind, Request: r}}, []int{0}, results[:])
-	return results[0]
-}
-
 // Start begins one operation and does not wait for it; see [driver.Starter].
 // An acquire or a release that needs only one Txn uses no goroutine.
 func (b *Backend) Start(ctx context.Context, op driver.Op, done func(driver.Result)) {
 	finish, s := b.ready(ctx, op, time.Now())
 	if s == nil {
-		if !b.cluster.Go(func() { done(b.one(ctx, op.Kind, op.Request)) }) {
+		if !b.cluster.Go(func() { done(b.Batch(ctx, []driver.Op{op})[0]) }) {
 			done(driver.Result{Err: driver.ErrClosed})
 		}
 		return

@@ -22,7 +22,7 @@ import (
 // granted in the queue, was acquired by an earlier process, or gets another TTL,
 // Renew instead sends one Txn, which moves the lock to a lease with its TTL.
 func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
-	return b.one(ctx, driver.OpRenew, r).Err
+	return b.Batch(ctx, []driver.Op{{Kind: driver.OpRenew, Request: r}})[0].Err
 }
 
 type renewal struct {
