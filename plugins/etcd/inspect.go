@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"time"
 
@@ -27,12 +28,10 @@ func (b *Backend) holder(ctx context.Context, v lockState) driver.Holder {
 	if v.first == nil {
 		return driver.Holder{}
 	}
+	rec := recordOf(v.first)
 	h := driver.Holder{
-		Name: b.space.nameOf(string(v.first.Key)), Owner: ownerOf(v.first), Token: v.generation.Token(v.first.CreateRevision),
-		Waiters: max(0, v.entries-1),
-	}
-	if rec, err := decodeRecord(v.first.Value); err == nil {
-		h.Label, h.Value = rec.label, rec.value
+		Name: b.space.nameOf(string(v.first.Key)), Owner: rec.owner, Token: v.generation.Token(v.first.CreateRevision),
+		Label: rec.label, Value: rec.value, Waiters: max(0, v.entries-1),
 	}
 	if e := b.table.find(h.Name, h.Owner, h.Token); e != nil {
 		h.TTL = max(time.Millisecond, kit.UpToMillis(b.table.left(e, time.Now())))
@@ -53,12 +52,10 @@ func (b *Backend) holder(ctx context.Context, v lockState) driver.Holder {
 // unreadable is reported as the owner of an entry that another program has put.
 const unreadable = "?"
 
-func ownerOf(kv *mvccpb.KeyValue) string {
-	rec, err := decodeRecord(kv.Value)
-	if err != nil || rec.owner == "" {
-		return unreadable
-	}
-	return rec.owner
+func recordOf(kv *mvccpb.KeyValue) record {
+	rec, _ := decodeRecord(kv.Value) // empty after an error
+	rec.owner = cmp.Or(rec.owner, unreadable)
+	return rec
 }
 
 // entries returns a read of up to limit entries of a lock, oldest first. The first is the lock.

@@ -140,7 +140,7 @@ func (t *table) rest(owner string, s *txn.Step, known *entry, put bool) *txn.Ste
 	}
 	d := &txn.Step{Name: s.Name, In: s.Generation, Repeatable: true, Req: &pb.TxnRequest{}}
 	for _, kv := range s.Ops[0].GetResponseRange().GetKvs() {
-		if ownerOf(kv) == owner && (!put || !known.is(kv, s.Generation)) {
+		if recordOf(kv).owner == owner && (!put || !known.is(kv, s.Generation)) {
 			d.Req.Success = append(d.Req.Success, txn.When(txn.At(string(kv.Key), kv.CreateRevision), txn.Delete(string(kv.Key))))
 		}
 	}

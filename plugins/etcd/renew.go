@@ -207,19 +207,15 @@ func (b *Backend) adopt(ctx context.Context, r driver.Request) (*entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	if v.first == nil || v.generation.Token(v.first.CreateRevision) != r.Token || ownerOf(v.first) != r.Owner {
+	if v.first == nil || v.generation.Token(v.first.CreateRevision) != r.Token || recordOf(v.first).owner != r.Owner {
 		return nil, &driver.NotHeldError{Holder: b.holder(ctx, v)}
 	}
 	left, err := b.leases.expiry(ctx, v.first.Lease)
 	if err != nil {
 		return nil, err
 	}
-	rec, err := decodeRecord(v.first.Value)
-	if err != nil {
-		return nil, err
-	}
 	return b.table.adopt(&entry{
-		name: r.Name, owner: r.Owner, label: rec.label, key: string(v.first.Key), rev: v.first.CreateRevision, generation: v.generation,
+		name: r.Name, owner: r.Owner, label: recordOf(v.first).label, key: string(v.first.Key), rev: v.first.CreateRevision, generation: v.generation,
 		seenAt: v.rev, deadline: left.at.Add(time.Second),
 		lease: &lease{id: v.first.Lease, purpose: purpose{ttl: left.granted, use: foreign}, acked: left.at.Add(-left.granted)},
 	}), nil

@@ -98,7 +98,7 @@ func (f *filling) keys(t *testing.T, key string) []driver.Holder {
 	must(t, err)
 	var all []driver.Holder
 	for _, kv := range resp.Kvs {
-		all = append(all, driver.Holder{Name: string(kv.Key), Owner: ownerOf(kv), Token: uint64(kv.Lease)})
+		all = append(all, driver.Holder{Name: string(kv.Key), Owner: recordOf(kv).owner, Token: uint64(kv.Lease)})
 	}
 	return all
 }

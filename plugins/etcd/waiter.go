@@ -266,7 +266,7 @@ func (t *table) enter(ctx context.Context, r driver.Request, number int, now tim
 	}}
 	s.Done = func() bool {
 		kvs := s.Ops[0].GetResponseRange().GetKvs()
-		if len(kvs) == 0 || ownerOf(kvs[0]) != r.Owner || kvs[0].Lease != l.id {
+		if len(kvs) == 0 || recordOf(kvs[0]).owner != r.Owner || kvs[0].Lease != l.id {
 			return false
 		}
 		s.Rev = kvs[0].CreateRevision
