@@ -121,7 +121,11 @@ func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	for seen := -1; ; {
 		changes, down := b.cluster.State()
 		if changes != seen && (seen >= 0 || down != nil) { // at first, only an outage is news
-			emit(change(down))
+			n := driver.Notice{Kind: driver.NoticeUp, Err: down}
+			if down != nil {
+				n.Kind = driver.NoticeDown
+			}
+			emit(n)
 		}
 		seen = changes
 		for _, n := range f.Take() {
@@ -135,11 +139,4 @@ func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 			return driver.ErrClosed
 		}
 	}
-}
-
-func change(down error) driver.Notice {
-	if down == nil {
-		return driver.Notice{Kind: driver.NoticeUp}
-	}
-	return driver.Notice{Kind: driver.NoticeDown, Err: down}
 }
