@@ -45,7 +45,9 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration)
 		return driver.Grant{}, err
 	}
 	many := p != nil && !p.first // e came before p was the lock
-	t.guard(e)
+	t.mu.Lock()
+	t.watch(e) // so that an end of e is reported before the end of the entry in front
+	t.mu.Unlock()
 	p, err = t.turn(limited, e, p)
 	t.unpin(e, p)
 	switch {
@@ -97,13 +99,6 @@ func (t *table) turn(ctx context.Context, e *entry, p *predecessor) (*predecesso
 		p = next
 	}
 	return nil, nil
-}
-
-// guard watches the key of e until e is gone. Call guard before you watch the entry in front of e.
-func (t *table) guard(e *entry) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.watch(e)
 }
 
 // mark puts the key of e once more, unchanged, after e has become the lock. When e ends, the key's
