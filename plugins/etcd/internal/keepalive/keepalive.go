@@ -89,10 +89,18 @@ func (s *Sender) run() {
 }
 
 func (s *Sender) flush() {
-	on, err := s.open()
-	if err != nil {
-		s.drain(err)
-		return
+	on := s.current()
+	if on == nil {
+		client, link, err := s.cluster.KeepAlive()
+		if err != nil {
+			s.drain(err)
+			return
+		}
+		on = &stream{Lease_LeaseKeepAliveClient: client, Stream: link}
+		s.mu.Lock()
+		s.stream = on
+		s.mu.Unlock()
+		s.cluster.Apart(func() { s.receive(on) }) // after Close, the stream has ended
 	}
 	s.mu.Lock()
 	if s.stream != on { // it has failed meanwhile, so nothing would be received from it
@@ -114,24 +122,6 @@ func (s *Sender) flush() {
 			return
 		}
 	}
-}
-
-func (s *Sender) open() (*stream, error) {
-	if on := s.current(); on != nil {
-		return on, nil
-	}
-	client, link, err := s.cluster.KeepAlive()
-	if err != nil {
-		return nil, err
-	}
-	on := &stream{Lease_LeaseKeepAliveClient: client, Stream: link}
-	s.mu.Lock()
-	s.stream = on
-	s.mu.Unlock()
-	if !s.cluster.Go(func() { s.receive(on) }) {
-		on.Cancel()
-	}
-	return on, nil
 }
 
 func (s *Sender) current() *stream {
