@@ -56,6 +56,7 @@ func New(o Options) *Cluster {
 	}
 	c.at = c.all[rand.IntN(len(c.all))]
 	c.identity.Addr, c.identity.Log, c.identity.looking = c.addresses(), o.Logger, make(chan struct{}, 1)
+	c.identity.looked.Store(&time.Time{})
 	c.Go(c.watchHealth)
 	return c
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -26,10 +27,8 @@ const (
 // lead to a second cluster, because two clusters could both grant a lock.
 type identity struct {
 	kit.Identity
-	looking chan struct{} // holds one value during a look
-
-	mu     sync.Mutex
-	looked time.Time // when the last look at all members began
+	looking chan struct{}             // holds one value during a look
+	looked  atomic.Pointer[time.Time] // when the last look at all members began; zero before the first
 }
 
 // header is implemented by every answer of a member.
@@ -97,17 +96,15 @@ func (c *Cluster) question() *pb.RangeRequest {
 // Looked reports whether locks may be granted, as far as is known without
 // asking the members again.
 func (c *Cluster) Looked() bool {
-	c.identity.mu.Lock()
-	defer c.identity.mu.Unlock()
-	return !c.identity.looked.IsZero() && c.identity.stray() == nil
+	return !c.identity.looked.Load().IsZero() && c.identity.stray() == nil
 }
 
 // stray returns the last error that reported a second cluster. It returns nil if none came in the
-// last 10 s (settles), and none since the last look at the members began. The caller holds mu.
+// last 10 s (settles), and none since the last look at the members began.
 func (i *identity) stray() error {
 	since := time.Now().Add(-settles)
-	if i.looked.Before(since) {
-		since = i.looked
+	if looked := *i.looked.Load(); looked.Before(since) {
+		since = looked
 	}
 	return i.Err(since)
 }
@@ -127,20 +124,16 @@ func (c *Cluster) Certain(ctx context.Context, anew bool) error {
 			return c.Interrupted(ctx, false)
 		}
 	}
-	c.identity.mu.Lock()
-	defer c.identity.mu.Unlock()
 	return c.identity.stray()
 }
 
 func (c *Cluster) look(ctx context.Context) {
-	c.identity.mu.Lock()
-	looked, every := c.identity.looked, lookEvery
+	every := lookEvery
 	if c.identity.stray() != nil {
 		every = lookAgain
 	}
-	c.identity.mu.Unlock()
 	began := time.Now()
-	if !looked.IsZero() && began.Sub(looked) < every {
+	if began.Sub(*c.identity.looked.Load()) < every {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, sickAfter)
@@ -150,9 +143,7 @@ func (c *Cluster) look(ctx context.Context) {
 		work.Go(func() { c.lookAt(ctx, m) })
 	}
 	work.Wait()
-	c.identity.mu.Lock()
-	defer c.identity.mu.Unlock()
-	c.identity.looked = began
+	c.identity.looked.Store(&began)
 }
 
 func (c *Cluster) lookAt(ctx context.Context, m *member) {
