@@ -138,12 +138,8 @@ func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	if v.first == nil || v.generation.Token(v.first.CreateRevision) != token {
 		return &driver.NotHeldError{Holder: b.holder(ctx, v)}
 	}
-	s := &txn.Step{Name: name, In: v.generation, Req: &pb.TxnRequest{
-		Compare: []*pb.Compare{txn.At(string(v.first.Key), v.first.CreateRevision)},
-		Success: []*pb.RequestOp{txn.Delete(string(v.first.Key))},
-		Failure: []*pb.RequestOp{entries(b.space, name, 1)},
-	}}
-	s.Done = func() bool { return s.Doubt != nil } // an earlier try has deleted the entry
+	// This entry is not the table's. If the table has the lock, its watch reports the loss.
+	s := b.releasing(&entry{name: name, key: string(v.first.Key), rev: v.first.CreateRevision, generation: v.generation})
 	b.txns.Submit(s)
 	return b.finish(ctx, s)
 }
