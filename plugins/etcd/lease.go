@@ -90,9 +90,9 @@ func newLeases(c *cluster.Cluster) *leases {
 	return ls
 }
 
-// get returns the lease for a new key of purpose p. If the server grants no TTL as short as that of
-// p, the lease has the shortest TTL that the server grants. Only one lease is made at a time. No key
-// is on a new lease, so an unknown outcome is harmless and has changed no lock.
+// get returns the lease for a new key of purpose p. If the server grants no TTL as short as that
+// of p, the lease has the shortest TTL that the server grants. Only one lease is made at a time. No
+// key is on a new lease, so an unknown outcome is harmless and has changed no lock.
 func (ls *leases) get(ctx context.Context, p purpose) (*lease, error) {
 	if l := ls.atHand(p); l != nil {
 		return l, nil

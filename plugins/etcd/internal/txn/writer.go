@@ -224,10 +224,10 @@ func (w *Writer) again(batch []*Step, err error) (rest []*Step) {
 	return rest
 }
 
-// current returns the steps to send. It ends the steps that were given up before they were sent, and
-// those whose revisions are of another generation than g. In generation g, another client may have
-// created the same key at the same revision. The compare in every Txn would not notice that, because
-// it checks only that g is the present generation.
+// current returns the steps to send. It ends the steps that were given up before they were sent,
+// and those whose revisions are of another generation than g. In generation g, another client may
+// have created the same key at the same revision. The compare in every Txn would not notice that,
+// because it checks only that g is the present generation.
 func (w *Writer) current(batch []*Step, g *Generation) []*Step {
 	rest := make([]*Step, 0, len(batch))
 	for _, s := range batch {
