@@ -248,7 +248,7 @@ func (t *table) left(e *entry, now time.Time) time.Duration {
 }
 
 // verify reads which of the entries are still in the store. It returns the entries that are gone,
-// and the lowest revision of the reads.
+// and the lowest revision of the reads. Both are incomplete after an error.
 func (t *table) verify(ctx context.Context, entries []*entry) (gone map[*entry]bool, rev int64, err error) {
 	gone = map[*entry]bool{}
 	reads := make([][]*pb.RequestOp, len(entries))
@@ -263,8 +263,5 @@ func (t *table) verify(ctx context.Context, entries []*entry) (gone map[*entry]b
 			gone[entries[i]] = true
 		}
 	})
-	if err != nil {
-		return nil, 0, t.cluster.Wrap(err)
-	}
-	return gone, rev, nil
+	return gone, rev, t.cluster.Wrap(err)
 }

@@ -127,12 +127,8 @@ func (c *Cluster) ask() {
 	if c.background.Err() != nil {
 		return
 	}
-	if err == nil {
-		c.health.set(nil)
-		return
-	}
 	c.health.set(c.Wrap(err))
-	if silent := c.health.silent.Load(); silent != nil {
+	if silent := c.health.silent.Load(); err != nil && silent != nil {
 		(*silent)()
 	}
 }
