@@ -115,7 +115,14 @@ func (m *Mux) Drop(w *Watch) {
 	case on == nil || on.byID[w.id] != w:
 	case w.deletes && w.opened != 0 && on.spare[w.key] == nil:
 		on.spare[w.key] = w
-		time.AfterFunc(spareFor, func() { m.expire(on, w) })
+		time.AfterFunc(spareFor, func() {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			if on.spare[w.key] == w { // no new watch has reused it
+				delete(on.spare, w.key)
+				on.cancel(w)
+			}
+		})
 	default:
 		on.cancel(w)
 	}
@@ -129,16 +136,6 @@ func (m *Mux) Covers(w *Watch, revision int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return w != nil && m.stream != nil && m.stream.byID[w.id] == w && w.opened != 0 && w.opened <= revision
-}
-
-// expire ends the dropped watch w on its stream, unless a new watch has reused it.
-func (m *Mux) expire(on *stream, w *Watch) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if on.spare[w.key] == w {
-		delete(on.spare, w.key)
-		on.cancel(w)
-	}
 }
 
 // Reset gives up the present stream, so that a new stream is opened.
@@ -249,7 +246,15 @@ func (m *Mux) open() (*stream, error) {
 func (m *Mux) serve(on *stream) error {
 	var sender sync.WaitGroup
 	sender.Go(func() { m.send(on) })
-	err := cluster.Receive(on.Stream, on.Recv, func(resp *pb.WatchResponse) error { return m.receive(on, resp) })
+	err := cluster.Receive(on.Stream, on.Recv, func(resp *pb.WatchResponse) error {
+		if resp.Created && resp.Canceled {
+			return fmt.Errorf("%w: %s", cluster.ErrWatchRefused, resp.CancelReason)
+		}
+		if w, e := m.note(on, resp); w != nil {
+			w.notify(e)
+		}
+		return nil
+	})
 	m.mu.Lock()
 	m.stream = nil
 	m.mu.Unlock()
@@ -275,17 +280,6 @@ func (m *Mux) send(on *stream) {
 			}
 		}
 	}
-}
-
-// receive passes one message on to its watch. After an error the stream must be given up.
-func (m *Mux) receive(on *stream, resp *pb.WatchResponse) error {
-	if resp.Created && resp.Canceled {
-		return fmt.Errorf("%w: %s", cluster.ErrWatchRefused, resp.CancelReason)
-	}
-	if w, e := m.note(on, resp); w != nil {
-		w.notify(e)
-	}
-	return nil
 }
 
 // note records what the message resp says about a watch. It returns the watch
