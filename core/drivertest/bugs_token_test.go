@@ -64,7 +64,12 @@ func (m *retoken) plant(c *calls) {
 		return m.show(h), err
 	}
 	c.observe = func(ctx context.Context, name string, emit func(driver.Holder)) error {
-		return inner.observe(ctx, name, func(h driver.Holder) { emit(m.show(h)) })
+		return inner.observe(ctx, name, func(h driver.Holder) {
+			for i := 0; h.Held() && m.show(h).Token == h.Token && i < 100; i++ { // put has not been called yet
+				time.Sleep(time.Millisecond)
+			}
+			emit(m.show(h))
+		})
 	}
 	c.breaks = func(ctx context.Context, name string, token uint64) error {
 		h, err := inner.inspect(ctx, name)

@@ -77,8 +77,7 @@ func TestEntryOfALateProcess(t *testing.T) {
 	}
 }
 
-// TestEntriesAreUsedAgain checks that hosts that compete for a
-// lock put the same few keys again, and no new key for each grant.
+// Hosts that compete for a lock must put the same few keys again, and no new key for each grant.
 func TestEntriesAreUsedAgain(t *testing.T) {
 	const hosting, rounds = 3, 20
 	s := start(t, nil)
@@ -176,8 +175,7 @@ func TestWithdrawOfOneOnly(t *testing.T) {
 	must(t, stranger.Release(t.Context(), third)) // a read of the lock, then the release
 }
 
-// TestWithdrawBehindMany checks a waiter whose entry is behind many others,
-// and whose put got no answer. Its withdrawal must still delete the entry.
+// A withdrawal must delete an entry behind many others, even if its put got no answer.
 func TestWithdrawBehindMany(t *testing.T) {
 	s := start(t, nil)
 	b, operator := connect(t, on(s)), plain(t, s)

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// TestSameRevisionOfTwoGenerations checks a loss of the store's data.
-// Afterwards another owner has the same key with the same create revision.
+// After a loss of data another owner has the same key with the same create revision.
 // No operation of the owner from before the loss may affect the new lease.
 func TestSameRevisionOfTwoGenerations(t *testing.T) {
 	s := start(t, nil)

@@ -51,8 +51,7 @@ func (w *warnings) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// TestOtherClusterIsNotUsed checks that no lease is lost when a host changes
-// over to an address that leads to a member of another cluster.
+// A host that changes over to a member of another cluster must lose no lease.
 func TestOtherClusterIsNotUsed(t *testing.T) {
 	t.Parallel() // most of its time is waiting
 	members, _ := three(t)

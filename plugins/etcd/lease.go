@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -112,6 +113,9 @@ func (ls *leases) get(ctx context.Context, p purpose) (*lease, error) {
 		return nil, ls.cluster.Untouched(err)
 	}
 	granted := time.Duration(resp.TTL) * time.Second
+	if granted < p.ttl { // no known server does that
+		return nil, fmt.Errorf("etcd: %w: the server grants %v instead of %v", driver.ErrUnavailable, granted, p.ttl)
+	}
 	if granted > p.ttl {
 		ls.setLeast(granted)
 	}

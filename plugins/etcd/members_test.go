@@ -47,8 +47,7 @@ func sits(t *testing.T, b *Backend, addr string) {
 	}
 }
 
-// TestReleaseWithFrozenMember closes a host's client while the member that it uses is
-// frozen. Close must release all locks of the host, whose TTL is long.
+// Close must release all locks of a host, whose TTL is long, while its member is frozen.
 func TestReleaseWithFrozenMember(t *testing.T) {
 	members, o := three(t)
 	ill := members[(leader(t, members)+1)%3]

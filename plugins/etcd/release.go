@@ -168,7 +168,12 @@ func (b *Backend) keep(ctx context.Context, r driver.Request) error {
 		return err
 	}
 	r.TTL = max((r.Keep + time.Second - 1).Truncate(time.Second), b.leases.shortest())
-	if err := b.Renew(ctx, r); err != nil {
+	err = b.Renew(ctx, r)
+	if least := b.leases.shortest(); err != nil && least > r.TTL { // the server has just shown its shortest TTL
+		r.TTL = least
+		err = b.Renew(ctx, r)
+	}
+	if err != nil {
 		return err
 	}
 	b.table.shorten(e, now.Add(r.Keep))
