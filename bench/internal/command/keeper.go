@@ -25,7 +25,7 @@ import (
 const (
 	startTimeout = 30 * time.Second
 	// closeBudget limits the time for releasing the lock, which is the last thing that a keeper does.
-	// leaveWithin is its value if the keeper held no lock, so that the command has not run.
+	// leaveWithin is its value if the keeper got no lock, or has lost the lease.
 	closeBudget, leaveWithin = 10 * time.Second, 2 * time.Second
 	// betweenTerms is the pause before a leader campaigns again after its command has ended.
 	betweenTerms = time.Second
