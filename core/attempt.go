@@ -14,7 +14,7 @@ import (
 // grant describes what the store granted to a successful acquire.
 type grant struct {
 	token     uint64
-	sent, got instant       // sent: when the request was sent; for a grant without a request, when the last sign of life before it was sent
+	sent, got instant       // sent: when the request was sent; without a request, see driver.Grant.Sent
 	span      time.Duration // the store keeps the grant for at least this long after sent
 	epoch     uint64        // value of scheduler.epoch when the call began
 }
@@ -34,14 +34,14 @@ func (a *contender) ask(ctx context.Context) (*Lease, error) {
 	return a.answered(ctx, g, err)
 }
 
-// acquireBudget returns the TTL, because a later grant would have expired. But the result is at
-// least 10 ms and at most 3 s.
+// acquireBudget returns the time limit of an acquire request: the TTL, but at least 10 ms and at
+// most 3 s. A grant that takes longer than the TTL to arrive has already expired.
 func acquireBudget(ttl time.Duration) time.Duration {
 	return min(max(ttl, 10*time.Millisecond), 3*time.Second)
 }
 
-// If err is set or method usable refuses g, answered sets a.answer, and sets a.expiresBy if the
-// store may have granted the lock.
+// answered makes a lease from the grant g if err is nil and the usable method accepts g. If not, it
+// sets a.answer, and also sets a.expiresBy if the store may have granted the lock.
 func (a *contender) answered(ctx context.Context, g grant, err error) (*Lease, error) {
 	c := a.lock.c
 	g.got = c.clock.now()
@@ -64,7 +64,7 @@ func (a *contender) answered(ctx context.Context, g grant, err error) (*Lease, e
 	return nil, err
 }
 
-// The time of a lease counts from when its request was sent.
+// A lease's time counts from the sending of its request, so usable refuses a grant that came late.
 func (a *contender) usable(ctx context.Context, g grant) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -96,8 +96,8 @@ func (a *contender) clean(ctx context.Context) error {
 	return nil
 }
 
-// If the withdrawal fails and the store may have granted the lock, giveUp returns an
-// IndeterminateError that wraps err (rule K3).
+// giveUp withdraws a.owner and returns err. If the withdrawal fails and the store may have granted
+// the lock, giveUp returns an IndeterminateError that wraps err (rule K3).
 func (a *contender) giveUp(ctx context.Context, err error) error {
 	if a.expiresBy == 0 && !a.queued {
 		return err
@@ -131,32 +131,32 @@ func (a *contender) giveUp(ctx context.Context, err error) error {
 }
 
 const (
-	// grace is how long the client goes on waiting for an answer after the caller has given up.
-	// Most answers come in this time. If the answer is a refusal, nothing has to be withdrawn.
+	// grace is the time for which the client waits for an answer after the caller has given up. Most
+	// answers come in this time. If the answer is a refusal, the client withdraws nothing.
 	grace = 50 * time.Millisecond
-	// tick is how often the deadlines of calls are checked. So a call may end late by up to one tick.
+	// tick is the interval between checks of the calls' deadlines. Calls end at most one tick late.
 	tick = 10 * time.Millisecond
 )
 
-// calls ends each call to the backend at a deadline, or some time after the caller's context ends
-// (field rest of type call).
+// calls ends each call to the backend at the call's deadline. After the caller's context has ended,
+// a call may go on only for the time in the call's rest field.
 //
 // Note: context.WithTimeout and context.AfterFunc do the same with less code. But their timers took
 // half of the processor time of an uncontended acquire, although they hardly ever fire. Here one
-// goroutine checks all calls every tick, and sleeps while there are none.
+// goroutine checks all calls every tick, and sleeps while no call is under way.
 type calls struct {
 	c *Client
 
 	mu      sync.Mutex
 	first   *call
-	recent  bool // a call began since the method round last ran
+	recent  bool // a call began since the last run of the round method
 	running bool // the goroutine that checks the calls was started
 	parked  bool // the goroutine waits for a signal on wake
 	over    bool // the client has closed: a new call is cancelled at once
 	wake    chan struct{}
 }
 
-// The method took records the duration d of the last request that did not wait in the store.
+// The took method records d, the duration of the last request that did not wait in the store.
 func (c *Client) took(d time.Duration) { c.rtt.Store(int64(d)) }
 
 func (c *Client) roundTrip() time.Duration { return time.Duration(c.rtt.Load()) }
@@ -166,20 +166,20 @@ func (cs *calls) init(c *Client) {
 	cs.wake = make(chan struct{}, 1)
 }
 
-// The context of begin ends after the duration in budget, or when the duration grace has passed
-// since ctx ended or Close began. The caller must call done.
+// begin returns a context for one call to the backend. The context ends after the time in budget,
+// or when the time grace has passed since ctx ended or Close began. The caller must call done.
 func (cs *calls) begin(ctx context.Context, budget time.Duration) *call {
 	return cs.enter(&call{caller: ctx, rest: grace, closes: true}, budget)
 }
 
-// The method try returns a context for one try of a clean-up, such as a release. The context ends
-// after Options.CleanupBudget, or when the duration in rest has passed since ctx ended. It does not
-// end when Close begins, but when Close has tried to release all leases.
+// The try method returns a context for one attempt at a clean-up, such as a release. The context
+// ends after Options.CleanupBudget, or when the time in rest has passed since ctx ended. Close ends
+// the context only after trying to release all leases.
 func (cs *calls) try(ctx context.Context, rest time.Duration) *call {
 	return cs.enter(&call{caller: ctx, rest: rest}, cs.c.opts.CleanupBudget)
 }
 
-// cleanup is for a clean-up that must be tried even if ctx has ended.
+// cleanup returns a context for a clean-up that must be tried even if ctx has ended.
 func (cs *calls) cleanup(ctx context.Context) *call { return cs.try(ctx, cs.c.opts.CleanupBudget) }
 
 func (cs *calls) enter(k *call, budget time.Duration) *call {
@@ -241,8 +241,8 @@ func (cs *calls) run(ctx context.Context) {
 	}
 }
 
-// round returns false if the goroutine may sleep, because no call is under way and none has begun
-// since the last round.
+// round ends the calls that are past their deadline. It returns false if no call is under way and
+// none has begun since the last round, so that the goroutine may sleep.
 func (cs *calls) round() bool {
 	now := cs.c.clock.early()
 	cs.mu.Lock()
@@ -261,7 +261,7 @@ func (cs *calls) round() bool {
 	return !cs.parked
 }
 
-// Calls after close are cancelled at once.
+// close cancels all calls under way. A call that begins after close is cancelled at once.
 func (cs *calls) close() {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -274,13 +274,13 @@ func (cs *calls) close() {
 type call struct {
 	cs     *calls
 	caller context.Context // the call has the values of this context
-	// gone is what caller.Done() returned. Only the goroutine that makes the call may use methods
-	// of caller, because an application can implement them so that they block.
+	// gone is the channel that caller.Done() returned. Only the goroutine that makes the call may use
+	// the caller context's methods, because an application can implement them so that they block.
 	gone <-chan struct{}
 
 	// Guarded by cs.mu.
 	end        instant
-	rest       time.Duration // how long the call goes on after the caller's ctx has ended
+	rest       time.Duration // time that the call still has after the caller's ctx has ended
 	bound      bool          // the caller's ctx has not ended yet
 	closes     bool          // the closing of the client counts as the end of the caller's ctx
 	prev, next *call

@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// nothing is a backend that grants all requests at once and keeps no locks.
+// The type nothing is a backend that grants every request at once and keeps no locks.
 type nothing struct{ fake }
 
 func (*nothing) TryAcquire(context.Context, driver.Request) (uint64, error) { return 1, nil }
@@ -69,7 +69,7 @@ func BenchmarkCycle(b *testing.B) {
 	}
 }
 
-// BenchmarkHeld reports the memory per lease, and the time to renew them.
+// BenchmarkHeld reports the memory for each held lease, and the time to renew all leases.
 func BenchmarkHeld(b *testing.B) {
 	const n = 10_000
 	c := openNothing(b)

@@ -20,16 +20,16 @@ import (
 type Options struct {
 	// Label tells people who holds a lock. It has at most 256 bytes of UTF-8. Default "hostname:pid".
 	Label string
-	// Logger gets every event. These events have level Warn: a lease is suspect or lost, a wait
-	// fails, the plugin has ended or started. Routine events have level Debug. Without OnEvent, the
+	// Logger gets every event. These events have level Warn: a lease is suspect or lost, a wait fails,
+	// the plugin has ended or started. All other events have level Debug. If OnEvent is nil, the
 	// client asks Logger about once a second whether Debug is enabled. Default slog.Default().
 	Logger *slog.Logger
-	// OnEvent is called for each event in order, just after Logger, and never twice at the same
-	// time. One goroutine calls OnEvent and Logger. No method waits for this goroutine, except
-	// Close at its end. OnEvent may call every method, even Close. While OnEvent or Logger blocks,
-	// 16,000 to 32,000 events can wait. More events are dropped, and Event.Dropped counts them.
+	// OnEvent is called for each event in order, just after Logger, and never twice at the same time.
+	// One goroutine calls OnEvent and Logger. Only Close waits for this goroutine, as its last step.
+	// OnEvent may call every method, even Close. While OnEvent or Logger blocks, 16,000 to 32,000
+	// events can wait. Further events are dropped, and Event.Dropped counts them.
 	OnEvent func(Event)
-	// CleanupBudget is how long a clean-up may go on after the caller's ctx has ended. A clean-up is a
+	// CleanupBudget limits a clean-up's time after the caller's ctx has ended. A clean-up is a
 	// release, or the withdrawal of an acquire after the caller gave up. At least 0. Default 1s.
 	CleanupBudget time.Duration
 }
@@ -89,14 +89,14 @@ type Client struct {
 	calls   calls
 	streams streams
 
-	// The context lifetime ends when Close begins. The context work ends when Close has released
-	// all leases.
+	// The lifetime context ends when Close begins. The work context ends when Close has released or
+	// abandoned all leases.
 	lifetime, work       context.Context
 	endLifetime, endWork context.CancelFunc
 	started              sync.Once
 	spawning             sync.Mutex
 	ended                bool           // no goroutine may be spawned any more
-	background           sync.WaitGroup // goroutines that end with the context lifetime or work
+	background           sync.WaitGroup // goroutines that end with the lifetime or work context
 
 	served    atomic.Bool  // the store has answered an acquire or a check
 	waitsTold atomic.Int64 // instant from which a failed wait is reported again
@@ -110,8 +110,8 @@ type Client struct {
 }
 
 // New returns a Client on the backend b. The client's Close also closes b. New sends nothing to the
-// store. If the options are invalid, each method that can return an error does so, except Close.
-// The error wraps ErrInvalid and says what is wrong.
+// store. If opts is invalid, every method that can return an error, except Close, returns one. That
+// error wraps ErrInvalid and says what is wrong.
 func New(b driver.Backend, opts *Options) *Client {
 	props := b.Properties()
 	filled, invalid := opts.fill()
@@ -149,7 +149,7 @@ func (c *Client) Check(ctx context.Context) error {
 	})
 }
 
-// maxLook keeps a hung backend from hanging the public methods that ask the backend once.
+// maxLook limits the time of a public method that asks the backend once, as the backend may hang.
 const maxLook = 5 * time.Second
 
 func (c *Client) question(ctx context.Context, op, name string, ask func(context.Context) error) error {
@@ -162,8 +162,8 @@ func (c *Client) question(ctx context.Context, op, name string, ask func(context
 	return c.wrap(op, clip(name), ask(ctx))
 }
 
-// Inspect returns the holder of the lock called name, or the zero Holder if the lock is free. It
-// waits for the answer for at most 5 s. So do Check, Break, Leader and Proclaim.
+// Inspect returns the holder of the lock called name, or the zero Holder if the lock is free.
+// Inspect, Check, Break, Leader and Proclaim wait for the answer for at most 5 s.
 func (c *Client) Inspect(ctx context.Context, name string) (Holder, error) {
 	return c.inspect(ctx, "inspect", name)
 }
@@ -182,7 +182,7 @@ func (c *Client) inspect(ctx context.Context, op, name string) (h Holder, err er
 	return h, err
 }
 
-// If this host holds the lock, the Holder from here has the lease's current token.
+// here returns h, with the current token of this host's lease if h describes the lease's grant.
 func (c *Client) here(name string, h Holder) Holder {
 	l := c.queues.holder(name)
 	if l != nil && l.owner == h.Owner && GrantNumber(l.token) == GrantNumber(h.Token) {
@@ -216,9 +216,9 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Holder, erro
 }
 
 // Break ends the current lease of the lock called name, if the token belongs to the current grant
-// of the store. Otherwise the error is a [*NotHeldError]. You get the token from Inspect. If a
-// lease is handed over inside one host, the next lease belongs to the same grant. The error wraps
-// ErrUnsupported if the backend cannot break leases.
+// of the store. Otherwise the error is a [*NotHeldError]. Inspect returns the token. If one
+// goroutine hands the lock over to another goroutine of its host, the leases of both belong to the
+// same grant. The error wraps ErrUnsupported if the backend cannot break leases.
 func (c *Client) Break(ctx context.Context, name string, token uint64) error {
 	return c.question(ctx, "break", name, func(ctx context.Context) error {
 		if err := checkName(name); err != nil {
@@ -256,8 +256,8 @@ func (c *Client) begin(op, name string) error {
 	return nil
 }
 
-// Before the method returns, end ends all leases past their deadline. So no lease looks held after
-// its deadline (rule L3).
+// Every method that has called begin calls the end method last. That call ends all leases past
+// their deadline, so that no lease looks held after its deadline (rule L3).
 func (c *Client) end() {
 	c.expireDue()
 	if c.ops.Add(-1) == 0 && c.closing.Load() {
@@ -301,7 +301,7 @@ func (c *Client) stopSpawning() {
 	c.ended = true
 }
 
-// wrap does not change nil, or an error that contains an *Error.
+// wrap returns err inside an *Error. It returns nil, or an err that contains an *Error, unchanged.
 func (c *Client) wrap(op, name string, err error) error {
 	if err == nil {
 		return nil
@@ -312,7 +312,7 @@ func (c *Client) wrap(op, name string, err error) error {
 	return &Error{Op: op, Backend: c.name, Name: name, Err: err}
 }
 
-// sleep returns true, or false at once if ctx ends first.
+// sleep waits for the time d and returns true. If ctx ends first, it returns false at once.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

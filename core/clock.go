@@ -28,16 +28,16 @@ type clock struct {
 	// boot reads a clock that goes on in a suspend. It is nil if the system has no such clock.
 	boot  func() (time.Duration, bool)
 	start time.Duration // boot's reading at base
-	// suspended is how long the machine has been suspended since base, in nanoseconds. When method
-	// now notices a suspend, it sets suspended to the boot clock's gain on Go's monotonic clock.
+	// suspended is the total time of the machine's suspends since base, in nanoseconds. When the now
+	// method notices a suspend, it sets suspended to the boot clock's gain on Go's monotonic clock.
 	suspended atomic.Int64
 	noted     atomic.Int64
 }
 
 func (c *clock) init(boot func() (time.Duration, bool)) {
 	c.base = time.Now()
-	// Only in a testing/synctest bubble, c.base has no monotonic reading. The bubble has its own
-	// time, and the machine is never suspended there.
+	// c.base lacks a monotonic reading only in a testing/synctest bubble. A bubble has a separate
+	// time, in which the machine is never suspended.
 	if c.base == c.base.Round(0) {
 		return
 	}
@@ -61,17 +61,17 @@ func (c *clock) now() instant {
 	return instant(mono).add(time.Duration(c.suspended.Load()))
 }
 
-// early is like method now, but does not look for new suspends. So it is never later than now. Use
-// it only where a time that is too early is safe. If a request counts as sent too early, for
-// example, its deadline is too early, too.
+// The early method returns the time as the now method does, but does not look for new suspends. So
+// the result may be too early, but is never too late. Use it only where that is safe. For example,
+// if a request counts as sent too early, its lease only ends too early.
 func (c *clock) early() instant {
 	return instant(time.Since(c.base)).add(time.Duration(c.suspended.Load()))
 }
 
-// sleptSince reports whether the machine may have been suspended since the instant i. It reads the
-// monotonic clock first, and method now reads it last. A pause in between may look like a suspend,
-// but no suspend is missed. The instant i may come from an age that another process measured. That
-// age does not count a suspend, so i is then too late.
+// sleptSince reports whether the machine may have been suspended since the instant i. Unlike the
+// now method, it reads the monotonic clock first. A pause between the two readings may look like a
+// suspend, but no suspend is missed. If i comes from an age that another process measured, that age
+// does not count a suspend, and i is too late.
 func (c *clock) sleptSince(i instant) bool {
 	if c.boot == nil {
 		return false
@@ -81,7 +81,7 @@ func (c *clock) sleptSince(i instant) bool {
 	return ok && total-c.start-mono >= time.Duration(c.suspended.Load())+noise || i <= instant(c.noted.Load())
 }
 
-// note does nothing if growth is not larger than suspended by at least noise.
+// note records a suspend if growth exceeds the suspended field by at least noise.
 func (c *clock) note(growth time.Duration) {
 	for {
 		known := c.suspended.Load()
@@ -95,8 +95,8 @@ func (c *clock) note(growth time.Duration) {
 	}
 }
 
-// time converts an instant to a time.Time. The result can be compared with time.Now until the
-// machine is next suspended. Suspends count only if method now has noticed them.
+// The time method converts an instant to a time.Time. The result can be compared with time.Now
+// until the machine's next suspend. It counts only the suspends that the now method has noticed.
 func (c *clock) time(i instant) time.Time {
 	return c.base.Add(i.sub(0) - time.Duration(c.suspended.Load()))
 }
@@ -107,8 +107,8 @@ func driftOf(ttl time.Duration) time.Duration {
 	return min(ttl/100+2*time.Millisecond, ttl/10)
 }
 
-// leadOf returns how long before its deadline the client ends a lease. Timers fire late, and Done
-// must close before the deadline. The result is 5 ms, but at most 2 % of the TTL.
+// leadOf returns the time by which the client ends a lease before the lease's deadline. Timers fire
+// late, but Done must close before the deadline. The result is 5 ms, but at most 2 % of the TTL.
 func leadOf(ttl time.Duration) time.Duration {
 	return min(5*time.Millisecond, ttl/50)
 }

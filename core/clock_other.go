@@ -4,5 +4,5 @@ package core
 
 import "time"
 
-// bootTime returns false, because this system has no such clock. So suspends are not noticed.
+// bootTime returns false, as this system has no clock that counts suspends. So core notices none.
 func bootTime() (time.Duration, bool) { return 0, false }

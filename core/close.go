@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// releasers is how many leases Close releases at the same time. It is large, because a release may
-// hang until ctx ends, for example if another program has locked the row of the lock. All other
-// leases must still be released.
+// releasers is the most leases that Close releases at the same time. It is large, because a release
+// may hang until ctx ends, for example if another program has locked the row of the lock. Close
+// must still release all other leases.
 const releasers = 1024
 
 // Close ends campaigns, observers, and the contexts of callbacks of Lock.Do, Lock.TryDo and
@@ -17,14 +17,14 @@ const releasers = 1024
 // returned. Finally it closes the backend. Calls that wait return ErrClosed, and so do later calls,
 // except Release and Resign. Close may be called more than once. A callback must not call Close,
 // because Close would wait for that callback. If Close gets the callback's ctx, or a ctx derived
-// from it, it closes nothing and returns an error that wraps ErrInvalid. A function Healthy and the
+// from it, it closes nothing and returns an error that wraps ErrInvalid. A Healthy function and the
 // body of a loop over List must not call Close either, because Close would wait for them until ctx
 // ends.
 //
 // When ctx ends, Close stops waiting for callbacks. Their locks stay taken until they expire. If
 // the backend does not answer, Close tries to release each lease again, until the lease has
 // expired, or until the time Options.CleanupBudget has passed since ctx ended. So call Close with a
-// ctx that ends. The error names a lock that was not released, and says how many more there are.
+// ctx that ends. The error names one unreleased lock, and the number of the others.
 //
 // At its end, Close waits until Logger and OnEvent have received every event. It waits for at most
 // Options.CleanupBudget, or only a moment if ctx has ended. Events that are left are delivered
@@ -92,7 +92,7 @@ func (c *Client) join(ctx context.Context) error {
 	}
 }
 
-// If ctx ends before all public methods have returned, drain returns an error.
+// drain waits until all public methods have returned. If ctx ends first, drain returns an error.
 func (c *Client) drain(ctx context.Context) error {
 	for c.ops.Load() > 0 {
 		select {
@@ -104,8 +104,8 @@ func (c *Client) drain(ctx context.Context) error {
 	return nil
 }
 
-// releaseAll releases all leases under which no callback runs. It also continues clean-ups that
-// failed before (see janitor), until ctx ends.
+// releaseAll releases all leases under which no callback runs. It also tries the janitor's pending
+// clean-ups, at most until ctx ends.
 func (c *Client) releaseAll(ctx context.Context) []*Error {
 	type item struct {
 		name    string
@@ -128,8 +128,8 @@ func (c *Client) releaseAll(ctx context.Context) []*Error {
 }
 
 // finish tries the clean-up k until it succeeds or the grant to remove has expired. If ctx ends
-// first, it returns k.err, the error of the tries before Close. The caller of Release already has
-// this error, but the caller of Run has not.
+// first, it returns k.err, the error of the tries before Close. A caller of Release has already
+// received this error, but a caller of Run has not.
 func (c *Client) finish(ctx context.Context, k *cleanup) error {
 	pause := backoff{from: minRetry, to: retryTo}
 	for c.clock.now() < k.until {
@@ -147,7 +147,7 @@ func (c *Client) finish(ctx context.Context, k *cleanup) error {
 	return nil
 }
 
-// If more locks have errors, firstOf adds their number.
+// firstOf returns the first error, and adds the number of other locks that have errors.
 func firstOf(failed []*Error) error {
 	var first *Error
 	names := map[string]bool{}
@@ -169,10 +169,10 @@ func firstOf(failed []*Error) error {
 	return fmt.Errorf("%w (and %d more)", first, len(names)-1)
 }
 
-// errAbandoned is the cause of a loss when Close gives up waiting.
+// errAbandoned is the cause with which a lease is lost if Close does not wait for its holder.
 var errAbandoned = fmt.Errorf("%w: Close did not wait for it: %w", ErrReleased, ErrClosed)
 
-// abandon ends the leases that are still held. The store is not told, so the locks expire there.
+// abandon ends the remaining leases in this process only. Their locks expire in the store.
 func (c *Client) abandon() {
 	s := &c.sched
 	s.mu.Lock()
@@ -184,8 +184,8 @@ func (c *Client) abandon() {
 	s.notify(left)
 }
 
-// callbackOf is the key of a context value that marks the context of a callback of client c. For
-// such a context, Close returns an error, because it would wait for its own caller.
+// callbackOf is a context key. Its value marks the contexts that client c passes to callbacks.
+// Close with such a context returns an error, because it would wait for its own caller.
 type callbackOf struct{ c *Client }
 
 func (c *Client) inCallback(ctx context.Context) context.Context {

@@ -140,7 +140,7 @@ func TestCloseOnAFrozenBackend(t *testing.T) {
 	})
 }
 
-// Many renewals that hang must not delay Close longer than a single one would.
+// Many hanging renewals must not delay Close longer than one hanging renewal would.
 func TestCloseWithRenewalsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(driver.CapBatcher)
@@ -200,8 +200,8 @@ func TestCloseTriesWhatOthersHoldUp(t *testing.T) {
 	})
 }
 
-// Run does not return the error of its release at the end. So Close must return it if the lock is
-// still taken.
+// Run does not return the error of its final release. So Close must return that error if the lock
+// is still taken.
 func TestCloseReportsWhatRunLeft(t *testing.T) {
 	for name, comesBack := range map[string]bool{"the store stays away": false, "the store comes back": true} {
 		t.Run(name, func(t *testing.T) {

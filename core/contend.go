@@ -60,7 +60,7 @@ func (a *contender) wake() {
 	}
 }
 
-// The caller of acquire has called begin.
+// The caller of acquire must have called Client.begin.
 func (l *Lock) acquire(ctx context.Context, op string) (*Lease, error) {
 	if err := l.unaskable(ctx); err != nil {
 		return nil, l.failed(ctx, op, nil, err)
@@ -72,7 +72,7 @@ func (l *Lock) acquire(ctx context.Context, op string) (*Lease, error) {
 			return lease, nil
 		}
 	}
-	// A context that Close can end costs time, so it is made only for a call that has to wait.
+	// Making a context that Close can end takes time, so only a call that has to wait gets one.
 	wctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(l.c.lifetime, func() { cancel(ErrClosed) })
 	lease, err := a.contend(wctx)
@@ -92,7 +92,7 @@ func (l *Lock) unaskable(ctx context.Context) error {
 	return l.c.refuseReentry(ctx, l.name)
 }
 
-// If the contender a is nil, no acquire was sent.
+// failed emits the event of a failed acquire. If the contender a is nil, no acquire was sent.
 func (l *Lock) failed(ctx context.Context, op string, a *contender, err error) error {
 	c := l.c
 	ev := Event{Kind: EventAcquireFailed, Context: ctx, Name: l.name, Label: c.opts.Label, Err: err}
@@ -103,7 +103,7 @@ func (l *Lock) failed(ctx context.Context, op string, a *contender, err error) e
 	return c.wrap(op, l.name, err)
 }
 
-// The caller of tryAcquire has called begin.
+// The caller of tryAcquire must have called Client.begin.
 func (l *Lock) tryAcquire(ctx context.Context) (*Lease, error) {
 	if err := l.unaskable(ctx); err != nil {
 		return nil, l.failed(ctx, "acquire", nil, err)
@@ -139,7 +139,7 @@ func (l *Lock) refusal(ctx context.Context) error {
 	return fmt.Errorf("other callers of this host wait for it: %w", l.c.heldHere(l.name, &HeldError{Holder: h}))
 }
 
-// contend by turns waits in this host's queue and asks the store, until it has a lease or ctx ends.
+// contend waits in this host's queue and asks the store, in turn, until it has a lease or gives up.
 func (a *contender) contend(ctx context.Context) (*Lease, error) {
 	for {
 		if a.answer != nil {
@@ -219,8 +219,8 @@ func (a *contender) take(ctx context.Context) (*Lease, error) {
 	return nil, joinErrors(over, a.discard(ctx))
 }
 
-// If discard cannot release the lease, the lock may stay taken although no caller has the lease. So
-// the error is an IndeterminateError.
+// discard releases a lease that its caller no longer wants. If that fails, the lock may stay taken
+// although no caller has the lease. So the error is an IndeterminateError.
 func (a *contender) discard(ctx context.Context) error {
 	err := a.lease.Release(ctx)
 	if err != nil && !errors.Is(err, ErrNotHeld) && !errors.Is(err, ErrIndeterminate) {
@@ -229,7 +229,7 @@ func (a *contender) discard(ctx context.Context) error {
 	return err
 }
 
-// The error of ended has the store's last answer.
+// ended returns the error of a call whose ctx has ended. It contains the store's last answer.
 func (a *contender) ended(ctx context.Context) error {
 	err := ctx.Err()
 	switch cause := context.Cause(ctx); {
@@ -282,27 +282,27 @@ func (a *contender) request() driver.Request {
 }
 
 const (
-	// maxAsk is how long the first caller in this host's queue waits before it asks again (K4).
+	// maxAsk limits the pause of the first caller in this host's queue between two requests (K4).
 	maxAsk = time.Second
-	// waitSlack is how much longer than requested a wait in the store may take. After that, the
-	// backend counts as hung (rule K4).
+	// waitSlack is the most time by which a wait in the store may exceed the requested time. If the
+	// wait takes longer, the backend counts as hung (rule K4).
 	waitSlack = time.Second
 	// A wake-up counts as spurious if the wait and the refusal after it together took less than
-	// spuriousWake plus two round trips. A round trip counts as maxRTT at most.
+	// spuriousWake plus two round trips. A round trip longer than maxRTT counts as maxRTT.
 	spuriousWake = 2 * time.Millisecond
 	maxRTT       = 50 * time.Millisecond
 	// If a store wakes no waiters, pauses between polls grow from at most pollFrom to at most pollTo.
 	pollFrom, pollTo = 5 * time.Millisecond, 250 * time.Millisecond
 	// While the backend does not answer, pauses grow from at most retryFrom to at most retryTo.
 	retryFrom, retryTo = 20 * time.Millisecond, 500 * time.Millisecond
-	// wantedFor is how long other hosts count as wanting the lock after a refusal or a long wait.
+	// After a refusal or a long wait, other hosts count as wanting the lock for the time wantedFor.
 	wantedFor = time.Second
 	// tellEvery is the shortest time between two events of a client about failed waits.
 	tellEvery = time.Minute
 )
 
-// await waits before the next request, at most until the holder's lease may end and at most maxAsk.
-// The result asked is true if the caller need not ask.
+// await waits before the next request, at most until the holder's lease may end, and for at most
+// maxAsk. If the result asked is true, the caller need not ask the store.
 func (a *contender) await(ctx context.Context) (lease *Lease, asked bool) {
 	c := a.lock.c
 	var held *HeldError
@@ -329,16 +329,16 @@ func (a *contender) await(ctx context.Context) (lease *Lease, asked bool) {
 }
 
 // wait waits in the store's queue for at most the time rest. Then it asks for the lock, unless the
-// store granted the lock during the wait and the grant is beyond doubt. The result asked is false
-// if the caller should ask the store now.
+// store granted the lock during the wait and the grant needs no request to confirm it. The result
+// asked is false if the caller should ask the store now.
 //
 // Note: the plugin could ask the store after a wake-up, to save a round trip between plugin and
-// host. But then a host that is frozen would get the lock, and keep it for the whole TTL.
+// host. But then a frozen host would get the lock and keep it for the whole TTL.
 func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease, asked bool) {
 	c := a.lock.c
 	g := grant{epoch: c.sched.epoch.Load()}
 	if a.queued && a.epoch != g.epoch {
-		return nil, false // before that, the place in the queue must be withdrawn
+		return nil, false // first the caller must withdraw the place in the queue
 	}
 	a.queued, a.epoch = true, g.epoch
 	before := a.answer
@@ -377,10 +377,10 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease,
 	return nil, true
 }
 
-// doubts reports whether a request must confirm the grant g. The store made g during a wait in its
-// queue that started at the instant began. A grant is in doubt if its renewal might come too late,
-// if the machine may have slept since g.sent (unnoticed by the plugin's clock), or if the lock has
-// AtLeast. A grant from the queue is too short for a lock that outlasts a lost holder.
+// doubts reports whether a request must confirm the grant g, which the store made during a wait
+// that started at the instant began. A request is needed if a renewal might come too late, if the
+// machine may have been suspended since g.sent (unnoticed by the plugin's clock), or if the lock
+// has AtLeast. With AtLeast, a lock must outlast a lost holder, and such a grant is too short.
 func (a *contender) doubts(g grant, began instant) bool {
 	c := a.lock.c
 	age := c.clock.now().sub(g.sent)
@@ -388,9 +388,9 @@ func (a *contender) doubts(g grant, began instant) bool {
 		g.sent < began && c.clock.sleptSince(g.sent)
 }
 
-// failedWait pauses after a wait in the store failed with err. It returns true if asking the store
-// is useless. If the store granted the lock during the wait, that does no harm: a.owner asks again
-// next, or is withdrawn.
+// failedWait pauses after a wait in the store has failed with err. It returns true if asking the
+// store is useless. A grant that the store made during the wait does no harm, because a.owner asks
+// again next or is withdrawn.
 func (a *contender) failedWait(ctx context.Context, rest time.Duration, err error) bool {
 	c := a.lock.c
 	switch {
@@ -409,8 +409,8 @@ func (a *contender) failedWait(ctx context.Context, rest time.Duration, err erro
 	return false
 }
 
-// tellWaitFailed emits at most one event in tellEvery for all callers of the client. It does so at
-// once if the store refuses the client, and otherwise after several failures.
+// tellWaitFailed emits at most one event in the time tellEvery for all callers of the client. If
+// the store does not refuse the client, it emits none before several waits have failed.
 func (a *contender) tellWaitFailed(err error) {
 	c := a.lock.c
 	now, at := c.clock.early(), c.waitsTold.Load()
@@ -420,8 +420,8 @@ func (a *contender) tellWaitFailed(err error) {
 	c.events.add(a.event(EventWaitFailed, c.wrap("wait", a.lock.name, err)))
 }
 
-// backoff computes random pauses, each between last/2 and last. The field last doubles with each
-// pause.
+// backoff computes random pauses, each between last/2 and last. Each pause doubles the last field,
+// up to the limit in the to field.
 type backoff struct{ from, to, last time.Duration }
 
 func (b *backoff) next() time.Duration {

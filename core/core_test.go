@@ -62,7 +62,7 @@ func (r *recorder) want(t *testing.T, name string, kinds ...EventKind) {
 	}
 }
 
-// The recorder of open keeps the client's events. The client is closed after the test.
+// open returns a client and a recorder of its events. The client is closed after the test.
 func open(t testing.TB, b driver.Backend) (*Client, *recorder) {
 	rec := &recorder{}
 	c := New(b, &Options{

@@ -4,13 +4,13 @@
 // A [Client] stands for one backend in one host. [Client.Lock] returns a lock by its name, and
 // [Lock.Acquire] returns a [Lease] of the lock. The client renews the lease until the lease is
 // released or lost. Whatever the backend does, a lease is lost at its deadline at the latest, by
-// the clock of this process. To notice that, watch [Lease.Done] or work under [Lease.Context]. A
-// valid lease does not prove that a later write is safe, because the process can be paused after it
-// has looked at the clock. Only [Lease.Token] protects against such a pause, if the resource that
-// is written to checks the token.
+// the clock of this process. To notice the loss, watch [Lease.Done] or work under [Lease.Context].
+// A valid lease does not prove that a later write is safe, because the process can be paused after
+// it has looked at the clock. Only [Lease.Token] protects against such a pause, if the resource
+// checks the token of each write.
 //
-// [Client.Elector] elects a leader. A leader is the holder of a lease with a value. So a
-// lock and an election of one name are the same lock.
+// [Client.Elector] elects a leader. A leader is the holder of a lease with a value. So a lock and
+// an election with the same name are the same lock.
 //
 // All types are safe for use by many goroutines.
 //
@@ -23,11 +23,11 @@
 //   - queue.go: the callers of this host that wait for a lock; hand-over without the store
 //   - contend.go: one acquire from its first request to its lease, with all its pauses
 //   - notify.go: how a contender hears of releases where the store has no queue
-//   - attempt.go: one request: its context and end, and its withdrawal if the outcome is unknown
+//   - attempt.go: one request, its context and its end; its withdrawal if the outcome is unknown
 //   - token.go: the backend as core calls it, with the grant numbers turned into tokens
 //   - clock.go, clock_linux.go, clock_other.go: instants that include suspends; when a lease ends
 //   - lease.go: the Lease and its contexts
-//   - schedule.go: the time of every lease: which renewals are due, which leases are over
+//   - schedule.go: the times at which each lease must be renewed and ended
 //   - renew.go: renewals and what their answers mean; notices of the plugin and the store
 //   - release.go: Release, and the clean-up that continues after a failed Release
 //   - close.go: Close, and the callbacks that it waits for
@@ -37,5 +37,5 @@
 //   - elector.go: the Elector and its Term
 //   - observe.go: what observers of an election see, by one stream for each name
 //   - event.go: events, for loggers and OnEvent
-//   - errors.go: the errors, the causes of a lease's end, and which are final
+//   - errors.go: the errors, which errors are final, and the causes of a lease's end
 package core

@@ -78,14 +78,14 @@ func (e *Elector) campaign(ctx context.Context) (*Term, error) {
 // until ctx ends (E1). fn is called once for each term and must return when the term's context ends
 // (E4). Run and [Client.Close] wait until fn has returned.
 //
-// A term ends voluntarily when ctx ends, when Resign is called, or when fn returns.
-// The term's context is then cancelled, renewal goes on until fn has returned, and
-// only then is the term resigned, so that no successor leads while fn still runs. Run
-// does not resign a term that was lost or reached MaxHold: that term expires (E2).
+// A term ends voluntarily when ctx ends, when Resign is called, or when fn returns. Run then
+// cancels the term's context, but renews the term until fn has returned, and only then resigns it.
+// So no successor leads while fn still runs. Run does not resign a term that was lost or reached
+// MaxHold, but lets it expire (E2).
 //
-// When ctx has ended, Run returns an error for which errors.Is(err, ctx.Err()) is
-// true. Before that, Run returns only for an error that makes campaigning pointless,
-// such as ErrClosed. If fn panics, the term is resigned before the panic goes on.
+// When ctx has ended, Run returns an error for which errors.Is(err, ctx.Err()) is true. While ctx
+// lives, Run returns only for an error that makes campaigning pointless, such as ErrClosed. If fn
+// panics, the term is resigned before the panic goes on.
 func (e *Elector) Run(ctx context.Context, fn func(*Term)) error {
 	if err := e.c.begin("run", e.lock.name); err != nil {
 		return err
@@ -169,27 +169,27 @@ func (t *Term) Context() context.Context {
 // Token returns the fencing token of this term; see [Lease.Token].
 func (t *Term) Token() uint64 { return t.lease.Token() }
 
-// Valid reports whether the leadership is held right now, by the clock. In Elector.Run, a voluntary
-// end cancels the context, but Valid returns true until the callback has returned. So the callback
-// can finish its work as the leader.
+// Valid reports whether the leadership is held right now, by the clock. In Elector.Run, a
+// voluntary end, such as Resign, cancels the term's context, but Valid returns true until the
+// callback has returned. So the callback can finish its work as the leader.
 func (t *Term) Valid() bool { return t.lease.Valid() }
 
 // Deadline returns the time at which the term ends unless it is renewed; see [Lease.Deadline].
 func (t *Term) Deadline() time.Time { return t.lease.Deadline() }
 
-// Err returns nil until the term's context has ended, and then the cause; see
-// [Lease.Err]. After a voluntary end Err returns ErrReleased, although Elector.Run
-// holds the leadership until its callback has returned.
+// Err returns nil until the term's context has ended, and then the cause; see [Lease.Err]. After a
+// voluntary end, such as Resign, the cause wraps ErrReleased, although Elector.Run holds the
+// leadership until its callback has returned.
 func (t *Term) Err() error {
 	t.lease.c.expireDue()
 	return context.Cause(t.ctx)
 }
 
-// Proclaim replaces the published value, at most 64 KiB, if the term is still held.
-// If the term is over, the error satisfies errors.Is(err, ErrNotHeld). After an error
-// that wraps ErrUnavailable it is unknown which value is published: the request may
-// still arrive within the term, even after a later Proclaim that succeeded. A caller
-// that publishes again should put a sequence number into the value.
+// Proclaim replaces the published value, at most 64 KiB, if the term is still held. If the term is
+// over, the error satisfies errors.Is(err, ErrNotHeld). If the error wraps ErrUnavailable, it is
+// unknown which value is published. The request may still arrive within the term, even after a
+// later Proclaim that succeeded. A caller that publishes again should put a sequence number into
+// the value.
 func (t *Term) Proclaim(ctx context.Context, value []byte) error {
 	l := t.lease
 	return l.c.question(ctx, "proclaim", l.lock.name, func(ctx context.Context) error {

@@ -10,7 +10,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// The sentinel errors of a backend, so that applications need not import
+// These are the sentinel errors of a backend. They stand here so that applications need not import
 // package driver. Test with errors.Is.
 var (
 	ErrHeld        = driver.ErrHeld        // another owner holds the lock; see HeldError
@@ -23,13 +23,13 @@ var (
 	ErrClosed      = driver.ErrClosed      // the Client was closed
 )
 
-// ErrReentrant means that the caller holds the lock already: its ctx is one that ends when a lease
-// of that lock ends. Such a ctx comes from Do, TryDo, Run, [Lease.Context] or [Term.Context]. Locks
-// are not reentrant, so the caller would wait for itself. The error also wraps ErrHeld.
+// ErrReentrant means that the caller already holds the lock, because the caller's ctx ends with a
+// lease of that lock. Such a ctx comes from Do, TryDo, Run, [Lease.Context] or [Term.Context].
+// Locks are not reentrant, so the caller would wait for itself. The error also wraps ErrHeld.
 //
-// A ctx made from such a ctx by context.WithoutCancel and then by context.WithTimeout looks
-// as if it ended with the lease, so it is also refused while the lease lives. Work that goes
-// on after the lease needs a ctx that was not made from the lease's ctx.
+// A ctx may be made from such a ctx by context.WithoutCancel and then context.WithTimeout. It looks
+// as if it ended with the lease, so it is also refused while the lease lives. Work that goes on
+// after the lease needs a ctx that was not made from the lease's ctx.
 var ErrReentrant = errors.New("lock is held by its caller")
 
 // HeldError names the holder of a lock, and says how long the lease still lasts if that is known.
@@ -58,8 +58,8 @@ var (
 	ErrExpired = errors.New("lease expired")
 	// ErrTaken: another owner holds the lock now.
 	ErrTaken = errors.New("lease was taken by another owner")
-	// ErrRevoked: the lease vanished from the store before its end: an
-	// operator broke it, or the store lost data.
+	// ErrRevoked: the lease vanished from the store before its end, because an operator broke it or
+	// the store lost data.
 	ErrRevoked = errors.New("lease was revoked")
 	// ErrUnreachable: the backend did not confirm a renewal before the deadline.
 	ErrUnreachable = errors.New("backend was unreachable until the deadline")
@@ -118,7 +118,7 @@ func (e *Error) Error() string {
 
 // cause returns the text of Err without the parts that e.Error writes too. A backend's error names
 // the backend, the operation and the lock ("redis: acquire \"jobs\": ..."), because a backend may
-// be used without this package. This package may have put other words before that text.
+// be used without this package. Package core may have put other words before the backend's text.
 func (e *Error) cause() string {
 	said, rest := "", once(e.Err.Error())
 	for {
@@ -143,8 +143,8 @@ func (e *Error) cause() string {
 	}
 }
 
-// once removes repetitions of the texts of ErrUnavailable and ErrDenied from text. It also removes
-// the text of ErrNotSent, which only programs need.
+// The once function keeps the texts of ErrUnavailable and ErrDenied only where they first appear.
+// It also removes the text of ErrNotSent, which only programs need.
 func once(text string) string {
 	text = strings.ReplaceAll(text, driver.ErrNotSent.Error()+": ", "")
 	for _, kind := range []error{ErrUnavailable, ErrDenied} {
@@ -190,7 +190,7 @@ func (c *Client) permanent(err error) bool {
 	return final(err) || errors.Is(err, errGrantNumber) || refused(err) && !c.served.Load()
 }
 
-// The argument of noteServed is the result of an acquire or a check.
+// noteServed records that the store serves this client, if the err of an acquire or check says so.
 func (c *Client) noteServed(err error) {
 	if (err == nil || errors.Is(err, ErrHeld)) && !c.served.Load() {
 		c.served.Store(true)
@@ -210,7 +210,7 @@ func definite(err error) bool {
 		errors.Is(err, driver.ErrWithdrawn) || refused(err) || final(err)
 }
 
-// joinErrors returns the other error unchanged if one is nil.
+// joinErrors joins a and b. If one of them is nil, it returns the other unchanged.
 func joinErrors(a, b error) error {
 	switch {
 	case a == nil:

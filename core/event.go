@@ -14,8 +14,8 @@ import (
 type EventKind int
 
 // The kinds of events. Each lease has exactly one EventAcquired, and one EventReleased or
-// EventLost. A call that acquires no lease has one EventAcquireFailed if the client is open and has
-// valid Options. A lease's last event is dropped only if its EventAcquired was dropped too.
+// EventLost. An acquire that gets no lease has one EventAcquireFailed, unless the client is closed
+// or Options are invalid. A lease's last event is dropped only if its EventAcquired was dropped too.
 const (
 	EventAcquired      EventKind = iota + 1 // a lock was granted; Took is the time since Acquire was called
 	EventWaiting                            // an Acquire began to wait, or a store that has served the client now refuses it; Err says why
@@ -27,7 +27,7 @@ const (
 	EventPluginUp                           // a new plugin process serves
 	EventAcquireFailed                      // Acquire, TryAcquire or Campaign returned Err; Took is the time since the call
 	EventOpened                             // New made the client
-	EventWaitFailed                         // waiting in the store fails, so an Acquire asks at intervals; reported at most once a minute; Err says why
+	EventWaitFailed                         // waits in the store fail, so an Acquire asks at intervals (at most one event a minute); Err says why
 )
 
 var eventNames = []string{
@@ -60,29 +60,28 @@ func (k EventKind) level() slog.Level {
 type Event struct {
 	Kind EventKind
 	Time time.Time // when the event happened, not when it is delivered
-	// Context has the values of the ctx of the operation that caused the event, and never ends. An
-	// event without an operation, such as a renewal or a loss, has the values of the ctx of the
-	// acquire. Events of the plugin and the client have context.Background().
+	// Context never ends. Its values come from the ctx of the operation that caused the event. An
+	// event without an operation, such as a renewal or a loss, gets them from the acquire's ctx.
+	// Events of the plugin and the client have context.Background().
 	Context                     context.Context
 	Backend, Name, Owner, Label string
 	Token                       uint64
 	Took                        time.Duration
-	// In EventRenewed, Slack is how much of the lease was left when the renewal was confirmed. A
+	// In EventRenewed, Slack is the time that the lease had left when the renewal was confirmed. A
 	// lease whose Slack shrinks towards zero will soon be lost. Slack is zero for the first renewal
 	// after a short grant (see driver.Grant).
 	Slack time.Duration
 	Err   error
-	// Dropped is how many events were dropped between the previous event and
-	// this one. Events are dropped when too many wait for a Logger or OnEvent
-	// that is slow or blocks.
+	// Dropped is the number of events that were dropped between the previous event and this one.
+	// Events are dropped when too many wait for a Logger or OnEvent that is slow or blocks.
 	Dropped uint64
 }
 
-// maxEvents is how many events may wait to be delivered. The renewal of
-// about ten thousand leases at once makes nearly that many events.
+// maxEvents is the most events that may wait to be delivered. If about ten thousand leases are
+// renewed at once, the renewals make nearly as many events.
 const maxEvents = 16 << 10
 
-// levelEvery is how often the logger is asked whether Debug is enabled.
+// levelEvery is the interval at which the client asks the logger whether Debug is enabled.
 const levelEvery = time.Second
 
 // emitter delivers events to the logger and to OnEvent, in order, from a
@@ -93,8 +92,8 @@ type emitter struct {
 	on    func(Event)
 	queue *deliver.Queue[Event]
 
-	// routine says whether the logger enables Debug. The answer is stored, because the
-	// logger is code of the application and may block, so the hot path must not call it.
+	// routine says whether the logger enables Debug. The client stores the logger's answer, so that
+	// the hot path need not call the logger, which is code of the application and may block.
 	routine atomic.Bool
 	askAt   atomic.Int64 // instant of the next call of Enabled; during a call, the largest instant
 
@@ -129,9 +128,9 @@ func (e *emitter) add(ev Event) bool {
 	return e.wants(ev.Kind) && e.queue.Add(e.complete(ev), 1)
 }
 
-// addEnd queues the event of a lease's end. If known is true, the event of the grant was queued.
-// Then the event of the end is never dropped, because a reader that counts grants and ends must not
-// count an ended lease as held.
+// addEnd queues the event of a lease's end. If known is true, the event of the lease's grant was
+// queued, and addEnd never drops the event of its end. A reader that counts grants and ends must
+// not count an ended lease as held.
 func (e *emitter) addEnd(ev Event, known bool) {
 	if known && e.wants(ev.Kind) {
 		e.queue.Force(e.complete(ev), 1)
@@ -150,8 +149,8 @@ func (e *emitter) complete(ev Event) Event {
 
 func (e *emitter) deliver(ev Event, dropped uint64) {
 	if own := (callbackOf{e.c}); ev.Context.Value(own) != nil {
-		// own marks the ctx of a callback. Close refuses such a ctx, because Close waits for
-		// callbacks. It does not wait for OnEvent, so ev.Context must not have own.
+		// The key own marks the ctx of a callback. Close refuses such a ctx, because Close waits for
+		// callbacks. Close does not wait for OnEvent, so ev.Context must not have the key.
 		ev.Context = context.WithValue(ev.Context, own, nil)
 	}
 	ev.Dropped = dropped

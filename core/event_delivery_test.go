@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// blocker is a slog handler, and its method on is an OnEvent. Both block until shut is closed.
+// blocker is a slog handler, and its on method is an OnEvent. Both block until shut is closed.
 type blocker struct {
 	shut    chan struct{} // closed by the test to end the blocking
 	blocked chan struct{} // closed when the first goroutine blocks
@@ -191,8 +191,8 @@ func TestOnEventThatEndsItsGoroutine(t *testing.T) {
 	})
 }
 
-// panicking names an environment variable of the process that
-// TestPanicInACallbackEndsTheProcess starts. Its value says which callback panics.
+// panicking names an environment variable of the process that TestPanicInACallbackEndsTheProcess
+// starts. The variable's value names the callback that panics.
 const panicking = "LOCKBENCH_TEST_PANIC"
 
 type panicHandler struct{ blocker }
@@ -220,7 +220,7 @@ func TestPanicInACallbackEndsTheProcess(t *testing.T) {
 	}
 }
 
-// slowLevel is a handler whose method Enabled blocks, except at the first call.
+// slowLevel is a handler whose Enabled method blocks, except at the first call.
 type slowLevel struct {
 	*blocker
 	asked atomic.Bool

@@ -61,7 +61,7 @@ func ExampleLock_TryDo() {
 	// blue: <nil>
 }
 
-// The caller of Acquire releases the lease itself. Acquire is for work that is not one function.
+// The caller of Acquire releases the lease itself. Acquire is for work that is not in one function.
 func ExampleLock_Acquire() {
 	ctx := context.Background()
 	c := client(memory.NewStore(), "app-1")

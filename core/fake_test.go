@@ -18,8 +18,8 @@ type fake struct {
 	// after is called after the store has executed a call. Its error, if any, replaces the answer.
 	after   func(ctx context.Context, op string, r driver.Request) error
 	notices chan driver.Notice
-	// own is how long the store keeps a grant to a waiter that sent no acquire. If own is zero, the
-	// store only wakes waiters. age is how old the waiter's last sign of life is at the grant.
+	// own is the lifetime of a grant to a waiter that sent no acquire. If own is zero, the store only
+	// wakes waiters. age is the age of the waiter's last sign of life at the grant.
 	own, age time.Duration
 
 	mu        sync.Mutex
@@ -321,7 +321,7 @@ func (f *fake) times(op string) []time.Time {
 
 func (f *fake) count(op string) int { return len(f.times(op)) }
 
-// hook may be called while calls are under way.
+// hook sets the fields before and after. It may be called while calls are under way.
 func (f *fake) hook(before, after func(context.Context, string, driver.Request) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

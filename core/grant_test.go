@@ -16,7 +16,7 @@ const (
 	ownAge  = 100 * time.Millisecond // age of the waiter's last sign of life at the grant
 )
 
-// untilFirst is how long after the store's grant the waiter sends its first renewal.
+// untilFirst is the time from the store's grant to the waiter's first renewal.
 var untilFirst = (lifeOf(ownSpan) - ownAge) / 3
 
 // granted makes the client c wait for a lock that another owner holds, and then frees the lock. So
@@ -59,9 +59,9 @@ func withOwn(t *testing.T, test func(t *testing.T, f *fake, c *Client)) {
 	})
 }
 
-// TestOwnGrant checks that the waiter sends no acquire. Until a renewal is
-// confirmed, the lease's deadline is counted from the waiter's last sign of life
-// before the grant. The renewal is sent when a third of the time left has passed.
+// TestOwnGrant checks that the waiter sends no acquire after the grant. Until a renewal is
+// confirmed, the lease's deadline is counted from the waiter's last sign of life before the grant.
+// The renewal is sent when a third of the remaining time has passed.
 func TestOwnGrant(t *testing.T) {
 	withOwn(t, func(t *testing.T, f *fake, c *Client) {
 		l := granted(t, f, c, nil)
@@ -117,9 +117,9 @@ func TestOwnGrantIsLost(t *testing.T) {
 	}
 }
 
-// TestOwnGrantReleased checks that an early release needs no renewal. A release that
-// starts during the first renewal must wait for that renewal's answer. Otherwise the
-// renewal might arrive last, and lengthen a lease that a release with Keep has shortened.
+// TestOwnGrantReleased checks that an early release needs no renewal. A release that starts during
+// the first renewal must wait for that renewal's answer. A renewal that arrived after the release
+// could lengthen a lease that a release with Keep has shortened.
 func TestOwnGrantReleased(t *testing.T) {
 	withOwn(t, func(t *testing.T, f *fake, c *Client) {
 		l := granted(t, f, c, nil)
@@ -166,8 +166,8 @@ func TestOwnGrantThatIsAskedFor(t *testing.T) {
 	}
 }
 
-// TestOwnGrantIsHandedOver checks that the next lease of this host takes over the short deadline
-// and the renewal under way. After half of the short grant's time, the lock is not handed over.
+// TestOwnGrantIsHandedOver releases a lock before the first renewal of the store's grant has ended.
+// The host's next lease keeps this deadline and this renewal, if half of the time is left.
 func TestOwnGrantIsHandedOver(t *testing.T) {
 	withOwn(t, func(t *testing.T, f *fake, c *Client) {
 		l := granted(t, f, c, nil)
@@ -260,8 +260,8 @@ func TestOwnGrantAtTheEndOfCtx(t *testing.T) {
 }
 
 // TestOwnGrantOverASuspend covers a waiter whose last sign of life was sent before its machine was
-// suspended. Its Wait began after the suspend. The age of that sign does not count the suspend, so
-// the sign seems more recent than it is.
+// suspended. Its Wait began after the suspend. The sign's age does not count the suspend, so the
+// sign seems too recent, and core must confirm the grant.
 func TestOwnGrantOverASuspend(t *testing.T) {
 	f := newFake(waiting...)
 	f.own, f.age = ownSpan, 100*time.Millisecond

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// handoverBugs are bugs of a hand-over inside a host, or of a grant without an acquire. If the code
-// in the field wrong replaces the code in the field right, the test that caught names must fail.
+// handoverBugs are bugs of a hand-over inside a host, or of a grant without an acquire. If a bug's
+// wrong code replaces its right code, the test named in its caught field must fail.
 var handoverBugs = []struct {
 	name, file, right, wrong string
 	does                     bool

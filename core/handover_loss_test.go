@@ -157,8 +157,8 @@ func TestRenewalUnderWayAtAHandOver(t *testing.T) {
 	}
 }
 
-// TestHealthAtAHandOver checks that an error from Healthy of the previous holder does not end the
-// next holder's lease.
+// TestHealthAtAHandOver checks that an error from the previous holder's Healthy function does not
+// end the next holder's lease.
 func TestHealthAtAHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(waiting...)

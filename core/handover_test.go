@@ -163,8 +163,8 @@ func heldBy(err error) Holder {
 	return Holder{}
 }
 
-// TestHandOverThroughTheStore checks that a lock is released in the store, not handed over inside
-// the host, if the store or the plugin must know of the new holder, or if the lease may be lost.
+// TestHandOverThroughTheStore covers locks that are released in the store, not handed over in the
+// host. Either the store or the plugin must know of the new holder, or the lease may be lost.
 func TestHandOverThroughTheStore(t *testing.T) {
 	stuck := func(_ context.Context, op string, _ driver.Request) error {
 		if op == "renew" {

@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// TestWaiterThatGivesUpPassesOn checks that a waiter passes on a lock that it gets as its ctx ends.
+// TestWaiterThatGivesUpPassesOn hands a lock to a waiter whose ctx ends. It must pass the lock on.
 func TestWaiterThatGivesUpPassesOn(t *testing.T) {
 	const rounds = 50
 	synctest.Test(t, func(t *testing.T) {

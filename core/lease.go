@@ -73,15 +73,15 @@ type leaseCtx struct {
 	cancel context.CancelCauseFunc
 }
 
-// end cancels the context, and returns as soon as the context is over. The
-// cancel function then calls methods of the parent, which may be a type of the
-// application and may block. So end does not wait for the cancel function.
+// The end method cancels the context, and returns as soon as the context is over. The cancel
+// function goes on to call methods of the parent context, which may be a type of the application
+// and may block. So end does not wait for the cancel function.
 func (e *leaseCtx) end(cause error) {
 	go e.cancel(cause)
 	<-e.ctx.Done()
 }
 
-// newLease sets no deadline and no renewal time.
+// newLease returns a lease that has no deadline and no renewal time yet.
 func newLease(a *contender, owner string, g grant) *Lease {
 	o := &a.lock.opts
 	l := &Lease{
@@ -96,7 +96,7 @@ func newLease(a *contender, owner string, g grant) *Lease {
 }
 
 // extend sets the lease's times after a request that was sent at the instant sent and answered at
-// got. The store counts the lease's span from an instant between the two.
+// got. The store counts the lease's span from an instant between sent and got.
 func (l *Lease) extend(span time.Duration, sent, got instant) {
 	l.span = span
 	l.deadline.Store(int64(sent.add(span - driftOf(span))))
@@ -129,12 +129,12 @@ func (l *Lease) Token() uint64 {
 	return l.token
 }
 
-// Deadline returns when the lease ends unless it is renewed. The deadline is the time just
-// before the last confirmed request was sent, plus the TTL, minus an allowance for clock
-// drift. The allowance is a hundredth of the TTL plus 2 ms, and at most a tenth of the
-// TTL. A store may grant a lock to a waiter without a request, at first only for about
-// Properties().FirstSpan. Such a lease gets its TTL when a renewal is confirmed. Compare
-// Deadline with time.Now. After the lease has ended, Deadline returns the last deadline.
+// Deadline returns the time at which the lease ends unless it is renewed. The deadline is the time
+// just before the last confirmed request was sent, plus the TTL, minus an allowance for clock
+// drift. The allowance is a hundredth of the TTL plus 2 ms, and at most a tenth of the TTL. A store
+// may grant a lock to a waiter without a request, at first only for about Properties().FirstSpan.
+// Such a lease gets its TTL when a renewal is confirmed. Compare Deadline with time.Now. After the
+// lease has ended, Deadline returns the last deadline.
 func (l *Lease) Deadline() time.Time {
 	l.c.expireDue()
 	return l.c.clock.time(instant(l.deadline.Load()))
@@ -147,10 +147,10 @@ func (l *Lease) Valid() bool {
 	return l.alive.Load() && now < instant(l.deadline.Load())
 }
 
-// Done returns a channel that is closed when the lease ends: when it is lost, which is at its
-// deadline at the latest (L3), or when Release is called. Timers stand still while the machine is
-// suspended. So if the deadline passed during a suspend, the lease ends at the next call of this
-// package, or else within a second.
+// Done returns a channel that is closed when the lease ends. The lease ends when Release is called,
+// or when it is lost, which happens at its deadline at the latest (L3). Timers stand still while
+// the machine is suspended. So if the deadline passed during a suspend, the lease ends at the next
+// call of this package, or else within a second.
 func (l *Lease) Done() <-chan struct{} {
 	l.c.expireDue()
 	return l.done
@@ -178,9 +178,9 @@ func (l *Lease) State() State {
 	return l.state
 }
 
-// Context returns a child of parent that also ends with the lease, before another owner
-// can be granted the lock. context.Cause then returns what ended the context: the cause
-// that Err returns, or parent's cause. Call the function cancel when the work is done.
+// Context returns a child context of parent that also ends with the lease, before another owner can
+// be granted the lock. context.Cause then returns what ended the context: the cause that Err
+// returns, or parent's cause. Call the cancel function when the work is done.
 func (l *Lease) Context(parent context.Context) (ctx context.Context, cancel context.CancelFunc) {
 	ctx, stop := l.context(parent)
 	return ctx, func() { stop(context.Canceled) }

@@ -13,24 +13,24 @@ import (
 
 // LockOptions are the options of a Lock. Nil and zero fields mean the defaults.
 type LockOptions struct {
-	// TTL is how long the store keeps the lock after the last renewal. TTL is also how
-	// long other hosts wait when this host has vanished together with its plugin. TTL must
-	// be within the bounds of the backend's Properties, and is never rounded. Default 10s.
+	// TTL is the time for which the store keeps the lock after the last renewal. If this host vanishes
+	// together with its plugin, other hosts wait until that time is over. TTL must be within the
+	// bounds of the backend's Properties, and is never rounded. Default 10s.
 	TTL time.Duration
 	// RenewEvery is the interval between renewals. It must be less than TTL/2. Default TTL/3.
 	RenewEvery time.Duration
-	// NoRenew makes leases of a fixed length. Such leases are not renewed, and are lost at
-	// their deadline. The deadline counts from the sending of the request for the lock.
-	// If the store granted the lock while this client waited in the queue, the deadline
-	// counts from the client's next request, which gives the lease its TTL. If AtLeast
-	// equals TTL, the lock stays taken for that time whatever happens to this process.
-	// Only [Client.Break] with the lease's token, on any host, can free the lock sooner.
-	// RenewEvery and Healthy must not be set together with NoRenew. Default false.
+	// NoRenew makes leases of a fixed length. Such leases are not renewed, and are lost at their
+	// deadline. The deadline counts from the time at which the acquire was sent. If the store granted
+	// the lock while this client waited in the queue, the deadline counts from the client's next
+	// request, which gives the lease its TTL. If AtLeast equals TTL, the lock stays taken for that
+	// time whatever happens to this process. Only [Client.Break] with the lease's token, on any host,
+	// can free the lock sooner. RenewEvery and Healthy must not be set together with NoRenew. Default
+	// false.
 	NoRenew bool
-	// AtLeast keeps the lock taken for this long after its grant, even if it is
-	// released earlier or this host dies. It is at most TTL. AtLeast alone does
-	// not make a scheduled job run once: a host that is paused for longer than
-	// AtLeast runs the job again. Package core/tick prevents that. Default 0.
+	// AtLeast is the shortest time for which the lock stays taken after its grant, even if it is
+	// released earlier or this host dies. It is at most TTL. AtLeast alone does not make a scheduled
+	// job run once: a host that is paused for longer than AtLeast runs the job again. Package
+	// core/tick prevents that. Default 0.
 	AtLeast time.Duration
 	// MaxHold ends a lease after this time, with cause ErrMaxHold. It is a safeguard
 	// against a holder that hangs while its lease is renewed. Default 0, no limit.
@@ -39,11 +39,10 @@ type LockOptions struct {
 	// after a grant without a request. If Healthy returns an error, the lease is lost with cause
 	// ErrUnhealthy. Healthy should return soon after its ctx ends. Default nil: always healthy.
 	Healthy func(context.Context) error
-	// ReleaseInBackground makes Do and TryDo return when the release has begun,
-	// one round trip before the store has confirmed it. The lease is then over.
-	// Close waits for the release. If the process ends before the release, the
-	// plugin releases the lock. Only EventReleased reports that the release
-	// failed. Default false.
+	// ReleaseInBackground makes Do and TryDo return when the release has begun, one round trip before
+	// the store has confirmed it. The lease is then over. Close waits for the release. If the process
+	// ends before the release, the plugin releases the lock. If the release fails, only EventReleased
+	// reports that. Default false.
 	ReleaseInBackground bool
 	// Value is published with the lock, at most 64 KiB. Default none.
 	Value []byte
@@ -92,8 +91,8 @@ func (c *Client) lock(op, name string, opts *LockOptions) (*Lock, error) {
 	return l, nil
 }
 
-// inherits reports whether a lease acquired through the lock from may be handed over to a caller
-// of the lock l. The store and the plugin are not told, so for them TTL and AtLeast stay the same.
+// inherits reports whether a caller of the lock l may take over a lease of the Lock in from. A
+// hand-over sends no request, so the store and the plugin keep that lease's TTL and AtLeast.
 func (l *Lock) inherits(from *Lock) bool {
 	return l.opts.TTL == from.opts.TTL && l.opts.AtLeast == 0 && l.plain() && from.plain()
 }
@@ -170,12 +169,12 @@ func (l *Lock) Name() string { return l.name }
 
 // Acquire waits until the lock is granted, ctx ends, or an error shows that waiting cannot help
 // (K1). Acquire also waits if the backend is down, or if it refuses this client but has served it
-// before (K8). Such a refusal may end, because servers are read-only in a failover and passwords
-// are rotated. Call [Client.Check] for the reason.
+// before (K8). Such a refusal may end, for example after a failover or a change of passwords.
+// [Client.Check] returns the reason of an outage or a refusal.
 //
-// Locks are not reentrant: a goroutine that acquires a lock that it holds waits for
-// itself. Acquire returns [ErrReentrant] instead if ctx shows that the caller holds the lock,
-// because ctx comes from Do, TryDo, [Lease.Context] or [Term.Context] for this lock and client.
+// Locks are not reentrant: a goroutine that acquires a lock that it holds waits for itself. But if
+// ctx comes from Do, TryDo, [Lease.Context] or [Term.Context] for this lock and client, Acquire
+// knows that the caller holds the lock, and returns [ErrReentrant].
 //
 // The error is an [*Error]. When ctx has ended, errors.Is(err, ctx.Err()) is
 // true, and the error also says what Acquire was waiting for. After an error
@@ -192,12 +191,12 @@ func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
 
 // TryAcquire asks the store once and never waits for the lock (K2). If another owner holds the
 // lock, even in this host, the error satisfies errors.Is(err, ErrHeld), and errors.As finds a
-// [*HeldError]. If the store does not answer, TryAcquire undoes the attempt and the error
-// wraps ErrUnavailable; if it cannot undo the attempt, the error is an [*IndeterminateError].
-// If the store refuses this client, which may also happen for a while in a failover, the error
-// wraps ErrDenied. While the store is silent, TryAcquire takes at most 3 s; less if the TTL is
+// [*HeldError]. If the store does not answer, TryAcquire undoes the attempt and the error wraps
+// ErrUnavailable; if it cannot undo the attempt, the error is an [*IndeterminateError]. If the
+// store refuses this client, which may also happen for a while in a failover, the error wraps
+// ErrDenied. While the store does not answer, TryAcquire takes at most 3 s, or less if the TTL is
 // shorter or ctx ends. Undoing the attempt then takes at most Options.CleanupBudget (1 s by
-// default). With a limit below 3 s, TryAcquire would fail whenever a lost connection must be
+// default). If the limit were shorter, TryAcquire would fail whenever a lost connection must be
 // replaced. A job that runs every second should pass a ctx that ends after a second.
 func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 	if err := l.c.begin("acquire", l.name); err != nil {
@@ -215,8 +214,8 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 // The error joins fn's error, the cause if the lease was lost before fn returned, and the error of
 // the release unless ReleaseInBackground is set. If Close did not wait until fn had returned, the
 // error wraps ErrClosed, and the lock is left to expire. If errors.Is(err, [ErrUnreleased]) is
-// true, only the release has failed. Then fn has returned nil while it held the lease, and must not
-// run again because of that error.
+// true, only the release has failed. In that case fn returned nil while it held the lease, so do
+// not run fn again because of the error.
 func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context, lease *Lease) error) error {
 	return l.do(ctx, fn, func() (*Lease, error) { return l.acquire(ctx, "acquire") })
 }
@@ -225,9 +224,9 @@ func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context, lease *Lease
 // the lock, TryDo does not run fn and returns an error that satisfies errors.Is(err, ErrHeld).
 // When ctx shows that the caller holds the lock, the error also wraps [ErrReentrant].
 //
-// While the store is silent, TryDo waits for the acquire as long as TryAcquire does. After fn it
-// waits for the release as long as [Lease.Release] does: until the lease is over, or until
-// Options.CleanupBudget after the end of ctx.
+// While the store does not answer, TryDo waits for the acquire as long as TryAcquire does. After fn
+// has returned, TryDo waits for the release as [Lease.Release] does, until the lease is over or
+// Options.CleanupBudget has passed after the end of ctx.
 func (l *Lock) TryDo(ctx context.Context, fn func(ctx context.Context, lease *Lease) error) error {
 	return l.do(ctx, fn, func() (*Lease, error) { return l.tryAcquire(ctx) })
 }
@@ -282,17 +281,17 @@ func afterWork(work, release error) error {
 	return joinErrors(work, release)
 }
 
-// leasesOf is a context key. Its value has the leases of the client c that end the context. If one
-// of them is a lease of the wanted lock, the caller would wait for itself, so core refuses it.
+// leasesOf is a context key. Its value lists the leases of client c whose end also ends the
+// context. If one of them is of the wanted lock, the caller would wait for itself, and is refused.
 type leasesOf struct{ c *Client }
 
-// holding is a lease whose end also ends a context. Its field outer is another such lease, or nil.
+// A holding is a lease whose end ends a context. Its outer field is another such lease, or nil.
 type holding struct {
 	lease *Lease
 	outer *holding
 }
 
-// holding returns ctx with the lease l added to the leases whose end also ends ctx.
+// The holding method returns ctx with l added to the leases whose end also ends ctx.
 func (l *Lease) holding(ctx context.Context) context.Context {
 	key := leasesOf{l.c}
 	outer, _ := ctx.Value(key).(*holding)
@@ -302,8 +301,8 @@ func (l *Lease) holding(ctx context.Context) context.Context {
 // refuseReentry returns an error if ctx ends with a lease of the lock called name. A ctx that never
 // ends is not refused: it outlives the lease, although it may have the values of the lease's ctx.
 //
-// Note: a ctx from context.WithoutCancel that was later given another end may outlive the
-// lease too. It is refused all the same, because it looks like a ctx that ends with the lease.
+// Note: a ctx from context.WithoutCancel may later get a deadline or a cancel function, and may
+// outlive the lease too. It is also refused, because it looks like a ctx that ends with the lease.
 func (c *Client) refuseReentry(ctx context.Context, name string) error {
 	h, _ := ctx.Value(leasesOf{c}).(*holding)
 	for ; h != nil && ctx.Done() != nil; h = h.outer {

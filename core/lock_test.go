@@ -397,8 +397,8 @@ func TestK8RefusalAfterServiceIsAnOutage(t *testing.T) {
 	}
 }
 
-// TestK8RefusedRenewalIsTriedUntilTheDeadline checks that a lease with a TTL of 10 s
-// survives if renewals are refused for 8 s, and is lost at its deadline if that goes on.
+// TestK8RefusedRenewalIsTriedUntilTheDeadline checks that a lease with a TTL of 10 s survives if
+// renewals are refused for 8 s, and is lost at its deadline if the refusals go on.
 func TestK8RefusedRenewalIsTriedUntilTheDeadline(t *testing.T) {
 	for _, ends := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// ear is a call of Notify, which reports releases of a lock in a store that has no queue.
+// An ear is one call of Notify. If the store has no queue, Notify reports the releases of a lock.
 type ear struct {
 	woken chan struct{} // buffer of 1; gets a value for each callback
 	hears atomic.Bool
@@ -33,10 +33,10 @@ func (a *contender) listen(ctx context.Context) *ear {
 	return e
 }
 
-// pause waits until it may help to ask the store again, for at most the time rest. It ends when
-// Notify calls back. Until the first callback, it also ends after a time that grows with each call.
-// The first callback means that Notify now listens. It wakes the contender a too, because Notify
-// missed any earlier release.
+// pause waits until another request may get the lock, for at most the time in rest. It ends when
+// Notify calls back. Before the first callback, it also ends after a time that grows with each
+// pause. The first callback means that Notify has subscribed. It also ends the pause, because
+// Notify does not report earlier releases.
 func (a *contender) pause(ctx context.Context, rest time.Duration) {
 	if a.ear == nil && a.lock.c.b.notifier != nil {
 		a.ear = a.listen(ctx)

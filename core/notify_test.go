@@ -34,8 +34,8 @@ func notified(t *testing.T, f *fake, d time.Duration) (late time.Duration, asked
 	return late, f.count("acquire")
 }
 
-// TestNotifier checks that a waiter of a store without a queue calls TryAcquire when Notify reports
-// a release, and once a second. It must not miss a release that comes before Notify has subscribed.
+// TestNotifier covers a store without a queue. A waiter must call TryAcquire once a second and when
+// Notify reports a release, and must not miss a release that comes before Notify has subscribed.
 func TestNotifier(t *testing.T) {
 	for held, most := range map[time.Duration]int{10500 * time.Millisecond: 14, time.Millisecond: 4} {
 		synctest.Test(t, func(t *testing.T) {

@@ -42,8 +42,8 @@ type Change struct {
 // Observers of one name in a client share one stream, so together they cost
 // the store as much as one observer.
 //
-// The channel is closed when ctx ends or the client closes. If the client is closed, or was
-// made with invalid [Options], the channel yields one Change, Stale with the error, and is closed.
+// The channel is closed when ctx ends or the client closes. If the client is closed, or was made
+// with invalid [Options], the channel yields one Stale Change with the error, and is closed.
 func (e *Elector) Observe(ctx context.Context) <-chan Change {
 	o := &observer{out: make(chan Change, 1)}
 	if err := e.c.begin("observe", e.lock.name); err != nil {
@@ -128,9 +128,9 @@ type streams struct {
 	byName map[string]*stream
 }
 
-// stream runs the driver's Observe for all observers of a name. When another observer
-// joins, the stream calls Observe anew (a new run), because an observer's first change
-// must be the state of the store after it has joined (E3), not an earlier state.
+// stream runs the driver's Observe for all observers of a name. When another observer joins, the
+// stream begins a new run, which calls Observe again. An observer's first change must be the state
+// of the store after the observer has joined (E3), not an earlier state.
 type stream struct {
 	c      *Client
 	name   string
@@ -146,7 +146,7 @@ type stream struct {
 	end       context.CancelFunc // ends the run
 }
 
-// If the client closes, join returns nil.
+// join adds o to the stream of the election called name. If the client closes, it returns nil.
 func (ss *streams) join(c *Client, name string, o *observer) *stream {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -270,7 +270,7 @@ func (s *stream) lose(err error) {
 	}
 }
 
-// pause waits before the driver's Observe is called again, unless an observer has joined.
+// pause waits for the time d before the stream's next run. It ends early if an observer joins.
 func (s *stream) pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// While its goroutines wait, a host hands the lock over at least minStreak times, and until the
-// store's grant is minStreakTime old. It does so at most maxHandovers times. Then it releases the
-// lock in the store, so that other hosts get a turn (K5). Without minStreakTime, a host whose
-// goroutines hold the lock for microseconds would ask the store for every ninth lease.
+// While goroutines of a host wait, the host hands the lock over at least minStreak times and until
+// the store's grant is minStreakTime old, but at most maxHandovers times. The next release goes to
+// the store, so that other hosts get a turn (K5). Without minStreakTime, a host whose goroutines
+// hold the lock for microseconds would ask the store for every ninth lease.
 const (
 	minStreak     = 8
 	minStreakTime = 10 * time.Millisecond
@@ -94,7 +94,7 @@ func (q *queues) join(a *contender) bool {
 	return false
 }
 
-// If the contender a was the head, leave wakes the next contender.
+// leave removes the contender a from its queue. If a was the head, leave wakes the next contender.
 func (q *queues) leave(a *contender) {
 	s := q.shard(a.lock.name)
 	s.mu.Lock()
@@ -131,8 +131,8 @@ func (q *queues) granted(lease *Lease, a *contender) (before *Lease) {
 }
 
 // pass hands the lock of the given lease over to the head of the queue and returns true. If the
-// head cannot take the lock now, or if it is the turn of other hosts, pass does nothing and
-// returns false. The function succeed must end the given lease and return the head's new lease.
+// head cannot take the lock now, or if it is the turn of other hosts, pass does nothing and returns
+// false. The succeed function must end the given lease and return the head's new lease.
 func (q *queues) pass(lease *Lease, now instant, succeed func(*contender) *Lease) bool {
 	s := q.shard(lease.lock.name)
 	s.mu.Lock()
@@ -174,7 +174,7 @@ func (q *queues) ended(lease *Lease) {
 	s.drop(name, e)
 }
 
-// want records that until t=until, other hosts are assumed to want the named lock.
+// The want method notes that other hosts are assumed to want the named lock until a given instant.
 func (q *queues) want(name string, until instant) {
 	s := q.shard(name)
 	s.mu.Lock()
@@ -212,9 +212,9 @@ const (
 	stepTake             // take the lease that was handed over
 )
 
-// After stepHead or stepRest, call nextStep again when the channel a.signal has a value, for
-// example after a hand-over. If insist is true, the head asks the store even if this host holds the
-// lock.
+// nextStep returns what the contender a does next. After stepHead or stepRest, call nextStep again
+// when a.signal has a value, for example after a hand-over. If insist is true, the head asks the
+// store even if this host holds the lock.
 func (q *queues) nextStep(a *contender, insist bool) step {
 	s := q.shard(a.lock.name)
 	s.mu.Lock()
@@ -237,8 +237,8 @@ func (q *queues) nextStep(a *contender, insist bool) step {
 	return stepRest
 }
 
-// After stopWaiting, the contender a gets no hand-over. stopWaiting returns false if the contender
-// has already got a hand-over.
+// stopWaiting excludes the contender a from hand-overs. It returns false if a has already got a
+// hand-over.
 func (q *queues) stopWaiting(a *contender) bool {
 	s := q.shard(a.lock.name)
 	s.mu.Lock()
@@ -278,9 +278,9 @@ func (e *queue) remove(a *contender) {
 	}
 }
 
-// handOver ends the lease l and hands the lock over to the goroutine of this host
-// that has waited longest (K5). If no goroutine waits, or for a reason in [queues],
-// it does nothing and returns false. The caller must then release l in the store.
+// handOver ends the lease l and hands the lock over to the goroutine of this host that has waited
+// longest (K5). If no goroutine waits, or if a rule in [queues] forbids the hand-over, it does
+// nothing and returns false. The caller must then release l in the store.
 func (s *scheduler) handOver(ctx context.Context, l *Lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -304,9 +304,9 @@ func (s *scheduler) handOver(ctx context.Context, l *Lease) bool {
 	})
 }
 
-// successor makes the new lease of the contender a. It follows the lease l and has its deadline.
-// If a renewal of l is on its way, the answer will count for the new lease. Otherwise the new
-// lease is renewed at once if the last confirmed request is at least minStreakTime old.
+// successor makes a new lease for the contender a. It follows the lease l and has l's deadline. If
+// a renewal of l is under way, its answer counts for the new lease. If none is under way and l's
+// last confirmed request is at least minStreakTime old, the new lease is renewed at once.
 func (l *Lease) successor(a *contender, now instant) *Lease {
 	g := grant{token: l.token, sent: now, got: now}
 	g.token++

@@ -15,8 +15,8 @@ import (
 
 var waiting = []driver.Capability{driver.CapWaiter}
 
-// lineUp starts n goroutines, one after another. Each acquires the lock l and holds it for the
-// time hold. The returned function waits for the goroutines and returns the order of the grants.
+// lineUp starts n goroutines, one after another. Each acquires the lock l and holds it for the time
+// in hold. The returned function waits for the goroutines and returns the order of the grants.
 func lineUp(t *testing.T, l *Lock, n int, hold time.Duration) func() []int {
 	var (
 		mu    sync.Mutex

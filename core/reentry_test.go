@@ -79,8 +79,8 @@ func TestReentryIsRefused(t *testing.T) {
 	})
 }
 
-// These acquires must wait and not fail with ErrReentrant, because they can succeed later: an
-// acquire of another name, through another client, or with a ctx that outlives the lease.
+// An acquire of another name, through another client, or with a ctx that outlives the lease can
+// succeed later. So it must not fail with ErrReentrant.
 func TestOtherLocksAreNoReentry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(waiting...)

@@ -14,14 +14,14 @@ import (
 // the lease was lost. After the store has confirmed the release, further calls do nothing and
 // return nil.
 //
-// Release tries until the store has confirmed the release, Options.CleanupBudget has passed
-// after the end of ctx, the lease has expired in the store, or an error shows that further tries
-// are useless. After any other failure the client tries on in the background until the lease has
-// expired. Release returns an [*IndeterminateError] if a request may have reached the store.
-// Otherwise the lock is still taken, and the error wraps ErrUnavailable or the store's reason to
-// refuse. Both kinds of errors say when the lock is free at the latest. If errors.Is(err,
-// ErrNotHeld) is true, the lease had been lost before Release, and a [*NotHeldError] may name
-// the present owner. Release also fails if another Release of the lease takes too long.
+// Release tries until the store has confirmed the release, Options.CleanupBudget has passed after
+// the end of ctx, the lease has expired in the store, or an error shows that further tries are
+// useless. If Release fails without such an error, the client goes on trying in the background
+// until the lease has expired. The error is an [*IndeterminateError] if a failed request may have
+// released the lock. If not, the lock is still taken, and the error wraps ErrUnavailable or the
+// store's reason to refuse. Both kinds of errors say when the lock is free at the latest. If
+// errors.Is(err, ErrNotHeld) is true, the lease had been lost before Release, and a [*NotHeldError]
+// may name the present owner. Release also fails if another Release of the lease takes too long.
 //
 // If a goroutine of the same client waits for the lock, Release usually hands the lock over to it
 // at once, without asking the store. Then Release returns nil even if ctx has ended. Release asks
@@ -92,9 +92,9 @@ func (l *Lease) releaseAgain(ctx context.Context) error {
 
 var errBusy = errors.New("another release of it is under way")
 
-// beginRelease ends the lease l in this process and returns true. It also returns the
-// renewal of l that is under way, or nil; the caller must wait for it. It returns
-// false if l is already released, or if another Release of l does not end in time.
+// beginRelease ends the lease l in this process and returns true. If a renewal of l is under way,
+// beginRelease also returns it, and the caller must wait for it. It returns false if l is already
+// released, or if another Release of l does not end in time.
 func (s *scheduler) beginRelease(ctx context.Context, l *Lease, rest time.Duration) (*renewalBatch, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -220,7 +220,7 @@ func doubtOf(err error) error {
 	return err
 }
 
-// over returns the time by which the lease l expires in the store without further requests for it.
+// over returns the instant by which the lease l expires in the store if it gets no further request.
 func (l *Lease) over() instant {
 	l.c.sched.mu.Lock()
 	defer l.c.sched.mu.Unlock()
@@ -245,9 +245,9 @@ func (c *Client) withGrace(ctx context.Context, rest time.Duration) (context.Con
 	}
 }
 
-// janitor continues releases and withdrawals that failed. Their callers have already
-// received an error. The janitor tries each clean-up until it succeeds, the grant
-// has expired, or the client closes. Close itself then tries the remaining ones.
+// janitor continues releases and withdrawals that failed. Their callers have already received an
+// error. The janitor tries each clean-up until it succeeds, the grant has expired, or the client
+// closes. Close itself then tries the remaining clean-ups.
 type janitor struct {
 	c       *Client
 	mu      sync.Mutex
@@ -306,9 +306,9 @@ func (j *janitor) round(ctx context.Context) bool {
 	return false
 }
 
-// first returns the first clean-up and moves it to the end of the list, so that a clean-up that
-// always fails does not delay the rest. If the list is empty, it returns nil and the janitor's
-// goroutine ends.
+// The first method returns the first clean-up and moves it to the end of the list, so that a
+// clean-up that always fails does not delay the rest. If the list is empty, it returns nil and the
+// janitor's goroutine ends.
 func (j *janitor) first() *cleanup {
 	j.mu.Lock()
 	defer j.mu.Unlock()

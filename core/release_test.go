@@ -250,7 +250,7 @@ func TestL7ReleaseGoesOnInTheBackground(t *testing.T) {
 	}
 }
 
-// The background tries to release a lease must end when the lease expires or Close releases it.
+// Background attempts to release a lease must end when the lease expires or Close releases it.
 func TestL7BackgroundReleaseEnds(t *testing.T) {
 	for _, closing := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

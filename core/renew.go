@@ -99,7 +99,7 @@ func (c *Client) renew(ctx context.Context, reqs []driver.Request) []error {
 	return errs
 }
 
-// atOnce calls f(0) to f(n-1) concurrently, with at most "most" calls under way at any time.
+// atOnce calls f(0) to f(n-1) concurrently. The parameter most limits the calls under way at once.
 func atOnce(most, n int, f func(i int)) {
 	var next atomic.Int64
 	var workers sync.WaitGroup
@@ -161,7 +161,7 @@ func (s *scheduler) record(f *renewalBatch, sent instant, errs []error) {
 	s.notify(ended)
 }
 
-// verdict returns why the lease l is lost, or nil. The reason is its deadline or the answer err.
+// verdict returns the cause if the deadline or the answer err ends the lease l, and nil otherwise.
 func (s *scheduler) verdict(l *Lease, err error, now instant) error {
 	var notHeld *NotHeldError
 	switch {
@@ -179,7 +179,7 @@ func (s *scheduler) verdict(l *Lease, err error, now instant) error {
 
 // The next renewal of the lease l is due one interval after the time for which this renewal was
 // planned, so that delays do not add up. For a short lease, the event has no Slack (time left),
-// because the lease had less time than the TTL.
+// because the lease was granted for less than the TTL.
 func (s *scheduler) renewed(l *Lease, sent, got instant) {
 	ev := l.event(EventRenewed, got.sub(sent), nil)
 	if !l.short() {
@@ -235,7 +235,7 @@ func (c *Client) notice(n driver.Notice) {
 	}
 }
 
-// down ends all leases if they died with the plugin. Else leases without NoRenew become suspect.
+// down ends all leases if they died with the plugin. If not, leases without NoRenew become suspect.
 func (s *scheduler) down(n driver.Notice) {
 	why := n.Err
 	if why == nil {
@@ -263,8 +263,8 @@ func (s *scheduler) down(n driver.Notice) {
 	s.notify(ended)
 }
 
-// up is called when the plugin or store is up again. It renews all leases without NoRenew at
-// once, because some may be lost, and because a new plugin process must learn them (L8).
+// The up method is called when the plugin or store is up again. It renews all leases without
+// NoRenew at once, because some may be lost and a new plugin process must learn of the others (L8).
 func (s *scheduler) up() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

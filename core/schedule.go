@@ -17,8 +17,8 @@ const (
 	// maxSleep bounds the scheduler's sleep while there are leases, because timers stand still
 	// while the machine is suspended, but leases expire.
 	maxSleep = time.Second
-	// maxAhead bounds how much earlier than planned a renewal may be sent, to share a call with a
-	// renewal that is due. An eighth of RenewEvery bounds it too.
+	// maxAhead is the most time by which a renewal may be sent before it is due, to share a call with
+	// a renewal that is due. This time is also at most an eighth of RenewEvery.
 	maxAhead = 100 * time.Millisecond
 	maxBatch = 256
 	// If a lease expires while a renewal waits for its answer, the cause of its loss is
@@ -31,10 +31,10 @@ const (
 // That goroutine never waits for the backend. Other goroutines send renewals, many per call (L5).
 type scheduler struct {
 	c *Client
-	// No lease ends before the instant earliest. So every call can check cheaply whether a lease is
+	// No lease ends before the instant in earliest. So every call can check cheaply whether a lease is
 	// overdue.
 	earliest atomic.Int64
-	// epoch counts how often the plugin has died.
+	// epoch is the number of times that the plugin has died.
 	epoch atomic.Uint64
 
 	mu      sync.Mutex // also guards the mutable fields of every Lease
@@ -70,8 +70,8 @@ func (s *scheduler) add(l *Lease, a *contender, g grant) {
 // leases have died, or if the client has closed without waiting for this call.
 func (s *scheduler) admit(l *Lease, g grant, began instant) bool {
 	every := l.lock.opts.RenewEvery
-	// The first renewal comes earlier by a random time, up to a tenth of the interval. Otherwise
-	// leases that were granted at the same time would always be renewed at the same time.
+	// The first renewal comes earlier by a random time, up to a tenth of the interval. Without this
+	// shift, leases that were granted at the same time would always be renewed at the same time.
 	early := time.Duration(mrand.Int64N(int64(every/10) + 1))
 	switch {
 	case l.short():
@@ -97,10 +97,10 @@ func (s *scheduler) admit(l *Lease, g grant, began instant) bool {
 	return true
 }
 
-// firstPause returns how long after now a short lease is first renewed. (The store has
-// granted a short lease without a request, for less than the TTL.) The pause is a third of
-// the lease's remaining time, so that a lease that is released soon costs no renewal. It is
-// shorter if necessary, to leave time for two round trips, each as long as the last one.
+// firstPause returns the time from now until the first renewal of a short lease. (The store has
+// granted a short lease without a request, for less than the TTL.) The pause is a third of the
+// lease's remaining time, so that a lease that is released soon costs no renewal. It is shorter if
+// necessary, to leave time for two round trips, each as long as the last one.
 func (l *Lease) firstPause(now instant) time.Duration {
 	left := l.endAt.sub(now)
 	return max(0, min(left/3, left-2*l.c.roundTrip()))
@@ -129,14 +129,14 @@ func (s *scheduler) replan(l *Lease) {
 	s.rouse(l.next)
 }
 
-// watchEnd lowers s.earliest to the end of l if necessary, so that method sweep sees it.
+// watchEnd lowers s.earliest to l's end if that is earlier, so that the sweep method notices it.
 func (s *scheduler) watchEnd(l *Lease) {
 	if int64(l.endAt) < s.earliest.Load() {
 		s.earliest.Store(int64(l.endAt))
 	}
 }
 
-// rouse wakes the scheduler's goroutine if it would sleep longer than until t=next.
+// rouse wakes the scheduler's goroutine if that goroutine would sleep beyond the instant next.
 func (s *scheduler) rouse(next instant) {
 	if next >= s.wakeAt {
 		return
@@ -168,7 +168,7 @@ func (s *scheduler) run(ctx context.Context) {
 	}
 }
 
-// step ends overdue leases, and says how long to sleep before the next step.
+// step ends overdue leases. It returns the renewals to send, and the pause before the next step.
 func (s *scheduler) step() (ended []*Lease, batches []*renewalBatch, pause time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,8 +186,8 @@ func (s *scheduler) step() (ended []*Lease, batches []*renewalBatch, pause time.
 		s.wakeAt = never
 		return ended, batches, time.Hour
 	}
-	// After the last lease has ended, the goroutine sleeps once more for maxSleep. A new lease
-	// wakes it only if the lease is due earlier. Otherwise every brief lease would wake it.
+	// After the last lease has ended, the goroutine sleeps once more for maxSleep. A new lease wakes
+	// the goroutine only if the lease is due earlier, so that brief leases do not wake it.
 	s.empty = len(s.leases) == 0
 	s.wakeAt = now.add(maxSleep)
 	if !s.empty {
@@ -196,8 +196,8 @@ func (s *scheduler) step() (ended []*Lease, batches []*renewalBatch, pause time.
 	return ended, batches, max(s.wakeAt.sub(now), 0)
 }
 
-// due ends overdue leases. The slice soon gets the leases to renew or end within maxAhead, ordered
-// by field next. Those leases are no longer in the heap.
+// The due method ends overdue leases. It also takes the leases to renew or end within maxAhead out
+// of the heap, and returns them in soon, ordered by their next field.
 func (s *scheduler) due(now instant) (ended, soon []*Lease) {
 	for len(s.leases) > 0 && s.leases[0].next <= now.add(maxAhead) {
 		l := s.leases[0].lease
@@ -218,10 +218,10 @@ func (s *scheduler) due(now instant) (ended, soon []*Lease) {
 
 func (l *Lease) ahead() time.Duration { return min(maxAhead, l.lock.opts.RenewEvery/8) }
 
-// group puts the leases that may be renewed now into batches. The leases of a batch have
-// about the same time left, because the first to end limits the time of their call. A lease
-// with a health check is alone in its batch, because the check may take long. A short lease
-// is renewed without its health check, because the holder may not have started work yet.
+// group puts the leases that may be renewed now into batches. The leases of a batch have about the
+// same time left, because the lease that ends first limits the time of the call. A lease with a
+// health check is alone in its batch, because the check may take long. A short lease is renewed
+// without its health check, because the holder may not have started work yet.
 func (s *scheduler) group(leases []*Lease, now instant) []*renewalBatch {
 	var batches []*renewalBatch
 	open := map[int]*renewalBatch{}
@@ -249,7 +249,7 @@ func (s *scheduler) group(leases []*Lease, now instant) []*renewalBatch {
 	return batches
 }
 
-// sweep ends the leases that are overdue at t=now. It is cheap if there are none.
+// sweep ends the leases that are overdue at the instant now. It is cheap if no lease is overdue.
 func (s *scheduler) sweep(now instant) {
 	if now < instant(s.earliest.Load()) {
 		return
@@ -285,7 +285,7 @@ func (l *Lease) overdue(now instant) error {
 	return ErrExpired
 }
 
-// because returns the error cause with the text of the error detail, the backend's
+// The because function returns an error that wraps cause and adds the text of detail, the backend's
 // last error. The result does not wrap detail, so errors.Is finds only cause.
 func because(cause, detail error) error {
 	if detail == nil || errors.Is(detail, cause) {
@@ -337,11 +337,11 @@ func (s *scheduler) notify(ended []*Lease) {
 	}
 }
 
-// leaseHeap is a heap of leases ordered by the field next.
+// leaseHeap is a heap of leases, ordered by their next field.
 type leaseHeap []leaseEntry
 
-// leaseEntry holds a copy of the lease's field next. The heap compares many leases,
-// and most leases are not in the CPU's caches, so reading their fields would be slow.
+// leaseEntry holds a copy of the lease's next field. The heap compares many leases, and most leases
+// are not in the CPU's caches, so reading their fields would be slow.
 type leaseEntry struct {
 	next  instant
 	lease *Lease

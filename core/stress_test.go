@@ -84,7 +84,7 @@ func stress(t *testing.T, seed uint64) {
 	}
 }
 
-// useOnce tries for a random time to acquire the lock l.
+// useOnce tries for a random time to acquire the lock l. It returns the number of grants, 0 or 1.
 func useOnce(t *testing.T, l *Lock, holder *atomic.Pointer[Lease]) int64 {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rand.IntN(4000))*time.Millisecond)
 	defer cancel()

@@ -26,7 +26,7 @@ const (
 // hands over from goroutine to goroutine under one grant have the same grant number.
 func GrantNumber(token uint64) uint64 { return token >> handoverBits }
 
-// After errGrantNumber a further try is useless.
+// errGrantNumber means that further tries are useless.
 var errGrantNumber = errors.New("the backend is broken: a grant number is not below 2^53")
 
 // tokenBackend wraps the backend for the rest of package core. The real backend knows only

@@ -7,7 +7,7 @@ import (
 )
 
 // WaiterOf returns b as a [Waiter], or nil if b's properties do not declare that capability. A type
-// assertion is not enough, because the plugin client has the methods of all capabilities.
+// assertion is not enough, because the plugin client always has the methods of all capabilities.
 func WaiterOf(b Backend) Waiter { return capabilityOf[Waiter](b, CapWaiter) }
 
 // NotifierOf returns b as a [Notifier], or nil if b's properties do not declare that capability.

@@ -10,9 +10,9 @@ import (
 	"github.com/lockbench/lockbench/internal/similar"
 )
 
-// CheckConfig returns cfg with the defaults of keys that cfg lacks. An error wraps [ErrConfig]. It
-// names an unknown key and similar keys, a required key that is missing, or a key whose value has
-// the wrong type. It contains no value, because values may be secret. It contains an unknown key
+// CheckConfig returns cfg with defaults for the keys without a value. Its error wraps [ErrConfig],
+// and names a required key that is missing, a key whose value has the wrong type, or an unknown key
+// and similar keys. The error shows no value, because values may be secret. It shows an unknown key
 // only if a known key is similar, because any other text may be a secret in the wrong place.
 func (s Spec) CheckConfig(cfg Config) (Config, error) {
 	out := Config{}
@@ -86,8 +86,8 @@ func (c Config) Duration(name string) time.Duration {
 	return d
 }
 
-// List returns the elements of the key called name, which has type list, without spaces around
-// them. It returns nil if the value is empty.
+// List returns the elements in the value of the key called name, which has type list. It removes
+// the spaces around each element. List returns nil if the value is empty.
 func (c Config) List(name string) []string {
 	var parts []string
 	for p := range strings.SplitSeq(c[name], ",") {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Any configuration is either refused with an error that shows no secret, or has values of the
-// right types.
+// CheckConfig must either refuse a configuration with an error that shows no secret, or return
+// values of the right types.
 func FuzzConfig(f *testing.F) {
 	spec := Spec{Name: "x", Keys: []Key{
 		{Name: "address", Type: TypeList, Required: true}, {Name: "count", Type: TypeInt, Default: "1"},

@@ -12,8 +12,8 @@ import (
 // MaxConfigFile is the largest size of a configuration file that [ReadConfig] accepts, in bytes.
 const MaxConfigFile = 1 << 20
 
-// keyForm matches the key of a line "key = value". The text before the first "=" of a URL or a DSN
-// has other characters.
+// keyForm matches the key of a line "key = value". It does not match the beginning of a URL or a
+// DSN, which has other characters before its first "=".
 var keyForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]*$`)
 
 // ReadConfig reads a configuration file: a JSON object, or lines of the form "key =
@@ -46,8 +46,8 @@ func ReadConfig(r io.Reader) (Config, error) {
 	return cfg, nil
 }
 
-// ReadTarget reads a file about a store to connect to. The file is a configuration file (see
-// [ReadConfig]), or has only an address, the value of the key "address".
+// ReadTarget reads a file that says how to connect to a store: a configuration file (see
+// [ReadConfig]), or a file with only an address, which becomes the value of the key "address".
 func ReadTarget(r io.Reader) (Config, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxConfigFile+1))
 	if err != nil {

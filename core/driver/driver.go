@@ -2,12 +2,12 @@
 //
 // Applications use package core. Authors of backends implement [Backend], describe it with a
 // [Spec], and pass the Spec to serve.Main. The conformance suite in core/drivertest decides whether
-// an implementation is correct. Rule numbers in this file (L1, K3, ...) name the suite's cases.
+// an implementation is correct. The names of the suite's cases begin with the rule numbers in this
+// file, such as L1 or K3.
 //
-// A backend makes single attempts. Waiting, retrying, renewing, deadlines,
-// queues and events are the work of core. Every method may be called from any
-// number of goroutines, must return soon after its ctx ends, and must keep in
-// the process no lease state that is not also in the store (L8).
+// A backend makes single attempts. Waiting, retrying, renewing, deadlines, queues and events are
+// the work of core. Every method may be called from any number of goroutines, and must return soon
+// after its ctx ends. All lease state in the process must also be in the store (L8).
 package driver
 
 import (
@@ -28,24 +28,25 @@ type Request struct {
 	Label string
 	// Value is what a leader publishes, at most 64 KiB; nil for a plain lock.
 	Value []byte
-	// Token is the number of the store's grant, and zero before the grant. Users see a different
-	// number: core appends bits that count how often callers of one host passed the grant on.
+	// Token is the number that the store gave to the grant, or zero before the grant. Users see a
+	// different number, because core appends a count of the hand-overs between callers of one host.
 	Token uint64
-	// TTL is how long the store keeps the lease after this request. core has checked it against the
-	// minimum, step and maximum in [Properties]. The store counts the TTL from the moment at which
-	// it handles the request. The store never uses a client's clock, and core sends only durations.
+	// TTL is the time for which the store keeps the lease after this request. core has checked it
+	// against the minimum, step and maximum in [Properties]. The store counts the TTL from the moment
+	// at which it handles the request. The store never uses a client's clock, and core sends only
+	// durations.
 	TTL time.Duration
-	// Keep is how long the lock must stay taken from now on, even if it is released. Keep is what
-	// is left of the user's AtLeast (see core.LockOptions), and zero in most requests.
+	// Keep is the time for which the lock must stay taken from now on, even if it is released. It is
+	// the rest of the user's AtLeast (see core.LockOptions), and is zero in most requests.
 	Keep time.Duration
 }
 
 // Lock has the operations on a lock. Each method makes one attempt, without waiting or retrying.
 type Lock interface {
-	// TryAcquire grants Name to Owner for TTL if no live grant exists, and returns the grant's
-	// token. The token is minted in the same atomic step, is below 2^53, and is higher than
-	// every earlier token of that name except after failures that [Properties] Fencing does
-	// not cover (L6). A grant that is not ended earlier expires by the store's clock.
+	// TryAcquire grants Name to Owner for TTL if no live grant exists, and returns the grant's token.
+	// The store makes the token in the same atomic step. The token is below 2^53, and is higher than
+	// every earlier token of that name, except after failures that the Fencing field of [Properties]
+	// does not cover (L6). A grant that is not ended earlier expires by the store's clock.
 	//
 	// TryAcquire returns a [*HeldError] if another owner holds Name, or if the store
 	// reserves it for the next waiter in its queue. A call by the owner that holds Name
@@ -63,32 +64,32 @@ type Lock interface {
 	// Keep, which only the plugin process reads.
 	Renew(ctx context.Context, r Request) error
 
-	// Release ends the lease of Name, Owner and Token, and wakes the next waiter. Release must
-	// compare owner and token in the same atomic step. With Keep > 0 Release does not delete the
-	// lease but shortens it to Keep, and never lengthens it. It returns a [*NotHeldError] if the
-	// lease does not exist. A repeated call is harmless (L7). No lease has Token zero, so for Token
-	// zero Release must return an error, whether it asks the store or not.
+	// Release ends the lease of Name, Owner and Token, and wakes the next waiter. Release must compare
+	// owner and token in the same atomic step. If Keep > 0, Release does not delete the lease, but
+	// shortens it to Keep, and never lengthens it. It returns a [*NotHeldError] if the lease does not
+	// exist. A repeated call is harmless (L7). No lease has Token zero, so for Token zero Release must
+	// return an error, whether it asks the store or not.
 	Release(ctx context.Context, r Request) error
 
-	// Withdraw undoes everything that owner's TryAcquire or Wait on name did, or may still do.
+	// Withdraw undoes everything that a TryAcquire or Wait of owner for name did, or may still do.
 	// Withdraw deletes the owner's grant whatever its token, removes the owner from the queue, and
-	// wakes the next waiter if this owner had been woken. Once Withdraw has returned nil, no grant
-	// of that owner exists or can come: a TryAcquire that arrives later is refused with
-	// ErrWithdrawn (K3). It is not enough that the store has no grant, because the owner's request
-	// may still be on its way. So a backend refuses the owner in the store for at least a minute,
-	// or sends the withdrawal after the request on the same ordered connection. Or it kills the
-	// request's connection and waits until that connection is gone. For an owner whose requests
-	// another process sent, only the store can refuse: that process may have died, and its
-	// requests may lie unread in a socket. Withdraw returns nil for an owner unknown to the store.
+	// wakes the next waiter if this owner had been woken. Once Withdraw has returned nil, no grant of
+	// that owner exists or can come: a TryAcquire that arrives later is refused with ErrWithdrawn
+	// (K3). It is not enough that the store has no grant, because the owner's request may still be on
+	// its way. So a backend refuses the owner in the store for at least a minute, or sends the
+	// withdrawal after the request on the same ordered connection. Or it kills the request's
+	// connection and waits until that connection is gone. If another process sent the owner's
+	// requests, only a refusal in the store is enough, because that process may have died and left
+	// requests unread in a socket. Withdraw returns nil for an owner unknown to the store.
 	Withdraw(ctx context.Context, name, owner string) error
 
 	// Inspect returns the holder of name. For a free lock it returns the zero Holder and no error.
 	Inspect(ctx context.Context, name string) (Holder, error)
 
-	// Proclaim replaces the published value of the lease of Name, Owner and Token with Value. It
-	// must compare owner and token in the same atomic step, and does not change the TTL. Proclaim
-	// returns a [*NotHeldError] if that lease no longer exists. A leader is the holder of a lease
-	// with a value; a lock and an election of one name are the same lock.
+	// Proclaim replaces the published value of the lease of Name, Owner and Token with Value. It must
+	// compare owner and token in the same atomic step, and does not change the TTL. Proclaim returns a
+	// [*NotHeldError] if that lease no longer exists. A leader is the holder of a lease with a value,
+	// and a lock and an election with the same name are one lock.
 	Proclaim(ctx context.Context, r Request) error
 }
 
@@ -109,24 +110,24 @@ type Backend interface {
 
 // Waiter is an optional capability: the store wakes waiters, so that core need not poll.
 type Waiter interface {
-	// Wait puts Owner into the queue of Name, if it is not there yet, and returns as soon as Owner
-	// is woken, or at once if Name is free. Wait also returns after the time max: the rest of the
-	// holder's TTL, but at most a second. Core then calls TryAcquire, because an expiry wakes no
-	// waiter. During a Wait, a backend may check whether Name is free. The zero Grant is only a
-	// hint that Name may be free: core then calls TryAcquire (K4). Wait must not miss a release
-	// that follows the caller's refused TryAcquire. A release wakes one waiter, not all (K5).
-	// Owner's place in the queue outlives the call of Wait. It ends with a grant, with a
-	// withdrawal, or when Owner has called neither Wait nor TryAcquire for some time: at least two
-	// seconds, and little more than that if the lock is free. If the store grants to waiters (see
-	// [Grant]) and other hosts had the lock recently, core calls Wait before any TryAcquire. Such a
-	// Wait also returns when the lease that was held at the call has ended. Wait returns ctx.Err()
-	// when ctx ends.
+	// Wait puts Owner into the queue of Name, if it is not there yet, and returns as soon as Owner is
+	// woken, or at once if Name is free. Wait also returns after the time in max, which is the rest of
+	// the holder's TTL, but at most a second. Core then calls TryAcquire, because an expiry wakes no
+	// waiter. During a Wait, a backend may check whether Name is free. If Wait returns the zero Grant,
+	// Name may be free, and core calls TryAcquire (K4). Wait must not miss a release that follows the
+	// caller's refused TryAcquire. A release wakes one waiter, not all (K5). Owner's place in the
+	// queue outlives the call of Wait. The place ends with a grant, with a withdrawal, or after a time
+	// in which Owner calls neither Wait nor TryAcquire. That time is at least two seconds, and little
+	// more if the lock is free. If the store grants to waiters (see [Grant]) and other hosts had the
+	// lock recently, core calls Wait before any TryAcquire. Such a Wait also returns when the lease
+	// that existed at its call has ended. Wait returns ctx.Err() when ctx ends.
 	Wait(ctx context.Context, r Request, max time.Duration) (Grant, error)
 }
 
 // Notifier is an optional capability of a store that can report a release but has no queue. If a
-// backend is no [Waiter], core calls TryAcquire whenever Notify reports a release. If it is no
-// Notifier either, core polls. After a report, all waiters ask at the same time, in no order.
+// backend is no [Waiter], core calls TryAcquire whenever Notify reports a release. If the backend
+// is no Notifier either, core polls. A report makes all waiters call TryAcquire at the same time,
+// in no order.
 type Notifier interface {
 	// Notify calls emit as soon as it is subscribed to name, and again soon after a release, a
 	// withdrawal or a Break has ended a lease of name. Notify must not miss such an end after the
@@ -141,30 +142,29 @@ type Notifier interface {
 // another owner. So the waiter need not call TryAcquire, which saves a round trip (K4).
 //
 // The store makes such a grant only for a short time, because the waiter may be dead, and only to
-// an owner whose process has recently sent a sign of life. The waiter knows only that the store
-// made the grant after Sent. At Sent, its process sent the last sign of life that the store saw
-// before the grant. The waiter must renew within the time For after Sent. Then the lease lives for
-// the TTL. A Grant that arrives later is only a hint to call TryAcquire. A backend may always
-// return the zero Grant instead: TryAcquire then returns the grant's token.
+// an owner whose process has recently sent a sign of life. Sent is the instant at which that
+// process sent the last sign of life that the store saw before the grant. The waiter knows only
+// that the grant was made later. It must renew within the time For after Sent, and then has the
+// lease for the TTL. A Grant that arrives later is only a hint to call TryAcquire. A backend may
+// always return the zero Grant instead: TryAcquire then returns the grant's token.
 type Grant struct {
 	// Token of the grant; zero for none.
 	Token uint64
 	// Sent is an instant before the grant was made, by the monotonic clock of this process.
 	Sent time.Time
-	// For is how long the store keeps the grant after making it. For is positive, and exceeds
-	// neither the TTL of the request nor the time that [Properties] FirstSpan allows.
+	// For is the time for which the store keeps the grant after making it. For is positive, at most
+	// the TTL of the request, and at most the time that FirstSpan in [Properties] allows.
 	For time.Duration
 }
 
 // Observer is an optional capability: the store reports changes of a lock's holder.
 // If the capability is not declared, core inspects the lock ten times a second.
 type Observer interface {
-	// Observe calls emit with the present holder of name, and again after each change of owner,
-	// token or value; the zero Holder means that the lock is free. Calls of emit do not overlap,
-	// follow the order of the changes, and never lower the token. If changes follow each other
-	// closely, only the newest need be emitted. Observe returns ctx.Err() when ctx ends, and the
-	// cause when it can no longer reach the store. If a server does not answer, Observe must notice
-	// that within seconds.
+	// Observe calls emit with the present holder of name, and again after each change of owner, token
+	// or value; the zero Holder means that the lock is free. Calls of emit do not overlap, follow the
+	// order of the changes, and never show a lower token. If changes follow each other closely, only
+	// the newest need be emitted. Observe returns ctx.Err() when ctx ends, and the cause when it can
+	// no longer reach the store. If a server does not answer, Observe must notice that within seconds.
 	Observe(ctx context.Context, name string, emit func(Holder)) error
 }
 
@@ -177,16 +177,16 @@ type Watcher interface {
 
 // Batcher is an optional capability: many operations in one call.
 type Batcher interface {
-	// Batch does every operation as if it were called alone, in any order, and returns
-	// one Result for each, at the same index. But operations on the same lock in one
-	// call are done in their order. An operation that must wait inside the store, for
-	// example for a row that another client has locked, must not delay other operations.
+	// Batch does every operation as if it were called alone, and returns one Result for each, at the
+	// same index. Operations on the same lock are done in their order, and operations on different
+	// locks in any order. An operation that must wait inside the store, for example for a row that
+	// another client has locked, must not delay other operations.
 	Batch(ctx context.Context, ops []Op) []Result
 }
 
-// Starter is an optional capability of a backend that sends several requests in one
-// round trip. An operation under way then needs no goroutine. Only the plugin process
-// uses a Starter; the plugin client in the host does not declare the capability.
+// Starter is an optional capability of a backend that sends several requests in one round trip. An
+// operation that Start has begun needs no goroutine. Only the plugin process uses a Starter; the
+// plugin client in the host does not declare the capability.
 type Starter interface {
 	// Start does the operation op as TryAcquire, Renew, Release or Withdraw would. It returns
 	// without waiting, and calls the function done once, from any goroutine. The function done does

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Sentinel errors, one for every case that callers treat differently. A backend wraps the
-// native cause together with the sentinel. errors.Is finds the sentinel in the host, too.
+// Sentinel errors, one for every case that callers treat differently. A backend wraps the native
+// cause together with the sentinel. In the host, errors.Is still finds the sentinel.
 var (
 	// ErrHeld: another owner holds the lock. An error that wraps ErrHeld is a [*HeldError].
 	ErrHeld = errors.New("lock is held")
@@ -24,10 +24,10 @@ var (
 	ErrNotSent = errors.New("request was not sent")
 	// ErrInvalid: an argument of the request is bad; nothing was sent.
 	ErrInvalid = errors.New("invalid argument")
-	// ErrDenied means that the store refuses this client and has done nothing: wrong
-	// password, missing rights, unsafe settings, a read-only server. core gives up
-	// if the store has never served the client. Otherwise core goes on asking,
-	// because the cause may be a failover or a change of passwords, which ends.
+	// ErrDenied means that the store refuses this client and has done nothing: wrong password, missing
+	// rights, unsafe settings, a read-only server. core gives up if the store has never served the
+	// client. Otherwise core repeats the request, because the cause may be temporary: a failover, or a
+	// change of passwords.
 	ErrDenied = errors.New("backend refuses this client")
 	// ErrConfig: the backend's configuration is wrong. As with ErrDenied, core
 	// gives up only if the store has never served the client.
@@ -41,8 +41,8 @@ var (
 	ErrPluginDied = errors.New("plugin died")
 )
 
-// HeldError is the refusal of an acquire. Holder describes the present holder as far
-// as the store knows it. Holder.TTL says after what time it makes sense to ask again.
+// HeldError is the refusal of an acquire. Holder describes the present holder as far as the store
+// knows it. Holder.TTL is the time after which it makes sense to ask again.
 type HeldError struct{ Holder Holder }
 
 func (e *HeldError) Error() string {

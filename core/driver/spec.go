@@ -47,7 +47,7 @@ type Spec struct {
 	// Open makes a Backend from a checked configuration. It does not wait for the store. If a
 	// value cannot work, it returns an error that wraps ErrConfig. The logger is never nil.
 	Open func(ctx context.Context, cfg Config, log *slog.Logger) (Backend, error)
-	// Properties are those properties of the backend that are known before a server was asked.
+	// Properties has the properties of the backend that are known without asking a server.
 	Properties Properties
 	Commands   []Command
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Open in this process refuses the configurations that a plugin refuses, and fills in the same
-// defaults.
+// The function Open, which opens a backend in this process, must refuse the same configurations as
+// a plugin and fill in the same defaults.
 func TestOpenChecks(t *testing.T) {
 	var opened Config
 	var logger *slog.Logger

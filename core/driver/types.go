@@ -14,17 +14,17 @@ type Holder struct {
 	Label string
 	Value []byte
 	Token uint64 // zero if another program holds the lock
-	// TTL is the time left of the lease by the store's clock, rounded up to
-	// whole milliseconds. TTL is negative if the store knows no end.
+	// TTL is the time left of the lease by the store's clock, rounded up to whole milliseconds. TTL is
+	// negative if the lease has no known end.
 	TTL time.Duration
-	// Waiters is how many owners wait in the store's queue, or -1 if unknown.
+	// Waiters is the number of owners in the store's queue, or -1 if it is unknown.
 	Waiters int
 }
 
 // Held reports whether the lock is held.
 func (h Holder) Held() bool { return h.Owner != "" || h.Token != 0 || h.TTL != 0 }
 
-// by is empty if the store reserves the lock for the next waiter in its queue.
+// by returns "" if the store reserves the lock for the next waiter in its queue.
 func (h Holder) by() string {
 	switch {
 	case h.Label != "":
@@ -35,7 +35,7 @@ func (h Holder) by() string {
 	return ""
 }
 
-// visible keeps a holder's text from controlling the terminal on which an error is shown.
+// visible replaces characters of a holder's text that could control the reader's terminal.
 func visible(r rune) rune {
 	if unicode.IsPrint(r) {
 		return r
@@ -51,8 +51,8 @@ const (
 	NoticeLost NoticeKind = iota + 1
 	// NoticeDown says that the plugin or the store cannot be reached.
 	NoticeDown
-	// NoticeUp says that the plugin or the store can be reached again. core then renews every
-	// lease that does not have NoRenew.
+	// NoticeUp says that the plugin or the store can be reached again. core then renews every lease,
+	// except leases with the option NoRenew.
 	NoticeUp
 )
 
@@ -143,9 +143,9 @@ type Properties struct {
 	// TryAcquire ([Grant] For), if the waiter is near the store. For a distant waiter that time is
 	// some round trips longer, but at most 2 s. FirstSpan is zero if the store only wakes waiters.
 	FirstSpan time.Duration
-	// TimedTokens reports whether a token is the store's time at the grant in
-	// microseconds since 1970, or the previous token plus one if that is
-	// higher. From such a token operators can read since when a lock is held.
+	// TimedTokens reports whether a token is the store's time at the grant in microseconds since 1970,
+	// or the previous token plus one if that is higher. Such a token shows operators when the lock was
+	// granted.
 	TimedTokens bool
 	// Durability says in a few words what a grant survives, as read from the server, such
 	// as "appendfsync everysec". Durability is "unknown" until the server was reached.

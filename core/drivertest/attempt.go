@@ -16,16 +16,16 @@ type attempt struct {
 	driver.Request
 }
 
-// The method attempt sends nothing.
+// The method attempt makes an attempt, but sends no request.
 func (h *Harness) attempt(b driver.Backend, name string, ttl time.Duration) *attempt {
 	return &attempt{b: b, Request: driver.Request{Name: name, Owner: rand.Text(), Label: "conformance attempt", TTL: ttl}}
 }
 
-// by returns the same owner's attempt through b, as another process makes it.
+// by returns an attempt of the same owner through b, as if another process made it.
 func (a *attempt) by(b driver.Backend) *attempt { return &attempt{b, a.Request} }
 
 // backends opens n backends on the harness's store. If the store is in a plugin (scope "host"), it
-// opens one and returns it n times, because another plugin has another store.
+// opens one and returns it n times, because each plugin has a separate store.
 func (h *Harness) backends(t T, n int) []driver.Backend {
 	all := []driver.Backend{h.open(t)}
 	for len(all) < n {
@@ -45,7 +45,7 @@ func (h *Harness) open(t T) driver.Backend {
 	return b
 }
 
-// The one request in f must be answered within 10 s.
+// call limits the function f, which sends one request, to 10 s.
 func call(t T, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -155,10 +155,10 @@ func (a *attempt) waitAcquire(t T, limit time.Duration) (own time.Time, err erro
 	return g.Sent.Add(g.For), nil
 }
 
-// mustWaitAcquire calls waitAcquire until it has the lock, which is released meanwhile.
+// mustWaitAcquire calls waitAcquire until it has the lock, which its holder must release.
 func (a *attempt) mustWaitAcquire(t T) (own time.Time) {
 	t.Helper()
-	const limit = 9 * time.Second // less than a call may take
+	const limit = 9 * time.Second // less than the 10 s that call allows
 	own, err := a.waitAcquire(t, limit)
 	for errors.Is(err, driver.ErrHeld) && t.Context().Err() == nil { // woken, but only by a hint
 		own, err = a.waitAcquire(t, limit)

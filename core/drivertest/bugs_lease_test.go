@@ -8,7 +8,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// asHolder simulates a bug that takes r for a request of the holder. The bug ignores r's owner if
+// asHolder simulates a bug that treats r as a request of the holder. The bug ignores r's owner if
 // owner is true, and r's token if token is true.
 func asHolder(ctx context.Context, c *calls, r driver.Request, owner, token bool) driver.Request {
 	h, err := c.inspect(ctx, r.Name)
@@ -23,8 +23,8 @@ func asHolder(ctx context.Context, c *calls, r driver.Request, owner, token bool
 
 type request = func(context.Context, driver.Request) error
 
-// The request that forgets returns does not compare the owner if owner is true, and does not
-// compare the token if token is true.
+// forgets returns a request with a bug: it does not compare the owner if the parameter owner is
+// true, and does not compare the token if the parameter token is true.
 func forgets(c *calls, f request, owner, token bool) request {
 	inner := *c
 	return func(ctx context.Context, r driver.Request) error {
@@ -32,7 +32,7 @@ func forgets(c *calls, f request, owner, token bool) request {
 	}
 }
 
-// The request that looksFirst returns compares owner and token, and acts by key a moment later.
+// looksFirst returns a request with a bug: it compares owner and token a moment before it acts.
 func looksFirst(c *calls, f request) request {
 	act, inner := forgets(c, f, true, true), *c
 	return func(ctx context.Context, r driver.Request) error {

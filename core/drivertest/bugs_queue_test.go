@@ -239,8 +239,8 @@ func withoutTombstone(c *calls) func(ctx context.Context, name, owner string) er
 	}
 }
 
-// slowly delays every second answer by 200 ms. Core does not wait that long after the caller has
-// given up.
+// slowly delays every second reply of TryAcquire by 200 ms. Core does not wait that long after the
+// caller has given up.
 func slowly(c *calls) {
 	inner := c.acquire
 	var (

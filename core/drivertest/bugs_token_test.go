@@ -147,7 +147,7 @@ func tokenBugs() []bug {
 	}
 }
 
-// beginsAgain is a bug: tokens begin at 1 after a restart with data (keepData true) or without.
+// beginsAgain is a bug: tokens begin at 1 after a restart with this value of keepData.
 func beginsAgain(keepData bool) func(*fixture) func(*calls) {
 	return func(w *fixture) func(*calls) {
 		n := uint64(0)

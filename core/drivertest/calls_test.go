@@ -18,8 +18,8 @@ type whole interface {
 	driver.Admin
 }
 
-// calls is a backend with every capability whose methods a planted bug or a valve can replace one
-// by one.
+// calls is a backend with every capability. A planted bug or a valve can replace each of its
+// methods separately.
 type calls struct {
 	props    func() driver.Properties
 	check    func(context.Context) error
@@ -39,8 +39,8 @@ type calls struct {
 	breaks   func(context.Context, string, uint64) error
 }
 
-// The operations of a batch are passed on one by one, so that a bug in an operation also affects
-// batches.
+// callsOf returns the calls of b. A batch does its operations one by one, so that a bug in an
+// operation also affects batches.
 func callsOf(b whole) *calls {
 	c := &calls{
 		props: b.Properties, check: b.Check, close: b.Close,
@@ -111,15 +111,15 @@ func (c *calls) Break(ctx context.Context, name string, token uint64) error {
 	return c.breaks(ctx, name, token)
 }
 
-// valve lets calls through to a server, to a plugin, or out of a host. While that process is down,
-// calls fail. While it is frozen, they wait.
+// valve simulates a server, a plugin or a host that may be down or frozen. While it is down, the
+// calls through the valve fail. While it is frozen, they wait.
 type valve struct {
 	mu           sync.Mutex
 	down, frozen bool
 	changed      chan struct{} // closed and replaced by set
 	up           context.Context
 	cut          context.CancelFunc // cancels the calls in flight
-	still        chan struct{}      // closed to end streams while that process is frozen or down
+	still        chan struct{}      // closed to end streams while the process is frozen or down
 }
 
 func newValve() *valve {
@@ -147,7 +147,7 @@ func (v *valve) set(down, frozen bool) {
 	v.changed = make(chan struct{})
 }
 
-// In a real backend, heartbeats end a stream when the process behind the valve is frozen or down.
+// stream ends f when the process behind the valve is frozen or down, as heartbeats do in a backend.
 func (v *valve) stream(ctx context.Context, f func(context.Context) error) error {
 	v.mu.Lock()
 	still := v.still
@@ -193,7 +193,7 @@ func (v *valve) do(ctx context.Context, f func(context.Context) error) error {
 	}
 }
 
-// Only Close does not go through the valve v.
+// All calls except Properties and Close go through the valve v.
 func (c *calls) behind(v *valve) *calls {
 	one := func(f func(context.Context, driver.Request) error) func(context.Context, driver.Request) error {
 		return func(ctx context.Context, r driver.Request) error {

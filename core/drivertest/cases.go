@@ -25,7 +25,7 @@ const (
 type Case struct {
 	Rule string // "L3"
 	Name string // begins with the rule, such as "L3 done before deadline when the plugin hangs"
-	// Explain is printed when the case fails: what the rule demands, and why.
+	// Explain says what the rule demands, and why. It is printed when the case fails.
 	Explain string
 	Needs   []Need
 	// Excuse returns the name of the property that excuses a backend from the
@@ -99,7 +99,7 @@ func ruleIndex(id string) int {
 
 func ruleOf(id string) Rule { return Rules()[ruleIndex(id)] }
 
-// If h has all the needs, lacks returns no reason.
+// lacks returns the outcome and the reason if h lacks one of the needs. Otherwise the reason is "".
 func (h *Harness) lacks(needs []Need) (Outcome, string) {
 	has := map[Need]bool{NeedStore: h.Store != nil, NeedPlugin: h.Plugin != nil, NeedHost: h.Host != nil, NeedOther: h.Other != nil, NeedDenied: h.Denied != nil}
 	for _, n := range needs {

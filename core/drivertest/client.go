@@ -254,7 +254,7 @@ type injector struct {
 	driver.Backend
 
 	mu   sync.Mutex
-	lost func(context.Context) error // makes the answer to each acquire; if nil, the reply is passed on
+	lost func(context.Context) error // makes the answer to each acquire; if nil, the backend answers
 	cut  []string                    // operations that are not sent
 }
 

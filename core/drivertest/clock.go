@@ -39,8 +39,8 @@ func (h *Harness) brief() core.LockOptions {
 	return core.LockOptions{TTL: h.ttl(600 * time.Millisecond)}
 }
 
-// late returns how much longer than its TTL a lease may live. A store that
-// counts time in steps of TTLStep removes an expired lease only at a step.
+// late returns the longest time by which a lease may outlive its TTL. A store that counts time in
+// steps of TTLStep removes an expired lease only at a step.
 func (h *Harness) late() time.Duration {
 	return 300*time.Millisecond + 2*h.props.TTLStep
 }
@@ -58,7 +58,7 @@ func eventually(t T, limit time.Duration, what string, ok func() bool) {
 	step(t, "%s", what)
 }
 
-// If the function wrong returns a text during the time d, the case fails.
+// throughout fails the case if the function wrong returns a text during the time d.
 func throughout(t T, d time.Duration, wrong func() string) {
 	t.Helper()
 	for start := time.Now(); time.Since(start) < d; pause(t, lookEvery) {
@@ -78,8 +78,8 @@ func pause(t T, d time.Duration) {
 	}
 }
 
-// The case fails if Done closes more than tolerance after l's last deadline, if l is valid after
-// that, or if Err is nil after Done.
+// awaitDone waits until Done closes. The case fails if that is later than l's last deadline plus
+// tolerance, if l is valid after its deadline, or if Err is nil after Done.
 func awaitDone(t T, l held, limit time.Duration) {
 	t.Helper()
 	awaitDoneOr(t, l, limit, func() bool { return false })
@@ -120,15 +120,15 @@ func awaitDoneOr(t T, l held, limit time.Duration, saved func() bool) {
 // stalled for more than 1/stallShare of the time, and for more than tolerance.
 const stallShare = 10
 
-// heartbeat measures when this process stalled. A time that was measured over a stall proves
-// nothing about a backend.
+// heartbeat measures when this process stalled. A time that includes a stall proves nothing about a
+// backend.
 type heartbeat interface {
 	Stalled(from, to time.Time) time.Duration
 	Stop() []proc.Stall
 }
 
-// ran leaves out stalls of this process. Use ran to check that an operation takes no longer than
-// allowed.
+// ran returns the time between from and to without stalls of this process. Use it to check that an
+// operation takes no longer than allowed.
 func ran(t T, from, to time.Time) time.Duration {
 	if x, ok := t.(*trial); ok {
 		return to.Sub(from) - x.heartbeat.Stalled(from, to)
@@ -160,7 +160,7 @@ func mistimed(t T, d time.Duration, format string, args ...any) {
 	t.Fatalf("%s", what)
 }
 
-// If the lease l was not renewed, a stall of this process during the past ttl may be the reason.
+// wantAlive calls mistimed if l is over, because a stall during the past ttl may be the reason.
 func wantAlive(t T, l held, ttl time.Duration) {
 	t.Helper()
 	if !l.Valid() {

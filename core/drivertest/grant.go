@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Some stores grant a lock to a waiter without a TryAcquire.
+// grantedCases are for stores that grant a lock to a waiter without a TryAcquire.
 func grantedCases() []Case {
 	return []Case{
 		{
@@ -84,7 +84,7 @@ func (h *Harness) span(t T, b driver.Backend) time.Duration {
 	return max(h.props.FirstSpan, 2*time.Second)
 }
 
-// The waiter from queued has a place in the queue but is between two calls of Wait.
+// queued returns a holder, and a waiter that is in the queue but between two calls of Wait.
 func (h *Harness) queued(t T, holder, waiter driver.Backend, name string) (first, next *attempt) {
 	t.Helper()
 	first = h.attempt(holder, name, h.lasting().TTL).must(t)
@@ -171,8 +171,8 @@ func frozenCosts(t T, h *Harness) {
 	})
 }
 
-// The function harm makes a waiter vanish. The store may grant the lock to that waiter first. So
-// another owner must get the lock at most FirstSpan later.
+// costsFirstSpan calls the function harm, which makes a waiter vanish. The store may grant the lock
+// to that waiter first, so another owner must get it at most FirstSpan later.
 func costsFirstSpan(t T, h *Harness, holder *attempt, b driver.Backend, harm func()) {
 	t.Helper()
 	next := h.attempt(b, "jobs", h.lasting().TTL)

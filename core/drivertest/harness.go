@@ -32,8 +32,8 @@ type Harness struct {
 	// Denied is like Open, for a client that the server refuses, for example because
 	// of a wrong password or a missing right. Nil if no such client is known.
 	Denied func(t T) driver.Backend
-	// Store controls the server behind the backend. NoServer says that there is no server, for
-	// example because the store consists of files. Then the cases that need a server are n/a.
+	// Store controls the server behind the backend. NoServer says that there is no server, for example
+	// because the store consists of files. If it is true, the cases that need a server are n/a.
 	Store    Store
 	NoServer bool
 	// Plugin returns the plugin process behind a backend from Open.
@@ -48,10 +48,10 @@ type Harness struct {
 	// store. It omits entries that will expire within two minutes. The suite
 	// checks that many names leave no more entries than one name.
 	Leftovers func(t T) []string
-	// InProcess reports whether the backend runs in the process of the test. Then the cases that
-	// kill processes are n/a.
+	// InProcess reports whether the backend runs in the process of the test. If it does, the cases
+	// that kill processes are n/a.
 	InProcess bool
-	// Cancels is how many acquires a case cancels at random moments. Zero means 300.
+	// Cancels is the number of acquires that a case cancels at random moments. Zero means 300.
 	Cancels int
 
 	props driver.Properties // as the backend returned them when the run began

@@ -60,7 +60,7 @@ func TestStandstillIsNotJudged(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		stands func(run int) bool
-		errs   bool // the case also fails before, for a reason other than time
+		errs   bool // the case also fails for a reason other than time
 		runs   int
 		want   Outcome
 		says   string

@@ -35,7 +35,7 @@ percent sign are different locks, and each is shown as it was given.`,
 }
 
 // A backend may encode these names wrongly as a key, a pattern, a hash slot, a path or a quoted
-// string. A store that compares names by a collation may take some of them for equal.
+// string. A store that compares names by a collation may treat some of them as equal.
 func oddNames() []string {
 	return []string{
 		"a", "A", "a ", "a  ", " a", "a\t", "a\n", "a\r\n", "a\x00", "a\x00b", "\x00", "a\x7f", "\x01\x1f",

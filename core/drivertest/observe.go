@@ -93,7 +93,7 @@ func (s *seen) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// sees waits for the given owner and value. Owner "" means none.
+// sees waits until the last holder from Observe has this owner and value. Owner "" means no holder.
 func (s *seen) sees(t T, limit time.Duration, owner, value string) {
 	t.Helper()
 	for start := time.Now(); ; pause(t, pollEvery) {
@@ -193,7 +193,7 @@ func (c *client) observe(t T, name string, o core.ElectorOptions) (<-chan core.C
 	return changes, cancel
 }
 
-// The channel changes must yield a Change for each step of reigns.
+// reigns elects a leader, proclaims a value and resigns. Each step must put a Change into changes.
 func (c *client) reigns(t T, h *Harness, changes <-chan core.Change) uint64 {
 	t.Helper()
 	term := c.campaign(t, "jobs", 5*time.Second, h.lastingTerm("one"))
@@ -231,7 +231,7 @@ func slowReader(t T, h *Harness) {
 	}
 }
 
-// A change of kind Stale may name the former leader.
+// nextStale wants a change of kind Stale, which may still name the former leader.
 func nextStale(t T, changes <-chan core.Change) core.Change {
 	t.Helper()
 	c, ok := receive(t, changes, 20*time.Second)

@@ -13,8 +13,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// bug is a bug that a backend or core may have, and the cases that must
-// catch it. A zero field stands for correct behaviour.
+// bug describes a bug that a backend or core may have, and names the cases that must catch it. A
+// zero field stands for correct behaviour.
 type bug struct {
 	name string
 	// plant returns, for one fixture, a function that plants the bug in a connection.
@@ -74,8 +74,8 @@ func caseNamed(t *testing.T, name string) Case {
 	return all[i]
 }
 
-// TestHintsBeforeSleep covers a Wait that enters the queue, but returns before it sleeps there,
-// for example because the host still connects. Cases must not take that return for a wake-up.
+// TestHintsBeforeSleep covers a Wait that enters the queue but returns early, for example because
+// the host is still connecting. Cases must not take that return for a wake-up.
 func TestHintsBeforeSleep(t *testing.T) {
 	hints := bug{plant: func(*fixture) func(*calls) {
 		var (
@@ -127,7 +127,7 @@ func TestDistantStore(t *testing.T) {
 	}
 }
 
-// TestEntryForAllNames checks that an entry needed only once per namespace is no leftover.
+// TestEntryForAllNames checks that one entry for all names of a namespace is no leftover.
 func TestEntryForAllNames(t *testing.T) {
 	once := bug{plant: keeps(func(string) string { return "entry" })}
 	for _, name := range []string{"K2 a refused try leaves nothing behind", "K3 acquires cancelled at random leave nothing and block no client"} {
@@ -216,7 +216,7 @@ func TestHangingCaseIsReported(t *testing.T) {
 	}
 }
 
-// TestStoppedServerIsStartedAgain covers a case that ends between Stop and Start.
+// TestStoppedServerIsStartedAgain checks that the suite starts a server that a case left stopped.
 func TestStoppedServerIsStartedAgain(t *testing.T) {
 	starts := 0
 	b := bug{plant: func(w *fixture) func(*calls) {

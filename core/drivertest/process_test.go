@@ -49,8 +49,8 @@ func (w *fixture) process(store *memory.Store) *process {
 	return p
 }
 
-// keepBook makes c record the host's leases and queued waiters, for hostDied to end
-// them. It does not record batches, because the hosts that die in a case send none.
+// keepBook makes c record the host's leases and queued waiters, so that hostDied can end them. It
+// does not record batches, because the hosts that die in a case send none.
 func (p *process) keepBook(c *calls) {
 	note := func(f func()) { p.mu.Lock(); defer p.mu.Unlock(); f() }
 	acquire, release, withdraw, wait := c.acquire, c.release, c.withdraw, c.wait

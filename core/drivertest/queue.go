@@ -60,13 +60,13 @@ func fifo(p driver.Properties) string {
 	return needsCapability(driver.CapWaiter)(p)
 }
 
-// settles is the time after which a waiter that is in the queue surely sleeps there.
+// settles is the time after which a new Wait surely waits in the queue until it is woken.
 const settles = 300 * time.Millisecond
 
-// queue starts a Wait in the background for each attempt in turn, and returns when all sleep in the
-// queue. The function woken returns the indexes of the attempts whose Wait has returned since then.
-// A Wait may return before its waiter sleeps, for example while the host connects. That return does
-// not count, because nothing woke the waiter.
+// queue starts a Wait in the background for each attempt in turn, and returns when all of them are
+// in the queue. The function woken returns the indexes of the attempts whose Wait has returned
+// since that time. An earlier return, for example while the host connects, does not count, because
+// nothing woke the waiter.
 func queue(t T, attempts []*attempt) (woken func() []int) {
 	t.Helper()
 	var (

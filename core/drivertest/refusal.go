@@ -97,7 +97,7 @@ func leavesNothing(t T, h *Harness) {
 	nothingLeft(fmt.Sprintf("releases, refused tries and expiries of %d locks", 2*names))
 }
 
-// expired lets n locks expire, half of them released with Keep, if the harness counts leftovers.
+// expired lets n locks expire, and releases half of them with Keep, if h.Leftovers is not nil.
 func (h *Harness) expired(t T, b driver.Backend, name string, n int) {
 	t.Helper()
 	var all []*attempt

@@ -178,7 +178,7 @@ func keep(t T, h *Harness) {
 	}
 }
 
-// lastMoments goes on for a second, because a request must fall into a gap of microseconds.
+// lastMoments repeats requests for a second, because one must fall into a gap of microseconds.
 func lastMoments(t T, h *Harness) {
 	bs := h.backends(t, 2)
 	var wg sync.WaitGroup
@@ -228,7 +228,7 @@ func lastMoment(t T, a, next *attempt, do func(*attempt) error) {
 	next.mustRelease(t)
 }
 
-// written is how long a store that syncs every second may take to write a release to disk.
+// written is the time after which a store that syncs every second has surely saved a release.
 const written = 2500 * time.Millisecond
 
 func releaseOutlasts(t T, h *Harness) {

@@ -13,10 +13,10 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// parallel is how many cases run at the same time. Cases mostly wait, so they need few CPUs.
+// parallel is the number of cases that run at once. Cases mostly wait, so they need few CPUs.
 const parallel = 4
 
-// tries is the most runs of one case. Only a run that a stall of this process spoiled is repeated.
+// tries is the most runs of one case. A run is repeated only if a stall of this process spoiled it.
 const tries = 5
 
 type suite struct {
@@ -24,7 +24,7 @@ type suite struct {
 	props driver.Properties
 	slots chan struct{}
 	// turn is locked while a case that must run alone takes all slots one by one. Without turn, two
-	// such cases could each take some slots and wait for the others for ever.
+	// such cases could each take some slots, and wait for ever for the slots of the other case.
 	turn chan struct{}
 }
 
@@ -67,8 +67,8 @@ func (s *suite) enter(c Case) (leave func()) {
 	}
 }
 
-// run runs the case c. It repeats a run that a stall spoiled, unless that run failed. It makes at
-// most tries runs.
+// run runs the case c at most tries times. It repeats a run that a stall of this process spoiled,
+// unless that run failed for another reason.
 func (s *suite) run(ctx context.Context, c Case) CaseResult {
 	defer s.enter(c)()
 	if c.Excuse != nil {
@@ -97,8 +97,8 @@ func (s *suite) run(ctx context.Context, c Case) CaseResult {
 	}
 }
 
-// try runs the case c once. The result undecided says how a stall of this process may have spoiled
-// the run, or is "". r.Outcome is Fail if c failed in a way that no stall explains.
+// try runs the case c once. The result undecided names the stall that may have spoiled the run, and
+// is "" if there was none. r.Outcome is Fail if c failed in a way that no stall explains.
 func (s *suite) try(ctx context.Context, c Case) (r CaseResult, undecided string) {
 	r, t := CaseResult{Case: c, Outcome: Pass}, newTrial(ctx)
 	passed, undecided, log := t.run(c.limit(), func() {
@@ -117,9 +117,9 @@ func (s *suite) try(ctx context.Context, c Case) (r CaseResult, undecided string
 	return r, undecided
 }
 
-// Run runs every case as a subtest of t, each with its own harness. With names in the slice only,
-// Run runs just the cases with these names, and fails the test if a name belongs to no case. Run
-// calls mk in goroutines other than t's, so mk must report errors through its argument.
+// Run runs every case as a subtest of t, each with its own harness. If names are given, Run runs
+// just the cases with these names, and fails the test if a name belongs to no case. Run calls mk in
+// goroutines other than t's, so mk must report errors through its argument.
 func Run(t *testing.T, mk func(T) *Harness, only ...string) {
 	cases := slices.DeleteFunc(Cases(), func(c Case) bool { return len(only) > 0 && !slices.Contains(only, c.Name) })
 	if len(only) > 0 && len(cases) != len(only) {
@@ -167,8 +167,8 @@ func Required() bool {
 	return os.Getenv("LOCKBENCH_REQUIRE") != "" || os.Getenv("CI") == "true"
 }
 
-// Conform runs every case with a harness that mk makes. It calls report once for each rule, in
-// the order of [Rules], as soon as the result of that rule and of all rules before it is known. The
+// Conform runs every case with a harness that mk makes. It calls report once for each rule, in the
+// order of [Rules], as soon as the results of that rule and of all earlier rules are known. The
 // error is ctx.Err(), or the reason why the suite could not run.
 func Conform(ctx context.Context, mk func(T) *Harness, report func(RuleResult)) error {
 	s, err := newSuite(ctx, mk)

@@ -62,7 +62,7 @@ func tokensAsClaimed(t T, h *Harness) {
 	if a.Token == 0 || a.Token >= 1<<53 {
 		t.Errorf("the token is %d: not above 0 and below 2^53", a.Token)
 	}
-	// A token that is a time is within a day of now, because no clock is wrong by more.
+	// If tokens are times, each must be within a day of now, because no clock is wrong by more.
 	if off := time.Since(time.UnixMicro(int64(a.Token))).Abs(); h.props.TimedTokens && off > 24*time.Hour {
 		t.Errorf("tokens claim to be times, and %d is %v off", a.Token, off)
 	}
@@ -77,8 +77,8 @@ func (h *Harness) wantHigher(t T, token, before uint64) {
 }
 
 // rising returns a case in which two hosts are granted the lock in turn, and every token must be
-// higher than the one before. The parameter times is the number of grants of both hosts. After each
-// grant the case calls the function end. The argument next is the backend that acquires next.
+// higher than the previous token. The parameter times is the number of grants in all. After each
+// grant the case calls the function end, whose argument next is the backend that acquires next.
 func rising(times int, ttl time.Duration, end func(t T, h *Harness, a *attempt, next driver.Backend)) func(T, *Harness) {
 	return func(t T, h *Harness) {
 		bs := h.backends(t, 2)

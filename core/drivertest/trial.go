@@ -17,8 +17,8 @@ import (
 
 const (
 	cleanupLimit = 30 * time.Second
-	// hangGrace is how long a case that has exceeded its limit may take to end
-	// after its context has ended.
+	// hangGrace is the longest wait for the end of a case that has exceeded its limit, after its
+	// context has ended.
 	hangGrace = 2 * time.Second
 )
 
@@ -33,7 +33,7 @@ type trial struct {
 	mu       sync.Mutex
 	log      strings.Builder
 	failed   bool
-	open     string // why the case could not be judged, or ""
+	open     string // the reason why the case could not be judged; "" if it could
 	step     string // the last operation that the case has done
 	over     bool
 	cleanups []func()
@@ -48,7 +48,7 @@ func newTrial(ctx context.Context) *trial {
 }
 
 // run calls the function f and then the clean-ups. The result undecided names the stall that may
-// have spoiled the run, or is "".
+// have spoiled the run. It is "" if there was no such stall.
 func (t *trial) run(limit time.Duration, f func()) (passed bool, undecided, log string) {
 	t.heartbeat = proc.StartHeartbeat(nil)
 	defer t.heartbeat.Stop()

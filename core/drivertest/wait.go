@@ -255,7 +255,7 @@ func waitsForRelease(t T, h *Harness) {
 	mustRelease(t, l)
 	released := time.Now()
 	next := a.granted(t, 5*time.Second)
-	wantWithin(t, released, a.at, 1100*time.Millisecond, "the grant after the release") // the head asks at least once a second
+	wantWithin(t, released, a.at, 1100*time.Millisecond, "the grant after the release") // the first waiter asks at least once a second
 	if !next.Valid() {
 		t.Errorf("the waiter's lease is not valid: %v", next.Err())
 	}

@@ -65,7 +65,7 @@ func ExampleHandler() {
 	// 400
 }
 
-// An UPDATE for Exec needs the clauses of Set and Where.
+// An UPDATE for Exec must contain the texts that Set and Where return.
 func ExampleExec() {
 	query := "UPDATE stock SET amount = ?, " + fence.Set("lock_token") +
 		" WHERE id = ? AND " + fence.Where("lock_token")

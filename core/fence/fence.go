@@ -58,8 +58,8 @@ type Raiser interface {
 // zero Guard is ready for use, by any number of goroutines. A Guard keeps one
 // entry for each name.
 //
-// Raise does not protect a write if another write can come between the call
-// of Raise and that write. Use [Guard.Do] then.
+// Raise does not protect a write if another write can come between the call of Raise and that
+// write. In that case, use [Guard.Do].
 type Guard struct {
 	mu      sync.Mutex
 	highest map[string]uint64
@@ -70,8 +70,8 @@ func (g *Guard) Raise(name string, token uint64) error {
 	return g.Do(name, token, func() error { return nil })
 }
 
-// Do calls the function write if token is not stale, and returns the error of write. No other Do or
-// Raise runs until write returns, so no higher token can come between the check and the write.
+// Do calls the write function if token is not stale, and returns that function's error. No other Do
+// or Raise runs until write returns, so no higher token can come between the check and the write.
 func (g *Guard) Do(name string, token uint64, write func() error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -1,6 +1,6 @@
 // Package otel turns the events of core into OpenTelemetry metrics and spans. Set
-// core.Options.OnEvent to the method OnEvent of a [Recorder]. The application brings
-// the providers and exporters, because this package imports only the OpenTelemetry API.
+// core.Options.OnEvent to the OnEvent method of a [Recorder]. The application brings the providers
+// and exporters, because this package imports only the OpenTelemetry API.
 //
 // The metrics have the attribute lock.backend, and lock.name if
 // [Options.MetricName] returns a name:
@@ -20,14 +20,13 @@
 //	lock.election.changes           {change}   new leaders, as an observer sees them
 //	lock.election.vacancy.duration  s          from one leader's end to the next one's term
 //
-// OpenTelemetry's semantic conventions define error.type but no names for locks. All
-// names and units here follow the rules of those conventions. For a lost lease,
-// error.type is the text of core.CauseName with underscores: expired, taken, revoked,
-// unreachable, plugin_died, unhealthy, max_hold, or released for a lease that Close
-// did not wait for. For a failed acquire, error.type is held, unavailable, denied,
-// invalid, unsupported, config, closed or indeterminate; deadline_exceeded or
-// canceled if its ctx ended before the store answered; and _OTHER otherwise. If an
-// acquire waited until its ctx ended, error.type says why it waited.
+// OpenTelemetry's semantic conventions define error.type but no names for locks. All names and
+// units here follow the rules of those conventions. For a lost lease, error.type is the text of
+// core.CauseName with underscores: expired, taken, revoked, unreachable, plugin_died, unhealthy,
+// max_hold, or released for a lease that Close did not wait for. For a failed acquire, error.type
+// is held, unavailable, denied, invalid, unsupported, config, closed or indeterminate. If the
+// acquire's ctx ended before the store answered, it is deadline_exceeded or canceled. For any other
+// error it is _OTHER. If an acquire waited until its ctx ended, error.type says why it waited.
 //
 // Every counter starts at 0, for every value of error.type. A series exists as soon as a client is
 // made, and a series with a lock.name as soon as there is an event of that lock. So when the first
@@ -76,9 +75,9 @@ type Options struct {
 	Meters metric.MeterProvider
 	// Tracers provides the tracer of the spans. Default: the global provider.
 	Tracers trace.TracerProvider
-	// MetricName returns the attribute lock.name for the metrics of a lock, or "" for
-	// none. MetricName must return few different values, because each value adds a series
-	// to every metric. Default nil: no metric has the attribute. Spans always have it.
+	// MetricName returns the attribute lock.name for a lock's metrics. If it returns "", they have no
+	// such attribute. MetricName must return few different values, because each value adds a series to
+	// every metric. Default nil: no metric has the attribute. Spans always have it.
 	MetricName func(lock string) string
 }
 
@@ -91,10 +90,10 @@ type Recorder struct {
 
 	mu     sync.Mutex
 	held   map[lease]open
-	zeroed map[series]bool // what was created at 0
+	zeroed map[series]bool // the series that were created at 0
 }
 
-// series is a set of attributes of the counters of a lock, or of the plugin if ofPlugin is set.
+// A series is a set of attributes for the counters of a lock or, if ofPlugin is set, of the plugin.
 type series struct {
 	attrs    attribute.Distinct
 	ofPlugin bool
@@ -206,7 +205,7 @@ var causes = []error{
 
 // zero creates the counters for the event ev and its attributes attrs at 0, if they do not exist.
 func (r *Recorder) zero(ctx context.Context, ev core.Event, attrs []attribute.KeyValue, all attribute.Set) {
-	// With MetricName set, the series of a lock without lock.name have the attributes of the plugin's.
+	// If MetricName is set, a lock without lock.name has the same attributes as the plugin.
 	created := series{all.Equivalent(), ev.Name == "" && r.name != nil}
 	r.mu.Lock()
 	known := r.zeroed[created]
@@ -367,7 +366,7 @@ type instruments struct {
 	dropped                                                  metric.Int64Counter
 }
 
-// Bounds of the histograms in seconds: tripBounds for round trips, longBounds for longer times.
+// These are histogram bounds in seconds: tripBounds for round trips, longBounds for longer times.
 var (
 	tripBounds = []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}
 	longBounds = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600}

@@ -284,8 +284,8 @@ func TestCountersExistBeforeTheyCount(t *testing.T) {
 	})
 }
 
-// TestCountersByNameExistBeforeTheyCount also checks that each series has lock.name,
-// because a series without lock.name would look like an election without a leader.
+// TestCountersByNameExistBeforeTheyCount also checks that each series of held leases has lock.name.
+// A series without it would stay at 0, and look like an election without a leader.
 func TestCountersByNameExistBeforeTheyCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record(t, func(lock string) string { return lock })

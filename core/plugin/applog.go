@@ -9,17 +9,16 @@ import (
 )
 
 const (
-	// maxLogQueue bounds the total size, in bytes, of the records that wait
-	// for the application's logger.
+	// maxLogQueue bounds the total size, in bytes, of the records that wait for the logger.
 	maxLogQueue = 1 << 20
 	// recordSize is the assumed size of a record without its text, in bytes.
 	recordSize = 256
-	// logMoment is how long Close, and an Open that fails, wait for the application's logger.
+	// logMoment bounds the wait of Close, and of an Open that fails, for the application's logger.
 	logMoment = 500 * time.Millisecond
 )
 
-// appLog passes records to the application's logger, which may block, from a goroutine of its
-// own. One of the goroutines that add records empties the pipe of the plugin's standard error.
+// appLog passes records to the application's logger from a separate goroutine, because the logger
+// may block. The goroutine that reads the plugin's standard error must not wait for the logger.
 type appLog struct {
 	log   *slog.Logger
 	queue *deliver.Queue[slog.Record]

@@ -13,8 +13,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// waitSlack is how much longer than requested a Wait may take before the
-// host checks whether the plugin still answers.
+// waitSlack is the time that a Wait call may take beyond its max parameter. If a call takes longer,
+// the host checks whether the plugin still answers.
 const waitSlack = 2 * time.Second
 
 // backend is the driver.Backend of a supervised plugin.
@@ -71,8 +71,8 @@ func (b *backend) live() (*process, error) {
 	return b.current, nil
 }
 
-// call makes one call with a deadline. If the deadline passes, call asks the plugin for a
-// heartbeat at once, because a frozen plugin must be detected and replaced while its leases live.
+// call makes one call to the plugin, with a deadline. If the deadline passes, it asks for a
+// heartbeat at once, because a frozen plugin must be replaced while its leases live.
 func (b *backend) call(ctx context.Context, timeout time.Duration, do func(context.Context, wire.Link) error) error {
 	p, err := b.live()
 	if err != nil {
@@ -216,7 +216,7 @@ func (b *backend) Check(ctx context.Context) error {
 // Properties implements driver.Backend. It returns the properties that the plugin declared last.
 func (b *backend) Properties() driver.Properties { return *b.props.Load() }
 
-// setProperties removes the capabilities that are of no use to core, and adds CapWatcher.
+// setProperties stores p without the capabilities that core cannot use, and with CapWatcher.
 func (b *backend) setProperties(p driver.Properties) {
 	p.Capabilities = slices.DeleteFunc(slices.Clone(p.Capabilities), func(capability driver.Capability) bool {
 		return slices.Contains([]driver.Capability{driver.CapStarter, driver.CapWithdraw}, capability)
@@ -248,8 +248,8 @@ func (b *backend) Close(ctx context.Context) error {
 	return b.closeErr
 }
 
-// watchers passes notices to every watcher, in the same order. It queues no notice,
-// so core learns of a plugin's death before the next plugin process gets a request.
+// watchers passes each notice to all watchers, so all get the notices in one order. It queues no
+// notice, so core learns of a plugin's death before the next plugin process gets a request.
 type watchers struct {
 	mu   sync.Mutex
 	all  map[*func(driver.Notice)]struct{}
@@ -271,8 +271,8 @@ func (w *watchers) notify(n driver.Notice) {
 	}
 }
 
-// If the plugin is down, add first calls emit with the notice of that. After the function remove
-// has returned, emit is not called any more.
+// If the plugin is down, add first calls emit with the notice that the plugin is down. After a call
+// of the returned remove function, emit is not called any more.
 func (w *watchers) add(emit func(driver.Notice)) (remove func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// blocker is a slog handler that blocks until open is closed, and then counts lines.
+// blocker is a slog handler that blocks until its open channel is closed, and then counts lines.
 type blocker struct {
 	open           chan struct{}
 	lines, dropped *atomic.Uint64
@@ -47,8 +47,8 @@ func (g blocker) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// TestBlockedLoggerBlocksNoPlugin checks that the plugin can write its log and is replaced when it
-// dies, while the logger blocks. The lines that the logger does not get must be counted.
+// TestBlockedLoggerBlocksNoPlugin checks that, while the logger blocks, the plugin can write its
+// log and is replaced when it dies. Dropped log lines must be counted.
 func TestBlockedLoggerBlocksNoPlugin(t *testing.T) {
 	s, g := newStore(t), newBlocker()
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config(), Logger: slog.New(g)})
@@ -64,7 +64,7 @@ func TestBlockedLoggerBlocksNoPlugin(t *testing.T) {
 	next(t, notices, driver.NoticeDown)
 	next(t, notices, driver.NoticeUp)
 	open()
-	// The next line that the logger gets comes with the number of lines dropped before it.
+	// Before its next line, the logger gets a record with the number of dropped lines.
 	for end := time.Now().Add(timeout); g.dropped.Load() == 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d lines and no word of the dropped ones", g.lines.Load())
@@ -75,8 +75,8 @@ func TestBlockedLoggerBlocksNoPlugin(t *testing.T) {
 	}
 }
 
-// deafHost names an environment variable of a host process whose standard error is not read. Its
-// value is the address of the store that the test backend "far" uses.
+// deafHost names an environment variable of a host process whose standard error is not read. The
+// variable's value is the address of the store that the test backend "far" uses.
 const deafHost = "LOCKBENCH_TEST_DEAF_HOST"
 
 type deafReport struct {
@@ -99,8 +99,8 @@ func beDeafHost(socket string) {
 	os.Exit(0)
 }
 
-// deafRun holds leases, kills their plugin, and reports what happens to the
-// leases. It uses only the default logger.
+// deafRun holds leases, kills their plugin, and reports what happens to the leases. Its logger is
+// slog's default logger, which writes to standard error.
 func deafRun(socket string) (r deafReport, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -141,8 +141,8 @@ func deafRun(socket string) (r deafReport, err error) {
 	return r, client.Close(ctx)
 }
 
-// TestHostWhoseStderrIsFull makes every log line of a host block in
-// write(2), as happens to a service whose log collector hangs.
+// TestHostWhoseStderrIsFull checks that a host keeps its leases when its plugin dies, while every
+// log line blocks in write(2), as in a service whose log collector hangs.
 func TestHostWhoseStderrIsFull(t *testing.T) {
 	s := newStore(t)
 	unread, full, err := os.Pipe()

@@ -42,7 +42,7 @@ func TestStacksOfPlugin(t *testing.T) {
 	}
 }
 
-// told is the memory backend without its queue, but with Notify.
+// told is the memory backend with a Notify method instead of its queue.
 type told struct{ driver.Backend }
 
 func (b told) Properties() driver.Properties {

@@ -15,7 +15,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// Description is what a plugin says about its backend without asking a server.
+// Description is what a plugin can say about its backend without contacting a server.
 type Description = wire.Description
 
 const (
@@ -23,10 +23,10 @@ const (
 	maxDescription  = 1 << 20
 )
 
-// Describe runs the plugin binary at path with "describe --json". It checks the
-// binary as [Open] does, but not its checksum, and passes the same few environment
-// variables to it. Describe ends the process and all processes that it started, and
-// limits the size of the output. The error is an [*OpenError] unless ctx ended.
+// Describe runs the plugin binary at path with "describe --json". It checks the binary as [Open]
+// does, except for the checksum, and passes the same few environment variables to it. Before
+// Describe returns, it ends the plugin's process and all processes that the plugin started. The
+// size of the output is limited. The error is an [*OpenError] unless ctx ended.
 func Describe(ctx context.Context, path string) (Description, error) {
 	l := &launcher{name: strings.TrimPrefix(filepath.Base(path), wire.Prefix)}
 	path, err := absolute(l.name, path)

@@ -1,10 +1,10 @@
-// Package plugin runs a backend as a separate process and makes it a
-// [driver.Backend]: [Open] finds the binary, starts it, and keeps it running.
+// Package plugin runs a backend as a separate process, behind a [driver.Backend] for the host.
+// [Open] finds the binary, starts it, and keeps it running.
 //
-// A dead plugin is replaced within a fraction of a second, and a frozen plugin
-// is replaced within seconds. Watchers get a [driver.NoticeDown] and then a
-// [driver.NoticeUp], and calls between them fail at once. When a host dies,
-// its plugin lives until it has released the host's locks; see [Policy].
+// A dead plugin is replaced within a fraction of a second, and a frozen plugin is replaced within
+// seconds. Watchers get a [driver.NoticeDown] and then a [driver.NoticeUp]. Calls between the two
+// notices fail at once. When a host dies, its plugin lives until it has released the host's locks;
+// see [Policy].
 //
 // # Where is what
 //

@@ -18,8 +18,8 @@ type Found struct {
 	Path string
 }
 
-// Discover returns the plugins in dirs, beside the running executable, and in PATH, sorted by
-// name. Of several plugins with the same name it returns the first, which [Open] would use.
+// Discover returns the plugins in dirs, beside the running executable, and in PATH, sorted by name.
+// If several plugins have the same name, Discover returns the one that [Open] would use.
 func Discover(dirs []string) []Found {
 	var found []Found
 	seen := map[string]bool{}

@@ -33,8 +33,8 @@ func TestProtocolIsNegotiated(t *testing.T) {
 	}
 }
 
-// Only the plugin process uses the capability Starter. The backend in the
-// host must not declare Starter, because it has no method Start.
+// Only the plugin process uses the Starter capability. The backend in the host must not declare
+// Starter, because that backend has no Start method.
 func TestStarterStaysInThePlugin(t *testing.T) {
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: newStore(t).config()})
 	capabilities := b.Properties().Capabilities
@@ -46,8 +46,8 @@ func TestStarterStaysInThePlugin(t *testing.T) {
 	}
 }
 
-// If its data connection breaks, a plugin counts as dead. The outcome of calls under
-// way is unknown, a new process replaces the plugin, and its leases stay valid.
+// A plugin counts as dead if its data connection breaks. The outcome of calls under way is unknown,
+// a new process replaces the plugin, and its leases stay valid.
 func TestBrokenDataConnectionIsReplaced(t *testing.T) {
 	s := newStore(t)
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config()})

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wait waits until the process p ends, and kills the rest of the process group that p leads. Only
-// then does wait reap p. Until p is reaped, no other process group can get the number of p.
+// wait waits until p ends, kills the rest of the process group that p leads, and then reaps p. This
+// order is safe, because no other process group can get p's number until p is reaped.
 func (p *osProcess) wait() {
 	// waitid fails if other code in this process has already waited for the process.
 	_ = waitid(p.id, unix.WEXITED|unix.WNOWAIT)
@@ -19,8 +19,8 @@ func (p *osProcess) wait() {
 	p.reaped = true
 }
 
-// killGroup kills the process p and the process group that it leads. No code may have waited for p,
-// because its process id may then belong to a foreign process or group.
+// killGroup kills the process p and the process group that it leads. The process p must not be
+// reaped yet, because a foreign process or group can get the id of a reaped process.
 func killGroup(p *os.Process) {
 	err := unix.ENOSYS
 	// If WithHandle fails, the system has no pidfd, and err is still ENOSYS.
@@ -30,8 +30,8 @@ func killGroup(p *os.Process) {
 	if err == 0 || err == unix.ESRCH {
 		return
 	}
-	// Linux before 6.9 cannot signal a group by pidfd. waitid succeeds only if
-	// the process is not reaped yet. Until it is, no other group has its number.
+	// Linux before 6.9 cannot signal a group by pidfd. waitid succeeds only while p is not reaped, so
+	// no other group can have p's number yet.
 	if waitid(p.Pid, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG) == nil {
 		_ = unix.Kill(-p.Pid, unix.SIGKILL)
 		return

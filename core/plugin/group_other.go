@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// wait waits until the process p ends. This system cannot wait without reaping p, and the number of
-// p's group may then be used again. So the group is not killed. A plugin in it ends by itself.
+// wait waits until p ends. On this system, that also reaps p, and a new group may get the number of
+// p's group. So wait does not kill p's group. A plugin in that group ends by itself.
 func (p *osProcess) wait() {
 	_ = p.cmd.Wait() // see status
 	p.mu.Lock()

@@ -15,7 +15,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// longTTL is longer than a test waits. So a lock that becomes free was released and did not expire.
+// longTTL exceeds any wait of a test. So a lock that becomes free was released and did not expire.
 const longTTL = 4 * timeout
 
 // deadHost starts a host. The host holds locks and waits for another lock when deadHost kills it.
@@ -86,7 +86,7 @@ func TestHostDeathDelay(t *testing.T) {
 	eventually(t, timeout, "the plugin has ended", func() bool { return !plugintest.Running(pid) })
 }
 
-// The delay may be longer than the TTL, because the plugin renews the leases until then.
+// The delay may be longer than the TTL, because the plugin renews the leases during the delay.
 func TestHostDeathDelayBeyondTTL(t *testing.T) {
 	s := newStore(t)
 	const ttl, delay = 300 * time.Millisecond, 2 * time.Second
@@ -129,7 +129,7 @@ func TestLifelineAloneIsNoDeath(t *testing.T) {
 	if err := plugin.CloseLifeline(b); err != nil {
 		t.Fatal(err)
 	}
-	// Wait longer than the 2 s in which a plugin without a pidfd checks often for its host's death.
+	// Wait for more than 2 s, in which a plugin without a pidfd polls often for its host's death.
 	<-time.After(2500 * time.Millisecond)
 	if now, _ := plugin.ProcessOf(b); now != before || !s.holder(t, "jobs").Held() {
 		t.Errorf("process %d became %d, the lock is %+v", before, now, s.holder(t, "jobs"))

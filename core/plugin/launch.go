@@ -26,7 +26,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// exitMoment bounds how long the host waits for a failing plugin to exit by itself.
+// exitMoment bounds the time in which a failing plugin may exit by itself.
 const exitMoment = 250 * time.Millisecond
 
 // launch starts the plugin and configures it. If it fails, it leaves no process and no file behind.
@@ -156,9 +156,9 @@ func (l *launcher) clientConfig(run *osProcess) (*goplugin.ClientConfig, error) 
 	}, nil
 }
 
-// dial returns a gRPC connection to a plugin, and calls the function connected with each network
-// connection. Note: go-plugin's client would open two more streams, which are useless here and
-// cannot always be closed.
+// dial returns a gRPC connection to a plugin, and passes each network connection to the connected
+// function. Note: go-plugin's client would open two more streams, which are useless here and cannot
+// always be closed.
 func dial(addr net.Addr, config *tls.Config, connected func(net.Conn)) (*grpc.ClientConn, error) {
 	creds := insecure.NewCredentials()
 	if config != nil {
@@ -179,8 +179,8 @@ func dial(addr net.Addr, config *tls.Config, connected func(net.Conn)) (*grpc.Cl
 // refusal is an error that the plugin returned from Configure.
 type refusal struct{ error }
 
-// diagnose returns an error that says why the start failed with err. The context caller has no
-// start timeout; the context starting has it. byItself is false if this host killed the process.
+// diagnose returns an error that says why the start failed with err. Only the starting context has
+// the start timeout. byItself is false if this host killed the process.
 func (l *launcher) diagnose(caller, starting context.Context, run *osProcess, byItself bool, err error) error {
 	var refused refusal
 	if errors.As(err, &refused) {

@@ -19,8 +19,8 @@ import (
 const (
 	maxLogLine = 64 << 10
 	tailLines  = 12
-	// maxTail bounds the text kept of a plugin's standard error, in bytes. After the plugin's death,
-	// errors of calls show that text until a new process runs. maxTailLine bounds one line, in bytes.
+	// maxTail bounds the bytes kept of a plugin's standard error. After the plugin's death, the errors
+	// of calls show this text until a new process runs. maxTailLine bounds one line, in bytes.
 	maxTail     = wire.MaxText
 	maxTailLine = maxTail / 4
 )
@@ -43,7 +43,7 @@ func (t *tail) add(line string) {
 
 // lineLog turns a plugin's standard error into log records. A JSON line in hclog's format keeps its
 // level. Any other line gets level Error if it begins a panic or fatal error, and Debug otherwise.
-// To explain a crash, lineLog keeps the last errors and lines of other formats, but no stack trace.
+// To explain a crash, lineLog keeps the last errors and lines in other formats, but no stack trace.
 type lineLog struct {
 	log     *appLog
 	secrets *wire.Redactor
@@ -158,7 +158,7 @@ func (l *lineLog) redact(v any) any {
 	return v
 }
 
-// maxHandshake bounds what is kept of the first line on standard output, in bytes.
+// maxHandshake bounds the bytes kept of the first line on a plugin's standard output.
 const maxHandshake = 4 << 10
 
 // firstLine is the plugin's standard output. Read returns the first line and
@@ -200,7 +200,7 @@ func (f *firstLine) passed() bool {
 	return f.done
 }
 
-// ended returns io.EOF if err is nil, as after io.Copy, or a passed deadline, and otherwise err.
+// ended returns io.EOF for nil (as from io.Copy) or a passed deadline, and otherwise err.
 func ended(err error) error {
 	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		return io.EOF

@@ -16,7 +16,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// refused opens a plugin, and checks that Open fails with the error want. Open must leave
+// refused opens a plugin, and checks that Open fails with an error that wraps want. Open must leave
 // no process or other resource, and take at most 5 s longer than the start timeout.
 func refused(t *testing.T, name string, opts plugin.Options, want error, texts ...string) error {
 	t.Helper()
@@ -46,7 +46,7 @@ func refused(t *testing.T, name string, opts plugin.Options, want error, texts .
 }
 
 // opened checks that the plugin opens, and then closes it. A plugin that stays open starts
-// goroutines later, which the function refused would report as left behind by a failed Open.
+// goroutines later. A later call of refused would report them as left behind by a failed Open.
 func opened(t *testing.T, name string, opts plugin.Options) {
 	t.Helper()
 	t.Run("opened", func(t *testing.T) { plugintest.Open(t, name, &opts) })

@@ -57,10 +57,10 @@ type Options struct {
 type Policy struct {
 	// Abandon makes the plugin leave the leases to expire with their TTL.
 	Abandon bool
-	// Delay is how long after the host's death the plugin releases the leases, to allow for writes
-	// in flight and for children of the host. Delay must not be negative. During the delay the
-	// plugin renews the leases, so Delay may exceed their TTL. If the plugin ends too, or cannot
-	// reach the store, the leases expire with their TTL.
+	// Delay is the time between the host's death and the release of its leases. During this time,
+	// writes in flight and child processes of the host can finish. Delay must not be negative. The
+	// plugin renews the leases meanwhile, so Delay may exceed their TTL. If the plugin ends too, or
+	// cannot reach the store, the leases expire with their TTL.
 	Delay time.Duration
 }
 
@@ -150,8 +150,8 @@ func newLauncher(name string, opts *Options) (*launcher, error) {
 	return l, nil
 }
 
-// looksSecret guesses whether this key's value is secret. By this guess, the host
-// removes secrets from the plugin's log until the plugin has reported its secret keys.
+// looksSecret guesses whether this key's value is secret. Until the plugin has reported its secret
+// keys, the host uses this guess to remove secrets from the plugin's log.
 func looksSecret(key, value string) bool {
 	for _, word := range []string{"pass", "secret", "token", "key", "cred", "auth", "dsn"} {
 		if strings.Contains(key, word) {
@@ -191,7 +191,7 @@ func (l *launcher) fail(reason error, format string, args ...any) *OpenError {
 	return &OpenError{Name: l.name, Path: l.path, Reason: reason, Detail: wire.Bound(fmt.Sprintf(format, args...))}
 }
 
-// Reasons of an [OpenError]; test with errors.Is.
+// These are the reasons of an [OpenError]. Test for them with errors.Is.
 var (
 	ErrBadName       = errors.New("not a name of a plugin")
 	ErrNotFound      = errors.New("plugin not found")

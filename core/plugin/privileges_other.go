@@ -2,6 +2,5 @@
 
 package plugin
 
-// checkPrivileges accepts every binary, because on this system it does not
-// check privileges.
+// checkPrivileges accepts every binary. Only the function for Linux checks privileges.
 func checkPrivileges(string) error { return nil }

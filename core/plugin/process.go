@@ -16,7 +16,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// Time limits of the steps in which the method stop ends a plugin. Their sum is below 3 s.
+// process.stop ends a plugin in steps with these time limits. Their sum is below 3 s.
 const (
 	closeCall = time.Second            // for Close of the plugin's backend
 	closeExit = time.Second            // for the process to exit after that
@@ -41,7 +41,7 @@ type process struct {
 	err  error         // why the process was given up, set before dead is closed
 
 	suspect chan struct{} // holds a value if a heartbeat must be sent at once
-	echo    chan uint64   // number of the newest heartbeat that came back, for the method answered
+	echo    chan uint64   // number of the newest heartbeat that came back, read by process.answered
 }
 
 func newProcess(run *osProcess) *process {
@@ -166,17 +166,17 @@ func waitFor(done <-chan struct{}, most time.Duration) {
 
 const (
 	beatEvery = time.Second
-	// While a signal such as SIGSTOP has stopped the process, stoppedLimit
-	// bounds the wait for a heartbeat's answer. Otherwise silentLimit does,
-	// which is longer because a running process may only lack CPU time.
+	// stoppedLimit bounds the wait for a heartbeat's answer while a signal such as SIGSTOP has stopped
+	// the process. silentLimit bounds it while the process runs. silentLimit is longer, because a
+	// running process may only lack CPU time.
 	stoppedLimit = 300 * time.Millisecond
 	silentLimit  = 3 * time.Second
-	// Every beatSlice, the method answered checks how long a heartbeat has had no answer.
+	// beatSlice is the interval at which process.answered checks how long the plugin was silent.
 	beatSlice = 25 * time.Millisecond
 )
 
-// receive passes the heartbeats that come back to the method answered.
-// Recv fails when the process ends, or shortly before that.
+// receive reads the heartbeats that come back, and passes their numbers to process.answered. Recv
+// fails when the process ends, or shortly before that.
 func (p *process) receive(s wire.Session) {
 	for {
 		beat, err := s.Recv()
@@ -185,14 +185,14 @@ func (p *process) receive(s wire.Session) {
 			return
 		}
 		select {
-		case <-p.echo: // drop an older heartbeat that answered did not take
+		case <-p.echo: // drop an older number that process.answered did not read
 		default:
 		}
 		p.echo <- beat.Seq
 	}
 }
 
-// connectionError returns how the process ended, or wraps err if it still runs after exitMoment.
+// connectionError returns how the process ended. If it runs on after exitMoment, err is wrapped.
 func (p *process) connectionError(which string, err error) error {
 	waitFor(p.run.exited, exitMoment)
 	if p.run.hasExited() {
@@ -255,7 +255,7 @@ func (p *process) answered(seq uint64) bool {
 	}
 }
 
-// doubt makes heartbeats send at once.
+// doubt makes process.heartbeats send a heartbeat at once.
 func (p *process) doubt() {
 	select {
 	case p.suspect <- struct{}{}:

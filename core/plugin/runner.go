@@ -22,12 +22,12 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// lifelineFd is the plugin's file descriptor of the lifeline, a pipe that ends
-// when the host dies. exec.Cmd gives the first of its ExtraFiles number 3.
+// lifelineFd is the plugin's file descriptor for the lifeline, a pipe that ends when the host dies.
+// exec.Cmd gives number 3 to the first file in its ExtraFiles field.
 const lifelineFd = 3
 
-// drainFor is how long the host reads a process's output after the process has ended. There is a
-// limit because a child of that process may keep the pipe open for ever.
+// drainFor bounds the time for which the host reads a process's output after the process has ended.
+// There is a limit because a child of that process may keep the pipe open for ever.
 const drainFor = 250 * time.Millisecond
 
 // osProcess is one run of a plugin binary. It replaces the runner of go-plugin. With
@@ -40,7 +40,7 @@ type osProcess struct {
 	lifeline *os.File // the host's end of the pipe; the kernel closes it when the host dies
 
 	mu      sync.Mutex
-	killed  bool // the method kill was called, perhaps before the start
+	killed  bool // the kill method was called, perhaps before the start
 	reaped  bool // the process was waited for, so its number may now belong to another process
 	cmd     *exec.Cmd
 	id      int         // 0 before the start
@@ -65,9 +65,9 @@ func (p *osProcess) adopt(_ hclog.Logger, spec *exec.Cmd, _ string) (runner.Runn
 	if own, ok := proc.Of(os.Getpid()); ok {
 		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%s", wire.EnvHostStart, own.Start))
 	}
-	// Ctrl-C in a terminal must reach only the host, because the host uses the plugin
-	// while it shuts down. So the plugin gets a separate process group. The method
-	// end can then also kill the whole group, with a wrapper and its children.
+	// Ctrl-C in a terminal must reach only the host, because the host uses the plugin while it shuts
+	// down. So the plugin gets a separate process group. This group also allows osProcess.end to kill
+	// a wrapper and its children together.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,7 +121,7 @@ func (p *osProcess) reap(stderr *os.File) {
 }
 
 // finish runs cmd, which leads a process group, until cmd exits or ctx ends. Then it kills the rest
-// of the group. The error says why cmd did not start. The method status says how cmd ended.
+// of the group. The error says why cmd did not start. The status method says how cmd ended.
 func (p *osProcess) finish(ctx context.Context, cmd *exec.Cmd) error {
 	p.mu.Lock()
 	p.cmd = cmd
@@ -260,9 +260,9 @@ func environ(extra []string) []string {
 	return append(env, extra...)
 }
 
-// servedBy records the process at the other end of conn as p.behind, if a wrapper
-// has started it. Some wrappers start their child in a new session, and so in
-// another process group. With p.behind, the host can kill such a child too.
+// servedBy sets p.behind to the process at the other end of conn, if a wrapper started that
+// process. Some wrappers start their child in a new session, and so in another process group. With
+// p.behind, the host can kill such a child too.
 func (p *osProcess) servedBy(conn net.Conn) {
 	c, ok := conn.(*net.UnixConn)
 	if !ok {

@@ -16,15 +16,15 @@ import (
 
 const (
 	othersWrite fs.FileMode = 0o002
-	// maxLinks is how many symbolic links of one path checkSafe follows; Linux has the same limit.
+	// maxLinks bounds the symbolic links that checkSafe follows in one path. Linux has the same limit.
 	maxLinks = 40
 )
 
-// checkSafe returns an error for a binary that any user of this machine could replace.
-// checkSafe follows the path as the kernel does, through every directory and every symbolic
-// link. It refuses a path through a directory to which any user may write, with one exception.
-// In a sticky directory such as /tmp, the path's next element may be a directory of this user
-// or of root, because no other user can rename it. Otherwise checkSafe ignores owners.
+// checkSafe returns an error for a binary that any user of this machine could replace. checkSafe
+// follows the path as the kernel does, through every directory and every symbolic link. It refuses
+// a path through a directory to which any user may write, with one exception. In a sticky directory
+// such as /tmp, the path's next element may be a directory of this user or of root, because no
+// other user can rename it. Apart from that, checkSafe ignores owners.
 func checkSafe(path string) error {
 	var done []string // the elements of path followed so far, with links resolved
 	rest := parts(path)
@@ -126,11 +126,11 @@ func exhausted(err error) bool {
 	return false
 }
 
-// verify checks that the binary can be executed, and that not every user could have replaced
-// it. It compares the binary's checksum with the checksum file, if there is one. Note: a user who
-// can replace the binary could do so between this check and the start, so the whole path must be
-// safe. Executing the file that verify has opened would not help, because a script's interpreter
-// opens the script again.
+// verify checks that the binary is executable, that its path is safe, and that it gives no extra
+// privileges. If there is a checksum file, verify compares the binary's checksum with the file.
+// Note: a user who can replace the binary could do so between this check and the start, so the
+// whole path must be safe. Executing the file that verify has opened would not help, because a
+// script's interpreter opens the script again.
 func (l *launcher) verify() error {
 	err := checkFile(l.path)
 	if err == nil {
@@ -175,8 +175,8 @@ func sumOf(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// checksumOf returns the sum that the checksum file lists for the file name base. A line has
-// the sum in hex, a blank, then a second blank (text mode) or * (binary mode), and the name.
+// checksumOf returns the sum that the checksum file lists for the file name in base. A line has the
+// sum in hex, a blank, then a second blank (text mode) or * (binary mode), and the name.
 func checksumOf(base, file string) (string, error) {
 	f, err := os.Open(file)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// Each string in chain is "path -> target", for a symbolic link below the directory root.
+// links makes symbolic links below root. Each string in chain is "path -> target" for one link.
 func links(t *testing.T, root string, chain ...string) {
 	t.Helper()
 	for _, l := range chain {

@@ -27,8 +27,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// copied copies the memory plugin into a new directory. The parameter mode is that
-// directory's permissions. The parameter above is the permissions of its parent.
+// copied copies the memory plugin into a new directory. That directory has the permissions in mode,
+// and its parent directory has those in the parameter named above.
 func copied(t *testing.T, above, mode fs.FileMode) string {
 	t.Helper()
 	binary, err := os.ReadFile(plugintest.Build(t, memoryMain))
@@ -68,7 +68,7 @@ func TestOpenRefusesWhatOthersCouldReplace(t *testing.T) {
 	refused(t, "memory", plugin.Options{Path: safe}, plugin.ErrUnsafe, safe)
 }
 
-// TestSwappedBinaryIsNotStarted replaces the binary while its plugin runs, and kills the plugin.
+// TestSwappedBinaryIsNotStarted checks that a dead plugin whose binary was replaced stays down.
 func TestSwappedBinaryIsNotStarted(t *testing.T) {
 	path := copied(t, 0o755, 0o755)
 	binary, err := os.ReadFile(path)
@@ -112,7 +112,7 @@ func sockets(t *testing.T) (all []string) {
 	return all
 }
 
-// as calls the function f in a thread that runs as the user uid, without capabilities.
+// The as function calls f in a thread that runs as the user uid, without capabilities.
 func as(uid int, f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -154,7 +154,7 @@ func TestAnotherUserCannotConnect(t *testing.T) {
 	}
 }
 
-// intruder returns a client of the plugin that is not its host.
+// intruder returns a client that connects to the plugin, but is not the plugin's host.
 func intruder(t *testing.T) lockpb.PluginClient {
 	t.Helper()
 	for _, path := range sockets(t) {
@@ -175,8 +175,8 @@ func intruder(t *testing.T) lockpb.PluginClient {
 	return nil
 }
 
-// TestStrangersNeitherReleaseNorRenew checks a second client, which runs as the host's user and
-// without mutual TLS. Release, Renew and Proclaim must fail unless it has the owner id and token.
+// TestStrangersNeitherReleaseNorRenew uses a second client as the host's user, without mutual TLS.
+// Its Release, Renew and Proclaim must fail if the owner id or the token is wrong.
 func TestStrangersNeitherReleaseNorRenew(t *testing.T) {
 	b := plugintest.Open(t, "memory", &plugin.Options{Path: plugintest.Build(t, memoryMain), NoMTLS: true})
 	token, err := b.TryAcquire(t.Context(), request("jobs", "holder"))

@@ -9,13 +9,13 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// The first restart has no pause, because leases need renewals (L8).
+// The first restart has no pause, because leases need renewals (rule L8).
 const (
 	backoffFirst = 50 * time.Millisecond
 	maxBackoff   = 2 * time.Second
-	// A failure is a failed start, or a plugin's end within steadyAfter of
-	// its start. After crashLoop failures in a row, restarts come about
-	// every slowPace, and the errors of calls state the number of failures.
+	// A failure is a failed start, or a plugin's end within steadyAfter of its start. After crashLoop
+	// failures in a row, the interval between restarts is about slowPace, and the errors of calls
+	// state the number of failures.
 	crashLoop   = 8
 	steadyAfter = 20 * time.Second
 	slowPace    = 15 * time.Second
@@ -81,7 +81,7 @@ func backoff(n int) time.Duration {
 	return d/2 + rand.N(d)
 }
 
-// setDown makes calls fail with the error cause.
+// setDown makes calls fail with an error that wraps cause.
 func (b *backend) setDown(cause error) {
 	b.mu.Lock()
 	first := b.current != nil
@@ -99,7 +99,7 @@ func (b *backend) setUp(p *process) {
 	b.watchers.notify(driver.Notice{Kind: driver.NoticeUp, Plugin: true})
 }
 
-// install makes the process p serve all calls, and starts a goroutine that forwards its notices.
+// install makes the process p serve all calls, and starts a goroutine that forwards p's notices.
 func (b *backend) install(p *process) {
 	b.setProperties(p.props)
 	b.mu.Lock()

@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// wrapped writes a shell script that acts as the plugin "far". In it, $plugin is the real binary.
+// wrapped writes a script that acts as the plugin "far". In the script, $plugin is the real binary.
 func wrapped(t *testing.T, script string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "lockplugin-far")
@@ -166,8 +166,8 @@ func TestOutputIsAlwaysRead(t *testing.T) {
 	})
 }
 
-// TestInheritedDescriptorsAreClosed opens a descriptor in the host without FD_CLOEXEC, as a library
-// may do.
+// TestInheritedDescriptorsAreClosed checks that a plugin closes a descriptor that its host opened
+// without FD_CLOEXEC, as a library may do.
 func TestInheritedDescriptorsAreClosed(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -44,8 +44,8 @@ type Leader struct {
 	// TokenText is Token as text, for programs whose JSON numbers are exact only up to 2^53.
 	TokenText string `json:"token_text,omitempty"`
 	Value     []byte `json:"value_base64,omitempty"`
-	// Since is the time, by this host's clock, when it first saw the present leader, or
-	// first saw that there was no leader. Since is null until the store has answered once.
+	// Since is the time, by this host's clock, at which the host first saw the present leader, or
+	// first saw that there was none. Since is null until the store has answered once.
 	Since *time.Time `json:"since"`
 	// StaleSince is when this host could no longer see the state in the store; Error says
 	// why. While StaleSince is set, the other fields describe the last known leader.
@@ -53,7 +53,7 @@ type Leader struct {
 	Error      string     `json:"error,omitempty"`
 }
 
-// A host sees a leader only while it also reaches the store.
+// seen reports whether the host sees a leader. A host that cannot reach the store sees none.
 func (l Leader) seen() bool { return l.Held && l.StaleSince == nil }
 
 // Handler answers /ready and /leader. It looks only at the last element of the path, so
@@ -64,7 +64,7 @@ type Handler struct {
 	elections []*election
 }
 
-// The Handler's mutex guards the field leader of an election.
+// An election's leader field is guarded by the mutex in Handler.
 type election struct {
 	client *core.Client
 	leader Leader
@@ -98,7 +98,7 @@ func (h *Handler) Follow(ctx context.Context, c *core.Client, e *core.Elector) {
 
 var errNotFollowed = errors.New("the election is no longer followed")
 
-// after returns the state that replaces the state l when the host observes a change at t=now.
+// The after method returns the state that replaces l when the host observes a change at t=now.
 func (l Leader) after(change core.Change, now time.Time) Leader {
 	if change.Kind == core.Stale {
 		l.StaleSince, l.Error = &change.Since, change.Err.Error()

@@ -19,8 +19,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// gated is a backend. Its Check fails if away is set, or when its ctx ends if slow is set. Its
-// Inspect fails if hidden is set.
+// gated is a backend. If away is set, its Check fails. If slow is set, its Check waits until ctx
+// ends, and fails. If hidden is set, its Inspect fails.
 type gated struct {
 	driver.Backend
 	away, slow, hidden atomic.Bool

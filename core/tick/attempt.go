@@ -28,11 +28,11 @@ type result struct {
 
 // attempt runs fn for the tick of t=at, unless another host has acquired the tick's lock.
 //
-// Without Overlap, attempt acquires the job's lock before the tick's lock. So if a host dies
-// while it waits for the previous run, other hosts can still take the tick. When the tick's age
-// reaches Late, a timer cancels requests under way, and attempt no longer calls fn. Until then
-// attempt tries again while the outcome is open, unless the error makes that pointless. If
-// patient is false, ErrDenied before the grant of the job's lock also ends attempt.
+// Without Overlap, attempt acquires the job's lock before the tick's lock. So if a host dies while
+// it waits for the previous run, other hosts can still take the tick. When the tick's age reaches
+// Late, a timer cancels requests under way, and attempt no longer calls fn. Before that time,
+// attempt tries again while the outcome is open, unless the error makes that pointless. If patient
+// is false, attempt also ends if the store denies the job's lock (ErrDenied).
 func (j *Job) attempt(ctx context.Context, at time.Time, patient bool, fn func(context.Context, Tick) error) (r result) {
 	late, keep := j.spans(at)
 	wctx, cancel := context.WithCancelCause(ctx)
@@ -89,8 +89,8 @@ func (j *Job) attempt(ctx context.Context, at time.Time, patient bool, fn func(c
 	}
 }
 
-// If the previous run still holds the job's lock, inTheWay returns an error that names its host,
-// and otherwise err. It takes at most the time atMost, because the next tick waits.
+// If the previous run still holds the job's lock, inTheWay returns an error that names its holder.
+// If not, it returns err. It takes at most the time atMost, because the next tick waits.
 func (j *Job) inTheWay(ctx context.Context, atMost time.Duration, err error) error {
 	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
@@ -105,7 +105,7 @@ func pointless(err error) bool {
 	return errors.Is(err, core.ErrInvalid) || errors.Is(err, core.ErrUnsupported) || errors.Is(err, core.ErrClosed)
 }
 
-// take acquires the lock of the tick of t=at, calls the function mine while it holds that lock, and
+// take acquires the lock of the tick of t=at, calls the mine function while it holds that lock, and
 // returns that function's results. The store keeps that lock for Keep, even after take returns.
 func (j *Job) take(ctx context.Context, at time.Time, mine func(context.Context, *core.Lease) (outcome, error)) (out outcome, err error) {
 	mark, err := j.mark(at)

@@ -34,8 +34,8 @@ type Event struct {
 	Kind Kind
 	Job  string
 	At   time.Time // when the tick was due
-	// Ticks is how many ticks the event reports. They are the ticks from At to Until.
-	// For kind Unknown, Ticks is at most 100,000, and for other kinds it is 1.
+	// Ticks is the number of ticks that the event reports, from At to Until. For kind Unknown, Ticks
+	// is at most 100,000, and for other kinds it is 1.
 	Ticks int
 	Until time.Time
 	Token uint64        // token of the lease, for Ran
@@ -47,7 +47,7 @@ type Event struct {
 // forward by years.
 const maxGap = 100_000
 
-// The outcomes open and doubtful become the kind Unknown.
+// event returns the Event of a result. The outcomes open and doubtful become the kind Unknown.
 func (r result) event(job string, at time.Time) Event {
 	kind := Unknown
 	switch r.outcome {
@@ -114,7 +114,7 @@ type run struct {
 	fn      func(context.Context, Tick) error
 	cancel  context.CancelCauseFunc
 	working sync.WaitGroup
-	more    chan struct{} // buffer of 1; gets a value when the slice late has grown
+	more    chan struct{} // buffer of 1; gets a value when the late slice has grown
 	latest  time.Time     // the latest time that wait has read
 
 	mu   sync.Mutex

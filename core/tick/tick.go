@@ -22,7 +22,7 @@
 // limits of every lock. A function whose lease is lost must stop when its ctx ends. If a process
 // is paused after it has checked its lease, only the token protects (see package core).
 //
-// A tick is not run if, from its time until Late after it,
+// A tick is not run if, from its due time until [Options.Late] after that,
 //   - every host was stopped, or could not reach the store;
 //   - without Overlap, the previous run had not ended, or a paused host held the job's lock until
 //     its TTL was over (so set Late longer than that TTL);
@@ -31,13 +31,13 @@
 //
 // # What is reported
 //
-// If no host has run a tick, exactly one host reports it as [Missed], and after that no host
-// runs it. Even a host that was stopped or cut off can report it as missed, until half of Keep
-// after the tick. Later such a host reports the tick as [Unknown]. If a host takes a tick and
+// If no host has run a tick, exactly one host reports it as [Missed], and after that no host runs
+// it. A host that was stopped or cut off can also report it as missed, until half of Keep has
+// passed since the tick. After that, it reports the tick as [Unknown]. If a host takes a tick and
 // is killed, no host reports that tick as missed, whether or not the function had begun.
 //
 // If a host's wall clock is set back by more than half of Keep, its ticks begin again at the new
-// time, so ticks that it ran at the wrong time are run and reported once more.
+// time. So ticks that it ran at the wrong time are run and reported once more.
 //
 // # How
 //
@@ -51,9 +51,9 @@
 //
 // Why is no tick run twice? Suppose that the store granted NAME@T to host A and then to host B, and
 // that both ran the tick. A sent its request when A's clock showed T or later. The store kept A's
-// grant for Keep after that, by a clock that is at most a hundredth too fast. When B had its answer
-// and read its clock, it showed T + Keep/2 or less, because B ran the tick. If the clocks of A and
-// B differ by less than Keep/2 - Keep/100, B had its answer before A's grant expired. So the
+// grant for the time Keep after the request, by a clock that is at most a hundredth too fast. When
+// B had its answer, B's clock showed T + Keep/2 or less, because B ran the tick. If the clocks of A
+// and B differ by less than Keep/2 - Keep/100, B had its answer before A's grant expired. So the
 // store cannot have granted NAME@T to B. A pause of B between the answer and the function does no
 // harm, because when B's grant has expired, every other host is too late for the tick.
 //
@@ -85,7 +85,7 @@ const (
 // ErrLate means that this host must not run the tick, because the tick is more than Late old.
 var ErrLate = errors.New("too late for the tick")
 
-// errForgotten means that the tick is too old: the store may have forgotten who took it.
+// errForgotten means that the tick is too old. The store may have forgotten that a host took it.
 var errForgotten = fmt.Errorf("%w: it is more than half of Keep ago", ErrLate)
 
 // Schedule says when a job is due. A Schedule must have the same ticks on all hosts. So New refuses
@@ -109,14 +109,14 @@ func (d every) Next(t time.Time) time.Time {
 // Options of a [Job]. Nil and zero fields mean the defaults. Late and Keep must be the same on all
 // hosts.
 type Options struct {
-	// Late is how long after its time a tick may still be started, for example by a host that was
-	// stopped or cut off, or that waited for the previous run. The default is the time until the
-	// next tick, but at most an hour, a quarter of Keep, and a quarter of the longest TTL.
+	// Late is the longest delay with which a tick may still be started, for example by a host that was
+	// stopped or cut off, or that waited for the previous run. The default is the time until the next
+	// tick, but at most an hour, a quarter of Keep, and a quarter of the longest TTL.
 	Late time.Duration
-	// Keep is how long the store records that a tick was taken. Keep must be at least 4 * Late, and
-	// is rounded up to a TTL that the backend can keep. The store has a lock for every tick that is
-	// younger than Keep. The wall clocks of two hosts must differ by less than 49 % of Keep. The
-	// default is 4 * Late, but at least a minute, or the backend's longest TTL if that is shorter.
+	// Keep is the time for which the store records that a tick was taken. Keep must be at least 4 *
+	// Late, and is rounded up to a TTL that the backend can keep. The store has a lock for every tick
+	// that is younger than Keep. The wall clocks of two hosts must differ by less than 49 % of Keep.
+	// The default is 4 * Late, but at least the smaller of a minute and the backend's longest TTL.
 	Keep time.Duration
 	// Lock has options such as TTL and MaxHold for the job's lock, which is held while the
 	// function runs. New always sets ReleaseInBackground. With Overlap, Lock is unused.
@@ -193,12 +193,12 @@ func (j *Job) check() (err error) {
 // next returns the first tick after t, without a monotonic clock reading.
 func (j *Job) next(t time.Time) time.Time { return j.schedule.Next(t.Round(0)).Round(0) }
 
-// age returns how long ago, by the wall clock, the tick of t=at was
-// due. The parameter at must have no monotonic clock reading.
+// age returns the time, by the wall clock, since the tick of t=at was due. The parameter at must
+// have no monotonic clock reading.
 func (j *Job) age(at time.Time) time.Duration { return j.now().Sub(at) }
 
-// spans returns Late and Keep for the tick of t=at. Late is at most a quarter of Keep. So hosts can
-// report a missed tick for at least the time Late, until half of Keep.
+// spans returns Late and Keep for the tick of t=at. Late is at most a quarter of Keep. So hosts
+// have at least the time Late to report a missed tick, from Late until half of Keep.
 func (j *Job) spans(at time.Time) (late, keep time.Duration) {
 	p := j.c.Properties()
 	late, keep = j.opts.Late, j.opts.Keep
@@ -222,7 +222,7 @@ func (j *Job) markName(at time.Time) string {
 	return j.name + "@" + at.UTC().Format(time.RFC3339Nano)
 }
 
-// mark returns the lock NAME@TIME of the tick of t=at. A host that acquires it takes the tick.
+// mark returns the lock NAME@TIME of the tick of t=at. A host takes the tick by acquiring it.
 func (j *Job) mark(at time.Time) (*core.Lock, error) {
 	_, keep := j.spans(at)
 	return j.c.Lock(j.markName(at), &core.LockOptions{TTL: keep, AtLeast: keep, ReleaseInBackground: true})

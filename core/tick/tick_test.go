@@ -32,8 +32,8 @@ func TestOnceEachTick(t *testing.T) {
 	})
 }
 
-// TestLongRun checks that no second tick starts while the function runs.
-// Exactly one host must report each tick that was missed because of that.
+// TestLongRun checks that no second tick starts while the function runs. Exactly one host must
+// report each tick that is missed during a long run.
 func TestLongRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		for range 3 {
@@ -145,7 +145,7 @@ func TestStoreAway(t *testing.T) {
 }
 
 // In TestRefused, the store is read-only for a while, or the job's lock is lost
-// before the function begins. The tick must still be run, late but in time.
+// before the function begins. The tick must still be run, before it is too late for it.
 func TestRefused(t *testing.T) {
 	for _, overlap := range []bool{false, true} {
 		bubble(t, func(t *testing.T, w *world) {
@@ -266,8 +266,8 @@ func TestAwayTooLong(t *testing.T) {
 	})
 }
 
-// TestPausedAfterTheGrant pauses a host after the grant of the tick's lock, before it gets the
-// answer. After too long a pause it must not run the tick, whether or not Late's timer has fired.
+// TestPausedAfterTheGrant pauses a host between the grant of the tick's lock and the answer. If the
+// pause is too long, the host must not run the tick, whether or not the timer for Late has fired.
 func TestPausedAfterTheGrant(t *testing.T) {
 	for _, tt := range []struct {
 		pause time.Duration
@@ -406,7 +406,7 @@ func TestOnce(t *testing.T) {
 	})
 }
 
-// TestTake checks that the Lease of a taken tick lasts until its release, even if ctx ends before.
+// TestTake checks that the Lease of a taken tick lasts until its release, even if ctx ends earlier.
 func TestTake(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, b := w.host(Every(time.Minute), Options{}), w.host(Every(time.Minute), Options{})

@@ -16,7 +16,7 @@ type backend struct {
 	store   Store
 	watcher Watcher       // nil if the store is not a Watcher
 	timeout time.Duration // longest time of one request
-	step    time.Duration // a lease lives this much longer: the store's clock may show the time in such steps
+	step    time.Duration // added to each lease; the store's clock may show the time in such steps
 
 	mu     sync.Mutex
 	claims driver.Properties
@@ -45,8 +45,8 @@ func (b *backend) Properties() driver.Properties {
 	return p
 }
 
-// Close cancels the call that begin starts, and waits until it ends. The call must use the returned
-// context, and call the function done at its end.
+// begin registers a call, so that Close can cancel it and wait for its end. The call must use the
+// returned context, and must call the function done at its end.
 func (b *backend) begin(ctx context.Context) (inside context.Context, done func(), err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -67,7 +67,7 @@ func (b *backend) named(err error) error { return fmt.Errorf("%s: %w", b.claims.
 var sentinels = []error{driver.ErrUnavailable, driver.ErrDenied, driver.ErrConfig, driver.ErrInvalid, driver.ErrUnsupported}
 
 // failed adds the sentinel errors of the contract to err. If unsent is true, no change was sent to
-// the store, so nothing is left to withdraw. Then an ErrUnavailable also wraps ErrNotSent.
+// the store, so nothing is left to withdraw, and an ErrUnavailable also wraps ErrNotSent.
 func (b *backend) failed(ctx context.Context, err error, unsent bool) error {
 	known := func(sentinel error) bool { return errors.Is(err, sentinel) }
 	switch {
@@ -88,7 +88,7 @@ func ask[R any](ctx context.Context, b *backend, f func(context.Context) (R, err
 	return f(ctx)
 }
 
-// The lease and withdrawals in the record may have expired.
+// The lease and the withdrawals in the record that read returns may have expired.
 func (b *backend) read(ctx context.Context, name string) (e Entry, r record, err error) {
 	e, err = ask(ctx, b, func(ctx context.Context) (Entry, error) { return b.store.Read(ctx, keyOf(name)) })
 	if err == nil {
@@ -99,12 +99,12 @@ func (b *backend) read(ctx context.Context, name string) (e Entry, r record, err
 
 // change reads the record of the lock called name, lets the function f change it, and writes it,
 // unless f returns an error. If another client writes the record in between, change reads it again
-// and calls f again. It returns what Put returned.
+// and calls f again. It returns the Entry from Put.
 //
-// The parameter now of f is the store's time before the write. So a lease that f finds expired is
+// The argument now of f is the store's time before the write. So a lease that f finds expired has
 // expired, and a lease that f makes lives at least as long as f says. If the write succeeds, no
-// client wrote after the read, so what f found is still true. There is one exception: a lease that
-// f found alive may have expired since then. Method Renew allows for that.
+// other client wrote after the read, so what f found is still true. But a lease that f found alive
+// may have expired before the write. Method Renew handles this case.
 func (b *backend) change(ctx context.Context, name string, f func(r *record, now time.Time) error) (written Entry, err error) {
 	for {
 		e, r, err := b.read(ctx, name)
@@ -137,7 +137,7 @@ func (b *backend) write(ctx context.Context, e Entry, r record) (Entry, error) {
 	return b.store.Put(ctx, keyOf(r.Name), value, e.Revision, r.needed(e.Now))
 }
 
-// changeHeld returns a NotHeldError if the lease that request r names is over.
+// changeHeld calls change. It returns a NotHeldError if the lease that the request r names is over.
 func (b *backend) changeHeld(ctx context.Context, r driver.Request, f func(s *record, now time.Time)) (Entry, error) {
 	return b.change(ctx, r.Name, func(s *record, now time.Time) error {
 		if s.Holder == nil || s.Holder.Owner != r.Owner || s.Holder.Token != r.Token {
@@ -171,9 +171,9 @@ func (b *backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, err
 }
 
 // Renew must know whether the store wrote the renewal before the lease expired. The renewal was in
-// time if all requests together took less time than was left, or if Put says so. Otherwise, Renew
-// reads the record. If the entry says when the store wrote it, clients ignore a renewal that was
-// late (see holder.void). If not, Renew ends a lease whose renewal may have been late.
+// time if all requests together took less time than the lease had left, or if Put says so.
+// Otherwise, Renew reads the record. If the entry has the time of the write, clients ignore a late
+// renewal (see holder.void). If it does not, Renew ends a lease whose renewal may have been late.
 func (b *backend) Renew(ctx context.Context, r driver.Request) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
@@ -231,8 +231,8 @@ func (b *backend) release(ctx context.Context, r driver.Request) error {
 	return err
 }
 
-// Withdraw writes the record even if the owner has no grant. So a TryAcquire of the owner that read
-// the record earlier can no longer write it. A later TryAcquire reads that the owner was withdrawn.
+// Withdraw writes the record even if the owner has no grant. So an earlier TryAcquire that has read
+// the old record can no longer write it. A later TryAcquire finds the withdrawal in the record.
 func (b *backend) Withdraw(ctx context.Context, name, owner string) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
@@ -271,9 +271,9 @@ func (b *backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 	return b.look(ctx, name)
 }
 
-// look returns the holder of the lock called name. A store may read its clock later than the
-// record, and the lease may be renewed in between. So look reports that a lease has expired
-// only if it finds the same revision twice.
+// look returns the holder of the lock called name. A store may read its clock after the record. If
+// the lease is renewed in between, it seems to have expired. So look reports that a lease has
+// expired only if it finds the same revision twice.
 func (b *backend) look(ctx context.Context, name string) (driver.Holder, error) {
 	for over := uint64(0); ; {
 		e, r, err := b.read(ctx, name)

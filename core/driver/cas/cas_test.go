@@ -10,7 +10,7 @@ import (
 	"github.com/lockbench/lockbench/core/drivertest"
 )
 
-// One of the two stores reports changes and says when it wrote a value. The other one does neither.
+// The store "all" reports changes and the times of writes. The store "least" does neither.
 func TestConformance(t *testing.T) {
 	for name, open := range map[string]func(d *data) cas.Store{
 		"all":   func(d *data) cas.Store { return watched{&client{data: d}} },

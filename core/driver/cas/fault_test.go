@@ -89,7 +89,7 @@ func turn(t *testing.T, b driver.Backend, owner string, inside *atomic.Int32, la
 	}
 }
 
-// The Put of an acquire is delayed until the owner has been withdrawn.
+// An acquire must fail if its Put is delayed until the owner has been withdrawn.
 func TestLateAcquire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &data{}
@@ -115,7 +115,7 @@ func TestLateAcquire(t *testing.T) {
 	})
 }
 
-// A renewal is delayed until the lease has expired. It must not revive the lease.
+// A renewal that is delayed until the lease has expired must not revive the lease.
 func TestLateRenewal(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		t.Run(fmt.Sprintf("silent=%t", silent), func(t *testing.T) {
@@ -151,8 +151,8 @@ func TestLateRenewal(t *testing.T) {
 	}
 }
 
-// After a renewal in time, another client writes the record. That write must not end the lease,
-// though the renewal would have been too late at that time.
+// After a renewal in time, another client writes the record later than the lease's former end. This
+// write must not end the lease, although the renewal would have been too late at that time.
 func TestRepeatedRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &data{}
@@ -179,7 +179,7 @@ func TestRepeatedRenewal(t *testing.T) {
 	})
 }
 
-// Calls begin to watch a key while Close runs. No watch may be left.
+// A call of Notify that begins while Close runs must not leave a watch behind.
 func TestCloseEndsWatches(t *testing.T) {
 	for range 2000 {
 		d := &data{}

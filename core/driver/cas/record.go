@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// tombstoneFor is how long the store refuses an owner after its withdrawal. The contract requires
-// one minute. The other 30 s are for a Put that was sent before the withdrawal and arrives late.
+// tombstoneFor is the time for which a withdrawn owner is refused. The contract requires one
+// minute. The other 30 s are for a Put that was sent before the withdrawal and arrives late.
 const tombstoneFor = 90 * time.Second
 
 // record is the JSON for one lock. Times are in nanoseconds since 1970, by the store's clock.
@@ -26,11 +26,11 @@ type holder struct {
 	Owner string `json:"owner"`
 	Label string `json:"label,omitempty"`
 	Value []byte `json:"value,omitempty"`
-	// Token is 0 in the first record of a grant. The token is then the revision of the record.
+	// Token is 0 in the first record of a grant, because that record's revision is the token.
 	Token uint64 `json:"token,omitempty"`
 	End   int64  `json:"end_ns"`
-	// By is when the lease would have ended without the renewal that wrote this record. If the
-	// store wrote the record at this time or later, the renewal is void.
+	// By is the time at which the lease would have ended without the renewal that wrote this record.
+	// If the store wrote the record at or after By, the renewal is void.
 	By int64 `json:"by_ns,omitempty"`
 }
 
@@ -74,12 +74,12 @@ func (r *record) tidy(e Entry) {
 	}
 }
 
-// If the store wrote the entry e too late, its renewal does not count.
+// void reports whether the store wrote e so late that the renewal in e does not count.
 func (h *holder) void(e Entry) bool {
 	return h.By != 0 && !e.Written.IsZero() && e.Written.UnixNano() >= h.By
 }
 
-// needed returns how long the store must keep r, counted from now.
+// needed returns the time, counted from now, for which the store must keep r.
 func (r *record) needed(now time.Time) time.Duration {
 	var last int64
 	if r.Holder != nil {
@@ -91,7 +91,7 @@ func (r *record) needed(now time.Time) time.Duration {
 	return time.Duration(last - now.UnixNano())
 }
 
-// shown returns the zero Holder if the record has none.
+// shown returns the zero Holder if the record has no holder.
 func (r *record) shown(now time.Time) driver.Holder {
 	h := r.Holder
 	if h == nil {

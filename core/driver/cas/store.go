@@ -7,10 +7,10 @@
 // recently. Each operation reads the record, decides, and writes the record if no other client has
 // changed it since. So a write that arrives late finds another revision and changes nothing.
 //
-// If the store is a [Watcher], it wakes hosts that wait for a lock. Otherwise, they poll. There is
-// no queue of waiting hosts, so Properties.FIFO is false. To stay in a queue, each host would have
-// to write to the record every second, and each of these writes would make a write of another host
-// fail, even a write of the holder.
+// If the store is a [Watcher], it wakes hosts that wait for a lock. If it is no Watcher, they poll.
+// There is no queue of waiting hosts, so Properties.FIFO is false. To stay in a queue, each host
+// would have to write to the record every second, and each of these writes would make a write of
+// another host fail, even a write of the holder.
 //
 // # Where is what
 //
@@ -32,26 +32,26 @@ import (
 // the request has certainly changed nothing. Put and Delete may also return an error that wraps it.
 var ErrConflict = errors.New("the key has another revision")
 
-// Store is a key-value store, or the part of one that has only locks. Any number of goroutines may
-// call its methods, which must return soon after ctx ends. ctx has a deadline, except in List and
-// Close.
+// Store is a key-value store, or a part of one that contains only locks. Any number of goroutines
+// may call its methods, which must return soon after ctx ends. ctx has a deadline, except in List
+// and Close.
 //
-// If the reply to a request is lost, the client library must not send the request again. The second
-// request would find the revision that the first request made, and report a conflict. If an error
-// wraps no error of package driver, the outcome counts as unknown, as with driver.ErrUnavailable.
-// So wrap driver.ErrDenied if the store denies access. Wrap both driver.ErrNotSent and
-// driver.ErrUnavailable if the store has certainly not received the request.
+// If the reply to a request is lost, the client library must not send the request again. A repeated
+// request would find the revision that the original request made, and report a conflict. If an
+// error wraps no error of package driver, the outcome counts as unknown, as with
+// driver.ErrUnavailable. So wrap driver.ErrDenied if the store denies access. Wrap both
+// driver.ErrNotSent and driver.ErrUnavailable if the store has certainly not received the request.
 //
 // A key has 52 characters of [0-9a-v], made from the name of a lock. A value has at most about 100
-// KiB, and about 40 bytes more for each owner of this lock withdrawn in the last 90 s.
+// KiB, plus about 40 bytes for each owner of this lock that was withdrawn in the last 90 s.
 type Store interface {
 	// Read returns the entry of key, as the last successful Put or Delete of any client left it. If
 	// Read returns an old entry, no lock is granted twice, but writes fail and observers see an old
 	// holder.
 	Read(ctx context.Context, key string) (Entry, error)
-	// Put writes value, which is not empty, if key has the given revision. For a key that does not
-	// exist, revision is 0 or what Read returned. The backend uses only Revision and Written of the
-	// Entry that Put returns. After the time ttl, the store should delete the key if it can. It
+	// Put writes value, which is not empty, if key has the given revision. If the key does not exist,
+	// revision is 0 or the revision that Read returned. The backend uses only Revision and Written of
+	// the Entry that Put returns. After the time ttl, the store should delete the key if it can. It
 	// must not delete it earlier, so a store that counts in seconds must round up. Without this
 	// deletion, the key of a lock that was never released stays until the lock is acquired again.
 	Put(ctx context.Context, key string, value []byte, revision uint64, ttl time.Duration) (Entry, error)
@@ -81,25 +81,25 @@ type Entry struct {
 	// and List must set it. The clock may show the time in steps, such as whole seconds, if TTLStep
 	// is set to the step. Each lease then lives one step longer.
 	Now time.Time
-	// Written is the store's time when it wrote Value, or zero if the store does not say that. With
-	// Written, all hosts ignore a renewal that arrived after the end of its lease. Without it, the
-	// lease lives on until Renew ends it, or for its TTL if the host has died.
+	// Written is the store's time when it wrote Value, or zero if the store does not report it. With
+	// Written, all hosts ignore a renewal that arrived after the end of its lease. Without Written,
+	// this lease lives until Renew ends it, or for its TTL if the host has died.
 	Written time.Time
 }
 
-// About describes a store. Its fields are those of driver.Properties.
+// About describes a store. Its fields are the fields with these names in driver.Properties.
 type About struct{ Server, Durability string }
 
 // Watcher is for a [Store] that can report changes.
 type Watcher interface {
 	// Watch calls changed after each change of key, and whenever it may have missed a change, until
-	// the function stop is called. The function changed does not block. Watch must report all
-	// changes after its return. But if it subscribes on Read's connection, it need only report
-	// changes after a Read that began after Watch returned. Watch does not wait for the store.
+	// the function stop is called. The function changed does not block. Watch must report all changes
+	// after its return, with one exception. If it subscribes on Read's connection, it may miss changes
+	// that the next call of Read shows. Watch does not wait for the store.
 	Watch(key string, changed func()) (stop func(), err error)
 }
 
-// Properties returns the claims p of the Store's author, with those of package cas added. The
+// Properties returns p, the claims of the Store's author, with the claims of package cas added. The
 // parameter watcher says whether the Store is a [Watcher], because some capabilities need one.
 func Properties(p driver.Properties, watcher bool) driver.Properties {
 	p.Scope, p.SurvivesPlugin, p.FIFO, p.FirstSpan = driver.ScopeShared, true, false, 0

@@ -28,7 +28,7 @@ type watch struct {
 	changed func()
 }
 
-// client calls the hooks before and after while it holds no mutex.
+// client holds no mutex while it calls one of its hooks, the fields before and after.
 type client struct {
 	*data
 	before func(op, key string) error // if it returns an error, the request fails with it and is not executed

@@ -13,8 +13,8 @@ const (
 	// A record is read again after lookEvery, even if no change was reported. A store that is down
 	// reports no changes, and the expiry of a lease changes no key.
 	lookEvery = time.Second
-	// lingerFor is how long a key is still watched after its last call of follow has ended. Another
-	// call often comes soon.
+	// lingerFor is the time for which a key stays watched after its last call of method follow has
+	// ended, because another call often comes soon.
 	lingerFor = 5 * time.Second
 )
 
@@ -49,8 +49,8 @@ func (t *topic) close() {
 	t.stop()
 }
 
-// follow calls the function turn at the beginning, after each change of the record, and after each
-// pause that turn returned. It ends when turn returns an error or ctx ends.
+// follow calls the function turn at the beginning, after each change of the record, and after the
+// pause that turn returned last. It ends when turn returns an error or ctx ends.
 func (b *backend) follow(ctx context.Context, name string, turn func(ctx context.Context, changed bool) (pause time.Duration, err error)) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
@@ -121,8 +121,8 @@ func (b *backend) leave(key string, t *topic) {
 	})
 }
 
-// Observe never emits a lower token than before. It must check that, because after a failover the
-// store's new leader node may still show an older holder.
+// Observe never emits a token that is lower than an earlier one. It must compare tokens, because
+// the store's new leader node may still show an older holder after a failover.
 func (b *backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	var last driver.Holder
 	var highest uint64
@@ -148,7 +148,7 @@ func (b *backend) Observe(ctx context.Context, name string, emit func(driver.Hol
 	return err
 }
 
-// Notify does not read the record after a change, because its caller will ask for the lock then.
+// Notify does not read the record after a change, because its caller then asks for the lock anyway.
 func (b *backend) Notify(ctx context.Context, name string, emit func()) error {
 	first := true
 	err := b.follow(ctx, name, func(ctx context.Context, changed bool) (time.Duration, error) {

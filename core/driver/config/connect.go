@@ -25,9 +25,9 @@ type Connect struct {
 	// TLS is the TLS configuration of connections. It has no configuration key. If TLS is set,
 	// TLSEnabled must not be false, and no other field about TLS may be set.
 	TLS *tls.Config
-	// TLSEnabled turns TLS on, with the certificate authorities of the system. Each other field
-	// about TLS, and an address that asks for TLS, also turn it on. Then TLSEnabled must not be
-	// false.
+	// TLSEnabled turns TLS on, with the certificate authorities of the system. Every other field about
+	// TLS, and an address that asks for TLS, also turn TLS on. TLSEnabled must not be false beside one
+	// of these.
 	TLSEnabled *bool `key:"tls_enabled" doc:"connect with TLS; so does any other tls key, and false beside one is refused"`
 	// TLSCAFile names a PEM file with certificate authorities, in place of those of the system. The
 	// files TLSCAFile, TLSCertFile and TLSKeyFile are read again for each connection.
@@ -41,9 +41,8 @@ type Connect struct {
 	// TLSInsecure makes the client accept any certificate. It is for tests only.
 	TLSInsecure bool `key:"tls_insecure" default:"false" doc:"accept any certificate (for tests)"`
 
-	// DialTimeout limits how long it may take to connect, with TLS and login. RequestTimeout limits
-	// one request, which also ends when its caller's context ends. Both must be from 10 ms to 10
-	// min.
+	// DialTimeout limits the time to connect, with TLS and login. RequestTimeout limits one request,
+	// which also ends when its caller's context ends. Both must be from 10 ms to 10 min.
 	DialTimeout    time.Duration `key:"dial_timeout" default:"2s" doc:"bound of making a connection, TLS and login included; 10ms to 10m"`
 	RequestTimeout time.Duration `key:"request_timeout" default:"2s" doc:"bound of one request; 10ms to 10m"`
 }
@@ -91,12 +90,12 @@ func namesFile(key, name string) error {
 }
 
 const (
-	// longestName is the most bytes that a path may have. A longer text must be a file's contents.
+	// longestName is the length limit of a path, in bytes. A longer text must be a file's contents.
 	longestName = 1024
 	pemDashes   = "---"
 )
 
-// tlsKeys leaves out tls_enabled.
+// tlsKeys returns the keys about TLS that are set, except tls_enabled.
 func (c Connect) tlsKeys() []string {
 	var named []string
 	for f := range fields(reflect.ValueOf(c)) {
@@ -137,7 +136,7 @@ func Conflict(why string, keys ...string) error {
 	return fmt.Errorf("%w: %s: %s", driver.ErrConfig, strings.Join(keys, " and "), why)
 }
 
-// Invalid returns err, wrapped together with driver.ErrConfig unless err already wraps that.
+// Invalid returns err if it wraps driver.ErrConfig, and otherwise an error that wraps both.
 func Invalid(err error) error {
 	if errors.Is(err, driver.ErrConfig) {
 		return err
@@ -145,10 +144,10 @@ func Invalid(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrConfig, err)
 }
 
-// KeysOf returns the configuration keys of options, a struct and not a pointer. Each field
-// with the tag "key" is a configuration key. The tags "default", "required", "secret" and "doc"
-// describe it. Fields of an embedded struct count, too. If a tag of the embedded struct has the
-// name of a key, its value is the default of that key. So a backend that connects slowly can write
+// KeysOf returns the configuration keys of options, a struct and not a pointer. Each field with the
+// tag "key" is a configuration key. The tags "default", "required", "secret" and "doc" describe it.
+// Fields of an embedded struct count, too. If the embedded struct has a tag that is named like a
+// key, the tag's value is the key's default. So a backend that connects slowly can write
 //
 //	Connect `dial_timeout:"3s"`
 func KeysOf(options any) []driver.Key {

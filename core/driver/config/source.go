@@ -18,10 +18,10 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Source reads the password, the certificate and the authorities from their files for
-// each new connection. An administrator cannot replace several files at the same
-// instant. So if a file cannot be read, or certificate and key do not match, the
-// values that were read before stay in use. The next connection reads the file again.
+// Source reads the password, the certificate and the authorities from their files for each new
+// connection. An administrator cannot replace several files at the same instant. So if a file
+// cannot be read, or certificate and key do not match, the last good values stay in use. The next
+// connection reads the file again.
 type Source struct {
 	connect  Connect
 	secure   bool
@@ -79,10 +79,10 @@ func (s *Source) TLSConfig(host string) *tls.Config {
 // LastingTLSConfig is like TLSConfig, for a client library that uses one configuration for all
 // connections. The parameter hosts has the hosts that the library connects to.
 //
-// Package tls reads the authorities of a configuration only once, and would never use renewed ones.
-// So this package verifies the server in place of package tls. The server's certificate must have
-// the name that the client asked for. If the address is an IP address, a client asks for no name.
-// Then the certificate must be for one of the hosts.
+// Package tls reads the authorities of a configuration only once, and would never use renewed
+// authorities. So this package verifies the server itself. The server's certificate must have the
+// name that the client asked for. A client that connects to an IP address asks for no name, and the
+// certificate must be for one of the hosts.
 func (s *Source) LastingTLSConfig(hosts []string) *tls.Config {
 	cfg := s.TLSConfig("")
 	if cfg == nil || cfg.InsecureSkipVerify || s.connect.TLSCAFile == "" {
@@ -206,8 +206,8 @@ func readRoots(c Connect) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// If the file ends within a PEM block, another process is still writing it. Then readPEM returns an
-// error.
+// readPEM returns an error if the file ends within a PEM block, because another process is still
+// writing the file.
 func readPEM(file string) ([]byte, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -223,10 +223,10 @@ func readPEM(file string) ([]byte, error) {
 	return text, nil
 }
 
-// Dial connects to addr, with TLS if the configuration says so. The parameter server is the name of
-// the product, for errors. If ctx ends during the handshake, Dial returns only after it has closed
-// the connection. An error of the handshake wraps driver.ErrNotSent, and driver.ErrDenied or
-// driver.ErrUnavailable.
+// Dial connects to addr, with TLS if the configuration says so. The parameter server is the
+// product's name, which errors show. If ctx ends during the handshake, Dial returns only after it
+// has closed the connection. An error of the handshake wraps driver.ErrNotSent, and
+// driver.ErrDenied or driver.ErrUnavailable.
 func (s *Source) Dial(ctx context.Context, d *net.Dialer, server, network, addr string) (net.Conn, error) {
 	conn, err := d.DialContext(ctx, network, addr)
 	if err != nil {

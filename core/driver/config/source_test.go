@@ -35,8 +35,8 @@ func certificate(t *testing.T, s *config.Source) string {
 	return string(cert.Certificate[0])
 }
 
-// While a file cannot be used, the values that were read before stay in use, and the log names the
-// file. When the file is complete again, its contents are used.
+// While a file cannot be used, the last good values stay in use, and the log names the file. After
+// the file is repaired, its new contents are in use.
 func TestHalfWrittenFiles(t *testing.T) {
 	cases := map[string]struct {
 		harm func(t *testing.T, c config.Connect)
@@ -95,7 +95,7 @@ func anothersKey(t *testing.T, c config.Connect) {
 	configtest.Write(t, c.TLSKeyFile, text)
 }
 
-// A configuration made once must verify each server with the current authorities.
+// A TLS configuration that is made once must verify each server with the current authorities.
 func TestLastingTLSConfig(t *testing.T) {
 	c, a := secured(t)
 	c.TLSCertFile, c.TLSKeyFile = "", ""

@@ -7,7 +7,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// The first entry of refusals whose text occurs in an error applies.
+// ExplainTLS uses the first entry of refusals whose text occurs in the error.
 var refusals = []struct{ text, advice string }{
 	{"remote error: tls: certificate required", "the server asks for a client certificate: set tls_cert_file and tls_key_file"},
 	{"remote error: tls: expired certificate", "the server says that the certificate in tls_cert_file has expired"},
@@ -28,11 +28,11 @@ var refusals = []struct{ text, advice string }{
 
 const noTLS = "tls: first record does not look like a TLS handshake"
 
-// ExplainTLS returns nil unless TLS is the reason why a connection failed with err. Otherwise it
-// returns an error that tells an administrator the reason, and wraps err and driver.ErrNotSent. The
-// error also wraps driver.ErrUnavailable if another server may listen at the address later, and
-// otherwise driver.ErrDenied. ExplainTLS compares texts, because TLS alerts have no exported type,
-// and some client libraries keep only the text.
+// ExplainTLS returns an error that tells an administrator why TLS made a connection fail with err.
+// It returns nil if TLS is not the reason. The error wraps err and driver.ErrNotSent. It also wraps
+// driver.ErrUnavailable if another server may listen at the address later, and otherwise
+// driver.ErrDenied. ExplainTLS compares texts, because TLS alerts have no exported type, and some
+// client libraries keep only the text.
 func ExplainTLS(err error) error {
 	text := err.Error()
 	for _, r := range refusals {

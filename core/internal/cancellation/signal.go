@@ -1,5 +1,5 @@
-// Package cancellation implements how a context.Context ends. Package core embeds a [Signal] in
-// the context of each call to a backend. A plugin embeds a Signal in the context of each request.
+// Package cancellation implements the end of a context.Context. Package core embeds a [Signal] in
+// the context of each call to a backend. A plugin embeds one in the context of each request.
 package cancellation
 
 import "sync"

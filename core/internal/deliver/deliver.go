@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// grace is how long a Flush still waits after its ctx has ended. That is
-// long enough for every callback that does not block.
+// grace is the most time for which a Flush still waits after its ctx has ended. It is long enough
+// for every callback that does not block.
 const grace = 50 * time.Millisecond
 
-// Queue delivers items one at a time and in the order of Add, from a goroutine that
-// lives while there are items. An item for which there is no room is dropped. The
-// next item that is queued is delivered with the number of items dropped just before.
+// Queue delivers items one at a time and in the order of Add, from a goroutine that lives while
+// there are items. If there is no room for an item, it is dropped. The next item that is queued is
+// delivered with the number of items that were dropped just before it.
 //
 // A panic in a callback is not recovered, so it ends the process. If a callback ends
 // its goroutine, as testing.T.FailNow does, deliveries go on in another goroutine.
@@ -42,7 +42,7 @@ type entry[T any] struct {
 }
 
 // New returns an empty queue. Add lets the total size of waiting items grow to capacity. The items
-// that the delivering goroutine has already taken may have as much again.
+// that the delivering goroutine has already taken may have the same size again.
 func New[T any](capacity int, callback func(item T, dropped uint64)) *Queue[T] {
 	return &Queue[T]{callback: callback, capacity: capacity}
 }
@@ -60,8 +60,8 @@ func (q *Queue[T]) Add(item T, size int) bool {
 	return true
 }
 
-// Force queues an item even if there is no room for it. The caller must
-// ensure that there are not many such items.
+// Force queues an item even if there is no room for it. The caller must keep the number of such
+// items small.
 func (q *Queue[T]) Force(item T, size int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -79,8 +79,8 @@ func (q *Queue[T]) put(item T, size int) {
 }
 
 // Flush waits until all items were delivered, for at most timeout. After ctx has ended, it waits
-// for at most grace. A Flush that is called by a callback of any queue returns at once. It could
-// otherwise wait for that callback.
+// for at most grace. If a callback of any queue calls Flush, Flush returns at once, because it
+// could otherwise wait for that callback.
 func (q *Queue[T]) Flush(ctx context.Context, timeout time.Duration) {
 	idle := q.busy()
 	if idle == nil || delivering() {
@@ -130,8 +130,8 @@ func (q *Queue[T]) run() {
 	finished = true
 }
 
-// next moves all waiting items to the field current. If no item waits, next returns false, and the
-// goroutine must end.
+// The next method moves all waiting items to the current field. If no item waits, it returns false,
+// and the goroutine must end.
 func (q *Queue[T]) next() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -23,15 +23,15 @@ const (
 	// startTimeout is long, because many plugins may start at once
 	// under the race detector. No case measures how long a start takes.
 	startTimeout = 30 * time.Second
-	// dumpTime bounds how long a plugin may take to print its stacks.
+	// dumpTime bounds the time in which a plugin prints its stacks.
 	dumpTime = 2 * time.Second
 )
 
 // Binary returns a function that makes harnesses for the plugin binary at path, which must be
-// called lockplugin-NAME. For each harness, the function config is called once, and must return
-// a configuration with an unused namespace. If config is nil, the configuration is empty. Binary
-// sets the harness's fields Open, Plugin, Host and Stacks; the caller sets the fields about the
-// store. The main function or TestMain of the running binary must call [HostMain], for Host.
+// called lockplugin-NAME. The config function is called once for each harness, and must return a
+// configuration with an unused namespace. If config is nil, the configuration is empty. Binary sets
+// the harness's Open, Plugin, Host and Stacks fields; the caller sets the fields about the store.
+// The Host field works only if the running binary's main function or TestMain calls [HostMain].
 func Binary(path string, config func(t drivertest.T) driver.Config) func(t drivertest.T) *drivertest.Harness {
 	return func(t drivertest.T) *drivertest.Harness {
 		t.Helper()
@@ -43,7 +43,7 @@ func Binary(path string, config func(t drivertest.T) driver.Config) func(t drive
 	}
 }
 
-// BinaryWith is like [Binary], but opens the plugin with opts. The harness's field Host uses only
+// BinaryWith is like [Binary], but opens the plugin with opts. The harness's Host field uses only
 // Config and NoMTLS of opts.
 func BinaryWith(path string, opts plugin.Options) func(t drivertest.T) *drivertest.Harness {
 	return BinaryOf(strings.TrimPrefix(filepath.Base(path), wire.Prefix), path, opts)
@@ -67,7 +67,7 @@ func BinaryOf(name, path string, opts plugin.Options) func(t drivertest.T) *driv
 				if d, ok := printed.Load(b); ok {
 					return d.(*dump).of(pluginPid(b))
 				}
-				return "" // b was not opened by the function Open above
+				return "" // b was not opened by the Open function above
 			},
 			Plugin: func(b driver.Backend) drivertest.Process { return process{pluginPid(b)} },
 			Host: func(t drivertest.T, delay time.Duration) drivertest.Host {

@@ -51,7 +51,7 @@ func (h *testHost) end(t drivertest.T) {
 	}
 }
 
-// If the host does not answer in time, within fails the case.
+// The within method fails the case if the host does not answer in time.
 func (h *testHost) within(t drivertest.T, do func(ctx context.Context) error) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)

@@ -51,8 +51,8 @@ func (h *HostProcess) ask(ctx context.Context, c command) (reply, error) {
 // Pid returns the id of the host process.
 func (h *HostProcess) Pid() int { return h.child.Pid() }
 
-// PluginPid asks the host for the process id of its plugin. The id is 0 while the plugin
-// is down. A frozen host cannot answer, so PluginPid then returns the last known id.
+// PluginPid asks the host for the process id of its plugin. The id is 0 while the plugin is down.
+// For a frozen host, which cannot answer, PluginPid returns the last known id.
 func (h *HostProcess) PluginPid(ctx context.Context) (int, error) {
 	if h.frozen {
 		return h.plugin, nil
@@ -90,7 +90,7 @@ func (h *HostProcess) Release(ctx context.Context, name string) error {
 	return err
 }
 
-// Freeze stops the host process with SIGSTOP, and returns when it has stopped. Its plugin runs on.
+// Freeze stops the host process with SIGSTOP, and returns when it has stopped. The plugin runs on.
 func (h *HostProcess) Freeze() error {
 	h.frozen = true
 	return h.child.Freeze()

@@ -25,7 +25,7 @@ type host struct {
 
 	mu      sync.Mutex
 	leases  map[string]*core.Lease
-	waiting map[string]chan struct{} // by lock; closed when its enqueued Acquire waits
+	waiting map[string]chan struct{} // by lock name; closed when the lock's enqueued Acquire waits
 	wg      sync.WaitGroup
 }
 
@@ -43,8 +43,8 @@ func openHost(parent *proc.Parent, spec HostSpec) (proc.Agent[command], error) {
 	return h, nil
 }
 
-// event makes the call of enqueue for the event's lock return, because the
-// Acquire that enqueue has started now waits or has got the lock.
+// event ends the wait of host.enqueue for the event's lock, because the Acquire that enqueue has
+// started now waits or has got the lock.
 func (h *host) event(e core.Event) {
 	if e.Kind != core.EventWaiting && e.Kind != core.EventAcquired {
 		return
@@ -122,7 +122,7 @@ func (h *host) enqueue(c command) (r reply, err error) {
 	return r, err
 }
 
-// state calls lease.Valid first, because a case checks the first call after a pause.
+// state calls lease.Valid first, because a case checks the result of the first call after a pause.
 func (h *host) state(c command) (r reply, err error) {
 	lease, err := h.lease(c.Name)
 	if err != nil {

@@ -143,7 +143,7 @@ func (l *loopback) stop() {
 	l.served.Wait()
 }
 
-// farEnd is the plugin's end, without a process. It implements wire.Host.
+// farEnd is the plugin's end of the connections, without a process. It implements wire.Host.
 type farEnd struct {
 	backend driver.Backend
 	done    chan struct{}

@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// answerTime bounds how long a server may take to be ready.
+	// answerTime bounds the time until a server is ready.
 	answerTime = 60 * time.Second
-	// askEvery is how often the server is asked whether it is ready.
+	// askEvery is the interval at which the server is asked whether it is ready.
 	askEvery = 10 * time.Millisecond
 )
 
-// Server is the [drivertest.Store] of a backend if the store's server is a process
-// that a test starts and stops. Server stops, freezes and resumes the process together
-// with its child processes. For a server that the test does not start, leave the
-// harness's field Store nil. The cases that need a Store are then not run.
+// Server is the [drivertest.Store] of a backend if the store's server is a process that a test
+// starts and stops. Server stops, freezes and resumes the process together with its child
+// processes. For a server that the test does not start, leave the harness's Store field nil. In
+// that case, the suite omits the cases that need a Store.
 //
 // The methods of a Server must not be called concurrently.
 type Server struct {
@@ -53,8 +53,8 @@ func Port(t drivertest.T) int {
 	return taken.Port(0)
 }
 
-// Start implements drivertest.Store. The first call must pass keepData false, so that Wipe creates
-// the empty data. The caller must call Stop at the end.
+// Start implements drivertest.Store. In the first call, keepData must be false, so that Wipe
+// creates the empty data. The caller must call Stop at the end.
 func (s *Server) Start(t drivertest.T, keepData bool) {
 	t.Helper()
 	if s.running != nil {

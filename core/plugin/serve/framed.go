@@ -31,7 +31,7 @@ func (p framed) Configure(ctx context.Context, s wire.Setup) (wire.Opened, error
 }
 
 // operate serves the data socket until the host closes its connections. After that, the process
-// keeps running until Close or lifeline.go ends it.
+// keeps running until Close or the code in lifeline.go ends it.
 func (p framed) operate(l *frame.Listener, o wire.Opened) {
 	refuse := func(err error) { p.log.Warn("connection refused", "err", err) }
 	if err := l.Serve(o.Backend, p.redact, refuse, p.lifeline.parent, p.lifeline.hostPid); err != nil && !p.isClosed() {

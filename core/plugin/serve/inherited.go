@@ -17,11 +17,11 @@ func shedInherited() {
 	refusePrivileges()
 }
 
-// closeInherited closes the file descriptors that this process got from its host,
-// except the first three and the lifeline. Libraries in the host may open files
-// without FD_CLOEXEC. If, for example, the plugin of a dead host kept the host's
-// listening socket open, no new host could use its port. Descriptors that this
-// process or its Go runtime has opened have FD_CLOEXEC, so closeInherited skips them.
+// closeInherited closes the file descriptors that this process got from its host, except the first
+// three and the lifeline. Libraries in the host may open files without FD_CLOEXEC. If, for example,
+// the plugin of a dead host kept the host's listening socket open, no new host could use the
+// socket's port. Descriptors that this process or its Go runtime has opened have FD_CLOEXEC, so
+// closeInherited skips them.
 func closeInherited() {
 	dir := "/dev/fd"
 	if runtime.GOOS == "linux" {

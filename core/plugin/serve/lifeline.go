@@ -43,10 +43,10 @@ func openLifeline(log *slog.Logger) (*lifeline, error) {
 	return l, nil
 }
 
-// watch calls the function died once, when the host is certainly dead. It calls the
-// function letGo once, when the pipe has ended. The pipe's end does not prove the host's
-// death, because the host may have closed its end or called exec. A new parent of the plugin
-// is no proof either, because a wrapper between host and plugin may have died instead.
+// watch calls died once, when the host is certainly dead, and calls letGo once, when the pipe has
+// ended. The pipe's end does not prove the host's death, because the host may have closed its end
+// or called exec. A new parent of the plugin is no proof either, because a wrapper between host and
+// plugin may have died instead.
 func (l *lifeline) watch(died, letGo func()) {
 	go func() {
 		// The host never writes to the pipe, so the read lasts until the host's end is closed.
@@ -61,9 +61,9 @@ func (l *lifeline) watch(died, letGo func()) {
 	died()
 }
 
-// Without a pidfd, the plugin begins to poll when the pipe ends, to find out whether the host is
-// dead. At first, for confirmFor, it polls every confirmEvery, because the kernel closes a dying
-// host's pipe shortly before the host is dead.
+// Without a pidfd, the plugin begins to poll for the host's death when the pipe ends. For
+// confirmFor, it polls every confirmEvery, because the kernel closes a dying host's pipe shortly
+// before the host is dead. After that, it polls every slowEvery.
 const (
 	confirmFor   = 2 * time.Second
 	confirmEvery = 200 * time.Microsecond
@@ -98,15 +98,15 @@ func findHost(pid int, start string) (*host, error) {
 }
 
 // same reports whether the process with the host's id has the host's start time. It also checks
-// that /proc/self is this process. A wrapper can start this process in a new PID namespace with the
-// old /proc.
+// that /proc/self is this process, because a wrapper can start this process in a new PID namespace
+// with the old /proc.
 func (h *host) same() bool {
 	self, err := os.Readlink("/proc/self")
 	s, ok := proc.Of(h.pid)
 	return err == nil && self == strconv.Itoa(os.Getpid()) && ok && s.Start == h.start
 }
 
-// await returns when the host is dead. The caller must close the channel ended when the pipe ends.
+// await returns when the host is dead. The caller must close the ended channel when the pipe ends.
 func (h *host) await(ended <-chan struct{}) {
 	if h.pidfd != nil && awaitPidfd(h.pidfd) == nil {
 		return
@@ -134,12 +134,12 @@ func (h *host) dead() bool {
 
 func (h *host) exists() bool { return !errors.Is(syscall.Kill(h.pid, 0), syscall.ESRCH) }
 
-// aloneFor is how long a plugin keeps running after its connections to the host have ended.
+// aloneFor is the time for which a plugin keeps running without a connection to its host.
 const aloneFor = 5 * time.Second
 
 // sessions counts the open heartbeat streams. A host, even a frozen host, keeps one stream open
-// while it uses its plugin. If no stream is open for aloneFor after the end of a stream or of the
-// lifeline pipe, no host will connect any more. Then sessions calls alone.
+// while it uses its plugin. If no stream is open when aloneFor has passed since a stream or the
+// lifeline pipe ended, no host will connect any more, and sessions calls its alone function.
 type sessions struct {
 	alone func()
 
@@ -169,7 +169,7 @@ func (s *sessions) letGo() {
 	s.wait()
 }
 
-// The caller must hold mu.
+// The caller of sessions.wait must hold mu.
 func (s *sessions) wait() {
 	if s.timer != nil {
 		s.timer.Stop()

@@ -19,8 +19,8 @@ func newLogger(w io.Writer, redact *wire.Redactor) *slog.Logger {
 	}))
 }
 
-// hclogNames renames slog's attributes for time, level and message as hclog names them.
-// It also checks their types, because a backend's attribute may have one of these names.
+// hclogNames gives hclog's names to slog's attributes for time, level and message. It also checks
+// their types, because a backend's attribute may have one of these names.
 func hclogNames(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) > 0 {
 		return a

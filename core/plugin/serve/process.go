@@ -23,7 +23,7 @@ type process struct {
 	log      *slog.Logger
 	redact   *wire.Redactor
 	lifeline *lifeline
-	prints   *os.File // the file to which Configure sets os.Stdout and os.Stderr
+	prints   *os.File // Configure sets os.Stdout and os.Stderr to this file
 
 	stopProfiles func() // ends the profiles that the host requested, and writes them
 
@@ -107,7 +107,7 @@ func (p *process) hostDied() {
 	}
 	if t := p.held.Load(); t != nil && !p.setup.Abandon && !p.isClosed() {
 		p.releaseAll(t)
-		// A backend's Release may return before the next waiter is woken. Close waits for that.
+		// Release may return before the backend wakes the next waiter. Close waits for this wake-up.
 		if err := p.Close(context.Background()); err != nil {
 			p.log.Warn("host died; closing the backend", "err", err)
 		}

@@ -13,13 +13,13 @@ import (
 
 const (
 	releaseBudget = time.Second
-	releaseAtOnce = 32  // calls at the same time; without a Batcher each call releases one lock
+	releaseAtOnce = 32  // most calls at the same time; without a Batcher each call releases one lock
 	releaseBatch  = 256 // largest number of operations in one Batch
 	releaseRetry  = 20 * time.Millisecond
 )
 
 // releaseAll renews the dead host's leases during the delay that the host asked for. Then, for at
-// most releaseBudget, it tries to release or withdraw every owner (the id of a lease or waiter).
+// most releaseBudget, it tries to release the leases and to withdraw other owners, such as waiters.
 func (p *process) releaseAll(t *tracker) {
 	start := time.Now()
 	count := t.refuse()
@@ -33,9 +33,9 @@ func (p *process) releaseAll(t *tracker) {
 	p.log.Info("host died; its locks are released", "locks", count, "took", time.Since(start))
 }
 
-// refuse makes the tracker refuse new requests, and returns how many owners
-// it knows. The host's last renewals may have failed. So refuse sets each
-// lease's expiry to zero, which makes the method keep renew all of them.
+// refuse makes the tracker refuse new requests, and returns the number of owners that it knows. The
+// host's last renewals may have failed. So refuse sets each lease's expiry to zero, which makes
+// tracker.keep renew all leases.
 func (t *tracker) refuse() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -46,8 +46,8 @@ func (t *tracker) refuse() int {
 	return len(t.entries)
 }
 
-// keep renews the dead host's leases until the time in parameter end. It skips
-// a lease that expires later than that, and cannot revive an expired lease.
+// keep renews the dead host's leases until the time in its end parameter. It skips a lease that
+// expires after end, and cannot revive an expired lease.
 func (t *tracker) keep(end time.Time) {
 	for time.Now().Before(end) {
 		ops, pause := t.due(end)
@@ -66,7 +66,7 @@ func (t *tracker) keep(end time.Time) {
 	}
 }
 
-// due returns the renewals to send now, and the pause before its next call. A lease must be
+// due returns the renewals to send now, and the pause before the next call of due. A lease must be
 // renewed when at most two thirds of its TTL are left, so that there is time for retries.
 func (t *tracker) due(end time.Time) (ops []driver.Op, pause time.Duration) {
 	t.mu.Lock()
@@ -119,8 +119,8 @@ func (t *tracker) releaseAll(ctx context.Context) int {
 	return max(len(ops), acquires)
 }
 
-// pending returns the releases and withdrawals to send now, and the number of acquires
-// under way. If such an acquire is late, the store refuses it, because its owner is withdrawn.
+// pending returns the releases and withdrawals to send now, and the number of acquires under way.
+// If such an acquire reaches the store late, the store refuses it, because its owner is withdrawn.
 func (t *tracker) pending() (ops []driver.Op, acquires int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -135,7 +135,7 @@ func (t *tracker) pending() (ops []driver.Op, acquires int) {
 	return ops, t.acquires
 }
 
-// releaseOps executes ops, and returns how many operations succeeded or found no lease.
+// releaseOps executes ops, and returns the number of operations that succeeded or found no lease.
 func (t *tracker) releaseOps(ctx context.Context, ops []driver.Op) int {
 	var done atomic.Int64
 	t.each(ctx, ops, func(op driver.Op, err error) {
@@ -147,8 +147,8 @@ func (t *tracker) releaseOps(ctx context.Context, ops []driver.Op) int {
 	return int(done.Load())
 }
 
-// each executes the operations ops, which must not contain an acquire. From several
-// goroutines, it calls the function done with each operation and its error.
+// each executes ops, which must not contain an acquire. It calls the done function with each
+// operation and the operation's error. Several goroutines may call done at the same time.
 func (t *tracker) each(ctx context.Context, ops []driver.Op, done func(driver.Op, error)) {
 	batcher := driver.BatcherOf(t.Backend)
 	do := func(part []driver.Op) []driver.Result {

@@ -23,7 +23,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// stopGrace bounds how long a closed plugin waits until its last replies are sent.
+// stopGrace bounds the time in which a closed plugin sends its last replies.
 const stopGrace = 300 * time.Millisecond
 
 // Main is the whole main function of a plugin. If a host has started the process, Main
@@ -157,8 +157,8 @@ func identity() (*tls.Config, error) {
 // certField is the index of the certificate among the fields of the handshake line.
 const certField = 5
 
-// announce puts the certificate cert into the handshake line that go-plugin is
-// about to print. go-plugin itself would announce only a certificate of its own.
+// announce puts the certificate cert into the handshake line that go-plugin is about to print.
+// go-plugin itself would announce only a certificate that it has made.
 func announce(cert string) error {
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -21,7 +21,7 @@ type entry struct {
 	ttl     time.Duration
 	// keepUntil is the time before which a release must not free the lock (Request.Keep).
 	keepUntil time.Time
-	// until is when the grant expires in the store, as far as this process knows.
+	// until is the time at which the store ends the grant, as far as this process knows.
 	until time.Time
 	// queued means that the owner has called Wait, and that no TryAcquire or Renew has succeeded
 	// since. When such an owner calls TryAcquire, the tracker forgets the grant that Wait
@@ -29,7 +29,7 @@ type entry struct {
 	queued bool
 }
 
-// tracker is a backend that remembers the leases and waits of its host, to release them when the
+// tracker is a backend that remembers the leases and waiters of its host, to release them when the
 // host dies. It has no state that the store lacks (rule L8). After a crash, a new plugin process
 // learns the leases from their renewals.
 type tracker struct {
@@ -38,7 +38,7 @@ type tracker struct {
 	mu       sync.Mutex
 	dead     bool
 	entries  map[string]*entry // by owner
-	acquires int               // under way
+	acquires int               // number of acquires under way
 	sweepAt  int               // number of entries at which sweep is called next
 }
 
@@ -48,9 +48,9 @@ func newTracker(b driver.Backend) *tracker {
 
 var errHostDead = errors.Join(driver.ErrClosed, errors.New("the host is dead"))
 
-// enter is called before the operations ops are sent. It records what the store
-// may soon hold for their owners. With many leases, each entry has left the CPU's
-// caches by its next renewal. So the look-up of an entry is slow, and enter does little else.
+// enter must be called before ops are sent. It records what the store may soon hold for the owners
+// in ops. With many leases, an entry is no longer in the CPU's caches at its next renewal. So the
+// look-up of an entry is slow, and enter does little else.
 func (t *tracker) enter(ops ...driver.Op) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -72,8 +72,8 @@ func (t *tracker) enter(ops ...driver.Op) error {
 	return nil
 }
 
-// entryOf returns the entry of the owner in r, or creates it. Call it just before the
-// request r is sent, because the entry's expiry counts from t=now. The caller must hold mu.
+// entryOf returns the entry of the owner in r, or creates it. Call it just before the request r is
+// sent, because the entry's expiry counts from the now parameter. The caller must hold mu.
 func (t *tracker) entryOf(r *driver.Request, now time.Time) *entry {
 	e := t.entries[r.Owner]
 	if e == nil {
@@ -115,7 +115,7 @@ func (e *entry) note(r *driver.Request, token uint64) {
 	}
 }
 
-// granted records the outcome of an acquire with the request r.
+// granted records the outcome of the acquire request r.
 func (t *tracker) granted(r driver.Request, token uint64, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -223,7 +223,7 @@ func TestDeathReleasesAndWithdraws(t *testing.T) {
 	}
 }
 
-// slow is a backend whose TryAcquire waits until the channel goOn is closed, even after ctx ended.
+// slow is a backend whose TryAcquire waits until its goOn channel is closed, even after ctx ended.
 type slow struct {
 	driver.Backend
 	asked, goOn chan struct{}
@@ -266,7 +266,7 @@ func TestDeathWaitsForAcquiresInFlight(t *testing.T) {
 	}
 }
 
-// broken is a backend whose next releases fail, as many as the field failures says.
+// broken is a backend that fails its next releases. The failures field has their number.
 type broken struct {
 	bare
 	failures atomic.Int64

@@ -20,7 +20,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// ready is a backend that does no work. Only an acquire of the lock "slow" takes half a second.
+// ready is a backend that answers at once, but an acquire of the lock "slow" takes half a second.
 type ready struct{ driver.Backend }
 
 func (ready) Properties() driver.Properties { return driver.Properties{Name: "ready"} }
@@ -125,7 +125,7 @@ func links(b *testing.B) (*wire.Unary, *Link) {
 	return unary, framed
 }
 
-// BenchmarkHeadOfLine is like BenchmarkCall, with and without slow requests at the same time.
+// BenchmarkHeadOfLine measures quick calls while 0, 1 or 16 slow requests are under way.
 func BenchmarkHeadOfLine(b *testing.B) {
 	_, framed := links(b)
 	for _, slow := range []int{0, 1, 16} {

@@ -41,8 +41,8 @@ func TestCancelTravels(t *testing.T) {
 	}
 }
 
-// stuckValues is the context of a call. Its method Value blocks, as may
-// happen with a context whose type the application defines.
+// stuckValues is the context of a call. Its Value method blocks, as may happen with a context whose
+// type the application defines.
 type stuckValues struct {
 	context.Context
 	cancellation.Signal
@@ -91,8 +91,8 @@ func TestStuckValuesHoldUpNoReply(t *testing.T) {
 	}
 }
 
-// TestWaitGivenUp checks that a grant is not lost if it comes when the Wait
-// is given up. A plugin that does not react must not delay the caller.
+// TestWaitGivenUp checks that a grant is not lost if it comes when the caller gives up its Wait. A
+// plugin that hangs must not delay the caller.
 func TestWaitGivenUp(t *testing.T) {
 	for _, others := range []int{0, 3} {
 		for name, token := range map[string]uint64{"it waits": 0, "it is granted": 7, "the plugin hangs": 0} {

@@ -19,10 +19,10 @@ const (
 	maxValue = 64 << 10
 	// maxShown bounds each text in a reply, because a text may come from any client of the store.
 	maxShown = 2 << 10
-	// maxShort replaces maxShown in a reply that would not fit a frame. With maxShort, the
-	// reply to a batch fits a frame even if each operation failed with an error of four texts.
+	// maxShort replaces maxShown in a reply that would not fit into a frame. With maxShort, a batch's
+	// reply fits even if each operation failed with an error that has four texts.
 	maxShort = 512
-	// maxFrame bounds the payload of one frame, which is all that follows the length.
+	// maxFrame bounds the payload of one frame, which is everything after the frame's head.
 	maxFrame = 4 << 20
 	// maxBatch (in bytes) and maxBatchOps (in operations) bound the parts into which the
 	// host splits a batch. A reply with maxBatchOps errors and no values fits a frame.
@@ -33,8 +33,8 @@ const (
 // headSize is the size of a frame's head: the payload's length in 4 bytes, big-endian.
 const headSize = 4
 
-// A host opens two connections, one for each direction. So a process that only reads from one is
-// not woken when it has room for writes. The first bytes of a connection, its preface, say which.
+// A host opens two connections, one for each direction. So a process that waits for data is not
+// woken by room for writes. A connection's first bytes, its preface, state its direction.
 const (
 	prefaceRequests = "locks/2>"
 	prefaceReplies  = "locks/2<"
@@ -43,10 +43,10 @@ const (
 // errBroken means that the peer violates the protocol.
 var errBroken = errors.New("broken frame")
 
-// coder writes or reads the payload of a frame. For each part, one method both writes
-// and reads, so the two formats cannot differ. Reading needs a zero value, and writing
-// does not modify a value. If a part is malformed, or the payload ends too early, the
-// coder sets the field bad. That part and all later parts then stay zero.
+// coder writes or reads the payload of a frame. For each part, one method both writes and reads, so
+// the written format and the read format are the same. The value to read into must be zero. Writing
+// does not modify a value. If a part is malformed, or the payload ends too early, the coder sets
+// its bad field. That part and all later parts then stay zero.
 type coder struct {
 	b     []byte // bytes written so far, or left to read
 	reads bool
@@ -83,7 +83,7 @@ func varint[N ~int | ~int64](c *coder, v *N) {
 	*v, c.b = N(got), c.b[n:]
 }
 
-// part returns the next n bytes, without copying. If n is above the limit most, it sets c.bad.
+// part returns the next n bytes, not a copy. If n is above most or len(c.b), it sets c.bad.
 func (c *coder) part(n, most int) []byte {
 	if n > most || n > len(c.b) {
 		c.fail()
@@ -129,8 +129,8 @@ func (c *coder) value(v *[]byte, most int) {
 	}
 }
 
-// list writes or reads only the length of the slice l. The caller must then write or read the
-// elements of the slice that list returns. Reading fails unless the length is from least to most.
+// list writes or reads only the length of slice l. The caller must then write or read the elements
+// of the returned slice. Reading fails unless the length is between least and most.
 func list[E any](c *coder, l *[]E, least, most int) []E {
 	n := len(*l)
 	if uvarint(c, &n); c.reads {

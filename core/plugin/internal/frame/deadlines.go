@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// deadlines ends the requests of a session at their deadlines, with one timer. The timer is set
-// to the earliest deadline of all requests that came since it last fired. When it fires, all
-// requests are searched for the next deadline. Most requests end long before their deadlines, so
-// it fires about once in the time that a request may take. The session's out.mu guards deadlines.
+// deadlines ends the requests of a session at their deadlines, with one timer. The timer is set to
+// the earliest deadline of all requests that came since the timer last fired. When it fires,
+// passDeadlines searches all requests for the next deadline. Most requests end long before their
+// deadlines, so the timer fires about once per request timeout. The session's out.mu guards this.
 type deadlines struct {
 	timer *time.Timer
 	next  time.Time // zero if the timer is not set

@@ -50,8 +50,8 @@ func inTime(t *testing.T, what string, f func()) {
 	}
 }
 
-// sieve is a backend with every capability. It fails the test if a request exceeds the protocol's
-// limits.
+// sieve is a backend with the capabilities Waiter and Batcher. It fails the test if a request
+// exceeds the protocol's limits.
 type sieve struct {
 	driver.Backend
 	t *testing.T

@@ -14,8 +14,8 @@ import (
 	"github.com/lockbench/lockbench/internal/rawio"
 )
 
-// maxUnderWay is how many requests of one kind a host may have under way. Each kind has its own
-// count, because a renewal must not wait for thousands of acquires that wait for locked rows.
+// maxUnderWay bounds the requests of one kind that a host may have under way. Each kind has its own
+// count, so that a renewal does not wait for thousands of acquires that wait for locked rows.
 const maxUnderWay = 16 << 10
 
 // The low slotBits bits of a call's id are the index of its slot in Link.slots. All kinds of
@@ -49,8 +49,8 @@ type Link struct {
 	role  role
 }
 
-// grace is how long the link waits for the answer to a Wait that was given up. The answer may bring
-// a grant. A withdrawal after the answer cannot reach the store before the requests of that Wait.
+// grace bounds the wait for the answer to a Wait that was given up. The answer may bring a grant. A
+// withdrawal sent after the answer cannot reach the store before the requests of that Wait.
 const grace = 50 * time.Millisecond
 
 type call struct {
@@ -71,10 +71,10 @@ func (c *call) recycle() {
 
 var errLinkClosed = errors.New("the data connection was closed")
 
-// Dial connects to the data socket at path. It returns [ErrPeer] unless the process with the
-// id pid listens there and runs as this user. The link control is used for operations that
-// the data path does not carry. The function failed is called once, from any goroutine, when
-// the connection ends for another reason than Close. It must not wait for calls of the link.
+// Dial connects to the data socket at path. It returns [ErrPeer] unless the process with the id pid
+// listens there and runs as this user. The control link is used for operations that the data path
+// does not carry. The failed function is called once, by any goroutine, when the connection ends
+// for another reason than Close. The function must not wait for calls of the link.
 func Dial(ctx context.Context, path string, pid int, control wire.Link, failed func(error)) (*Link, error) {
 	requests, err := dial(ctx, path, pid, prefaceRequests)
 	if err != nil {
@@ -221,7 +221,7 @@ func (l *Link) send(ctx context.Context, m *message) (c *call, reads bool, err e
 	return c, reads, nil
 }
 
-// noRoom returns nil if a request of kind k may be queued, and otherwise a channel to wait for.
+// noRoom returns nil if there is room for a request of kind k, and otherwise a channel to wait for.
 func (l *Link) noRoom(k kind) <-chan struct{} {
 	if l.under.of[k] >= maxUnderWay {
 		return l.out.wait()
@@ -243,8 +243,8 @@ func (l *Link) enter(c *call) {
 	l.under.add(c.kind, 1)
 }
 
-// leave removes and returns the call with that id, or returns nil if there
-// is none. The caller of the methods leave and enter must hold out.mu.
+// leave removes and returns the call with that id, or returns nil if there is none. The callers of
+// Link.leave and Link.enter must hold out.mu.
 func (l *Link) leave(id uint64) *call {
 	slot := int(id & slotMask)
 	if slot >= len(l.slots) || l.slots[slot] == nil || l.slots[slot].id != id {
@@ -259,8 +259,8 @@ func (l *Link) leave(id uint64) *call {
 	return c
 }
 
-// answersYet tells the plugin that the caller gives up the call c. It
-// reports whether the answer to c has come or comes within the time grace.
+// answersYet tells the plugin that the caller gives up the call c. It reports whether the answer to
+// c has come or comes within grace.
 func (l *Link) answersYet(c *call) bool {
 	l.out.mu.Lock()
 	write := false
@@ -310,8 +310,8 @@ func ended(err error) error {
 	return fmt.Errorf("data connection: %w", err)
 }
 
-// fail ends every call with an error that wraps cause. The error of a call that was not written
-// also wraps driver.ErrNotSent. The outcome of other calls is unknown. The outbox calls fail once.
+// fail ends every call with an error that wraps cause. If the call was not written, its error also
+// wraps driver.ErrNotSent. Other calls have an unknown outcome. The outbox calls this method once.
 func (l *Link) fail(cause error) {
 	l.out.mu.Lock()
 	closed := l.lost != nil

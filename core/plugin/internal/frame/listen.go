@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// prefaceTimeout is how long a host may take to send a connection's preface (its first bytes).
+// prefaceTimeout bounds the time for a host to send a connection's preface (its first bytes).
 const prefaceTimeout = 5 * time.Second
 
 // Listener is the data socket of a plugin. Serve accepts the host's two
@@ -33,9 +33,9 @@ func Listen(path string) (*Listener, error) {
 	return &Listener{listener: l, closing: closing, close: cancel}, nil
 }
 
-// Serve answers the requests of one host. It accepts only connections from processes of this
-// user whose ids are in hosts. When it refuses a connection, it calls the function refuse with
-// the reason. Serve returns nil when the host or Close ends the connection. redact may be nil.
+// Serve answers the requests of one host. It accepts only connections from processes of this user
+// whose ids are in hosts. When it refuses a connection, it calls the refuse function with the
+// reason. Serve returns nil when the host or Close ends the connection. redact may be nil.
 func (l *Listener) Serve(b driver.Backend, redact *wire.Redactor, refuse func(error), hosts ...int) error {
 	err := l.serve(b, redact, refuse, hosts)
 	if errors.Is(err, net.ErrClosed) {

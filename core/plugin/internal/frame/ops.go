@@ -75,7 +75,7 @@ func (l *Link) Wait(ctx context.Context, r driver.Request, max time.Duration) (d
 	if err := check(&r); err != nil {
 		return driver.Grant{}, err
 	}
-	began := time.Now() // a.waited counts from the start of the Wait in the plugin, a little later
+	began := time.Now() // a little before the start of the plugin's Wait, from which a.waited counts
 	c, err := l.call(ctx, &message{kind: kindWait, request: r, max: max})
 	if err != nil {
 		return driver.Grant{}, wire.Ended(ctx, err)
@@ -109,8 +109,8 @@ func (l *Link) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	return results
 }
 
-// fits returns how many of the first operations in ops fit into one
-// frame. The first operation always fits.
+// fits returns the number of operations at the start of ops that fit into one frame together. The
+// first operation always fits.
 func fits(ops []driver.Op) int {
 	size := 0
 	for n := range ops {

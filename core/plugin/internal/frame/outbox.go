@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/internal/rawio"
 )
 
-// outbox queues frames and writes all queued frames at once. If a goroutine queues a frame while no
-// other goroutine writes, it is the writer until the queue is empty. The writer never waits for the
+// outbox queues frames and writes all queued frames at once. A goroutine that queues a frame while
+// no other goroutine writes is the writer until the queue is empty. The writer never waits for the
 // peer. If the socket is full, the outbox starts a goroutine that writes the rest.
 type outbox struct {
 	end writeEnd
@@ -25,7 +25,7 @@ type outbox struct {
 	spare []byte
 	busy  bool   // a goroutine is the writer now
 	taken uint64 // number of bytes that the writer has taken from buf
-	// room is closed when there is room in the queue again; room is nil while no goroutine waits.
+	// room is a channel that is closed when the queue has space again, or nil if no goroutine waits.
 	room    chan struct{}
 	stopped bool
 
@@ -76,7 +76,7 @@ func (o *outbox) init(conn *net.UnixConn, failed func(error)) error {
 	return nil
 }
 
-// The caller of queue must hold mu. If queue returns true, the caller must then unlock mu, and
+// The caller of outbox.queue must hold mu. If the result is true, the caller must unlock mu and
 // call flush.
 func (o *outbox) queue(appendPayload func(b []byte) []byte) (write bool) {
 	if o.stopped {
@@ -90,11 +90,11 @@ func (o *outbox) queue(appendPayload func(b []byte) []byte) (write bool) {
 	return write
 }
 
-// position returns how many bytes were queued so far. The next frame starts at that position.
+// position returns the number of bytes queued so far. The next frame starts at that position.
 func (o *outbox) position() uint64 { return o.taken + uint64(len(o.buf)) }
 
-// full returns nil if the queue has room. Otherwise it returns the
-// channel from the method wait. The caller must hold mu.
+// full returns nil if the queue has room. Otherwise it returns the channel from the wait method.
+// The caller must hold mu.
 func (o *outbox) full() <-chan struct{} {
 	if len(o.buf) < maxQueued || o.stopped {
 		return nil
@@ -111,7 +111,7 @@ func (o *outbox) wait() <-chan struct{} {
 	return o.room
 }
 
-// The caller of freed must hold mu.
+// freed ends the wait of all goroutines that wait for room. The caller must hold mu.
 func (o *outbox) freed() {
 	if o.room != nil {
 		close(o.room)
@@ -146,8 +146,8 @@ func (o *outbox) flush(yield bool) {
 	}
 }
 
-// startDrain starts a goroutine that writes the rest of b. The writer does not
-// wait for that goroutine, because the writer's own call must end with its ctx.
+// startDrain starts a goroutine that writes the rest of b. The writer does not wait for that
+// goroutine, because the writer's call must return when its ctx ends.
 func (o *outbox) startDrain(b []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -89,8 +89,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// blocking returns a backend in which every Wait and Withdraw, and a TryAcquire
-// of "slow", block until their ctx ends or the channel free is closed.
+// blocking returns a backend in which every Wait and Withdraw, and a TryAcquire of "slow", block
+// until their ctx ends or the free channel is closed.
 func blocking(free <-chan struct{}, slow *atomic.Int64) *far {
 	hold := func(ctx context.Context) error {
 		slow.Add(1)
@@ -113,9 +113,9 @@ func blocking(free <-chan struct{}, slow *atomic.Int64) *far {
 	}
 }
 
-// A renewal or a release is not delayed, even if as many slow acquires and waits are
-// under way as the limits allow. One more acquire waits until there is room for it,
-// and is not sent if its ctx ends before that.
+// Slow acquires and waits must not delay a renewal or a release, even if the limits allow no
+// further acquire or wait. A further acquire must wait for room, and must not be sent if its ctx
+// ends during that wait.
 func TestSlowRequestsHoldUpNoOther(t *testing.T) {
 	var slow atomic.Int64
 	free := make(chan struct{})
@@ -163,7 +163,7 @@ func TestSlowRequestsHoldUpNoOther(t *testing.T) {
 	}
 }
 
-// A request of which no byte was written fails with ErrNotSent. The outcome of others is unknown.
+// A request fails with ErrNotSent if none of it was written. Otherwise its outcome is unknown.
 func TestFaultTellsWhatWasSent(t *testing.T) {
 	var slow atomic.Int64
 	p := open(t, blocking(nil, &slow))
@@ -281,7 +281,7 @@ func TestOnlyTheOtherProcessMayTalk(t *testing.T) {
 	}
 }
 
-// starter finishes an acquire when the test calls the function done, and other operations at once.
+// starter finishes an acquire when the test calls done, and finishes other operations at once.
 type starter struct {
 	far
 	started chan func(driver.Result)
@@ -299,7 +299,7 @@ func (s *starter) Start(_ context.Context, op driver.Op, done func(driver.Result
 	done(driver.Result{Err: driver.ErrWithdrawn})
 }
 
-// undeclared has the method Start, but does not declare the capability.
+// undeclared has a Start method, but does not declare the Starter capability.
 type undeclared struct{ starter }
 
 func (*undeclared) Properties() driver.Properties { return driver.Properties{} }

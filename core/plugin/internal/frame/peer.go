@@ -11,8 +11,8 @@ import (
 // ErrPeer means that an unexpected process is at the other end of the data socket.
 var ErrPeer = errors.New("data socket leads to another process")
 
-// Peer returns the id of the process at the other end of conn. If this process has dialed,
-// that is the listening process. If the system does not tell the id, Peer returns 0.
+// Peer returns the id of the process at the other end of conn. If this process has dialed, that is
+// the listening process. If the system does not report the id, Peer returns 0.
 func Peer(conn *net.UnixConn) int {
 	pid, _, known, err := peerOf(conn)
 	if err != nil || !known {
@@ -21,8 +21,8 @@ func Peer(conn *net.UnixConn) int {
 	return pid
 }
 
-// checkPeer returns an error unless the process at the other end of conn runs as this user and has
-// one of these pids. Some systems do not tell its id, and only the directory's permissions help.
+// checkPeer returns an error unless the peer of conn runs as this user and has one of these pids.
+// On some systems the peer is unknown, and only the directory's permissions help.
 func checkPeer(conn *net.UnixConn, pids ...int) error {
 	pid, uid, known, err := peerOf(conn)
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// role says which goroutine reads the replies. While only one call is under way, the goroutine
-// that made it reads the reply, so that the reply wakes only one goroutine. As soon as there are
-// more calls, the background reader reads instead, until no call is under way.
+// role says which goroutine reads the replies. The goroutine that makes the only call under way
+// reads until that call has its reply, so that the reply wakes only one goroutine. If other calls
+// are under way at that time, the background reader reads on, until no call is under way.
 type role struct {
 	taken       bool
 	call        uint64 // id of the call whose caller reads; 0 if the background reader reads
@@ -32,8 +32,8 @@ func (l *Link) assign(c *call) bool {
 	return false
 }
 
-// readFor reads until the call c is answered or ctx ends. If other
-// calls are then under way, the background reader goes on reading.
+// readFor reads until the call c is answered or ctx ends. If other calls are under way at that
+// time, the background reader reads on.
 func (l *Link) readFor(ctx context.Context, c *call) {
 	id := c.id
 	stop := afterFunc(ctx, func() { l.interrupt(id) })
@@ -60,9 +60,9 @@ func (l *Link) readFor(ctx context.Context, c *call) {
 	}
 }
 
-// afterFunc is context.AfterFunc for the reader. The reader must not block, because other
-// goroutines wait for it. But context.AfterFunc calls ctx.Value. In a call from core, that may
-// call Value of a context whose type the application defines, and may block.
+// afterFunc is context.AfterFunc for the reader, which must not block, because other goroutines
+// wait for it. context.AfterFunc calls ctx.Value, which may reach a context of the application and
+// block. So afterFunc prefers the AfterFunc method of a ctx from core.
 func afterFunc(ctx context.Context, f func()) (stop func() bool) {
 	if own, ok := ctx.(interface {
 		AfterFunc(f func()) (stop func() bool)
@@ -72,7 +72,7 @@ func afterFunc(ctx context.Context, f func()) (stop func() bool) {
 	return context.AfterFunc(ctx, f)
 }
 
-// interrupt stops the goroutine that made the call with that id from reading on.
+// interrupt makes the goroutine that made the call with that id stop reading.
 func (l *Link) interrupt(id uint64) {
 	l.out.mu.Lock()
 	defer l.out.mu.Unlock()
@@ -114,7 +114,7 @@ type reply struct {
 	body []byte
 }
 
-// read waits for replies and passes each to its call.
+// read waits for replies and passes each to its call. It reports whether c got its reply.
 func (l *Link) read(c *call) (answered bool, err error) {
 	if err := l.in.fill(); err != nil {
 		return false, err
@@ -133,7 +133,7 @@ func (l *Link) read(c *call) (answered bool, err error) {
 	return answered, err
 }
 
-// take drops replies to calls that were given up.
+// take appends the received replies to ready. It drops replies to calls that were given up.
 func (l *Link) take(ready []reply) ([]reply, error) {
 	l.out.mu.Lock()
 	defer l.out.mu.Unlock()

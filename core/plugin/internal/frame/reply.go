@@ -70,7 +70,7 @@ const (
 	faultWithHolder
 )
 
-// fault writes or reads an error. One number has the error's codes of protocol version 1 as bits.
+// fault writes or reads an error. One number's bits are the error's codes in protocol version 1.
 func (c *coder) fault(err *error) {
 	e := wire.EncodeError(*err, c.redact) // nil when reading
 	how := noFault
@@ -127,7 +127,7 @@ func (c *coder) holder(h *driver.Holder) {
 	varint(c, &h.Waiters)
 }
 
-// shown cuts a text that is too long before it is written, but never within a character.
+// shown cuts a text that is too long before writing it, but never within a character.
 func (c *coder) shown(s *string) {
 	if !c.reads && len(*s) > c.texts {
 		cut := strings.ToValidUTF8((*s)[:c.texts], "")

@@ -37,7 +37,7 @@ func (l *load) add(k kind, n int) {
 	l.all += n
 }
 
-// calls returns the number of requests that do not wait in the store.
+// calls returns the number of requests under way, without those that wait in the store.
 func (l *load) calls() int { return l.all - l.of[kindWait] }
 
 // message is the content of a request without its id. The kind decides

@@ -202,8 +202,8 @@ func (s *session) admit(batch []*request) error {
 	return nil
 }
 
-// enter records the request r as under way, or returns false if too many of its kind
-// are under way. The callers of the methods enter, leave and reply must hold out.mu.
+// enter records the request r as under way, or returns false if too many of its kind are under way.
+// The callers of session.enter, session.leave and session.reply must hold out.mu.
 func (s *session) enter(r *request) bool {
 	if s.under.of[r.kind] >= maxUnderWay {
 		return false

@@ -12,8 +12,8 @@ func (s *session) startOp(r *request) {
 	s.starter.Start(r, driver.Op{Kind: opKinds[r.kind], Request: r.request}, r.finish)
 }
 
-// finish queues the reply to the request r. It leaves the writing to a separate goroutine, because
-// the backend may finish more requests at once. That goroutine writes all queued replies together.
+// finish queues the reply to the request r. A separate goroutine writes all queued replies
+// together, because the backend may finish several requests at once.
 func (r *request) finish(result driver.Result) {
 	s := r.session
 	a := answer{token: result.Token, err: result.Err}

@@ -6,16 +6,15 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// At most maxIdle idle workers are kept. It is worth keeping them, because
-// their stacks have already grown. Further workers end after their request.
+// maxIdle bounds the number of idle workers. It is worth keeping them, because their stacks have
+// already grown. Further workers end after their request.
 const maxIdle = 256
 
 // worker is a goroutine that executes one request after another.
 //
-// Note: one Batch call for all requests that arrive together would need
-// fewer goroutines. But no reply would be sent before the slowest request
-// had ended, so one slow request would delay others. A backend that can
-// batch combines the requests of several workers.
+// Note: one Batch call for all requests that arrive together would need fewer goroutines. But no
+// reply would be sent before the slowest request had ended, so one slow request would delay others.
+// A backend can itself combine the requests of several workers into a batch.
 type worker struct{ next chan *request }
 
 // start passes each request that needs a worker to a worker, and sets it to

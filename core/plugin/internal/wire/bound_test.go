@@ -10,7 +10,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// An error text from a plugin has at most 2 KiB, even if the host or the plugin is another program.
+// An error text has at most 2 KiB, even if only one of host and plugin uses this package.
 func TestErrorTextsAreBounded(t *testing.T) {
 	const size = 16 << 20
 	long := "lock jobs: " + strings.Repeat("é", size/2) + ": out of memory"

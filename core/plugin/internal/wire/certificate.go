@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// EnvClientCert is the environment variable in which go-plugin passes the host's
-// certificate to a plugin, in PEM. If it is not set, there is no mutual TLS.
+// EnvClientCert is the environment variable in which a host passes its certificate to a plugin, in
+// PEM, as go-plugin does. If it is not set, there is no mutual TLS.
 const EnvClientCert = "PLUGIN_CLIENT_CERT"
 
 // serverName is the host name in the certificates of host and plugin.

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// shake connects two ends by TLS. The connecting end has the certificate client and trusts only
-// the certificate server. The accepting end has server and trusts only trusted.
+// shake connects two ends by TLS. The TLS client uses the client certificate and trusts only the
+// server certificate. The TLS server trusts only the certificate in trusted.
 func shake(t *testing.T, client, server, trusted *Certificate) error {
 	t.Helper()
 	accepts, err := server.Server(trusted.PEM())

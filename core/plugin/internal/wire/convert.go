@@ -117,7 +117,7 @@ func fromNotice(n driver.Notice, redact *Redactor) *lockpb.Notice {
 	}
 }
 
-// toNotice leaves the field Plugin unset, because only the host knows it.
+// toNotice leaves the Plugin field unset, because only the host knows its value.
 func toNotice(n *lockpb.Notice) driver.Notice {
 	return driver.Notice{
 		Kind: driver.NoticeKind(n.GetKind()),

@@ -2,8 +2,8 @@ package wire
 
 import "github.com/lockbench/lockbench/core/driver"
 
-// Description is the output of "lockplugin-NAME describe --json". It has a backend's
-// configuration keys, and the backend's claims as far as they are known without a server.
+// Description is the output of "lockplugin-NAME describe --json". It has a backend's configuration
+// keys, and the properties that are known without a server.
 type Description struct {
 	Name       string        `json:"name"`
 	Doc        string        `json:"doc"`
@@ -30,7 +30,7 @@ type PropertiesDoc struct {
 	Capabilities   []driver.Capability `json:"capabilities"`
 }
 
-// Describe returns the description of the backend spec for a binary of that version.
+// Describe returns the description of spec's backend for a binary of the given version.
 func Describe(spec driver.Spec, version string) Description {
 	p := spec.Properties
 	d := Description{

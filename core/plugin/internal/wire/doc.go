@@ -5,7 +5,7 @@
 // # Where is what
 //
 //   - handshake.go: versions and environment variables; certificate.go: key pairs for mutual TLS
-//   - link.go, stream.go: the host's end; server.go, serverstream.go: the plugin's
+//   - link.go, stream.go: the host's end; server.go, serverstream.go: the plugin's end
 //   - unconfigured.go: the backend of a plugin that was not yet configured
 //   - convert.go, errors.go: messages for the types and errors of package driver
 //   - describe.go: the description that a plugin prints; redact.go: removing secrets from texts

@@ -4,8 +4,8 @@ import (
 	goplugin "github.com/hashicorp/go-plugin"
 )
 
-// The protocol versions. VersionUnary uses only the gRPC service of lock.proto.
-// In VersionFramed, a second socket carries the operations.
+// These are the protocol versions. VersionUnary uses only the gRPC service of lock.proto. In
+// VersionFramed, a second socket carries the operations.
 const (
 	VersionUnary  = 1
 	VersionFramed = 2
@@ -30,17 +30,17 @@ const (
 	EnvTrace      = "LOCKPLUGIN_TRACE"
 )
 
-// maxMessage bounds one message, in bytes. Most are far smaller: a value is at most 64 KiB, a batch
-// is split into messages of about maxBatch, and List and Observe send one holder per message.
+// maxMessage bounds a message, in bytes. Most messages are far smaller: a value is at most 64 KiB,
+// a batch is split into parts of about maxBatch, and List and Observe send one holder per message.
 const maxMessage = 16 << 20
 
-// maxBatch bounds one Batch message in bytes, and maxBatchOps in operations.
+// maxBatch bounds the bytes of one Batch message. maxBatchOps bounds its operations.
 const (
 	maxBatch    = 1 << 20
 	maxBatchOps = 1024
 )
 
-// Handshake returns the values that tell a plugin that a host started it. They are not secret.
+// Handshake returns the values that show a plugin that a host started it. They are not secret.
 func Handshake() goplugin.HandshakeConfig {
 	return goplugin.HandshakeConfig{
 		MagicCookieKey:   "LOCKBENCH_PLUGIN",

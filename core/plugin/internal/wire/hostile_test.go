@@ -18,7 +18,7 @@ import (
 // These fuzz targets pass any message to one end of protocol version 1.
 // They do not test gRPC itself, which reads the bytes from the connection.
 
-// echo is a backend with every capability. Its answers have parts of the request.
+// echo has every capability that protocol version 1 uses. Its answers have parts of the request.
 type echo struct{ driver.Backend }
 
 func (echo) Properties() driver.Properties {
@@ -179,7 +179,7 @@ func serveStream[Q proto.Message, A any](t *testing.T, method func(Q, grpc.Serve
 	}
 }
 
-// canned is a connection. Every reply and every message of a stream on it has the same bytes.
+// canned is a connection on which every reply and every stream message has the same bytes.
 type canned struct {
 	grpc.ClientStream
 	reply []byte

@@ -37,8 +37,8 @@ var ErrNoAnswer = errors.New("no answer from the plugin")
 type Setup struct {
 	Config  driver.Config
 	Host    string        // name of the host for the plugin's log
-	Abandon bool          // leave the leases of a dead host to their TTL
-	Delay   time.Duration // how long after the host's death to release its leases
+	Abandon bool          // let the leases of a dead host expire
+	Delay   time.Duration // time between the host's death and the release of its leases
 }
 
 // Unary makes one gRPC call per operation.
@@ -154,7 +154,7 @@ func (u *Unary) Break(ctx context.Context, name string, token uint64) error {
 
 type withError interface{ GetError() *lockpb.Error }
 
-// In ask, the parameter name is the lock's name, or "" if the message names no lock.
+// The name parameter of ask is the lock's name, or "" if the message names no lock.
 func ask[Q any, A withError](
 	ctx context.Context, do func(context.Context, Q, ...grpc.CallOption) (A, error), name string, request Q,
 ) (reply A, err error) {
@@ -177,7 +177,7 @@ func unsent(ctx context.Context, name string) error {
 }
 
 // outcome returns the error of a call, either from the plugin's answer or from gRPC. An error from
-// gRPC never wraps ErrNotSent in the result, because gRPC cannot prove that a call was not sent.
+// gRPC never results in ErrNotSent, because gRPC cannot prove that a call was not sent.
 func outcome(ctx context.Context, answer *lockpb.Error, transport error) error {
 	if transport == nil {
 		err := DecodeError(answer)
@@ -199,7 +199,7 @@ func outcome(ctx context.Context, answer *lockpb.Error, transport error) error {
 	return fmt.Errorf("%w: %w: %s", driver.ErrUnavailable, ErrNoAnswer, Bound(s.Message()))
 }
 
-// deadlineSkew bounds the error of timers. For the same deadline, the timers of gRPC and
+// deadlineSkew bounds the difference between timers. For the same deadline, the timers of gRPC and
 // of the plugin may fire earlier than the host's timer, but by no more than deadlineSkew.
 const deadlineSkew = 100 * time.Millisecond
 
@@ -211,7 +211,7 @@ func AwaitDeadline(ctx context.Context) {
 	}
 }
 
-// Ended returns ctx.Err() if err wraps it, and otherwise err. Some methods must return ctx.Err().
+// Ended returns ctx.Err() itself if err wraps it, as methods such as Wait must, and otherwise err.
 func Ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return ctx.Err()

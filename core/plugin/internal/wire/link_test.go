@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// The answer or the transport may report a passed deadline a little before ctx ends.
+// If the plugin or gRPC reports a passed deadline too early, a call must wait until ctx ends.
 func TestDeadlineIsOverWhenTheAnswerSaysSo(t *testing.T) {
 	for name, hear := range map[string]func(context.Context) error{
 		"answer": func(ctx context.Context) error { return outcome(ctx, EncodeError(context.DeadlineExceeded, nil), nil) },

@@ -41,8 +41,8 @@ func (u *Unary) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	return Ended(ctx, endless(err))
 }
 
-// endless is for a stream that the plugin must not end. It returns an error if err is nil,
-// because then the plugin has ended the stream.
+// endless is for a stream that the plugin must not end. It returns an error if err is nil, because
+// a nil err means that the plugin has ended the stream.
 func endless(err error) error {
 	if err == nil {
 		return fmt.Errorf("%w: %w: it ended the stream", driver.ErrUnavailable, ErrNoAnswer)
@@ -57,8 +57,8 @@ func (u *Unary) List(ctx context.Context, prefix string, emit func(driver.Holder
 	})
 }
 
-// receive sends a request, and calls the function each with every message of the reply stream.
-// It stops when that function returns false, the stream ends, or a message carries an error.
+// receive sends a request, and passes every message of the reply stream to the each function. It
+// stops when that function returns false, the stream ends, or a message carries an error.
 func receive[Q, M any, A interface {
 	*M
 	withError

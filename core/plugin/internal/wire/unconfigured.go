@@ -12,7 +12,7 @@ var (
 	errNotConfigured = fmt.Errorf("%w: this plugin is not configured yet", driver.ErrInvalid)
 )
 
-// unconfigured is the backend before Configure.
+// unconfigured is the backend of a plugin until Configure has succeeded.
 type unconfigured struct{}
 
 func (unconfigured) TryAcquire(context.Context, driver.Request) (uint64, error) {
