@@ -47,7 +47,7 @@ func (b *backend) locked(ctx context.Context, name string, do func(s *Store, e *
 	return b.store.do(name, do)
 }
 
-// held is like locked, but calls the function change only if the lease of the request r exists.
+// held is like the locked method, but it calls the change function only if r's lease exists.
 func (b *backend) held(ctx context.Context, r driver.Request, change func(s *Store, e *entry, now time.Time) error) error {
 	return b.locked(ctx, r.Name, func(s *Store, e *entry, now time.Time) error {
 		if e.grant == nil || e.grant.Owner != r.Owner || e.grant.Token != r.Token {

@@ -2,8 +2,8 @@
 // contract in core/driver requires, without the details of a real store. It also serves examples
 // and tests, and its plugin shows what the plugin protocol costs.
 //
-// Leases end with the process, so hosts that exclude each other must share one [Store]. Each plugin
-// process has its own Store, so two hosts with their own plugins do not exclude each other.
+// Leases end with the process. Hosts exclude each other only if they share one [Store]. Each plugin
+// process has a separate Store, so two hosts with separate plugins do not exclude each other.
 package memory
 
 import (
@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// placeFor is how long a waiter keeps its place in the queue after its last Wait or TryAcquire.
+	// placeFor is the time that a waiter keeps its queue place after its last Wait or TryAcquire.
 	placeFor = 2 * time.Second
-	// firstSpan is how long an unused grant to a waiter lasts. It is short, because the waiter may
-	// be gone.
+	// firstSpan is the duration of the store's grant to a waiter, unless the waiter uses the grant. It
+	// is short, because the waiter may be dead.
 	firstSpan = 500 * time.Millisecond
-	// tombstoneFor is how long a withdrawn owner is refused.
+	// tombstoneFor is the time for which the store refuses a withdrawn owner.
 	tombstoneFor = time.Minute
 )
 
@@ -35,9 +35,9 @@ var Spec = driver.Spec{
 	Properties: properties,
 }
 
-// The fencing class is durable, not strict, because tokens last only as long as
-// the data, which ends with the process. The next process starts its tokens at
-// the wall clock, so they are higher unless the wall clock was turned back.
+// The fencing class is durable and not strict, because the last token is lost when the process
+// ends. The next process takes its first token from the wall clock, so tokens keep rising unless
+// the wall clock was turned back.
 var properties = driver.Properties{
 	Name:       "memory",
 	Fencing:    driver.FencingDurable,

@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { plugintest.Main(m) }
 
-// These tests run in parallel, because most cases wait most of the time.
+// The tests run in parallel, because most cases spend most of their time waiting.
 func TestConformance(t *testing.T) {
 	t.Cleanup(func() { goleak.VerifyNone(t) })
 	for name, mk := range map[string]func(drivertest.T) *drivertest.Harness{

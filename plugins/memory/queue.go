@@ -11,7 +11,7 @@ import (
 type place struct {
 	driver.Request
 	touched time.Time     // when the owner last called Wait or TryAcquire
-	parked  int           // how many calls of Wait are asleep
+	parked  int           // the number of calls of Wait that are asleep
 	left    chan struct{} // closed when the place is given up, with or without a grant
 }
 
@@ -42,9 +42,9 @@ func (e *entry) leave(owner string) {
 	}
 }
 
-// grantNext grants a free lock to its first waiter. The method expire has already dropped dead
-// waiters. A waiter whose call of Wait is asleep is alive. A waiter between two calls may be gone,
-// and then the next waiter gets the lock firstSpan later.
+// grantNext grants a free lock to its first waiter. The expire method has already dropped waiters
+// whose last call ended placeFor ago. A waiter whose call of Wait is asleep is alive. If a waiter
+// between two calls is dead, the next waiter gets the lock after firstSpan.
 func (s *Store) grantNext(e *entry, now time.Time) {
 	if e.grant != nil || len(e.queue) == 0 {
 		return

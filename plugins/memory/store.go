@@ -10,8 +10,8 @@ import (
 )
 
 // Store holds locks. All its methods, and the methods of the backends that it opens, may be called
-// from any number of goroutines. A Store runs no goroutine: the next call that reads a lock notices
-// its expiry.
+// from any number of goroutines. A Store runs no goroutine. The next call that reads a lock notices
+// that its lease has expired.
 type Store struct {
 	mu        sync.Mutex
 	names     map[string]*entry
@@ -31,8 +31,8 @@ type entry struct {
 type grant struct {
 	driver.Request
 	expires     time.Time
-	made        time.Time // when the store granted it to a waiter by itself
-	unconfirmed bool      // since then, the owner has neither renewed it nor asked for it
+	made        time.Time // when the store made it for a waiter; zero if TryAcquire made it
+	unconfirmed bool      // the waiter has not yet renewed it or asked for the lock
 }
 
 func (g *grant) extend(ttl time.Duration, now time.Time) {
@@ -55,7 +55,7 @@ func (s *Store) Open() driver.Backend {
 	return &backend{store: s, background: kit.NewGroup()}
 }
 
-// No other call runs while f runs.
+// do calls f with the entry of the lock called name. No other call runs while f runs.
 func (s *Store) do(name string, f func(s *Store, e *entry, now time.Time) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,7 +65,7 @@ func (s *Store) do(name string, f func(s *Store, e *entry, now time.Time) error)
 	return f(s, e, now)
 }
 
-// at returns the entry of the lock called name, without the parts that have expired.
+// The method at returns the named lock's entry, without an expired grant or expired places.
 func (s *Store) at(name string, now time.Time) *entry {
 	e := s.names[name]
 	if e == nil {
@@ -96,8 +96,8 @@ func (s *Store) tidy(name string, e *entry) {
 	}
 }
 
-// expire ends the grant and the queue places whose time is over. It then grants
-// a free lock to the next waiter, so a lock that is still free has no waiters.
+// expire drops the grant and the queue places that have expired. It then grants a free lock to the
+// next waiter, so a lock that is still free has no waiters.
 func (s *Store) expire(e *entry, now time.Time) {
 	if e.grant != nil && !now.Before(e.grant.expires) {
 		s.set(e, nil)

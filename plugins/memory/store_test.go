@@ -65,7 +65,7 @@ func TestTokensRiseOverStores(t *testing.T) {
 				}
 				last = token
 			}
-			time.Sleep(time.Millisecond) // a restart takes longer than one microsecond for each grant
+			time.Sleep(time.Millisecond) // a restart takes longer than 1 µs for each of the 100 grants
 		}
 	})
 }

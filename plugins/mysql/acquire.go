@@ -61,11 +61,11 @@ func (b *Backend) runAcquires(ctx context.Context, s *conn.Session, ops []statem
 	return results, nil, nil
 }
 
-// askInFull repeats some refused acquires with the long text of the statement: those whose lock is
-// free, or has a lease that ends later than its TTL allows. If the long text refuses a free lock
-// too, askInFull grants the lock to its first waiter, perhaps an owner in ops, and tries again.
+// askInFull repeats a refused acquire, with the long text of the statement, if the lock is free or
+// its lease ends later than its TTL allows. If the long text also refuses a free lock, askInFull
+// grants the lock to its first waiter, perhaps an owner in ops, and tries again.
 func (b *Backend) askInFull(ctx context.Context, s *conn.Session, ops []statement.Operation, rows []statement.Row, long bool) error {
-	const most = 3 // each time another host may be quicker
+	const most = 3 // another host may be quicker each time
 	for range most {
 		var again []statement.Operation
 		var at []int

@@ -20,8 +20,8 @@ import (
 
 const (
 	idleFor = time.Minute
-	// rowsKept is how many locks the field rows remembers. contendedFor is how long a lock counts
-	// as contended after the last sign of a waiter.
+	// rowsKept is the most locks that the rows field remembers. A lock counts as contended for
+	// contendedFor after the last sign of a waiter.
 	rowsKept     = 4096
 	contendedFor = 10 * time.Second
 )
@@ -38,9 +38,9 @@ type Backend struct {
 	blocked                                   blockedOps
 	observers                                 kit.Poller
 
-	// rows has locks whose rows exist, because the locks were granted before.
-	// Like contended, rows is only a guess that selects which statement to
-	// send first. A wrong guess costs only a second statement.
+	// rows has locks whose rows exist, because this process was granted the locks. Like the contended
+	// field, rows only decides which statement is sent first. A wrong decision costs a second
+	// statement.
 	rows kit.Recent[string, struct{}]
 }
 
@@ -181,10 +181,10 @@ func do[T any](ctx context.Context, k *link, what, name string, f func(ctx conte
 
 type use func(ctx context.Context, s *conn.Session) error
 
-// on runs the function f on a connection. It repeats f if other statements made the server roll
-// back f's statement. It repeats f once on a new connection if the server currently serves no
-// client. So f may run several times. The error is the server's, or says that there was no
-// connection.
+// The on method runs the function f on a connection. It repeats f if other statements made the
+// server roll back f's statement. It repeats f once on a new connection if the server currently
+// serves no client. So f may run several times. The returned error is the server's, or says that no
+// connection was available.
 func (k *link) on(ctx context.Context, get func(context.Context) (*conn.Session, error), f use) error {
 	created := false
 	var unserved error // set once

@@ -20,12 +20,11 @@ const (
 	// same for one row and for many, but a long statement keeps its first rows
 	// locked until its end.
 	acquireWidth, releaseWidth, withdrawWidth, renewWidth = 64, 64, 64, 500
-	// senders is how many statements of one kind may be under way at a time. With
-	// two, the server works on one statement while the other is written to disk.
+	// senders is the most statements of one kind that may be under way at a time. With two, the server
+	// works on one statement while it writes the other's commit to disk.
 	senders = 2
-	// packetUnknown is the smallest default of max_allowed_packet. It is used
-	// until a server's own value is known. fixedText is the most that a
-	// statement contains besides its operations, in bytes.
+	// packetUnknown is the smallest default of max_allowed_packet. It is used until the server's value
+	// is known. fixedText is the most bytes that a statement contains besides its operations.
 	packetUnknown, fixedText = 1 << 20, 4096
 )
 
@@ -42,9 +41,9 @@ type batcher struct {
 	patient bool // true for renewals: they can wait, and all in a statement have one TTL
 	repeats bool // a statement may contain a name several times
 	values  bool // a statement contains the published values
-	// get takes a connection. The size of slots limits how many statements may wait for a row in
-	// the server; see the method slow. The size of probes limits how many statements test whether
-	// an insert has to wait. The field probes is nil if the batcher inserts no rows.
+	// The get function takes a connection. The capacity of slots limits the statements that wait for a
+	// row in the server; see the slow method. The capacity of probes limits the statements that test
+	// whether an insert has to wait. The probes field is nil if the batcher inserts no rows.
 	get           func(ctx context.Context) (*conn.Session, error)
 	slots, probes chan struct{}
 	// run sends ops, sorted by name, in one statement. After an error, the
@@ -79,7 +78,7 @@ type pending struct {
 	ctx     context.Context // the caller's; once it ends, no caller waits
 	owner   *owner          // nil if the batcher does not remember owners
 	since   time.Time
-	kills   int // how many of its statements were killed because a row was locked
+	kills   int // number of its statements that were killed because a row was locked
 	result  driver.Result
 }
 
@@ -130,8 +129,8 @@ func (p *pending) refuse(err error) {
 }
 
 // unsent returns the error of an operation that leaves the queue because of err. If a killed
-// statement contained it, some part of that statement may have been committed, so the outcome is
-// unknown.
+// statement contained the operation, a part of that statement may have been committed, so the
+// outcome is unknown.
 func (p *pending) unsent(err error) error {
 	if !p.Again || !errors.Is(err, driver.ErrNotSent) && !errors.Is(err, driver.ErrWithdrawn) {
 		return err
@@ -167,7 +166,7 @@ func (l *batcher) size(p *pending) int {
 	return n
 }
 
-// packet returns the longest statement that may be sent.
+// packet returns the length limit of a statement, in bytes.
 func (k *link) packet() int {
 	if s := k.server.Load(); s != nil && s.Packet > 0 {
 		return s.Packet
@@ -175,13 +174,13 @@ func (k *link) packet() int {
 	return packetUnknown
 }
 
-// If serve takes long, another sender replaces this one.
+// serve sends a batch. If the batch takes long, another sender takes the place of this one.
 func (l *batcher) serve(batch []*pending, yield func()) {
 	l.try(&inFlight{batcher: l, many: len(batch) > 1, yield: yield}, batch)
 }
 
-// A batch that is too long for the server is sent in halves. Operations whose row is locked are
-// sent once the row is free.
+// try sends a batch, in halves if it is too long for the server. If the statement is killed because
+// a row is locked, resendUnlocked sends its operations again.
 func (l *batcher) try(t *inFlight, batch []*pending) {
 	timer := time.AfterFunc(l.timeout(t, batch), t.slow)
 	left, err := l.deliver(t, batch)

@@ -64,14 +64,14 @@ type quiet struct{ log *slog.Logger }
 func (q quiet) Print(v ...any) { q.log.Debug("mysql driver", "says", fmt.Sprint(v...)) }
 
 const (
-	// These bound the pauses between dials if a connection leads to another server.
+	// These bound the pauses between dials while dials lead to a server that is not in use.
 	redialFrom, redialTo = 10 * time.Millisecond, 100 * time.Millisecond
 	// The method link.dial dials again for at most dial_timeout divided by redialShares.
 	redialShares = 2
 )
 
-// dial returns a function that connects to the same server as the other connections. If the
-// address leads to several servers, the function dials again for a while to reach that server.
+// dial returns a function that connects to the same server as the other connections. If the address
+// leads to several servers, the function dials repeatedly for a while to reach that server.
 func (k *link) dial(connector sqldriver.Connector, setup string) func() (*conn.Session, error) {
 	return func() (*conn.Session, error) {
 		ctx, cancel := context.WithTimeout(k.background, k.opts.DialTimeout)
@@ -98,10 +98,9 @@ func (k *link) dial(connector sqldriver.Connector, setup string) func() (*conn.S
 	}
 }
 
-// admit refuses a connection to another server while the server in use serves.
-// The nodes of a Galera cluster share their rows, so an address may lead to
-// several nodes. But a node learns late of changes made on other nodes, and
-// wakes only the waiters that are connected to it.
+// admit refuses a connection to another server while the server in use serves requests. The nodes
+// of a Galera cluster share their rows, so an address may lead to several nodes. But a node gets
+// the changes of other nodes late, and a release on it wakes only waiters connected to it.
 func (k *link) admit(s *conn.Session) error {
 	if err := k.cluster.Admit(s.Server.Cluster, k.serves); err != nil {
 		return err
@@ -118,8 +117,8 @@ func (k *link) admit(s *conn.Session) error {
 	return nil
 }
 
-// serves reports whether the server in use serves. A recent admission is
-// enough, because the connection admitted last may not be in its pool yet.
+// serves reports whether the server in use serves requests. A recently admitted connection is
+// enough proof, because it may not be in its pool yet.
 func (k *link) serves() bool {
 	if at := k.admitted.Load(); at != nil && time.Since(*at) < redialTo {
 		return true

@@ -4,15 +4,15 @@
 //
 // # Guarantee
 //
-// A lock is one row, whose primary key is the lock's name. The row alone decides. Single statements
-// take, renew and release the lock. These statements compare owner and token under the row lock.
-// All times are the server's (UTC_TIMESTAMP), so the clocks, names and time zones of hosts do not
-// matter. The token is the last token plus one or the server's clock in microseconds, whichever is
-// higher. The granting statement writes the token.
+// A lock is one row, whose primary key is the lock's name. Only this row names the lock's holder.
+// Single statements take, renew and release the lock. These statements compare owner and token
+// under the row lock. All times are the server's (UTC_TIMESTAMP), so the clocks, names and time
+// zones of hosts do not matter. A new token is the last token plus one, or the server's clock in
+// microseconds if that is higher. The statement that grants the lock writes the token.
 //
-// With innodb_flush_log_at_trx_commit=1, and sync_binlog=1 if there is a binary
-// log, a grant is on disk before it is answered, and the tokens have fencing class
-// strict. Otherwise they have class durable. [Backend.Properties] says which.
+// With innodb_flush_log_at_trx_commit=1, and sync_binlog=1 if there is a binary log, a grant is on
+// disk before the caller gets it, and tokens have fencing class strict. Otherwise tokens have class
+// durable. [Backend.Properties] returns the class.
 //
 // # What breaks it
 //
@@ -22,16 +22,16 @@
 //   - A server clock that is turned forward ends leases early; their holders notice
 //     at the next renewal. A clock that is turned back lengthens leases until
 //     another owner asks for the lock; from then on, the lease ends within its TTL.
-//   - An address that leads to two servers. A host stays at one of them while that
-//     server serves, logs a warning, and fails its Check. But another host may stay at
-//     the other server. Servers are told apart by server_uuid on MySQL. On MariaDB they
-//     are told apart by host name, port and server_id, from 11.7 on by server_uid too.
+//   - An address that leads to two servers. A host uses only one of the servers while that server
+//     serves requests. The host logs a warning, and its Check fails. But another host may use the
+//     other server. A MySQL server is recognized by its server_uuid. A MariaDB server is recognized
+//     by host name, port and server_id, from 11.7 on also by server_uid.
 //   - Galera and group replication: let all hosts use one node. If hosts write on several nodes, a
-//     conflict is found at commit and the statement is repeated, which is safe but slow. Waiters on
-//     other nodes are not woken: they ask for the lock once a second, without order. Waiters
-//     behind a proxy that shares connections among clients do the same. Behind a load balancer a
-//     host stays at one Galera node while that node serves. The next node may lag, so that a lease
-//     seems missing; wsrep_sync_wait=7 makes a node catch up before it answers.
+//     conflict is found at commit and the statement is repeated, which is safe but slow. A release
+//     does not wake waiters on other nodes, so they ask for the lock once a second, without order.
+//     Waiters behind a proxy that shares connections among clients do the same. Behind a load
+//     balancer a host stays at one Galera node while that node serves. The next node may lag, so
+//     that a lease seems missing. With wsrep_sync_wait=7, a node catches up before it answers.
 //   - Rows that an operator changes by hand.
 //
 // # Cost
@@ -48,56 +48,56 @@
 //	inspect              1             0
 //
 // A row that has waiters or withdrawn owners needs a longer statement. The first statement that
-// meets such a row costs one more round trip. So does an acquire that is alone in its statement, if
-// this process held the lock before and another owner holds it now. Operations that come while
-// others are under way share the next statement and its commit, up to 64 operations or 500
-// renewals. So a busy host commits far less often than it locks. A withdrawal costs nothing if all
-// requests of the owner were refused.
+// meets such a row costs one more round trip. An acquire that is alone in its statement also costs
+// one more, if this process held the lock earlier and another owner holds it now. Operations that
+// arrive while other statements are under way share the next statement and its commit. A statement
+// takes at most 64 operations, or 500 renewals. So a busy host needs far fewer commits than
+// operations. A withdrawal costs nothing if all requests of the owner were refused.
 //
-// A statement is no longer than the server's max_allowed_packet and the
-// maxAllowedPacket in the address. Names, labels and values are written in hexadecimal.
-// A value of 60 KiB takes 120 KiB, so about 100 such values fill MariaDB's default of
-// 16 MiB. A value that is too long for any statement is refused as invalid.
+// The server's max_allowed_packet and the maxAllowedPacket in the address limit the length of a
+// statement. Names, labels and values are written in hexadecimal. A value of 60 KiB takes 120 KiB,
+// so about 100 such values fill MariaDB's default of 16 MiB. A value that is too long for any
+// statement is refused as invalid.
 //
-// A row that another client's transaction keeps locked delays only operations
-// on that row. A statement that waits for the row for 50 ms is killed, and its
-// other operations are sent again. Locked rows are checked every 25 ms, all in
-// one query (SKIP LOCKED), for up to Options.RequestTimeout.
+// A row that another client's transaction keeps locked delays only operations on that row. The
+// backend kills a statement that waits for the row for 50 ms, and sends the operations on other
+// rows again. It checks all locked rows every 25 ms, in one query (SKIP LOCKED), for up to
+// Options.RequestTimeout.
 //
-// Waiters are in the row's queue, first in, first out over all hosts. Each waiter blocks in the
-// server on its own connection; waiters beyond Options.WaitConnections ask every 15 to 45 ms. A
-// release also grants the lock to the first waiter, usually in the same statement, for half a
-// second (up to 2 s for a distant waiter). Then it wakes the waiter by a KILL QUERY, which finds
-// the session by a randomly named user lock (GET_LOCK), so it hits no other session. The waiter
-// learns how long its grant lasts, and core renews it. A waiter that does not use its grant delays
-// the other waiters by half a second. But the release passes over a waiter whose process has given
-// no sign of life for the last 0.6 s. A waiting process gives five signs a second, with a statement
-// that changes no row. If GET_LOCK is refused, all waiters poll, every 15 to 45 ms at first and
-// later every 120 to 360 ms, without order. Check then fails if WaitConnections allows blocked
-// waiters.
+// A lock's row has one first-in, first-out queue for the waiters of all hosts. Each waiter runs a
+// sleeping statement on a separate connection. Waiters beyond Options.WaitConnections poll every 15
+// to 45 ms. A release also grants the lock to the first waiter, usually in the same statement. The
+// grant lasts half a second, or up to 2 s for a distant waiter. Then the release wakes the waiter
+// by a KILL QUERY. A user lock (GET_LOCK) with a random name identifies the session, so the KILL
+// hits no other session. The waiter learns when its grant ends, and core renews it. A waiter that
+// does not use its grant delays the other waiters by half a second. But the release skips a waiter
+// whose process has given no sign of life for 0.6 s. A waiting process gives five signs a second,
+// with a statement that changes no row. If the server refuses GET_LOCK, all waiters poll, every 15
+// to 45 ms at first and later every 120 to 360 ms, without order. Check then fails unless
+// WaitConnections makes all waiters poll.
 //
-// The row of a free lock keeps the last token. The row is purged when its last lease's end, its
-// tombstones and its token are a day old. A token granted while the clock was ahead delays this.
+// The row of a free lock keeps the last token. The row is purged when its last lease's end,
+// tombstones and token are a day old. A token granted while the clock was ahead delays the purge.
 //
 // # Settings that matter
 //
 // max_connections must allow Connections + WaitConnections + 5 for every host. The 5 are two for
-// withdrawals, two for statements that kill others, and one for signs of life. No dial is broken
-// off, because a server counts aborted handshakes and in the end blocks the machine
-// (max_connect_errors). An unneeded connection is kept for the next request. Every other setting
-// that the statements rely on is set for each connection. So the server's settings and its
-// init_connect do not matter. That covers sql_mode, completion_type, isolation and access mode,
-// autocommit, character set, time zone and timestamp, lock waits of one second, no limits on the
-// rows, time and safety of a statement, and no secondary engine. A transaction of init_connect is
-// ended, and so are its table locks. The binary log must not have the format STATEMENT.
+// withdrawals, two for statements that kill others, and one for signs of life. The backend
+// completes each dial, because a server counts aborted handshakes, and blocks the machine after
+// max_connect_errors of them. It keeps an unneeded connection for the next request. Each connection
+// sets every other setting that the statements rely on, whatever the server's settings and its
+// init_connect are. A connection sets sql_mode, completion_type, isolation and access mode,
+// autocommit, character set, time zone and timestamp. It also sets lock waits of one second, no
+// secondary engine, and no limits on the rows, time and safety of a statement. If init_connect has
+// begun a transaction or locked tables, the connection ends that. The binary log must not have the format STATEMENT.
 //
 // # Rights
 //
 // The user needs SELECT, INSERT, UPDATE and DELETE on the table, and CREATE unless the table
 // exists. "lockplugin-mysql ddl" prints a CREATE TABLE and a GRANT. GET_LOCK must be allowed, as in
 // Percona XtraDB Cluster with pxc_strict_mode=PERMISSIVE. All hosts must use one account or have
-// CONNECTION_ADMIN, because an account may wake only its own connections. A read-only server (a
-// replica, or in a failover) gets no request, even if the account may write. Waiters go on waiting.
+// CONNECTION_ADMIN, because an account may wake only its own connections. No request goes to a
+// read-only server, such as a replica, even if the account may write. Waiters go on waiting.
 //
 // # Where is what
 //

@@ -13,7 +13,7 @@ import (
 // SettleFor is the longest time that a withdrawal waits before it bars the owner by a tombstone.
 const SettleFor = settleFor
 
-// SlowestAfter is how long a renewal may take before it certainly counts as waiting for a row.
+// SlowestAfter is the time after which every renewal counts as waiting for a locked row.
 const SlowestAfter = slowestAfter
 
 // Granted returns the grant that a waiter computes from the grant's end in the store.
@@ -30,8 +30,8 @@ func OpenAfter(opts Options, prelude string) (*Backend, error) {
 	})
 }
 
-// OpenWith opens a backend whose connections have additional settings: statements,
-// ending in a semicolon, that run among the statements of its setup.
+// OpenWith opens a backend whose connections also run the statements in settings during their
+// setup. These statements must end in a semicolon.
 func OpenWith(opts Options, settings string) (*Backend, error) {
 	return openWith(opts, func(c sqldriver.Connector, setup string) (sqldriver.Connector, string) {
 		const question = "SHOW STATUS"

@@ -18,9 +18,9 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
-// TestAbandonedStatement lets an acquire wait for a row lock until its caller
-// gives up. The acquire is withdrawn while it still waits. The acquire must never
-// get the lock when the row is unlocked later, even if its host is gone by then.
+// TestAbandonedStatement lets an acquire wait for a row lock until its caller gives up. The owner
+// is withdrawn while the acquire still waits in the server. The acquire must not get the lock when
+// the row is unlocked later, even if its host is closed by then.
 func TestAbandonedStatement(t *testing.T) {
 	for _, gone := range []bool{false, true} {
 		t.Run(fmt.Sprintf("host gone %t", gone), func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestAbandonedStatement(t *testing.T) {
 	}
 }
 
-// TestKilledConnections kills the connections of a sleeping waiter and of a holder.
+// TestKilledConnections kills connections of a waiter and of a holder. Both must recover from this.
 func TestKilledConnections(t *testing.T) {
 	w := newFixture(t)
 	r := acquire(t, w.b, want("jobs", 10*time.Second))
@@ -146,7 +146,7 @@ func TestLostFirstWaiter(t *testing.T) {
 		t.Errorf("out of turn: %v", err)
 	}
 	must(t, <-woken)
-	for { // after a wake-up that comes before the sleep, it asks and waits again
+	for { // after a wake-up before the sleep, it asks and waits again
 		_, err := next.TryAcquire(t.Context(), second)
 		if err == nil {
 			break
@@ -159,9 +159,9 @@ func TestLostFirstWaiter(t *testing.T) {
 	}
 }
 
-// TestFreedWhileAcquireWaits lets another owner's acquire wait for the row
-// while the lock is released. The acquire was sent before the release and runs
-// after the release. It must leave the lock to the first waiter.
+// TestFreedWhileAcquireWaits lets another owner's acquire wait for the row while the lock is
+// released. The acquire is sent before the release and runs after it. The acquire must leave the
+// lock to the first waiter.
 func TestFreedWhileAcquireWaits(t *testing.T) {
 	w := newFixture(t)
 	acquire(t, w.b, want("jobs", 10*time.Second))
@@ -205,7 +205,7 @@ func TestGoneWaiterIsPassed(t *testing.T) {
 	}
 }
 
-// TestRestartInMidWait stops the server while an owner waits, and starts it again.
+// TestRestartInMidWait restarts the server while an owner waits. The owner must still get the lock.
 func TestRestartInMidWait(t *testing.T) {
 	s := own(t, nil)
 	b := open(t, mysql.Options{Address: mysqlserver.Address(s)})

@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
-// firstSpan is how long a grant to a waiter lasts unless it is renewed.
+// firstSpan is the duration of a grant to a waiter, unless the waiter renews it.
 var firstSpan = mysql.Spec.Properties.FirstSpan
 
 // place puts the owner of the request r into the queue of a held lock without waiting.
@@ -71,7 +71,7 @@ func TestReleaseGrants(t *testing.T) {
 			next.Token = g.Token
 			_ = waiter.Withdraw(t.Context(), name, next.Owner)
 			if g.Token == 0 || h.Owner != next.Owner {
-				continue // this process did not run for as long as the grant lasts
+				continue // this process stood still until the grant had ended
 			}
 			carried = true
 			if g.Token <= holder.Token || g.For != min(ttl, firstSpan) || h.Token != g.Token {
@@ -266,8 +266,8 @@ func TestFirstWaitEntersFirst(t *testing.T) {
 	must(t, p.Heal())
 }
 
-// TestFarWaiters checks that hosts whose round trip is 400 ms are granted the lock in their order,
-// each when the previous lease ends.
+// TestFarWaiters uses waiters whose round trip is 400 ms. Each must be granted the lock in its
+// turn, when the previous lease ends.
 func TestFarWaiters(t *testing.T) {
 	w := newFixture(t)
 	_, b := w.through(t, backendtest.Far)
@@ -276,9 +276,9 @@ func TestFarWaiters(t *testing.T) {
 	})
 }
 
-// TestCutOffWaiterIsPassedOver checks a process whose connections are cut, so that it gives
-// no more signs of life. Its waiter must be passed over, although the server believes that the
-// connections live. A waiter that only misses its wake-up must get the grant when it asks.
+// TestCutOffWaiterIsPassedOver checks a process whose connections are cut, so that it gives no more
+// signs of life. A release must skip its waiter, although the server believes that the connections
+// live. A waiter that only misses its wake-up must get the grant when it asks.
 func TestCutOffWaiterIsPassedOver(t *testing.T) {
 	w := newFixture(t)
 	p, cut := w.through(t, 0)

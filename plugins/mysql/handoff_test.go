@@ -14,9 +14,9 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
-// TestHandoffs passes a lock to and fro between two hosts. A release may come at any moment
-// while the other host is about to sleep. If a wake-up is lost, a Wait lasts for its whole
-// time. Any other mistake shows in the number of statements.
+// TestHandoffs passes a lock to and fro between two hosts. The release comes at a random moment,
+// while the other host begins to wait. A lost wake-up makes the Wait longer. Like other mistakes,
+// it also raises the number of statements.
 func TestHandoffs(t *testing.T) {
 	w := newFixture(t)
 	hosts := [2]*mysql.Backend{w.b, w.host(t)}
@@ -54,7 +54,7 @@ func TestHandoffs(t *testing.T) {
 		}
 		mine = g.request
 	}
-	// If the release comes just before the sleep, the waiter asks (three statements).
+	// If the release comes just before the sleep, the waiter asks by three statements.
 	most := 10 // a refused acquire (two), enter, sleep, release, wake, read
 	if w.mariadb(t) {
 		most = 4 // one for an acquire, one for enter, sleep and read, one for release and wake
@@ -105,8 +105,8 @@ func TestNoHostBarges(t *testing.T) {
 	}
 }
 
-// TestReleaseOfLockedRow releases a lock that has a waiter while another client's transaction keeps
-// the lock's row locked for longer than a statement waits.
+// TestReleaseOfLockedRow releases a lock that has a waiter, while another client's transaction
+// keeps the row locked for longer than a statement waits. The waiter must then get the lock.
 func TestReleaseOfLockedRow(t *testing.T) {
 	w := newFixture(t)
 	mine := acquire(t, w.b, want("jobs", time.Minute))

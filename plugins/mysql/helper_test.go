@@ -55,7 +55,7 @@ func pause(t testing.TB, d time.Duration) {
 // asleep is a text that only the statement of a sleeping waiter contains.
 const asleep = " AS slept"
 
-// blocked returns how many running statements of other connections contain the given text.
+// blocked returns the number of other connections' running statements that contain the text.
 func blocked(t testing.TB, db *sql.DB, text string) (n int) {
 	t.Helper()
 	err := db.QueryRow("SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE ID<>CONNECTION_ID() AND INFO LIKE CONCAT('%',?,'%')", text).Scan(&n)
@@ -87,8 +87,8 @@ func (w *fixture) host(t drivertest.T) *mysql.Backend {
 	return open(t, mysql.Options{Address: w.address, Prefix: w.prefix})
 }
 
-// patient opens another host. It waits a minute for an answer, and lets the server wait
-// a minute for a row. So a call that ends earlier has not waited for a locked row.
+// patient opens another host. This host waits a minute for an answer, and lets the server wait a
+// minute for a row. So a call that ends earlier has not waited for a locked row.
 func (w *fixture) patient(t *testing.T) *mysql.Backend {
 	t.Helper()
 	b, err := mysql.OpenWith(mysql.Options{

@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
-// newNonce returns a request's random number above 1. Column attempt has other uses for 0 and 1.
+// newNonce returns a random number above 1. In the attempt column, 0 and 1 have other meanings.
 func newNonce() uint64 { return rand.Uint64()>>1 | 2 }
 
 func newOperation(r driver.Request) statement.Operation {
@@ -84,7 +84,7 @@ func (b *Backend) runRenewals(ctx context.Context, s *conn.Session, ops []statem
 	if int(n) == len(ops) {
 		return results, nil, nil
 	}
-	// Every renewed lease is still in its row, so a lease missing now was not renewed.
+	// Every renewed lease is still in its row, so a missing lease was not renewed.
 	return results, nil, b.missing(ctx, s, ops, results, func(r statement.Row, a statement.Operation) bool {
 		return r.Held() && r.Owner == a.Owner && r.Token == a.Token
 	})
@@ -133,9 +133,9 @@ func (b *Backend) then(ctx context.Context, s *conn.Session, ops []statement.Ope
 	}
 }
 
-// endLeases releases the leases of ops. It returns how many existed, and the statement's reply;
-// see [statement.Release]. A failed block of statements (see ReleaseAndWake) may leave its
-// transaction open, so the session is marked broken. Closing it rolls the transaction back.
+// endLeases releases the leases of ops. It returns the number of leases that existed, and the
+// statement's reply; see [statement.Release]. A failed block of statements may leave its
+// transaction open, so the session is marked broken, and its end rolls the transaction back.
 func (b *Backend) endLeases(ctx context.Context, s *conn.Session, nonce uint64, ops []statement.Operation, alone bool) (n int64, reply uint64, err error) {
 	if !alone || !s.Server.MariaDB {
 		return s.Exec(ctx, statement.Release(b.table, nonce, ops, alone))
@@ -148,7 +148,7 @@ func (b *Backend) endLeases(ctx context.Context, s *conn.Session, nonce uint64, 
 	return n, reply, err
 }
 
-// missing reads the rows of ops. A missing row, or false from done, makes the result NotHeldError.
+// missing sets NotHeldError for each operation whose row is missing, or for which done is false.
 func (b *Backend) missing(ctx context.Context, s *conn.Session, ops []statement.Operation, results []driver.Result, done func(statement.Row, statement.Operation) bool) error {
 	rows := map[string]statement.Row{}
 	if err := b.each(ctx, s, statement.Names(ops), func(r statement.Row) { rows[r.Name] = r }); err != nil {
@@ -162,8 +162,8 @@ func (b *Backend) missing(ctx context.Context, s *conn.Session, ops []statement.
 	return nil
 }
 
-// runSingle returns a function that runs the statement made by the function text for one
-// operation. It then wakes the waiter that the reply names, or grants the lock to the next waiter.
+// runSingle returns a function that runs one operation's statement, which the text function makes.
+// It then wakes the waiter that the reply names, or grants the lock to the next waiter.
 func (b *Backend) runSingle(text func(table string, r driver.Request) string) func(context.Context, *conn.Session, []statement.Operation) ([]driver.Result, func(), error) {
 	return func(ctx context.Context, s *conn.Session, ops []statement.Operation) ([]driver.Result, func(), error) {
 		n, reply, err := s.Exec(ctx, text(b.table, ops[0].Request))
@@ -179,8 +179,8 @@ func (b *Backend) runSingle(text func(table string, r driver.Request) string) fu
 }
 
 // Withdraw waits at most settleFor for the replies to the owner's requests that this process sent.
-// If all were refused, the store needs no change. Otherwise it sends a statement, shared with other
-// withdrawals, over reserved connections, because requests may keep all other connections busy.
+// If all were refused, the store needs no change. Otherwise it shares a statement with other
+// withdrawals, over a reserved connection, because requests may keep all other connections busy.
 //
 // Note: killing the request's connection is not enough. If a plugin is killed, the server
 // goes on with its statements, and the next plugin process does not know the connections
@@ -273,8 +273,8 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 	return b.proclaims.one(ctx, r).Err
 }
 
-// observeEvery is how often a host reads all observed locks. Hosts must poll, because the store
-// wakes only the next waiter when a leader leaves, and no host when a value changes.
+// observeEvery is the interval between two reads of all observed locks. Hosts must poll, because a
+// release wakes only the next waiter, and a new value wakes no host.
 const observeEvery = 25 * time.Millisecond
 
 // Observe reads the lock every 25 ms, by one query for all observers of the host.

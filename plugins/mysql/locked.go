@@ -16,10 +16,10 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
-// Another client, such as a foreign transaction or an operator at a console, may keep a row
-// locked for long. Operations on other rows must not wait for that row. So a statement that waits
-// for a locked row is killed. Of its operations, those on unlocked rows are sent again. Those on
-// locked rows wait in this process, and queries for all of them regularly check their rows. A
+// Another client, such as a foreign transaction or an operator at a console, may keep a row locked
+// for long. Operations on other rows must not wait for that row. So the backend kills a statement
+// that waits for a locked row, and sends its operations on unlocked rows again. Operations on
+// locked rows wait in this process, which regularly queries whether the rows are still locked. A
 // few statements for a single row may wait in the server, because the server's queue is fair.
 //
 // A transaction that asks for a missing row locks the gap between the rows around it.
@@ -28,10 +28,10 @@ import (
 // too, each of its operations is sent alone, again and again, and killed if it waits.
 
 const (
-	// slowAfter is how long a statement may take before it is assumed to wait for a locked row.
-	// Commits take far less time. Renewals are less urgent: they get an eighth of the time until
-	// their deadline, at most slowestAfter. Otherwise a busy server would get every renewal twice.
-	// A statement for existing unlocked rows, sent again right after a kill, gets slowestAfter.
+	// After slowAfter, the backend assumes that a statement waits for a locked row. Commits take far
+	// less time. Renewals are less urgent, and get an eighth of the time until their deadline, at most
+	// slowestAfter. With less time, a busy server would get every renewal twice. A statement that is
+	// sent again after a kill, for existing unlocked rows, gets slowestAfter.
 	slowAfter     = 50 * time.Millisecond
 	slowestAfter  = 500 * time.Millisecond
 	patientShares = 8
@@ -39,12 +39,12 @@ const (
 	blockedFor = 25 * time.Millisecond
 	// blockedRests is the least pause after a check, in multiples of the check's duration.
 	blockedRests = 3
-	// lookAtOnce is how many rows, at most, one query reads.
+	// lookAtOnce is the most rows that one query reads.
 	lookAtOnce = 500
 )
 
-// slotsOf returns how many of a pool's connections may wait for a locked row.
-// probesOf returns how many may test whether an INSERT would wait for a locked gap.
+// slotsOf returns the number of a pool's connections that may wait for a locked row. probesOf
+// returns the number that may test whether an INSERT would wait for a locked gap.
 func slotsOf(connections int) int  { return max(1, connections/8) }
 func probesOf(connections int) int { return max(1, connections/4) }
 
@@ -82,11 +82,11 @@ type inFlight struct {
 	s     *conn.Session
 	since time.Time     // when the statement began on s
 	yield func()        // lets another sender take this one's place in the batcher; nil if it has no place
-	place chan struct{} // where the statement has a place: slots, probes or nil
+	place chan struct{} // the channel with the statement's place: slots, probes or nil
 	over  bool
 }
 
-// on records that the statement runs on the session s or, if s is nil, that it has ended.
+// The on method records that the statement runs on the session s or, if s is nil, has ended.
 func (t *inFlight) on(s *conn.Session) {
 	t.mu.Lock()
 	t.s, t.since = s, time.Now()
@@ -105,8 +105,8 @@ func (t *inFlight) end() {
 }
 
 // slow is called when a statement takes longer than timeout. It lets the batcher send another
-// statement. It kills the slow statement, unless that is no probe, has one operation, and finds a
-// free slot.
+// statement. The slow statement goes on if it has one operation, is no probe, and gets a slot.
+// Otherwise it is killed.
 //
 // On a server without RETURNING, an acquire is two statements. After a KILL exactly
 // between these two, the server sends no reply (see Wait). Reading then fails at its
@@ -137,7 +137,7 @@ func (t *inFlight) slow() {
 	}
 }
 
-// take gives t a free place in places (slots or probes) unless t has a place.
+// take gives t a free place in the channel places (slots or probes), unless t has a place.
 func (t *inFlight) take(places chan struct{}) bool {
 	if t.place != nil {
 		return true
@@ -150,8 +150,8 @@ func (t *inFlight) take(places chan struct{}) bool {
 	return t.place != nil
 }
 
-// kill interrupts the statement that runs on target. Where the server refuses GET_LOCK,
-// kill does nothing, and the server ends the statement's lock wait after a second.
+// kill interrupts the statement that runs on target. If the server refuses GET_LOCK, kill does
+// nothing, and the server ends the statement's lock wait after a second.
 func (k *link) kill(ctx context.Context, target *conn.Session) error {
 	if target.WakeID == 0 {
 		return nil
@@ -170,7 +170,7 @@ func (k *link) kill(ctx context.Context, target *conn.Session) error {
 }
 
 // resendUnlocked sends the operations of a killed statement again if their rows are not locked. The
-// others join the blocked operations. If t.trip is sure or probe, all operations join them.
+// other operations join the blocked operations. If t.trip is sure or probe, all operations do.
 func (l *batcher) resendUnlocked(t *inFlight, batch []*pending) {
 	for _, p := range batch {
 		p.kills++
@@ -285,9 +285,9 @@ func (k *blockedOps) run(b *link) {
 	}
 }
 
-// look sends the operations whose row is not locked. Operations on a locked row get the
-// free slots, oldest first, and are sent alone. Operations on a missing row get the
-// free probes, least often killed first. look returns the rest, which go on waiting.
+// look sends the operations whose row is not locked. Operations on locked rows are sent alone,
+// oldest first, while slots are free. Operations that would insert a missing row are sent alone,
+// least often killed first, while probes are free. look returns the rest, which go on waiting.
 func (k *blockedOps) look(b *link, todo []*pending) (rest []*pending) {
 	var wanted []*pending
 	for _, p := range todo {
@@ -331,7 +331,7 @@ func (k *blockedOps) look(b *link, todo []*pending) (rest []*pending) {
 	return rest
 }
 
-// tryAlone sends the operation p in its own statement if places has room.
+// tryAlone sends p in a separate statement if places has room. Otherwise it appends p to rest.
 func (p *pending) tryAlone(t *inFlight, places chan struct{}, rest []*pending) []*pending {
 	if !t.take(places) || !p.batcher.link.background.Go(func() { p.batcher.try(t, []*pending{p}) }) {
 		t.end()

@@ -24,9 +24,9 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
-// foreign is the environment variable with the address of a running server, such
-// as a MySQL, to use in place of the shared one. Then cases that must stop the
-// server do not run. The account in the address needs all rights in its database.
+// foreign is the environment variable with the address of a running server, such as a MySQL. If it
+// is set, the tests use this server in place of the shared one, and skip cases that must stop the
+// server. The account in the address needs all rights in its database.
 const foreign = "LOCKBENCH_TEST_MYSQL"
 
 // The shared server ends when this process ends.
@@ -129,8 +129,8 @@ func number(variable string, otherwise int) int {
 	return otherwise
 }
 
-// leftovers returns the rows that a test has left held or with waiters. Free rows do not
-// count: they stay for a day on purpose, to keep tokens rising if the clock is turned back.
+// leftovers returns the rows that a test has left held or with waiters. Free rows do not count,
+// because they stay for a day, to keep tokens rising if the clock is turned back.
 func leftovers(t drivertest.T, address, prefix string) (left []string) {
 	t.Helper()
 	db := connect(t, address)

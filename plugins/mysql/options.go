@@ -61,7 +61,7 @@ func (o Options) check() error {
 	return nil
 }
 
-// forced has, for parameters of the address, the values that our statements need. For example, the
+// forced maps parameters of the address to the values that our statements need. For example, the
 // server must accept several statements in one text, and count matched rows. An address that sets
 // such a parameter to another value is refused.
 var forced = map[string]string{
@@ -109,7 +109,7 @@ func (o Options) target() (*mysqldriver.Config, error) {
 }
 
 func (o Options) contradicts(cfg *mysqldriver.Config) error {
-	says := cfg.TLSConfig // the value of the parameter tls
+	says := cfg.TLSConfig // the value of the tls parameter
 	switch {
 	case o.Username != "" && cfg.User != "" && o.Username != cfg.User:
 		return config.Conflict("the address has another", "username")
@@ -125,8 +125,8 @@ func (o Options) contradicts(cfg *mysqldriver.Config) error {
 	return nil
 }
 
-// checkParameters refuses parameters of the address that contradict forced. It reads the text
-// of the address, because the driver's Config does not say which parameters the user wrote.
+// checkParameters refuses parameters of the address that contradict the forced map. It reads the
+// text of the address, because the driver's Config does not say which parameters the user wrote.
 func checkParameters(address string) error {
 	_, query, _ := strings.Cut(address[strings.LastIndexByte(address, '/')+1:], "?")
 	for pair := range strings.SplitSeq(query, "&") {

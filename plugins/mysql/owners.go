@@ -14,9 +14,9 @@ import (
 // the store refuse the owner). Tombstones are expensive, because every statement on the row reads
 // them for a minute or two. A lock with thousands of tombstones came to a standstill.
 //
-// The type may forget an owner some time after its last request, because a withdrawn owner that
-// it does not know gets a tombstone. After the plugin restarts, core withdraws an owner before
-// it asks for a lock again. So the type knows all requests of an owner or none.
+// The type may forget an owner some time after the owner's last request, because a withdrawn owner
+// that it does not know gets a tombstone. After a restart of the plugin, core withdraws an owner
+// before the owner asks for a lock again. So the type knows all requests of an owner or none.
 type owners struct {
 	mu    sync.Mutex
 	known kit.Recent[string, *owner]
@@ -25,11 +25,11 @@ type owners struct {
 }
 
 const (
-	// ownersKept is how many owners are kept before older ones are forgotten.
-	// At 10,000 acquires a second, an owner is forgotten after 0.4 s.
+	// ownersKept is the most owners that are remembered. At 10,000 new owners a second, an owner is
+	// forgotten after 0.4 s.
 	ownersKept = 4096
-	// goneFor is how long, at least, this process refuses a withdrawn owner.
-	// goneKept is how many withdrawn owners it remembers; others get a tombstone.
+	// goneFor is the least time for which this process refuses a withdrawn owner. goneKept is the most
+	// withdrawn owners that it remembers. Further owners get a tombstone.
 	goneFor  = time.Minute
 	goneKept = 1 << 16
 	// settleFor limits how long a withdrawal waits for replies to the owner's earlier requests.
@@ -47,14 +47,14 @@ type owner struct {
 	leaves atomic.Bool   // the owner is withdrawn
 	left   chan struct{} // closed when leaves is set; nil if no goroutine waits
 
-	polls atomic.Int64 // how often the owner has waited by polling
+	polls atomic.Int64 // the number of times that the owner has polled
 }
 
 func newOwners() *owners {
 	return &owners{known: kit.Recent[string, *owner]{Limit: ownersKept}, gone: kit.Recent[string, struct{}]{Age: goneFor}}
 }
 
-// begin returns nil if the owner with this id was withdrawn.
+// begin records the start of a request. It returns nil if the owner with this id was withdrawn.
 func (os *owners) begin(id string) *owner {
 	os.mu.Lock()
 	defer os.mu.Unlock()
@@ -98,7 +98,7 @@ func (os *owners) end(o *owner, stands, lost bool) {
 	}
 }
 
-// withdraw makes the method begin refuse the owner with this id from now on, if os knows the owner.
+// withdraw makes the begin method refuse the owner with this id from now on, if the id is known.
 // It waits at most settleFor for the owner's requests to end. If undo is true, the caller must
 // remove the owner from the store. If tombstone is true, the caller must also put a tombstone
 // there.

@@ -26,8 +26,8 @@ func TestOwnerOfALongRequest(t *testing.T) {
 	}
 }
 
-// TestKilledStatementIsNoAnswer checks the error of an operation that is given up after a statement
-// with it was killed. The first half of that statement may have been committed.
+// TestKilledStatementIsNoAnswer gives up an operation whose statement was killed. A part of the
+// statement may have been committed, so the error must not wrap ErrNotSent.
 func TestKilledStatementIsNoAnswer(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -91,7 +91,7 @@ func jain(counts []int) float64 {
 	return sum * sum / (float64(len(counts)) * squares)
 }
 
-// TestFirstInsert lets hosts compete for names that have no row yet.
+// TestFirstInsert lets hosts compete for names that have no row yet. One host must win each name.
 func TestFirstInsert(t *testing.T) {
 	w := newFixture(t)
 	races := 1000

@@ -172,7 +172,7 @@ func wakesAnother(t *testing.T, holder, waiter *mysql.Backend) {
 
 func TestReadOnlyServer(t *testing.T) {
 	s := own(t, &mysqlserver.Options{SQL: []string{"SET GLOBAL read_only=1"}})
-	// This account may write all the same, so the backend must ask whether the server is read-only.
+	// This account may write to a read-only server, so the backend must ask whether the server is one.
 	refused(t, checking(t, mysql.Options{Address: mysqlserver.Address(s)}), driver.ErrNotSent, "read-only", "primary")
 }
 
@@ -256,7 +256,7 @@ func TestTLSToAPlainPort(t *testing.T) {
 func TestUnreachable(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	silent := l.Addr().String() // the kernel accepts connections, and no one answers
+	silent := l.Addr().String() // the kernel accepts connections, and no program answers
 	defer l.Close()
 	for name, at := range map[string]string{"refuses": "127.0.0.1:1", "silent": silent} {
 		t.Run(name, func(t *testing.T) {

@@ -33,9 +33,9 @@ func kills(t *testing.T, db *sql.DB) (n int) {
 	return n
 }
 
-// TestRenewalsOfABusyServer checks that the backend does not kill and repeat
-// renewals that a slow server answers within SlowestAfter. A slower answer does
-// not count, because then the test's machine was busy.
+// TestRenewalsOfABusyServer checks that the backend does not kill and repeat renewals that a slow
+// server answers within SlowestAfter. The test ignores a slower answer, because it means that the
+// test's machine was busy.
 func TestRenewalsOfABusyServer(t *testing.T) {
 	s := own(t, &mysqlserver.Options{})
 	b, db := open(t, mysql.Options{Address: mysqlserver.Address(s)}), connect(t, mysqlserver.Address(s))

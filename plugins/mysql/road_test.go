@@ -96,8 +96,8 @@ func TestApplicationIsNotKilled(t *testing.T) {
 }
 
 // TestOneOfTwoServers uses an address that leads to two servers in turn. All locks must be on one
-// server, and Check must report two servers. When the server that has the locks is stopped, the
-// backend must use the other server.
+// server, and Check must report two servers. When the server with the locks stops, the backend must
+// use the other server.
 func TestOneOfTwoServers(t *testing.T) {
 	one, two := own(t, nil), own(t, nil)
 	to := backendtest.NewProxy(t, one.Addr(), two.Addr())
@@ -257,7 +257,7 @@ func fill(t *testing.T, b *mysql.Backend, n int) {
 	all.Wait()
 }
 
-// TestOldServer checks that the error for a server without SKIP LOCKED names its version.
+// TestOldServer checks that the error for a server without SKIP LOCKED names the server's version.
 func TestOldServer(t *testing.T) {
 	s := own(t, &mysqlserver.Options{Args: []string{"--version=10.5.29-MariaDB"}})
 	refused(t, checking(t, mysql.Options{Address: mysqlserver.Address(s)}), driver.ErrDenied, "MariaDB 10.5.29", "MariaDB 10.6")
@@ -303,7 +303,7 @@ func TestRolledBackAtCommit(t *testing.T) {
 }
 
 // TestNoGetLock uses a server that refuses GET_LOCK. Waiters must poll, but not too often, and
-// Check must return an error that says so.
+// Check must return an error that names wait_connections=0.
 func TestNoGetLock(t *testing.T) {
 	w := newFixture(t)
 	var logs lines

@@ -27,8 +27,8 @@ var preludes = []string{
 	"LOCK TABLES %s READ",
 }
 
-// TestSessionVariables sets each session variable, except those in the map allowed, to several
-// values, before the backend gets the connection. If the server accepts a value, acquiring,
+// TestSessionVariables sets each session variable to several values, before the backend gets the
+// connection. It omits the variables in the allowed map. If the server accepts a value, acquiring,
 // renewing, waiting and releasing must work as they do without it.
 func TestSessionVariables(t *testing.T) {
 	w := newFixture(t)

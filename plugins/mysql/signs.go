@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// signsGoOn is how long signs of life go on after the last waiter has begun to wait.
+	// Signs of life go on for signsGoOn after the last waiter has begun to wait.
 	signsGoOn = 2 * time.Second
-	// signWithin is how long the server may take to answer the statement that gives a sign.
+	// signWithin is the time that the server may take to answer the statement that gives a sign.
 	signWithin = kit.LongestSpan
 )
 
 // signs gives signs of life, which show the server that this process lives while it waits for
-// locks. Every [statement.SignEvery], a session used only for this takes a user lock named
-// after the process and the time. The store grants a lock to a waiter only if its process has
-// a valid sign. When a process dies, its session and signs end, so its waiters are skipped.
+// locks. Every [statement.SignEvery], a session used only for this takes a user lock named after
+// the process and the time. The store grants a lock to a waiter only if the waiter's process has a
+// valid sign. When a process dies, its session and signs end, so the store skips its waiters.
 //
 // Note: three other kinds of sign were rejected. A row that each process updates costs five
 // commits a second. A MEMORY table needs a right to create it, and a release that reads the
@@ -33,10 +33,10 @@ const (
 // The session holds a second user lock, named after its wake id. On MariaDB a waiter sleeps by
 // waiting for this lock, which is never free. MariaDB's SLEEP would not do, because all sessions
 // that run SLEEP share one mutex. A KILL QUERY that finds the mutex taken can deadlock with the
-// SLEEP that it should end. Then each SLEEP and KILL on the server takes two seconds. On MariaDB
-// 10.11, that happened in 2 to 5 of 100 rounds of 40 kills, and with GET_LOCK in none of 600
-// rounds. On MySQL waiters use SLEEP, because MySQL's GET_LOCK waits only whole seconds, and its
-// SLEEP has no such mutex.
+// SLEEP that it should end. After a deadlock, each SLEEP and KILL on the server takes two seconds.
+// On MariaDB 10.11, SLEEP led to a deadlock in 2 to 5 of 100 rounds of 40 kills, and GET_LOCK in
+// none of 600 rounds. On MySQL waiters use SLEEP, because MySQL's GET_LOCK waits only whole
+// seconds, and its SLEEP has no such mutex.
 //
 // Dialing the session takes many round trips, but a waiter must enter the queue at once. Until
 // the first sign is given, a waiter's queue entry counts as a sign, and the waiter polls.
@@ -57,9 +57,9 @@ type signs struct {
 
 func newProcess() string { return strconv.FormatUint(rand.Uint64()|1<<63, 36) }
 
-// begin starts the signs of life if they do not run, and returns the name of the user lock that
-// a waiter sleeps on. The name is empty where waiters use SLEEP. While no sign is valid, begin
-// returns a channel closed after the next try to give a sign, and the error of the last try.
+// begin starts the signs of life unless they run, and returns the name of the user lock that a
+// waiter waits for. The name is empty if waiters use SLEEP. While no sign is valid, begin returns a
+// channel that is closed after the next try to give a sign, and the error of the last try.
 func (d *signs) begin(k *link) (lock string, tried <-chan struct{}, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -83,8 +83,8 @@ func (d *signs) by() statement.Process {
 	return statement.Process{ID: d.process, Signs: d.stands, Ahead: d.ahead()}
 }
 
-// The method ahead returns how much longer, in units of SignEvery, a sign is valid because the
-// server is far away. A grant made to a waiter of this process is longer by the same time.
+// The method ahead returns the time, in units of SignEvery, by which a sign is valid longer because
+// the server is far away. Grants to waiters of this process are longer by the same time.
 func (d *signs) ahead() uint64 {
 	return uint64((d.distance.FirstSpan() - kit.FirstSpan) / statement.SignEvery)
 }
@@ -151,14 +151,14 @@ func (d *signs) give(k *link) (err error) {
 	return nil
 }
 
-// lost records that the user lock called name was free. If d.s held it, the server has ended d.s.
+// lost records that the named user lock was free. If it was the lock of d.s, d.s has ended.
 func (d *signs) lost(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.gone = d.gone || d.s != nil && conn.WakeName(d.s.WakeID) == name
 }
 
-// Call close only after run has ended.
+// The close method must be called only after run has ended.
 func (d *signs) close() {
 	if d.s != nil {
 		d.s.Close()

@@ -150,7 +150,7 @@ func TestShortContexts(t *testing.T) {
 	}
 }
 
-// slowRoad returns the address of a proxy to the server at address to.
+// slowRoad returns the address of a proxy that delays all data to and from the server at to.
 func slowRoad(t *testing.T, to string, delay time.Duration) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

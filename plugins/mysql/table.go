@@ -49,12 +49,12 @@ func (k *link) create(ctx context.Context, s *conn.Session) error {
 const (
 	// purgeEvery is the mean time between two searches for rows to purge.
 	purgeEvery = time.Hour
-	// purgeAtOnce is how many rows, at most, one statement of a purge reads or locks.
+	// purgeAtOnce is the most rows that one statement of a purge reads or locks.
 	purgeAtOnce = 500
 )
 
-// tidy purges rows and closes idle connections until ctx ends. Each host purges
-// at random times, so that hosts do not purge at once.
+// tidy purges rows and closes idle connections until ctx ends. Each host purges at random times, so
+// that hosts do not all purge at the same time.
 func (b *Backend) tidy(ctx context.Context) {
 	idle := time.NewTicker(idleFor / 2)
 	defer idle.Stop()

@@ -139,8 +139,8 @@ func newSituation(seed uint64) (c situation) {
 
 type way func(ctx context.Context, w *bench, r driver.Request) (driver.Result, error)
 
-// alone returns the way that sends the request in a statement without other requests. The function
-// knows sets what the backend remembers about the lock. This decides which text is sent.
+// alone returns the way that sends the request in a statement without other requests. The knows
+// function sets the backend's memory of the lock, which decides the text that is sent.
 func alone(batcher func(*Backend) *batcher, knows func(*Backend, string)) way {
 	return func(ctx context.Context, w *bench, r driver.Request) (driver.Result, error) {
 		return w.ask(ctx, batcher(w.b), knows, newOperation(r))
@@ -181,8 +181,8 @@ func acquiresOf(b *Backend) *batcher { return &b.acquires }
 func renewalsOf(b *Backend) *batcher { return &b.renewals }
 func releasesOf(b *Backend) *batcher { return &b.releases }
 
-// play puts the row of the situation c into the table and sends its request by
-// the function ask. It returns the reply and the row as the request left it.
+// play puts the row of the situation c into the table, and the ask function sends c's request. It
+// returns the reply, and the row after the request.
 func (w *bench) play(t testing.TB, c situation, ask way) string {
 	t.Helper()
 	begin := "DELETE FROM " + w.b.table

@@ -15,25 +15,25 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
-// A waiter is an entry in the queue column of the lock's row, and sleeps in the server on a
+// A waiter has an entry in the queue column of the lock's row, and runs a sleeping statement on a
 // separate connection. Each connection holds a user lock (GET_LOCK) with a random name, its wake
 // id. The statement that frees the row grants the lock to the first waiter whose process lives, and
 // reads the waiter's wake id. After the commit, the releasing connection finds the session that
 // holds this user lock (IS_USED_LOCK) and interrupts its statement (KILL QUERY). The waiter then
-// reads the grant's token and end from the row. On MariaDB each side does its part in one block of
-// statements. A lock without waiters has none of these costs.
+// reads the grant's token and end from the row. On MariaDB the waiter and the releaser each send
+// one block of statements. A lock without waiters has none of these costs.
 //
-// Two owners never hold a lock at once, because a waiter's lease ends before the grant in the row.
-// The server's clock gives the time from the start of the sleeping statement to the grant's end.
-// The waiter counts this time from when it sent the statement, which is earlier. A server clock
-// turned back in between shortens the lease. A clock turned forward lengthens it, but the waiter
-// rejects a grant that seems to be made after the reply. No crash undoes a grant that a waiter
-// knows of, because the waiter is woken after the commit. If it wakes without a KILL, the grant in
-// the row may not be on disk yet, so it asks for the lock, which needs a commit (see
-// [statement.Confirm]). An unused grant to a waiter ends after a first span (0.5 to 2 s, see
-// [kit.Distance]). So a waiter that is frozen, or killed just when it is granted the lock, delays
-// the others by a first span. The others sleep no longer than that, and then find the lock free. A
-// waiter whose process gives no signs is skipped.
+// Two owners never hold a lock at once, because a waiter's lease ends before the grant in the row
+// ends. The server's clock gives the time from the start of the sleeping statement to the grant's
+// end. The waiter counts this time from an earlier instant, when it sent the statement. If the
+// server's clock is turned back meanwhile, the lease is shorter. If it is turned forward, the lease
+// would be longer, but the waiter rejects a grant that seems to be made after the reply. No crash
+// undoes a grant that a waiter knows of, because the waiter is woken after the commit. If a waiter
+// wakes without a KILL, the grant in the row may not be on disk yet. So the waiter asks for the
+// lock, which needs a commit (see [statement.Confirm]). An unused grant to a waiter ends after a
+// first span (0.5 to 2 s, see [kit.Distance]). So a waiter that is frozen, or killed just when it
+// is granted the lock, delays the others by a first span. The others sleep for at most a first
+// span, and then find the lock free. A release skips a waiter whose process gives no signs.
 //
 // Note: four other designs were rejected. If the holder held a user lock named after the lock, each
 // lease would need one more round trip and a connection, and a lost machine would keep the lock for
@@ -44,13 +44,13 @@ import (
 const (
 	// pollFrom and pollTo are the shortest and the longest pause of a waiter that polls.
 	pollFrom, pollTo = 15 * time.Millisecond, 45 * time.Millisecond
-	// slowerPolls is how many times an owner's pause may double if the server refuses GET_LOCK.
+	// slowerPolls is the most times that an owner's pause doubles if the server refuses GET_LOCK.
 	slowerPolls = 3
 )
 
 type queue struct {
 	*link
-	enters    batcher // for waiters that have no connection to wait on
+	enters    batcher // puts waiters into the queue without a sleeping statement
 	signs     signs
 	owners    *owners
 	contended kit.Recent[string, struct{}] // locks that have waiters; see Backend.rows
@@ -105,9 +105,9 @@ func (q *queue) Wait(ctx context.Context, r driver.Request, most time.Duration) 
 	return got.grant, conn.StatementError("wait for", r.Name, got.err)
 }
 
-// wait does the work of Wait, and goes on if Wait's caller gives up. Then it
-// ends the sleep in the server by KILL QUERY, because the server would not
-// notice that the caller is gone. It keeps the connection for other waiters.
+// wait does the work of Wait. If Wait's caller gives up, wait ends the sleeping statement by KILL
+// QUERY, because the server would not notice that the caller is gone. The connection stays open for
+// other waiters.
 func (q *queue) wait(ctx context.Context, o *owner, r driver.Request, most time.Duration) (none driver.Grant, _ error) {
 	left := q.owners.leaving(o)
 	sctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), most+q.opts.RequestTimeout, errSlow)
@@ -172,11 +172,11 @@ func (q *queue) wait(ctx context.Context, o *owner, r driver.Request, most time.
 	return none, err
 }
 
-// sleep enters the queue and sleeps for at most one first span (0.5 to 2 s) at a time. Then it
-// checks whether the lock is free, because the wake-up may be lost or the waiter ahead may be dead.
-// If the store has made a grant to r's owner, sleep returns it as g. It reports whether the owner
-// was withdrawn, and whether a KILL interrupted the sleep (woken). An interrupted GET_LOCK returns
-// NULL, and an interrupted SLEEP returns 1, or the statement fails.
+// sleep enters the queue and sleeps for at most one first span (0.5 to 2 s) at a time. After each
+// sleep it checks whether the lock is free, because the wake-up may be lost or the waiter ahead may
+// be dead. If the store has made a grant to r's owner, sleep returns the grant as g. It reports
+// whether the owner was withdrawn, and whether a KILL interrupted the sleep (woken). An interrupted
+// GET_LOCK returns NULL, and an interrupted SLEEP returns 1, or the statement fails.
 func (q *queue) sleep(ctx context.Context, s *conn.Session, lock string, r driver.Request, most time.Duration, gaveUp func() bool) (g driver.Grant, withdrawn, woken bool, err error) {
 	for end := time.Now().Add(most); ; {
 		piece := max(min(time.Until(end), q.signs.distance.FirstSpan()), 0).Truncate(time.Microsecond)
@@ -217,10 +217,10 @@ func (q *queue) sleep(ctx context.Context, s *conn.Session, lock string, r drive
 	}
 }
 
-// granted returns the grant that the store made to r's owner, for r's TTL. The parameter sent is
-// when the sleeping statement was sent. The grant ends after the duration end, counted from when
-// the server began that statement. If the grant seems to be made in the future, the server's clock
-// was turned forward. Then granted returns the zero Grant, and the owner asks for the lock.
+// granted returns the grant that the store made to r's owner, for r's TTL. The sleeping statement
+// was sent at the time sent. The parameter end is the time from that statement's start in the
+// server to the grant's end. If the grant seems to be made in the future, the server's clock was
+// turned forward. Then the result is the zero Grant, and the owner asks for the lock.
 func granted(r driver.Request, sent time.Time, token uint64, end time.Duration) driver.Grant {
 	made := sent.Add(end - r.TTL)
 	if made.After(time.Now()) {
@@ -229,11 +229,11 @@ func granted(r driver.Request, sent time.Time, token uint64, end time.Duration) 
 	return driver.Grant{Token: token, Sent: made, For: r.TTL}
 }
 
-// span returns how long the store's grant to the waiter in r lasts if the waiter does not use it.
+// span returns the duration of the store's grant to r's owner if the owner does not use the grant.
 func (q *queue) span(r driver.Request) time.Duration { return min(r.TTL, q.signs.distance.FirstSpan()) }
 
-// enter puts r's owner into the queue without a connection to sleep on. It waits for the reply
-// even after ctx has ended, because a withdrawal of the owner must wait for the reply too.
+// enter puts r's owner into the queue, but starts no sleeping statement. It waits for the reply
+// even after ctx has ended, because a withdrawal of the owner must also wait for this reply.
 func (q *queue) enter(ctx context.Context, r driver.Request) error {
 	r.TTL = q.span(r)
 	p := q.enters.send(ctx, newOperation(r))[0]
@@ -258,8 +258,8 @@ func (q *queue) noSleep() bool {
 
 func pollPause() time.Duration { return pollFrom + rand.N(pollTo-pollFrom) }
 
-// poll pauses a waiter that cannot sleep in the server, for the shorter of the durations most and
-// after. It returns earlier if the channel left or found is closed, or ctx ends.
+// poll pauses a waiter that cannot sleep in the server. The pause is the shorter of the durations
+// most and after. It ends earlier if the left or found channel is closed, or ctx ends.
 func poll(ctx context.Context, left, found <-chan struct{}, most, after time.Duration) error {
 	pause := time.NewTimer(min(most, after))
 	defer pause.Stop()
@@ -275,14 +275,14 @@ func poll(ctx context.Context, left, found <-chan struct{}, most, after time.Dur
 	}
 }
 
-// next is called with the reply of a statement that has freed the lock called name; see
-// [statement.Look]. next wakes the waiter that the statement granted the lock to. If the statement
+// The method next handles the reply of a statement that has freed the lock called name; see
+// [statement.Look]. It wakes the waiter to which the statement granted the lock. If the statement
 // granted the lock to no waiter, next removes dead waiters from the queue and grants the lock to
-// the first living one. The method next runs before the release returns, because a plugin whose
-// host has died exits after its last release.
+// the first living waiter. It runs before the release returns, because a plugin whose host has died
+// exits after its last release.
 //
-// An acquire that comes earlier makes the grant itself (see askInFull). So no owner overtakes the
-// waiters.
+// If an acquire comes before next, it grants the lock to the first waiter itself (see askInFull).
+// So no owner overtakes the waiters.
 func (q *queue) next(ctx context.Context, s *conn.Session, name string, reply uint64) {
 	err := q.grant(ctx, s, name, reply)
 	if err != nil && q.background.Err() == nil {

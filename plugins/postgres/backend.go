@@ -24,9 +24,9 @@ type Backend struct {
 	opts   Options
 	pool   *pgxpool.Pool
 	server atomic.Pointer[server]
-	pooled atomic.Bool // the address leads to a pooler, which shares its sessions
+	pooled atomic.Bool // the address leads to a pooler, which shares sessions among clients
 	making sync.Mutex  // guards the creation of the schema
-	// identity says which server the connections lead to, because the address may lead to several.
+	// identity is the server in use. It is needed because the address may lead to several servers.
 	identity kit.Identity
 
 	acquires, renewals, releases, withdrawals batcher
@@ -34,12 +34,12 @@ type Backend struct {
 	listener                                  listener
 	observers                                 kit.Poller
 
-	// stuck has the locks whose rows another client recently kept locked. The channel alone limits
-	// how many operations on these locks run at a time.
+	// stuck has the locks whose rows another client recently kept locked. The alone channel limits the
+	// number of operations on these locks that run at a time.
 	stuck kit.Recent[string, struct{}]
 	alone chan struct{}
 
-	// background is the context of statements, which go on after their callers have given up.
+	// Statements run in the background context, so they go on after their callers have given up.
 	background *kit.Group
 }
 
@@ -119,7 +119,7 @@ func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
 	return b.renewals.one(ctx, r).Err
 }
 
-// Release calls one SQL function. Without r.Keep, it also grants the lock to the next waiter.
+// Release calls one SQL function. If r.Keep is 0, it also grants the lock to the next waiter.
 func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	return b.releaser(r).one(ctx, r).Err
 }
@@ -260,7 +260,7 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	}
 }
 
-// Break ends the lease with this token, of the lock called name, whatever the lease's owner.
+// Break ends the named lock's lease if the lease has the given token, whatever its owner.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	if token == 0 {
 		return fmt.Errorf("postgres: break %q: %w: no lease has the token 0", name, driver.ErrInvalid)

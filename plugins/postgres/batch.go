@@ -20,28 +20,28 @@ const (
 	// width limits the operations in a call, and renewWidth the renewals in a call. A commit costs
 	// the same for one row and for many, but a long call keeps its first rows locked until it ends.
 	width, renewWidth = 64, 500
-	// senders is how many calls of one kind may be under way at a time. With two,
-	// the server works on one call while it writes the other call's commit to disk.
+	// senders is the most calls of one kind that may be under way at a time. With two, the server
+	// works on one call while it writes the other call's commit to disk.
 	senders = 2
-	// patience is how long a call waits in the server for a row that another client
-	// keeps locked. Then the call's operations on other rows are sent again in one call,
-	// and each operation on the locked row in a separate call, all with morePatience.
+	// patience limits the wait of a call, in the server, for a row that another client keeps locked.
+	// After it, the call's operations on other rows are sent again in one call, and each operation on
+	// the locked row in a separate call. These new calls have the limit morePatience.
 	patience, morePatience = "50ms", "1s"
-	// stuckFor is how long a lock's operations are sent alone after its row was found locked.
+	// After a lock's row was found locked, the lock's operations are sent alone for stuckFor.
 	stuckFor = 2 * time.Second
 )
 
-// pending is an operation that waits to be sent or for its result. Its caller
-// can cancel it until a call that contains it is sent.
+// pending is an operation that is not sent yet or has no result yet. Its caller can cancel the
+// operation until it is sent.
 type pending struct {
 	kit.Ticket
 	driver.Request
 	ctx  context.Context
 	done func(driver.Result) // gets the result if no goroutine waits for it
-	stay time.Duration       // for how long the owner's queue entry stays
+	stay time.Duration       // the time that the owner's queue entry stays
 
-	sent   time.Time     // an instant before it was sent
-	state  int64         // the column token of the SQL function's reply
+	sent   time.Time     // an instant before the operation was sent
+	state  int64         // the token column of the SQL function's reply
 	left   time.Duration // time left of a grant to another waiter; 0 if there is none
 	result driver.Result
 }
@@ -55,7 +55,7 @@ func (p *pending) end(r driver.Result) {
 	p.End()
 }
 
-// batcher shares calls of an SQL function among operations of one kind. An idle sender sends a
+// batcher sends operations of one kind by shared calls of an SQL function. An idle sender sends a
 // new operation at once. Operations that come while all senders are busy share the next call.
 type batcher struct {
 	b      *Backend
@@ -150,7 +150,7 @@ func (l *batcher) unsent(p *pending) error {
 	return fmt.Errorf("postgres: %s %q: %w: %w: %w", l.what, p.Name, driver.ErrUnavailable, driver.ErrNotSent, context.Cause(p.ctx))
 }
 
-// serve does not send operations whose ctx has ended.
+// serve sends the operations of a batch, except those whose ctx has ended.
 func (l *batcher) serve(batch []*pending, handOn func()) {
 	due := batch[:0]
 	for _, p := range batch {
@@ -182,8 +182,8 @@ func (l *batcher) serve(batch []*pending, handOn func()) {
 	l.sendAlone(locked)
 }
 
-// split asks the server which rows another client has locked. If the query fails, it returns all as
-// locked.
+// split asks the server which rows another client has locked. If the query fails, split returns all
+// operations as locked.
 func (l *batcher) split(ps []*pending) (free, locked []*pending) {
 	is := map[string]bool{}
 	err := l.b.ask(ps[0].ctx, l.what, ps[0].Name, func(ctx context.Context, c *pgxpool.Conn) error {
@@ -274,8 +274,8 @@ func (l *batcher) deliver(ps []*pending, err error) {
 	}
 }
 
-// reply is what an SQL function replied about a lock's holder. Without a holder, all fields are
-// nil.
+// reply has the columns of an SQL function's reply that describe a lock's holder. If there is no
+// holder, all fields are nil.
 type reply struct {
 	owner                *string
 	label                []byte

@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver/config"
 )
 
-// server is what the server of a new connection has told about itself.
+// server has the facts that a server reports about itself over a new connection.
 type server struct {
 	id, version          string
 	fsync, pages, commit string
@@ -76,9 +76,9 @@ func (b *Backend) through(c *pgxpool.Config) *pgxpool.Config {
 // leadsTo is the key in a connection's custom data under which admit stores the server's id.
 const leadsTo = "server"
 
-// admit refuses a new connection to a read-only server, and to a second server
-// while the server in use still answers. It adds only one round trip, because
-// dialing a distant server already takes several slow ones.
+// admit refuses a new connection to a read-only server, and to a second server while the server in
+// use still answers. It adds only one round trip, because a dial of a distant server already takes
+// several.
 func (b *Backend) admit(ctx context.Context, c *pgconn.PgConn) error {
 	said, err := ask1(ctx, c, describe)
 	if err != nil {
@@ -101,16 +101,16 @@ func (b *Backend) admit(ctx context.Context, c *pgconn.PgConn) error {
 }
 
 const (
-	// servesWithin limits how long the method serves checks the server in use. The method
-	// looks again after lookAgain if no idle connection has answered and others are busy.
+	// servesWithin limits the time of a check by the serves method. The method tries again after
+	// lookAgain if no idle connection has answered and other connections are busy.
 	servesWithin, lookAgain = 200 * time.Millisecond, 5 * time.Millisecond
-	// While dials reach the wrong server, the longest pause rises from redialFrom to redialTo.
+	// While dials reach the wrong server, the pauses between them rise from redialFrom to redialTo.
 	redialFrom, redialTo = 10 * time.Millisecond, 100 * time.Millisecond
 )
 
 // serves reports whether any idle connection still answers and leads to the server in use. If none
-// does, serves waits for busy connections. It reports true at once if a connection was admitted
-// less than redialTo ago, because that connection may not be in the pool yet.
+// does, it tries again while other connections are busy. It reports true at once if a connection
+// was admitted less than redialTo ago, because that connection may not be in the pool yet.
 func (b *Backend) serves() bool {
 	if s := b.server.Load(); s != nil && time.Since(s.admitted) < redialTo {
 		return true
@@ -140,9 +140,9 @@ func (b *Backend) serves() bool {
 	}
 }
 
-// connection returns a pool connection to the server in use. If the address leads
-// to several servers, it dials until it reaches that server, at most for half of
-// DialTimeout. If a pooler refuses the session settings, it dials without them.
+// connection returns a pool connection to the server in use. If the address leads to several
+// servers, it dials repeatedly until it reaches that server, for at most half of DialTimeout. If a
+// pooler refuses the session settings, it dials without them.
 func (b *Backend) connection(ctx context.Context) (*pgxpool.Conn, error) {
 	end, pooled := time.Now().Add(b.opts.DialTimeout/2), false
 	for pause := redialFrom; ; pause = min(2*pause, redialTo) {
@@ -169,12 +169,12 @@ func (b *Backend) connection(ctx context.Context) (*pgxpool.Conn, error) {
 	}
 }
 
-// warm runs the functions of a release without a lock, and leaves no trace.
+// warm runs the SQL functions of a release, but releases no lock and changes no row.
 const warm = "SELECT lockbench.pass1('', ''); SELECT FROM lockbench.release1('1s', '{}', '{}', '{}')"
 
-// giveBack gives the connection c back to the pool. Before it does so for the first time, the
-// session runs warm, because it compiles each function at the first use. Otherwise the release of a
-// dead host's locks would take 6 ms instead of 0.5.
+// giveBack gives the connection c back to the pool. Before c goes back for the first time, its
+// session runs the warm statement, because a session compiles each SQL function at its first use.
+// Without warm, the release of a dead host's locks would take 6 ms instead of 0.5 ms.
 func (b *Backend) giveBack(c *pgxpool.Conn) {
 	on := c.Conn().PgConn()
 	if on.CustomData()[warm] != nil || on.IsClosed() {
@@ -193,13 +193,13 @@ func (b *Backend) giveBack(c *pgxpool.Conn) {
 	}
 }
 
-// maxTries is how often, at most, a request is sent if the server rolls it back.
+// maxTries is the most times that a request is sent if the server rolls it back.
 const maxTries = 10
 
-// ask runs f on a connection, for at most RequestTimeout. The end of ctx does
-// not interrupt f, because the server would run the statement anyway. If f
-// failed without effect for a reason that may be gone, such as a deadlock or a
-// missing schema, ask runs f again. So f must allow several runs.
+// ask runs f on a connection, for at most RequestTimeout. The end of ctx does not interrupt f,
+// because the server would run the statement anyway. If f fails without effect, and a new try may
+// succeed, as after a deadlock or the creation of the schema, ask runs f again. So f must allow
+// several runs.
 func (b *Backend) ask(ctx context.Context, what, name string, f func(ctx context.Context, c *pgxpool.Conn) error) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), b.opts.RequestTimeout, errSlow)
 	defer cancel()
@@ -295,7 +295,7 @@ const (
 	cannotConnectNow     = "57P03"
 )
 
-// advice says, by error code, what a user can do about an error that a retry does not cure.
+// advice has advice for the user, by error code, about errors that a retry does not cure.
 var advice = map[string]string{
 	wrongPassword:      "check username and password",
 	noRole:             "check username, pg_hba.conf, and whether the server wants tls_enabled=true or the role a certificate (tls_cert_file)",

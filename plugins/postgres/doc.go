@@ -3,15 +3,15 @@
 //
 // # Guarantee
 //
-// A lock is one row, whose primary key is the lock's name. Only this row says who holds the lock.
+// A lock is one row, whose primary key is the lock's name. Only this row names the lock's holder.
 // SQL functions in the schema lockbench take, renew and release the lock. Each call is one
 // statement and one transaction, which first locks its rows and then reads them. All times come
 // from the server (clock_timestamp), so the clocks and time zones of hosts do not matter. A new
-// token is the higher of the row's last token plus one and the server's clock in microseconds.
+// token is the row's last token plus one, or the server's clock in microseconds if that is higher.
 //
-// If fsync and full_page_writes are on and synchronous_commit is not off, a grant is on disk
-// before the caller gets it, and tokens have fencing class strict. Otherwise they have class
-// durable. [Backend.Properties] says which.
+// If fsync and full_page_writes are on and synchronous_commit is not off, a grant is on disk before
+// the caller gets it, and tokens have fencing class strict. Otherwise tokens have class durable.
+// [Backend.Properties] returns the class.
 //
 // # What breaks it
 //
@@ -20,9 +20,9 @@
 //     clocks of the two servers agree. The same is true of a database restored from a dump.
 //   - A server clock that is turned forward: leases end early, and their holders notice it at the
 //     next renewal. If the clock is turned back, leases last longer.
-//   - An address that leads to two servers. A host uses only one of them while that server
-//     serves, logs a warning, and fails its Check. But another host may use the other server.
-//     A server is recognized by its start time and listening address.
+//   - An address that leads to two servers. A host uses only one of the servers while that server
+//     answers. The host logs a warning, and its Check fails. But another host may use the other
+//     server. A server is recognized by its start time and listening address.
 //   - Rows that an operator changes by hand.
 //
 // # Cost
@@ -37,31 +37,31 @@
 //	withdraw             1             1
 //	inspect              1             0
 //
-// Operations that come while others are under way share the next call and its commit: up to 64,
-// or up to 500 if they are renewals. So a busy host needs far fewer commits than operations.
+// Operations that arrive while other calls are under way share the next call and its commit, at
+// most 64 operations or 500 renewals. So a busy host needs far fewer commits than operations.
 //
-// A row that another client keeps locked delays only operations on that row. A call waits for the
-// row for 50 ms. Then its operations on other rows are sent again. Each operation on the locked
-// row gets a separate call. These calls use at most a quarter of the connections.
+// A row that another client keeps locked delays only operations on that row. A call that waits for
+// the row fails after 50 ms. Then its operations on other rows are sent again. Each operation on
+// the locked row gets a separate call. These calls use at most a quarter of the connections.
 //
-// Each lock has one queue of waiters of all hosts, first in, first out. A release grants the lock
-// to the first waiter whose process lives, for 0.5 s, or up to 2 s for a distant waiter. The same
-// commit sends the waiter a notice (NOTIFY), and then core renews the lease. A waiting process
-// gives five signs of life a second over the connection that receives notices. Its waiters leave
-// their queues if the process is silent for 0.1 s longer than a grant lasts, or if this connection
-// ends. A dead waiter still in the queue delays the others by 0.5 s. If notices do not arrive,
+// Each lock has one first-in, first-out queue for the waiters of all hosts. A release grants the
+// lock to the first waiter whose process lives. The grant lasts 0.5 s, or up to 2 s for a distant
+// waiter. The same commit sends the waiter a notice (NOTIFY), and core then renews the lease. A
+// waiting process gives five signs of life a second over the connection that receives notices. Its
+// waiters leave their queues if the process is silent for 0.1 s longer than a grant lasts, or if
+// this connection ends. A dead waiter in the queue delays the others by 0.5 s. Without notices,
 // waiters poll every 30 to 90 ms, still in order, and a dead waiter delays the others by 1 s.
 //
-// The caller gets a grant after it is on disk. So a slow fsync delays all grants, as it delays
-// every commit of the database.
+// A grant is on disk before the caller gets it. So a slow fsync delays all grants, as it delays
+// every other commit of the database.
 //
-// A free row keeps the lock's last token. It is deleted when the lock has been free for a day and
-// the token is a day old.
+// The row of a free lock keeps the last token. The row is deleted when the lock has been free for a
+// day and the token is a day old.
 //
 // # Settings that matter
 //
 // max_connections must allow Connections + 1 for every host. A transaction that stays open for
-// hours keeps old versions of rows, and slows down every statement on busy rows.
+// hours makes the server keep old versions of rows, which slows down every statement on busy rows.
 //
 // Behind a pooler that gives a connection to another client after each transaction, everything
 // works except notices. To get notices, set Options.ListenAddress to an address of the server
@@ -72,10 +72,10 @@
 //
 // # Rights
 //
-// The role needs USAGE on the schema, and SELECT, INSERT, UPDATE and DELETE on its four tables.
-// If the schema does not exist, the role also needs CREATE on the database. The command
-// "lockplugin-postgres ddl" prints SQL that creates the schema and grants the rights. A read-only
-// server, such as a standby, gets no requests, and waiters go on waiting.
+// The role needs USAGE on the schema, and SELECT, INSERT, UPDATE and DELETE on its four tables. If
+// the schema does not exist, the role also needs CREATE on the database. The command
+// "lockplugin-postgres ddl" prints SQL that creates the schema and grants the rights. The backend
+// sends no request to a read-only server, such as a standby, and waiters go on waiting.
 //
 // # Where is what
 //

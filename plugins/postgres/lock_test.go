@@ -28,7 +28,7 @@ func host(t *testing.T, prefix string) *postgres.Backend {
 	return open(t, postgres.Options{Address: postgresserver.Address(server(t)), Prefix: prefix})
 }
 
-// One host must create the schema, and none may fail.
+// Of 20 hosts that start at the same time, one must create the schema, and no Check may fail.
 func TestHostsMakeTheSchemaAtOnce(t *testing.T) {
 	s := own(t, nil)
 	var hosts sync.WaitGroup
@@ -43,9 +43,9 @@ func TestHostsMakeTheSchemaAtOnce(t *testing.T) {
 	hosts.Wait()
 }
 
-// TestTokensRise lets many hosts take one lock again and again. Each grant must
-// have a higher token than the last, even if the server has lost the last
-// grants, as a promoted standby may, or its clock is turned back.
+// TestTokensRise lets many hosts take one lock again and again. Each grant must have a higher token
+// than the grant before it. This must also hold if the server has lost grants, as a promoted
+// standby may, or if its clock is turned back.
 func TestTokensRise(t *testing.T) {
 	prefix := fresh()
 	var hosts sync.WaitGroup
@@ -104,8 +104,8 @@ var others = []string{
 	"idle_session_timeout = '500ms'", "enable_indexscan = off", "plan_cache_mode = 'force_custom_plan'",
 }
 
-// TestSettingsOfOthers checks that locks work under unusual settings of the database, for a host
-// that connected before, for a new host, and behind a pooler that refuses our session settings.
+// TestSettingsOfOthers checks that locks work under unusual database settings. A host connects
+// before the change, another after it, and a third through a pooler that refuses our settings.
 func TestSettingsOfOthers(t *testing.T) {
 	s := own(t, nil)
 	c, before := connect(t, s), open(t, postgres.Options{Address: postgresserver.Address(s), Prefix: fresh()})
@@ -213,8 +213,8 @@ func TestLockedRow(t *testing.T) {
 	acquire(t, b, backendtest.Request("stuck", rand.Text()))
 }
 
-// TestDDL checks that a role that may not create the schema needs only the rights that the command
-// ddl prints, and that Check returns an error if one of them is missing.
+// TestDDL uses a role that may not create the schema. The rights that the ddl command prints must
+// be enough for this role, and Check must return an error if a right is missing.
 func TestDDL(t *testing.T) {
 	s := own(t, nil)
 	c := connect(t, s)
@@ -303,8 +303,8 @@ func TestReadOnlyIsAnOutage(t *testing.T) {
 	})
 }
 
-// TestDeadListenerIsReplaced ends all connections, also the one for notices, while
-// an owner waits. The owner must be granted the lock over new connections.
+// TestDeadListenerIsReplaced ends all connections, including the connection for notices, while an
+// owner waits. The owner must be granted the lock over new connections.
 func TestDeadListenerIsReplaced(t *testing.T) {
 	prefix := fresh()
 	b, c := host(t, prefix), connect(t, server(t))
@@ -378,8 +378,8 @@ func TestHarmToAWaiter(t *testing.T) {
 	backendtest.HarmToAWaiter(t, h, host(t, prefix))
 }
 
-// TestFarWaiters checks that waiters with a round trip of 400 ms are granted the lock in order,
-// each when the previous lease ends, and early enough to renew it before the grant ends.
+// TestFarWaiters uses waiters whose round trip is 400 ms. Each must be granted the lock in its
+// turn, when the previous lease ends, and early enough to renew the grant before it ends.
 func TestFarWaiters(t *testing.T) {
 	p, err := inject.NewProxy(server(t).Addr())
 	must(t, err)
@@ -409,7 +409,7 @@ func TestFarWaiters(t *testing.T) {
 }
 
 // TestWaiterHearsOfAnothersGrant grants the lock to a waiter that may be dead. The next waiter must
-// be told when this grant ends, because it asks at that time.
+// be told when this grant ends, because it asks for the lock at that time.
 func TestWaiterHearsOfAnothersGrant(t *testing.T) {
 	prefix := fresh()
 	b, next, c := host(t, prefix), host(t, prefix), connect(t, server(t))

@@ -78,8 +78,8 @@ func denied(s *servers.Server) string {
 	return servers.LoginTo(postgresserver.Address(s), "postgres://lockbench:secret")
 }
 
-// leftovers returns the held locks and queue entries that a test has left. Free
-// rows do not count: they stay for a day on purpose, because of their token.
+// leftovers returns the held locks and queue entries that a test has left. Free rows do not count,
+// because they stay for a day, to keep the last token.
 func leftovers(t drivertest.T, s *servers.Server, prefix string) []string {
 	t.Helper()
 	rows, err := connect(t, s).Query(t.Context(), `SELECT 'held by ' || owner || ': ' || encode(name, 'escape') FROM lockbench.locks

@@ -29,9 +29,9 @@ type Options struct {
 	// separated by commas, the first server that accepts writes is used. Required.
 	Address string `key:"address" required:"true" secret:"true" doc:"server and database as libpq writes them: postgres://user:password@host:port/database; of several hosts the first that can be written to"`
 	Connect `dial_timeout:"2s" request_timeout:"3s"`
-	// ListenAddress is an address of the same database without a pooler in
-	// transaction mode, which would lose the notices that tell waiters of grants.
-	// Empty means Address. If it is "none", waiters poll, without notices.
+	// ListenAddress leads to the same database, but not through a pooler in transaction mode. Such a
+	// pooler would lose the notices that tell waiters of grants. Empty means Address. If ListenAddress
+	// is "none", waiters get no notices and poll.
 	ListenAddress string `key:"listen_address" secret:"true" doc:"another address of the same database, to hear notices from, where the first one leads to a pooler; none: waiters ask"`
 	// Prefix goes before each lock's name. It has at most 48 characters of
 	// [A-Za-z0-9_-.:]. Hosts share their locks if they use the same database and prefix.
@@ -62,8 +62,8 @@ func (o Options) check() error {
 	return nil
 }
 
-// session has the settings that our statements need. A connection sets them, over those
-// of the role and the database. A pooler may refuse them; see Backend.connection.
+// session has the settings that our statements need. Each connection sets them, and so overrides
+// the settings of the role and the database. A pooler may refuse them; see Backend.connection.
 var session = map[string]string{
 	"default_transaction_isolation": "read committed",
 	"statement_timeout":             "30s", // so that no statement outlasts a tombstone
@@ -71,8 +71,8 @@ var session = map[string]string{
 	"client_encoding":               "UTF8",
 }
 
-// target parses address, the value of the configuration key called key. Its
-// errors do not quote the address, because the address may contain a password.
+// target parses the address that is the value of the given configuration key. Its errors do not
+// quote the address, because the address may contain a password.
 func (o Options) target(key, address string) (*pgxpool.Config, *config.Source, error) {
 	bad := fmt.Errorf("%s is not of the form postgres://user:password@host:port/database?parameter=value", key)
 	u, err := url.Parse(address)
@@ -87,7 +87,7 @@ func (o Options) target(key, address string) (*pgxpool.Config, *config.Source, e
 		}
 	}
 	if mode != "" && mode != "disable" && mode != "verify-full" {
-		// Note: prefer and require, the usual modes, are refused, as they accept any certificate.
+		// Note: the usual modes prefer and require are refused, as they accept any certificate.
 		return nil, nil, fmt.Errorf("%s has another sslmode than disable and verify-full; tls_insecure accepts any certificate", key)
 	}
 	query.Set("sslmode", "disable") // TLS is set up from the configuration keys instead

@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// TestPurge checks that a purge deletes the rows of locks that have been free for a day, over many
-// pages, and no other rows.
+// TestPurge checks that a purge, which reads several pages, deletes the rows of locks that have
+// been free for a day, and no other rows.
 func TestPurge(t *testing.T) {
 	prefix := fresh()
 	b, c := host(t, prefix), connect(t, server(t))
@@ -33,8 +33,8 @@ func TestPurge(t *testing.T) {
 	must(t, b.Release(t.Context(), held))
 }
 
-// TestDeadWaiterOfTwoLocks checks that a dead process is granted no lock by two releases at the
-// same time, each of which finds out whether it lives.
+// TestDeadWaiterOfTwoLocks releases two locks at the same time. The only waiter for both is a dead
+// process, and neither release may grant its lock to that process.
 func TestDeadWaiterOfTwoLocks(t *testing.T) {
 	prefix := fresh()
 	b := host(t, prefix)
@@ -64,8 +64,8 @@ func TestDeadWaiterOfTwoLocks(t *testing.T) {
 	}
 }
 
-// TestRenewalBehindALockedRow checks that a renewal which waited for another session's row lock
-// until its lease was over does not revive the lease.
+// TestRenewalBehindALockedRow makes a renewal wait for another session's row lock until the lease
+// has ended. The renewal must not revive the lease.
 func TestRenewalBehindALockedRow(t *testing.T) {
 	prefix := fresh()
 	b := host(t, prefix)
@@ -82,7 +82,7 @@ func TestRenewalBehindALockedRow(t *testing.T) {
 	time.Sleep(time.Until(over.Add(50 * time.Millisecond)))
 	must(t, tx.Rollback(t.Context()))
 	err = <-renewed
-	if errors.Is(err, driver.ErrUnavailable) { // it came so late that it did not wait long enough
+	if errors.Is(err, driver.ErrUnavailable) { // the renewal gave up before the rollback
 		err = b.Renew(t.Context(), r)
 	}
 	if !errors.Is(err, driver.ErrNotHeld) {
@@ -90,8 +90,8 @@ func TestRenewalBehindALockedRow(t *testing.T) {
 	}
 }
 
-// TestManyLockedRows checks that locked rows delay no renewal of another lock in the same batch
-// beyond the end of the batch's ctx.
+// TestManyLockedRows renews 40 locks in one batch, while all their rows but one are locked. The
+// lock of the free row must be renewed, and the batch must end soon after its ctx.
 func TestManyLockedRows(t *testing.T) {
 	prefix := fresh()
 	b := host(t, prefix)
@@ -112,7 +112,7 @@ func TestManyLockedRows(t *testing.T) {
 			t.Errorf("%s: %v", ops[i].Name, r.Err)
 		}
 	}
-	if took := time.Since(began); took > 5*time.Second { // 40 locked rows, 4 at a time, a second each
+	if took := time.Since(began); took > 5*time.Second { // 39 waits of 1 s, 4 at a time, take 10 s
 		t.Errorf("the batch took %v", took)
 	}
 	must(t, tx.Rollback(t.Context()))

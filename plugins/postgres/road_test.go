@@ -15,11 +15,11 @@ import (
 	"github.com/lockbench/lockbench/plugins/postgres"
 )
 
-// many is how many requests a test sends at once, so that they need several connections.
+// many is the number of requests that a test sends at once. They need several connections.
 const many = 40
 
-// TestOneOfTwoServers uses an address that leads to two servers in turn. Only one may have locks,
-// and Check must report both. If the server with locks stops, the other must be used.
+// TestOneOfTwoServers uses an address that leads to two servers in turn. One server must have all
+// locks, and Check must report both. If this server stops, the other must be used.
 func TestOneOfTwoServers(t *testing.T) {
 	one, two := own(t, nil), own(t, nil)
 	to := backendtest.NewProxy(t, one.Addr(), two.Addr())

@@ -20,9 +20,9 @@ import (
 var schema string
 
 const (
-	// alone takes a lock so that only one host at a time creates the schema, because IF
-	// NOT EXISTS may fail in concurrent statements. The function lastMade is created last.
-	// If it exists, the schema is complete, and the host creates nothing.
+	// The statement in alone takes an advisory lock, so that hosts create the schema one at a time,
+	// because IF NOT EXISTS may fail in concurrent statements. The SQL function named in lastMade is
+	// created last. If it exists, the schema is complete, and the host creates nothing.
 	alone    = "SELECT pg_advisory_xact_lock(7813564918211)"
 	lastMade = "sweep1"
 )
@@ -99,14 +99,14 @@ func (b *Backend) Check(ctx context.Context) error {
 }
 
 const (
-	// sweepEvery is the mean time between two sweeps of a host, which delete expired rows.
+	// sweepEvery is the mean interval between two sweeps of a host. A sweep deletes expired rows.
 	sweepEvery = time.Minute
-	// purgePart is how many sweeps there are, on average, for each purge of the locks.
+	// purgePart is the mean number of sweeps for each purge of the locks table.
 	purgePart = 60
 )
 
-// sweep deletes expired rows until Close, at random times, so that hosts do not sweep at once, and
-// so that processes which live for a second each do their part.
+// sweep deletes expired rows until Close. It does so at random times, so that hosts do not all
+// sweep at the same time. Even a process that lives for only a second sometimes sweeps.
 func (b *Backend) sweep() {
 	for pause := rand.N(sweepEvery); ; pause = sweepEvery/2 + rand.N(sweepEvery) {
 		select {

@@ -1,16 +1,15 @@
--- Locks are rows of lockbench.locks, and the row alone says who holds the lock. A lock's row is
--- created when its name is first asked for. The row outlives the leases, so it keeps the last
--- token.
+-- Each lock is a row of lockbench.locks. Only this row names the lock's holder. The row is created
+-- when the lock is first requested. It outlives the leases, so it keeps the last token.
 --
--- Every step is one call of a function here: one statement and one transaction, in which each inner
--- statement sees all that was committed before it began (READ COMMITTED). A step first locks the
--- rows of its names, in the order of the names, so that no two steps deadlock. Then it sees, in
--- every table, what earlier steps on these names have committed, because a step that puts a waiter
--- or a tombstone locks the row too. Under a stricter isolation, a step that would see less fails
--- (40001) and is repeated.
+-- Every step is one call of a function in this file, which is one statement and one transaction.
+-- Each statement inside the function sees all that was committed before that statement began (READ
+-- COMMITTED). A step first locks the rows of its names, in the order of the names, so that no two
+-- steps deadlock. After that, it sees in every table what earlier steps on these names have
+-- committed, because a step that adds a waiter or a tombstone also locks the row. Under a stricter
+-- isolation level, a step that would see less fails (40001) and is repeated.
 --
--- All times are clock_timestamp(), the present time. now() is not used, because it is the start of
--- the transaction, which may have waited for a row since then.
+-- All times come from clock_timestamp(), the present time. The function now() is not used, because
+-- it returns the start time of the transaction, which may have waited for a row since that time.
 --
 -- The digit at the end of a function's name is the version of the function. A changed
 -- function gets a new name, so that hosts of both versions can share the tables.
@@ -37,8 +36,8 @@ CREATE TABLE IF NOT EXISTS lockbench.tombstones (
 	PRIMARY KEY (name, owner)
 );
 
--- A crash of the server empties the next two tables. The crash also ends all connections, and then
--- waiters enter the queue again.
+-- A crash of the server empties the next two tables. The crash also ends all connections, so
+-- waiters enter their queues again.
 CREATE UNLOGGED TABLE IF NOT EXISTS lockbench.waiters (
 	name bytea, owner text COLLATE "C",
 	place   bigint GENERATED ALWAYS AS IDENTITY,
@@ -51,8 +50,8 @@ CREATE UNLOGGED TABLE IF NOT EXISTS lockbench.waiters (
 	UNIQUE (name, place)
 ) WITH (fillfactor = 50);
 
--- Signs of life, numbered by the clock of the process that gave them. Column until is when the sign
--- expires.
+-- lockbench.processes has the newest sign of life of each process. The sign's number, sign_us,
+-- comes from the clock of that process. The sign expires at the time in the until column.
 CREATE UNLOGGED TABLE IF NOT EXISTS lockbench.processes (
 	process text COLLATE "C" PRIMARY KEY, sign_us bigint NOT NULL, until timestamptz NOT NULL
 ) WITH (fillfactor = 50);
@@ -65,16 +64,16 @@ AS $$ SELECT greatest(last + 1, (extract(epoch FROM clock_timestamp()) * 1000000
 CREATE OR REPLACE FUNCTION lockbench.after1(us bigint) RETURNS timestamptz LANGUAGE sql VOLATILE
 AS $$ SELECT clock_timestamp() + us * interval '1 microsecond' $$;
 
--- pass1 grants a lock, whose row is locked and free, to the first waiter whose process lives. Dead
--- waiters before it lose their places. A process lives if its last sign is valid and the session in
--- which it listens holds its advisory lock. So a killed process delays no other. The signs are for
--- a process that is frozen or whose machine is lost. pass1 returns true if it granted the lock, or
--- if the lock is reserved for a first waiter that polls. If the owner in asks is first, pass1
--- returns false, so that this owner can take the lock.
+-- pass1 grants a free lock, whose row is locked, to the first waiter whose process lives. Dead
+-- waiters before it lose their places. A process lives if its last sign is valid, and if its
+-- listening session holds an advisory lock named after the process. So a killed process delays no
+-- other. Only the signs show whether a process is frozen or its machine is lost. pass1 returns
+-- true if it granted the lock, or if it reserves the lock for a first waiter that polls. If the
+-- owner in asks is first, pass1 returns false, so that this owner can take the lock.
 --
--- The grant lasts as long as the waiter's entry says. The commit sends the waiter a notice,
--- with the newest sign of life known here. That sign was sent before it was committed, and
--- so before this grant. The waiter counts its deadline from when it sent the sign.
+-- The grant lasts for the time in the waiter's entry. The commit sends the waiter a notice with the
+-- newest sign of life that is committed. The waiter sent this sign before the grant, and counts its
+-- deadline from the sending of the sign, so the deadline is not after the grant's end.
 CREATE OR REPLACE FUNCTION lockbench.pass1(lock bytea, asks text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
 	w record;
@@ -125,21 +124,21 @@ BEGIN
 	RETURN minted;
 END $$;
 
--- Each of the following functions does one kind of operation to many names, which are sorted. It
--- replies a row for each name. If the operation was done, column token is not 0. Otherwise the
--- other columns describe the lock's holder. The SET clauses are for query plans, which are made
--- once in a session, perhaps while the tables are empty.
+-- Each of the following functions does one kind of operation for many names, which are sorted. The
+-- reply has a row for each name. If the operation was done, the token column is not 0. Otherwise
+-- the other columns describe the lock's holder. The SET clauses affect the query plans, which a
+-- session makes only once, perhaps while the tables are empty.
 
 DO $$ BEGIN
 	CREATE TYPE lockbench.reply1 AS (at bigint, token bigint, owner text, label bytea, held bigint, left_ms bigint, waiters bigint);
 EXCEPTION WHEN duplicate_object THEN NULL;
 END $$;
 
--- answer1 makes the replies for names. Parameter done has the indexes, from 1, of the operations
--- done.
+-- answer1 makes the reply rows for names. The parameter done has the indexes, starting at 1, of the
+-- operations that were done.
 --
--- Note: a function in the language SQL would be planned anew by each statement that
--- calls it, unless it is only an expression.
+-- Note: this function is not in the language SQL, because each statement that calls an SQL function
+-- plans the function anew, unless the function is only an expression.
 CREATE OR REPLACE FUNCTION lockbench.answer1(names bytea[], done bigint[], tokens bigint[]) RETURNS SETOF lockbench.reply1 LANGUAGE plpgsql AS $$
 BEGIN
 	RETURN QUERY SELECT d.i, d.token, NULL::text, NULL::bytea, NULL::bigint, NULL::bigint, NULL::bigint FROM unnest(done, tokens) d(i, token);
@@ -152,9 +151,9 @@ BEGIN
 	END IF;
 END $$;
 
--- stale1 fails a statement that has been in the server for so long that a tombstone against
--- it may soon expire. Before that, the statement may have been under way for 105 seconds,
--- because the kernel goes on sending the data of a closed connection for so long.
+-- stale1 fails a statement that came to the server over ten seconds ago, because a tombstone
+-- against it lasts 120 seconds and may soon expire. The statement may have needed 105 seconds to
+-- reach the server, because the kernel sends the data of a closed connection for up to this time.
 CREATE OR REPLACE FUNCTION lockbench.stale1() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
 	IF clock_timestamp() > statement_timestamp() + interval '10 seconds' THEN
@@ -230,7 +229,7 @@ BEGIN
 	RETURN QUERY SELECT * FROM lockbench.answer1(names, done, done);
 END $$;
 
--- release1 releases a lease by its token alone if the owner is empty.
+-- release1 releases leases. If an owner is empty, release1 finds the lease by its token alone.
 CREATE OR REPLACE FUNCTION lockbench.release1(patience text, names bytea[], owners text[], tokens bigint[])
 	RETURNS SETOF lockbench.reply1 LANGUAGE plpgsql
 	SET jit = off SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -254,8 +253,8 @@ BEGIN
 	RETURN QUERY SELECT * FROM lockbench.answer1(names, done, done);
 END $$;
 
--- shorten1 makes each lease end within the microseconds in keeps. Waiters know only
--- the old end, so the first waiter is told to ask.
+-- shorten1 makes each lease end after at most the time in keeps, in microseconds. Waiters know only
+-- the lease's old end, so a notice tells the first waiter to ask for the lock.
 CREATE OR REPLACE FUNCTION lockbench.shorten1(patience text, names bytea[], owners text[], tokens bigint[], keeps bigint[])
 	RETURNS SETOF lockbench.reply1 LANGUAGE plpgsql
 	SET jit = off SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -293,10 +292,10 @@ BEGIN
 	RETURN QUERY SELECT * FROM lockbench.answer1(names, done, done);
 END $$;
 
--- withdraw1 undoes the requests of owners for names, and refuses the owners for longer
--- than any of their requests can be on its way. An acquire that locked the row earlier
--- is undone. An acquire that locks it later finds the mark and the tombstone. A missing
--- row is created, because an acquire may be about to create it.
+-- withdraw1 undoes the requests of owners for names, and refuses the owners for longer than any of
+-- their requests can be on its way. An acquire that locked the row before withdraw1 is undone. An
+-- acquire that locks the row after withdraw1 finds the mark and the tombstone. If a row is missing,
+-- withdraw1 creates it, because an acquire may be about to create it.
 CREATE OR REPLACE FUNCTION lockbench.withdraw1(patience text, names bytea[], owners text[])
 	RETURNS SETOF lockbench.reply1 LANGUAGE plpgsql
 	SET jit = off SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -322,21 +321,21 @@ BEGIN
 	RETURN QUERY SELECT a.i, 1::bigint, NULL::text, NULL::bytea, NULL::bigint, NULL::bigint, NULL::bigint FROM unnest(names) WITH ORDINALITY a(name, i);
 END $$;
 
--- sign1 gives a sign of life for the process in who, valid for the microseconds in stands.
+-- sign1 records a sign of life of the process in who. The sign is valid for stands microseconds.
 CREATE OR REPLACE FUNCTION lockbench.sign1(who text, us bigint, stands bigint) RETURNS void LANGUAGE sql VOLATILE SET lock_timeout = '1s' AS $$
 	INSERT INTO lockbench.processes AS p (process, sign_us, until) VALUES (who, us, lockbench.after1(stands))
 	ON CONFLICT (process) DO UPDATE SET sign_us = greatest(p.sign_us, excluded.sign_us), until = lockbench.after1(stands);
 $$;
 
--- enter1 puts owners into queues, and grants free locks to their first waiters. The token
--- replied for an owner is that of its new grant, -1 if it has a tombstone, -2 if it should
--- ask, or else 0. With 0, if the lock was granted to a waiter that may be dead, left_ms is
--- the time left of that grant. After that time, the owner looks again.
+-- enter1 puts owners into queues, and grants free locks to their first waiters. The reply's token
+-- is that of the owner's new grant, -1 if the owner has a tombstone, -2 if the owner should ask for
+-- the lock, and otherwise 0. If the token is 0 and another waiter has an unused grant, left_ms is
+-- the time left of that grant. After that time, the owner enters the queue again.
 --
 -- A release locks the row. If it comes before this step, the lock is free or granted to another
 -- waiter. If it comes after this step, the release finds this waiter. So no waiter is missed.
 --
--- An entry need not survive a crash, so its commit waits for no disk. A grant must survive.
+-- An entry need not survive a crash, so its commit does not wait for a disk. A grant must survive.
 CREATE OR REPLACE FUNCTION lockbench.enter1(patience text, who text, names bytea[], owners text[], spans bigint[], labels bytea[], vals bytea[], stays bigint[])
 	RETURNS SETOF lockbench.reply1 LANGUAGE plpgsql
 	SET jit = off SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -381,7 +380,7 @@ BEGIN
 	FROM unnest(state) WITH ORDINALITY s(state, i);
 END $$;
 
--- locked1 returns those names whose rows another session has locked.
+-- locked1 returns the names whose rows another session has locked.
 CREATE OR REPLACE FUNCTION lockbench.locked1(names bytea[]) RETURNS SETOF bytea LANGUAGE plpgsql AS $$
 DECLARE
 	free bytea[] := ARRAY(SELECT l.name FROM lockbench.locks l WHERE l.name = ANY (names) FOR UPDATE SKIP LOCKED);
@@ -389,7 +388,7 @@ BEGIN
 	RETURN QUERY SELECT l.name FROM lockbench.locks l WHERE l.name = ANY (names) AND l.name <> ALL (free);
 END $$;
 
--- find1 returns the holders of those locks in names that are held.
+-- find1 returns the holders of the named locks. It omits free locks.
 CREATE OR REPLACE FUNCTION lockbench.find1(names bytea[])
 	RETURNS TABLE (lock bytea, owner text, label bytea, value bytea, token bigint, left_ms bigint, waiters bigint) LANGUAGE plpgsql
 	SET lock_timeout = '1s' SET jit = off SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -400,16 +399,16 @@ BEGIN
 	FROM lockbench.locks l WHERE l.name = ANY (names) AND l.owner <> '' AND l.ends > clock_timestamp();
 END $$;
 
--- list1 returns a page of names of held locks that have the prefix and sort behind parameter after.
+-- list1 returns a page of held locks' names that begin with prefix and follow the name in after.
 CREATE OR REPLACE FUNCTION lockbench.list1(prefix bytea, after bytea, most int) RETURNS bytea[] LANGUAGE sql STABLE SET lock_timeout = '1s' AS $$
 	SELECT coalesce(array_agg(p.name ORDER BY p.name), '{}') FROM (SELECT l.name FROM lockbench.locks l
 		WHERE l.name > after AND l.name >= prefix AND substring(l.name FROM 1 FOR octet_length(prefix)) = prefix
 			AND l.owner <> '' AND l.ends > clock_timestamp() ORDER BY l.name LIMIT most) p
 $$;
 
--- purge1 reads a page of rows behind the name in parameter after. It deletes the rows that were
--- free for a day and whose token is a day old, so a row created anew gets a higher token. Locked
--- rows wait for the next time. It returns the last name of the page, or null for the last page.
+-- purge1 reads a page of rows whose names follow the name in after. It deletes rows that were free
+-- for a day and whose token is a day old, so a new row of the same name gets a higher token. It
+-- leaves locked rows to a later purge. It returns the page's last name, or null for the last page.
 CREATE OR REPLACE FUNCTION lockbench.purge1(after bytea) RETURNS bytea LANGUAGE plpgsql SET lock_timeout = '1s' AS $$
 DECLARE
 	page bytea[] := ARRAY(SELECT l.name FROM lockbench.locks l WHERE l.name > after ORDER BY l.name LIMIT 1000);
@@ -420,7 +419,7 @@ BEGIN
 	RETURN page[1000];
 END $$;
 
--- sweep1 deletes old tombstones, waiters and signs. Locked rows wait for the next sweep1.
+-- sweep1 deletes expired tombstones, waiters and signs. It leaves locked rows to a later sweep.
 CREATE OR REPLACE FUNCTION lockbench.sweep1() RETURNS void LANGUAGE sql VOLATILE SET lock_timeout = '1s' AS $$
 	DELETE FROM lockbench.tombstones WHERE ctid = ANY (ARRAY(SELECT t.ctid FROM lockbench.tombstones t
 		WHERE t.until < clock_timestamp() LIMIT 5000 FOR UPDATE SKIP LOCKED));

@@ -19,34 +19,34 @@ import (
 )
 
 const (
-	// signEvery is how often a waiting process gives a sign of life. A sign is valid for
-	// signBeside longer than the first span of a grant to the process's waiters.
-	// signsGoOn is how long signs go on after the last waiter has begun to wait.
+	// signEvery is the interval between two signs of life of a waiting process. A sign is valid for
+	// signBeside longer than the store's grant to a waiter of the process lasts. Signs go on for
+	// signsGoOn after the last waiter has begun to wait.
 	signEvery, signBeside, signsGoOn = 200 * time.Millisecond, 100 * time.Millisecond, 2 * kit.LongestSpan
-	// placeFor is how long a waiter stays in the queue after its Wait has
-	// returned, if its process gives signs of life.
+	// placeFor is the time that a waiter stays in the queue after its Wait has returned, if its
+	// process gives signs of life.
 	placeFor = 2 * time.Second
 	// pollFrom and pollTo are the shortest and longest pause of a waiter that gets no notices.
 	pollFrom, pollTo = 30 * time.Millisecond, 90 * time.Millisecond
-	// idlePing is how often the listening connection is tested while there is no waiter.
+	// idlePing is the interval between tests of the listening connection while there is no waiter.
 	idlePing = 5 * time.Second
 	// relisten is the pause between the end of the connection for notices and the next
 	// dial. deafFor is that pause if the connection worked but no notice came over it.
 	relisten, deafFor = 100 * time.Millisecond, 15 * time.Second
 )
 
-// listener receives, over a separate connection, the notices that tell waiters of grants.
-// Over this connection it also gives signs of life, without which the store grants its
-// waiters no locks. When the connection breaks, all waiters enter their queues again.
+// listener receives, over a separate connection, the notices that tell waiters of grants. It also
+// sends signs of life over this connection. Without them, the store grants no lock to its waiters.
+// When the connection breaks, all waiters enter their queues again.
 type listener struct {
 	b        *Backend
-	started  time.Time // a sign's number is the microseconds since then
+	started  time.Time // a sign's number is the time since started, in microseconds
 	distance kit.Distance
 
 	mu sync.Mutex
-	// process names this process in its queue entries, and the channel on which it listens. Each
-	// connection has another name, because the server may not know for minutes that the connection
-	// before is dead, and keeps its advisory lock.
+	// process is the name of this process in queue entries, and of the channel on which it listens.
+	// Each new connection gets a new name, because the server may keep the advisory lock of a dead
+	// connection for minutes.
 	process string
 	heard   bool
 	deaf    error               // why no notice arrives over a working connection
@@ -57,17 +57,17 @@ type listener struct {
 	tried   chan struct{}       // closed once it is known whether notices arrive
 }
 
-// sleeper is a waiting owner. At most one notice tells it of a grant, or that it should ask. If the
-// owner is woken while told is false, notices have stopped or resumed, so the owner enters the
-// queue again.
+// sleeper is a waiting owner. At most one notice tells the owner that it was granted the lock, or
+// that it should ask for the lock. If the owner is woken while its told field is false, notices
+// have stopped or resumed, so the owner enters the queue again.
 type sleeper struct {
 	woken chan struct{}
 	told  bool
 	grant driver.Grant
 }
 
-// Wait puts r's owner into the queue until a notice arrives or the duration most is over. It enters
-// the queue again and again, because the store skips a dead waiter ahead only during a call.
+// Wait keeps r's owner in the queue until a notice arrives or the duration most is over. It enters
+// the queue repeatedly, because the store skips a dead waiter only during a call.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, _ error) {
 	if err := valid(r); err != nil {
 		return none, err
@@ -105,7 +105,7 @@ func (b *Backend) waitOnce(ctx context.Context, r driver.Request, most time.Dura
 		}
 	}
 	if p.left > 0 {
-		most = min(most, p.left+time.Millisecond) // otherwise a dead waiter delays r's owner by two spans
+		most = min(most, p.left+time.Millisecond) // else a dead waiter delays r's owner by two spans
 	}
 	timer := time.NewTimer(most)
 	defer timer.Stop()
@@ -121,10 +121,10 @@ func (b *Backend) waitOnce(ctx context.Context, r driver.Request, most time.Dura
 	}
 }
 
-// sleep registers the owner for notices, before the owner enters the queue. The result
-// wait is how long the owner waits, and after is how long it then stays in the queue.
-// Without notices, wait is short, because the owner polls. A free lock is then kept for a
-// dead owner for as long as after, because no sign of life shows that its process is gone.
+// sleep registers the owner for notices, before the owner enters the queue. It returns the time to
+// wait, and the time (after) to stay in the queue afterwards. If no notices arrive, the wait is
+// short, because the owner polls. The store may then reserve a free lock for a dead owner for the
+// time after, because no sign of life shows whether its process lives.
 func (l *listener) sleep(owner string, most time.Duration) (_ *sleeper, wait, after time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -159,8 +159,8 @@ func (l *listener) hearing() string {
 	return l.process
 }
 
-// sign returns a new sign's process and number. A sign is not due without notices, or if the last
-// sign is newer than old.
+// sign returns the process name and the number of a new sign of life. The result due is false if
+// notices do not arrive, or if the last sign is younger than the duration old.
 func (l *listener) sign(old time.Duration) (process string, us int64, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -182,7 +182,7 @@ func (l *listener) signFirst(ctx context.Context, c *pgxpool.Conn) error {
 // The method every returns the time between two signs: signEvery, or a round trip if longer.
 func (l *listener) every() time.Duration { return max(signEvery, l.distance.Trip()) }
 
-// The method within returns how long the server may take to answer a sign of life.
+// The method within returns the time that the server may take to answer a sign of life.
 func (l *listener) within() time.Duration { return 2 * l.distance.FirstSpan() }
 
 func (l *listener) give(ctx context.Context, c *pgx.Conn, old time.Duration) error {
@@ -199,8 +199,8 @@ func (l *listener) give(ctx context.Context, c *pgx.Conn, old time.Duration) err
 	return err
 }
 
-// told handles a notice. "OWNER" tells this owner to ask for the lock. "OWNER TOKEN SIGN SPAN"
-// grants it the lock for SPAN microseconds, counted from when we sent the sign of life SIGN.
+// told handles a notice. The notice "OWNER" tells this owner to ask for the lock. The notice "OWNER
+// TOKEN SIGN SPAN" grants OWNER the lock for SPAN microseconds after the sending of the sign SIGN.
 func (l *listener) told(notice string) {
 	f := strings.Fields(notice)
 	if len(f) == 0 {
@@ -225,8 +225,8 @@ func (l *listener) told(notice string) {
 	close(s.woken)
 }
 
-// hear records whether notices arrive, and why not if that is known. It also
-// wakes all waiters, because notices sent while there was no connection are lost.
+// hear records whether notices arrive and, if known, the reason why they do not. It also wakes all
+// waiters, because notices sent while there was no connection are lost.
 func (l *listener) hear(heard bool, deaf error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -319,7 +319,7 @@ func (l *listener) listen(c *pgxpool.Config) error {
 	if err := l.test(ctx, conn, process); err != nil {
 		return err
 	}
-	// The session holds this advisory lock while it lives. The SQL function pass1 tests the lock.
+	// The session holds this advisory lock until it ends. The SQL function pass1 tests for the lock.
 	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock(hashtextextended($1::text, 0))", process); err != nil {
 		return err
 	}

@@ -190,8 +190,8 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	return wrap("list", prefix, err)
 }
 
-// lookEvery is how often Observe reads a lock's key. Observe must read the key, because other kinds
-// of clients publish nothing when they take or delete the key.
+// lookEvery is the interval at which Observe reads a lock's key. It must read the key, because
+// other kinds of clients publish nothing when they take or delete the key.
 const lookEvery = 250 * time.Millisecond
 
 // Proclaim replaces the value that a lease publishes; see driver.Lock.
@@ -211,8 +211,8 @@ func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Hol
 }
 
 // Watch reports when the store goes away or comes back, and when its settings make its grants
-// unsafe; see driver.Watcher. It watches the connection for wake-ups. This connection is always
-// being read, so its end is noticed at once.
+// unsafe; see driver.Watcher. It watches the connection for wake-ups. The backend always reads from
+// this connection, so it notices at once when the connection ends.
 func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	up, last := true, 0
 	for {

@@ -67,8 +67,8 @@ func TestCancelledAttemptsLeaveNothing(t *testing.T) {
 	}
 }
 
-// If a request arrives after the withdrawal of its owner, the server refuses
-// it, even if the two came over different connections.
+// If an acquire arrives after the withdrawal of its owner, the server refuses the acquire, even if
+// it and the withdrawal came over different connections.
 func TestLateAcquireIsRefused(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)

@@ -17,7 +17,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// store is a server that a single conformance case uses.
+// store is a server that only one conformance case uses.
 type store struct{ *servers.Server }
 
 func newStore(t drivertest.T) store {

@@ -39,7 +39,7 @@ func (t target) newClient(links *redisnode.Links, connected func(context.Context
 	return goredis.NewClient(o), nil
 }
 
-// silence returns how long the server may take to answer a request.
+// silence returns the longest time that the server may take to answer a request.
 func (t target) silence() time.Duration {
 	if t.opts.WaitReplicas > 0 {
 		return t.opts.RequestTimeout + t.opts.WaitTimeout // WAIT may answer that late
@@ -69,13 +69,13 @@ func (b *Backend) connected(ctx context.Context, c *goredis.Conn) error {
 			return refused{redisnode.Unsent(redisnode.Explain(err))}
 		}
 	}
-	if s.Sentinel || s.Replica() { // a replica in a Cluster is only asked for the slots
+	if s.Sentinel || s.Replica() { // the client asks a replica in a Cluster only for the slots
 		return nil
 	}
 	if err := s.Evicts(b.address()); err != nil {
 		b.node.Judge(c, err)
 		if b.server.Load() == nil {
-			return refused{err} // no connection before, so no lease to renew
+			return refused{err} // there was no connection before, so there is no lease to renew
 		}
 	}
 	if b.server.Swap(&s) == nil {
@@ -89,8 +89,8 @@ func (b *Backend) unsafe(s redisnode.Server) error {
 }
 
 // admit refuses a connection to a second server behind one address while the server in use
-// answers. When that server no longer answers, admit accepts the second and closes all
-// connections to the first. In a Cluster, and behind sentinels, admit accepts any server.
+// answers. When the server in use no longer answers, admit accepts the second one and gives up all
+// connections to the old one. In a Cluster, and behind sentinels, admit accepts any server.
 func (b *Backend) admit(s redisnode.Server) error {
 	if b.target.topology != redisnode.Alone || s.Replica() {
 		return nil
@@ -143,7 +143,7 @@ func (b *Backend) Check(ctx context.Context) error {
 		return errors.Join(b.node.Refusal(), b.checkReplicas(s), b.identity.Recent())
 	})
 	if err == nil {
-		// Other failures of wake-ups only delay grants, so they are no error.
+		// Other failures of the connection for wake-ups only delay grants, so they are no error.
 		if _, e := b.node.Wakeups.Ready(ctx); errors.Is(e, driver.ErrDenied) {
 			err = e
 		}
@@ -169,7 +169,7 @@ func (b *Backend) checkReplicas(s redisnode.Server) error {
 	return err
 }
 
-// ask runs f in a goroutine, and returns when f or ctx ends, because ctx does not end f's reads.
+// ask runs f in a goroutine, because f's reads do not end with ctx. It returns when f or ctx ends.
 func (b *Backend) ask(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
 	if !b.background.Go(func() { done <- f() }) {

@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// If an acquire has no right to write its token, no lock is left behind.
+// If the client has no right to write the token of an acquire, the acquire leaves no lock behind.
 func TestDeniedHalfway(t *testing.T) {
 	s := start(t, nil)
 	c := plain(t, s)

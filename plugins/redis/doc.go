@@ -2,19 +2,19 @@
 // behind Sentinel, or a node of a Cluster.
 //
 // A lock is a string key with an expiry. A script takes it by SET NX PX and makes the fencing
-// token: the last token plus one, or the server's clock in microseconds if that is higher, so
-// that tokens rise even after a loss of data. The key's value has the owner, the token, the
-// label and the published value. Each change first compares the owner, the token or both.
-// This is the locking pattern of https://redis.io/docs/latest/commands/set/ plus a token.
+// token. The token is the last one plus 1, or the server's clock in microseconds if that is higher.
+// So tokens rise even after a loss of data. The key's value has the owner, the token, the label and
+// the published value. Each change first compares the owner, the token or both. This is the locking
+// pattern of https://redis.io/docs/latest/commands/set/ plus a token.
 //
 // Replication is asynchronous, so a failover may lose a grant and its token. After that, the next
-// token is higher only if the promoted server's clock is not behind the old master's clock. The
-// option WaitReplicas makes such a loss rarer. A server that syncs its log every second may lose
-// the last second's writes in a crash. If two holders could do harm, the resource must check
-// tokens.
+// token is higher only if the promoted server's clock is not behind the old master's. The option
+// WaitReplicas makes such a loss rarer. A server that syncs its log every second may lose the last
+// second's writes in a crash. If two holders could do harm, the resource must check tokens.
 //
 // The store has one queue of waiters for each lock, first in, first out over all hosts. A release
 // also grants the lock to the first waiter, for 0.5 s at first, or up to 2 s if the waiter is far
 // away. The store tells the waiter by pub/sub, also in a Cluster. Another program may take the same
-// key by SET NX PX. It and this package exclude each other, but its release wakes no waiter.
+// key by SET NX PX. That program and this package exclude each other, but its release wakes no
+// waiter.
 package redis

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The backend also works if Go allows only FIPS 140 algorithms.
+// The backend works even if Go allows only FIPS 140 algorithms.
 func TestFIPSOnly(t *testing.T) {
 	if !fips140.Enforced() {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFIPSOnly$", "-test.v")

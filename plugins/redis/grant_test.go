@@ -50,7 +50,7 @@ func through(t *testing.T, s *servers.Server) (*inject.Proxy, *Backend) {
 }
 
 // A release grants the lock to the first waiter, with the waiter's label and value. The grant lasts
-// 0.5 s, or the TTL if that is shorter. The waiter counts this time from before the grant.
+// 0.5 s, or the TTL if shorter. The waiter counts it from its last sign of life before the grant.
 func TestReleaseGrants(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -81,8 +81,8 @@ func TestReleaseGrants(t *testing.T) {
 	}
 }
 
-// The store grants a waiter the lock for 0.5 s. The owner's first operation after that, of any
-// kind, works as with an ordinary lease. A later acquire by the same owner is refused.
+// The store has granted a waiter the lock for 0.5 s. The waiter's next operation, of any kind,
+// works as with an ordinary lease. A later acquire by the same owner is refused.
 func TestFirstUseOfAGrant(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -142,7 +142,7 @@ func TestFirstUseOfAGrant(t *testing.T) {
 	held(t, err)
 }
 
-// renewals acquires another lock, and returns the renewals of this lease and of r.
+// renewals acquires another lock, and returns two operations: the renewals of its lease and of r.
 func renewals(t *testing.T, b *Backend, r driver.Request) []driver.Op {
 	other := acquire(t, b, lease(r.Name+"-beside", "o"))
 	return []driver.Op{{Kind: driver.OpRenew, Request: other}, {Kind: driver.OpRenew, Request: r}}
@@ -245,7 +245,7 @@ func TestTokensRiseThroughABatch(t *testing.T) {
 	}
 }
 
-// A release with Keep keeps the lock taken for that time. The waiter gets the lock only after that.
+// A release with Keep leaves the lock taken for the time in Keep. Only then does a waiter get it.
 func TestKeptLeaseIsNotGranted(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, at(s))
@@ -283,7 +283,7 @@ func TestCutOffWaiterIsPassedOver(t *testing.T) {
 	must(t, p.Heal())
 }
 
-// If the push of a grant is lost, the waiter sends an acquire, and then gets this grant.
+// If the push of a grant is lost, the waiter sends an acquire, which returns this grant's token.
 func TestPushIsLost(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, at(s))
@@ -330,7 +330,7 @@ func TestPushIsLate(t *testing.T) {
 }
 
 // A sign of life and a release arrive while the server is frozen. Because of this sign, the server
-// grants the lock when it goes on. The waiter must not assume a longer grant than the store gives.
+// grants the lock when it resumes. The waiter must not assume a longer grant than the store gives.
 func TestStorePaused(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -432,8 +432,8 @@ func TestGrantIsRefused(t *testing.T) {
 	}
 }
 
-// Waiters with a round trip of 400 ms are granted the lock in order, each when
-// the previous lease ends, and early enough to renew it before the grant ends.
+// Waiters with a round trip of 400 ms get the lock in order. Each gets it when the previous lease
+// ends, and early enough to renew it before the grant ends.
 func TestFarWaiters(t *testing.T) {
 	s := start(t, nil)
 	p, c := backendtest.NewProxy(t, s.Addr()), plain(t, s)

@@ -20,8 +20,8 @@ type Connect = config.Connect
 // tag of a field names its configuration key.
 type Options struct {
 	// Address is the server: host:port, redis://user:password@host:port/db,
-	// rediss:// for TLS, or unix:///path?db=1. If Cluster is set, it lists some
-	// of the Cluster's nodes. If SentinelMaster is set, it lists the sentinels.
+	// rediss:// for TLS, or unix:///path?db=1. If Cluster is set, Address lists some
+	// nodes of the Redis Cluster. If SentinelMaster is set, Address lists the sentinels.
 	Address []string `key:"address" default:"localhost:6379" doc:"host:port, redis://, rediss:// or unix://; a list with cluster or sentinel_master"`
 	Connect
 	// PoolSize is the number of connections for requests, 1 to 1000. Each carries one batch of
@@ -38,8 +38,8 @@ type Options struct {
 	Prefix string `key:"prefix" doc:"what goes before every key and channel, such as \"lock:\""`
 
 	// SentinelMaster is the name of the master that the sentinels at Address
-	// watch. The login to the sentinels is SentinelUsername, with
-	// SentinelPassword or the password in SentinelPasswordFile.
+	// watch. The backend logs in to the sentinels as SentinelUsername, with SentinelPassword or the
+	// password in SentinelPasswordFile.
 	SentinelMaster       string `key:"sentinel_master" doc:"name of the master that the sentinels at address watch"`
 	SentinelUsername     string `key:"sentinel_username" doc:"ACL user of the sentinels"`
 	SentinelPassword     string `key:"sentinel_password" secret:"true" doc:"password of the sentinels"`
@@ -50,22 +50,22 @@ type Options struct {
 	// Cluster says that Address names nodes of a Redis Cluster.
 	Cluster bool `key:"cluster" default:"false" doc:"address names nodes of a Redis Cluster"`
 
-	// WaitReplicas is how many replicas must confirm a grant, a renewal or a release, by the
-	// command WAIT and within WaitTimeout. If fewer confirm it, the request fails. WaitReplicas
-	// makes the loss of a lock at a failover less likely, but not impossible.
+	// WaitReplicas is the number of replicas that must confirm a grant, renewal or release, by the
+	// command WAIT and within WaitTimeout. If fewer confirm it, the request fails. WaitReplicas makes
+	// the loss of a lock at a failover less likely, but not impossible.
 	WaitReplicas int           `key:"wait_replicas" default:"0" doc:"replicas that must confirm a grant, a renewal or a release"`
 	WaitTimeout  time.Duration `key:"wait_timeout" default:"200ms" doc:"how long to wait for them"`
 
 	// LookEvery is the interval, 100 ms to 1 h, at which a host reads the server's maxmemory-policy
-	// and role, even without requests. The host may notice a change that much later. It pings the
-	// connection for wake-ups half as often, but at most once every 2 s.
+	// and role, even without requests. It may notice a change that much later. It pings the
+	// connection for wake-ups at twice this interval, or every 2 s if that is longer.
 	LookEvery time.Duration `key:"look_every" default:"1s" doc:"how often the server is asked for its maxmemory-policy and role; wake-ups are pinged half as often; 100ms to 1h"`
 
 	// Logger receives messages for operators; nil means slog.Default().
 	Logger *slog.Logger
 }
 
-// target is the store that checked Options name.
+// target is the store that valid Options describe.
 type target struct {
 	opts     Options
 	network  string
@@ -122,7 +122,7 @@ func (o Options) check() error {
 	return err
 }
 
-// add refuses a URL that contradicts configuration keys.
+// add adds an address to t. It refuses a URL that contradicts configuration keys.
 func (t *target) add(a redisnode.Address) error {
 	o := &t.opts
 	switch {

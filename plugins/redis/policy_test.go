@@ -14,8 +14,8 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// The server's policy changes to one that evicts keys. As soon as the host notices this, acquires
-// are refused, but the host's leases are still renewed.
+// The server's maxmemory-policy changes to one that evicts keys. When the host notices this, it
+// refuses acquires but still renews leases.
 func TestPolicyChangedWhileServing(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -57,7 +57,7 @@ func TestPolicyChangedWhileServing(t *testing.T) {
 }
 
 // In a Cluster with a dead master, the policies of the other masters are still read. Acquires are
-// refused while one of these other masters may evict keys, and only then.
+// refused only while one of these other masters may evict keys.
 func TestPolicyWithAMasterDown(t *testing.T) {
 	servers, opts := startCluster(t, 3, "cluster-require-full-coverage no")
 	ctx := t.Context()

@@ -44,8 +44,8 @@ func failover(t *testing.T, master, replica *servers.Server) {
 	}
 }
 
-// After a failover, the connections to the old master stay open and the address leads
-// to the new one. A lock must then be acquired within 1 s, and no lease may be lost.
+// After a failover, the connections to the old master stay open and the address leads to the new
+// master. A host must acquire a lock within 1 s, and no lease may be lost.
 func TestFailoverThatCutsNothing(t *testing.T) {
 	master := start(t, &redisserver.Options{Lines: []string{"repl-diskless-sync-delay 0"}})
 	replica := follower(t, master)
@@ -169,14 +169,14 @@ func TestIdleHostAsksAsItsKeySays(t *testing.T) {
 		}
 		infos, pings := calls(t, c, "info"), calls(t, c, "ping")
 		time.Sleep(3 * time.Second) // no request must come, so there is no event to wait for
-		// This test has itself sent two INFO.
+		// Two of the INFO are from this test itself.
 		if i, p := calls(t, c, "info"), calls(t, c, "ping"); i > infos+2 || p > pings {
 			t.Errorf("in 3 s: %d INFO, %d PING", i-infos-2, p-pings)
 		}
 	}
 }
 
-// calls returns how often the server has executed a command. It sends an INFO to find out.
+// calls returns the number of times that the server has executed a command. It sends an INFO.
 func calls(t *testing.T, c *goredis.Client, command string) int {
 	t.Helper()
 	n := 0

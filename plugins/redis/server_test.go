@@ -129,7 +129,7 @@ func TestPropertiesFromServer(t *testing.T) {
 		redisserver.FsyncNone: "no appendonly", redisserver.FsyncEverySec: "appendfsync everysec", redisserver.FsyncAlways: "appendfsync always",
 	} {
 		b := connect(t, at(start(t, &redisserver.Options{AppendFsync: fsync})))
-		acquire(t, b, lease("a", "o1")) // no Check is needed, only a connection
+		acquire(t, b, lease("a", "o1")) // Properties needs no Check, only a connection
 		if p := b.Properties(); p.Durability != want || !strings.HasPrefix(p.Server, "Redis ") && !strings.HasPrefix(p.Server, "Valkey ") {
 			t.Errorf("fsync %s: durability %q, server %q", fsync, p.Durability, p.Server)
 		}
@@ -148,7 +148,7 @@ func TestUnixSocket(t *testing.T) {
 	}
 }
 
-// A restarted server has lost the scripts, and may have other settings.
+// A lease can be renewed after the server is restarted, and after the server has lost the scripts.
 func TestRestart(t *testing.T) {
 	s := start(t, &redisserver.Options{AppendFsync: redisserver.FsyncAlways})
 	b := connect(t, at(s))

@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// While a Cluster's slot is moved to another node, key by key, no lease is lost. Meanwhile no lock
-// of the slot is granted, because the grant's token might be lower than an earlier token.
+// While a Cluster's slot is moved to another node, key by key, no lease is lost. No lock in the
+// slot is granted during the move, because the token might be lower than an earlier token.
 func TestMovingSlot(t *testing.T) {
 	servers, opts := startCluster(t, 2)
 	ctx := t.Context()

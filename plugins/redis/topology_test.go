@@ -221,7 +221,7 @@ func TestSentinelPasswordFile(t *testing.T) {
 	must(t, b.Release(t.Context(), acquire(t, b, lease("a", "o1"))))
 }
 
-// TestSentinelTLSApart tests sentinels without TLS and servers with TLS, and then the reverse.
+// TestSentinelTLSApart tests servers with TLS and sentinels without TLS, and then the reverse.
 func TestSentinelTLSApart(t *testing.T) {
 	ca, dir := configtest.NewAuthority(t), t.TempDir()
 	cert, key := ca.Issue(t, dir, "redis", time.Now().Add(time.Hour))
@@ -249,13 +249,13 @@ func TestSentinelTLSApart(t *testing.T) {
 			}
 			useEverything(t, o)
 
-			o.SentinelTLSEnabled = &serversHave // the sentinels have the opposite
+			o.SentinelTLSEnabled = &serversHave // wrong: the sentinels have the opposite
 			o.Address = []string{strings.TrimPrefix(o.Address[0], "rediss://")}
 			if !serversHave {
 				o.Connect = Connect{}
 			}
 			err := connect(t, o).Check(t.Context())
-			// A sentinel without TLS may wait for more of the handshake. Then the error names no key.
+			// A sentinel without TLS may wait for more data of the handshake. Then the error names no key.
 			if !errors.Is(err, driver.ErrUnavailable) || !serversHave && !strings.Contains(err.Error(), "sentinel_tls_enabled") {
 				t.Errorf("the sentinels as the servers: %v", err)
 			}

@@ -123,10 +123,10 @@ func TestQueueSkipsTheDead(t *testing.T) {
 	}
 }
 
-// The plugin of a frozen host gives signs of life for 2 s more. Until then the store grants the
-// lock to one after the other of the host's waiters, for 0.5 s each. After that it skips all of
-// them at once. So the delay does not grow with the number of waiters. The test counts PUBLISH
-// commands: one for each grant, and one for the living waiter.
+// The plugin of a frozen host sends signs of life for 2 s more. During these 2 s, the store grants
+// the lock to the host's waiters one by one, for 0.5 s each. Later it skips all of them at once. So
+// the delay does not grow with the number of waiters. The test counts PUBLISH commands: one for
+// each grant, and one for the living waiter.
 func TestSilentWaitersAreBounded(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -215,7 +215,7 @@ func TestOthersWaitersAreCheap(t *testing.T) {
 }
 
 // A handoff takes four requests: a refused acquire, entering the queue, the release,
-// and the first renewal. The test limits how many commands their scripts run.
+// and the first renewal. The test limits the number of commands in these requests' scripts.
 func TestHandoffIsCheap(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -258,7 +258,7 @@ func granted(t *testing.T, b *Backend, r driver.Request) driver.Request {
 	return r
 }
 
-// scripted returns how many commands scripts have run since the statistics were reset.
+// scripted returns the number of commands run by scripts since the statistics were reset.
 func scripted(t *testing.T, c *goredis.Client) (total float64) {
 	t.Helper()
 	info, err := c.Info(t.Context(), "commandstats").Result()
@@ -272,8 +272,8 @@ func scripted(t *testing.T, c *goredis.Client) (total float64) {
 	return total
 }
 
-// Each waiter sends at most one request a second. The process gives five signs
-// of life a second for all its waiters together.
+// Each waiter sends at most one request a second. Their process sends five signs of life a second,
+// for all of them together.
 func TestIdleWaitersAreCheap(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -301,7 +301,7 @@ func TestIdleWaitersAreCheap(t *testing.T) {
 	}
 }
 
-// When the connection for wake-ups breaks, all waiters wake up, because a wake-up may be lost.
+// When the connection for wake-ups breaks, all waiters are woken, because a wake-up may be lost.
 func TestBrokenConnectionWakes(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)

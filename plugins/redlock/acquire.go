@@ -29,21 +29,21 @@ func (b *Backend) checkTTL(ttl time.Duration) error {
 	return nil
 }
 
-// acquisition is one attempt to get a lock. In each of its rounds, one request goes to the nodes.
-// The first round takes the lock on every node, usually with its token. A second round writes the
-// token if the first could not. If the attempt fails, a last round frees the lock on the nodes.
+// acquisition is one attempt to get a lock. Each of its rounds sends one request to the nodes. The
+// first round takes the lock on every node, usually with its token. A second round writes the token
+// if the first could not. If the attempt fails, a last round frees the lock on the nodes.
 type acquisition struct {
 	operation
 	first     *quorumRequest
-	votes     []vote // the votes of the first round at its decision
+	votes     []vote // the first round's votes when the round was decided
 	queue     int    // index of the node with the lock's queue; -1 for none
 	onlyQueue bool   // so far only the node with the queue was asked
 	undoing   bool
 }
 
-// acquire asks all nodes for the lock. In one case it first asks only the node with the queue:
-// other owners wait for the lock, and this host was not told that it is the turn of r.Owner. An
-// attempt on all nodes might take nodes from the waiter whose turn it is.
+// acquire asks all nodes for the lock. If other owners wait for the lock, and this host was not
+// told that it is r.Owner's turn, acquire first asks only the node with the queue. An attempt
+// on all nodes might take nodes from the waiter whose turn it is.
 func (b *Backend) acquire(r driver.Request) *operation {
 	a := &acquisition{operation: operation{b: b, verb: "acquire", r: r, sent: time.Now()}}
 	a.next = a.judge
@@ -118,7 +118,7 @@ func (a *acquisition) reserved(v vote) error {
 }
 
 // lowestAbove returns the lowest token above all tokens that a quorum of granting nodes has seen.
-// Other granting nodes may have seen higher ones. So one clock far ahead does not raise the token.
+// A higher token of fewer nodes does not count, so one clock far ahead does not raise the result.
 func lowestAbove(votes []vote, quorum int) uint64 {
 	var floors []uint64
 	for _, v := range votes {
@@ -139,7 +139,7 @@ func (a *acquisition) writeToken(token uint64) (more bool) {
 	return true
 }
 
-// guessed returns the token that the first round guessed, as the value of the lock's key has it.
+// guessed returns the token that the first round guessed, in the form used in the lock's value.
 func (a *acquisition) guessed() string { return strconv.FormatUint(a.first.token, 10) + " " }
 
 func (a *acquisition) tokenWritten(votes []vote) (more bool) {
@@ -162,7 +162,7 @@ func (a *acquisition) granted(token uint64) (more bool) {
 		b.tell(a.queue, &quorumRequest{kind: kindLeave, key: key, owner: a.r.Owner})
 	}
 	taken := func(n int, v vote) {
-		if v.answer == heldBy { // when the repair comes, the other owner has undone its attempt
+		if v.answer == heldBy { // the other owner undoes its attempt before the repair comes
 			a.repairFrom(slices.IndexFunc(a.votes, vote.yes), n, 2*b.opts.NodeTimeout)
 		}
 	}
@@ -182,7 +182,7 @@ func (a *acquisition) granted(token uint64) (more bool) {
 	return false
 }
 
-// refusal returns the error for an attempt that only a minority of nodes has granted.
+// refusal returns the error for an attempt that fewer nodes than a majority have granted.
 func (a *acquisition) refusal(votes []vote) error {
 	granted, no := count(votes, vote.yes), count(votes, vote.no)
 	if granted+no < a.b.quorum {
@@ -201,9 +201,9 @@ func (a *acquisition) refusal(votes []vote) error {
 	return &driver.HeldError{Holder: h}
 }
 
-// free returns the time after which the lock may be free on a majority. It assumes that on nodes
-// without a vote the lock becomes free at once. An early retry costs only one round, but a late
-// retry leaves the lock unused.
+// free returns the time until the lock may be free on a majority. It assumes that on nodes without
+// a vote the lock becomes free at once. An early retry costs only one round, but a late retry
+// leaves the lock unused.
 func (a *acquisition) free(votes []vote, granted int) time.Duration {
 	var waits []time.Duration
 	for _, v := range votes {
@@ -232,8 +232,8 @@ func (a *acquisition) mayHold() []bool {
 	return targets
 }
 
-// undo starts the round that frees the nodes that this attempt may have taken. It
-// waits for all of them, because a failed attempt must leave nothing behind (rule K2).
+// undo starts the round that frees the lock on the nodes where this attempt may have taken it. The
+// round waits for all of these nodes, because a failed attempt must leave nothing behind (rule K2).
 func (a *acquisition) undo(err error) (more bool) {
 	a.err = err
 	if a.queue >= 0 && !a.votes[a.queue].queued {
@@ -258,8 +258,8 @@ func (a *acquisition) undo(err error) (more bool) {
 // valueHeads returns the possible beginnings of the value of the lock's key on a node where this
 // attempt took the lock: with the guessed token, without a token, or with the second round's token.
 // The undo deletes only such values. If the undo arrives late, a later attempt of the same owner
-// may have the lock there, with other tokens. Of that attempt, the undo can delete only a value
-// without a token, which does not count for a majority.
+// may have the lock there, with other tokens. Even then the undo deletes only a value without a
+// token, which does not count for a majority.
 func (a *acquisition) valueHeads() string {
 	heads := "\n" + redisnode.LeaseID(a.r.Owner, 0) + "\n" + a.r.Owner + " " + a.guessed()
 	if a.now.kind == kindToken {
@@ -290,7 +290,7 @@ func (a *acquisition) undone(votes []vote) (more bool) {
 	return false
 }
 
-// neverSent reports whether no voting node has received the request or will ever receive it.
+// neverSent reports whether the request has reached no voting node, and can no longer reach one.
 func neverSent(votes []vote) bool {
 	return count(votes, func(v vote) bool { return v.answer == unsent || v.answer == quarantined }) == len(votes)
 }

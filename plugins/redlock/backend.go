@@ -158,8 +158,8 @@ func (b *Backend) rest(ctx context.Context, moved <-chan struct{}, timeout <-cha
 	}
 }
 
-// inspectServer reads the server behind conn. It refuses an unsafe server and another node's
-// server.
+// inspectServer reads the server behind conn. It refuses an unsafe server, and a server that is
+// already another node.
 func (b *Backend) inspectServer(ctx context.Context, n *node, conn *goredis.Conn) (redisnode.Server, error) {
 	s, err := n.store.Probe(ctx, conn)
 	if err := errors.Join(s.Unsafe(n.addr, redisnode.Alone, n.identity.Load() != 0), redisnode.Explain(err)); err != nil {
@@ -187,8 +187,8 @@ func duplicateNode(a, b string) error {
 	return fmt.Errorf("%w: address: %s and %s lead to one server, which would vote twice", driver.ErrDenied, a, b)
 }
 
-// closeGrace limits how long Close sends nodes the requests that they missed. A plugin has 700 ms
-// for all of Close.
+// closeGrace is the most time that Close spends on sending nodes the requests that they missed. A
+// plugin has 700 ms for all of Close.
 const closeGrace = 400 * time.Millisecond
 
 // settle sends each node the missed requests that end leases or attempts. The backend cannot send
@@ -213,8 +213,8 @@ func (b *Backend) settle(ctx context.Context) {
 	}
 }
 
-// Close closes all connections and ends all goroutines; see driver.Backend. Before that,
-// it tries for up to closeGrace to end leases on nodes that missed a release.
+// Close closes all connections and ends all goroutines; see driver.Backend. First it tries, for up
+// to closeGrace, to end leases on nodes that missed a release.
 func (b *Backend) Close(ctx context.Context) error {
 	b.settle(ctx)
 	b.sending.Lock()

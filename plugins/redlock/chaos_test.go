@@ -25,7 +25,7 @@ type event struct {
 }
 
 // lockModel describes a lock with tokens: it has one holder at a time, and its tokens
-// rise. It says nothing about refusals, because a majority may be unreachable at any time.
+// rise. It does not describe refusals, because a majority may be unreachable at any time.
 var lockModel = porcupine.Model{
 	Init: func() any { return holding{} },
 	Step: func(state, input, _ any) (bool, any) {

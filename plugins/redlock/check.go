@@ -51,7 +51,7 @@ func (b *Backend) refusals(ctx context.Context, votes []vote) []string {
 		err := votes[i].err
 		work.Go(func() {
 			if votes[i].yes() {
-				// Other errors of wake-ups only delay grants, so they are no refusals.
+				// Other errors of the connection for wake-ups only delay grants, so they are no refusals.
 				_, err = n.store.Wakeups.Ready(ctx)
 			}
 			if errors.Is(err, driver.ErrDenied) {
@@ -107,8 +107,8 @@ func distinct(all []string) string {
 	return strings.Join(slices.Compact(all), ", ")
 }
 
-// Watch reports when fewer nodes than a majority vote, and when a majority
-// votes again; see driver.Watcher.
+// Watch reports when a majority of nodes no longer votes, and when a majority votes again; see
+// driver.Watcher.
 func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	up := true
 	for {

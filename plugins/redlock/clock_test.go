@@ -104,7 +104,7 @@ func TestClockJumpsBetweenRounds(t *testing.T) {
 	for _, c := range clocks[:3] {
 		c.shift(t, time.Hour)
 	}
-	for _, s := range nodes[3:] { // where the first owner's keys live on
+	for _, s := range nodes[3:] { // where the first owner's keys do not expire
 		must(t, s.Freeze())
 	}
 	second := acquire(t, other, lease("a", "second"))
@@ -121,8 +121,8 @@ func TestClockJumpsBetweenRounds(t *testing.T) {
 	must(t, other.Renew(t.Context(), second))
 }
 
-// Three nodes have the last token. Two of them have wrong clocks and are cut off, while the third
-// is wiped and votes again. The next token must be higher.
+// Three nodes have the last token. Two of them have wrong clocks and are cut off. The third loses
+// its data and votes again. The next token must be higher.
 func TestTokenAfterClockJumpAndWipe(t *testing.T) {
 	nodes, clocks := startShiftable(t, 5)
 	cfg := configOf(nodes, driver.Config{"max_ttl": "2s", "node_timeout": "100ms"})
@@ -132,7 +132,7 @@ func TestTokenAfterClockJumpAndWipe(t *testing.T) {
 	cutOff(t, b, nodes[3:])
 	r := lease("a", "o1")
 	r.TTL = 2 * time.Second
-	// Each clock is off by less than max_ttl (2 s), the limit for which tokens must rise.
+	// Each clock is off by less than max_ttl (2 s). Up to this limit, tokens must rise.
 	clocks[0].shift(t, 1500*time.Millisecond)
 	clocks[1].shift(t, -1500*time.Millisecond)
 	r = acquire(t, b, r)

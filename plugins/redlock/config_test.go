@@ -137,7 +137,7 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// The command init refuses a max_ttl other than the nodes', because it would end every lease.
+// The command init refuses to change the nodes' max_ttl, because a change would end every lease.
 func TestInitWithAnotherTTL(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	r := acquire(t, b, lease("a", "o"))
@@ -210,7 +210,7 @@ func TestNoGoroutineLeft(t *testing.T) {
 		if took := time.Since(began); took > 3*time.Second {
 			t.Errorf("close took %v", took)
 		}
-		// If a node refuses connections, go-redis tries again once a second. Only then does it
+		// If a node refuses connections, go-redis tries again once a second. Only at such a try does it
 		// notice that the client is closed.
 		for deadline := time.Now().Add(3 * time.Second); goleak.Find(before) != nil && time.Now().Before(deadline); {
 		}

@@ -33,12 +33,12 @@ func newStore(t drivertest.T) store {
 }
 
 // admit lets the nodes vote at once, by the command init. After an outage, an operator may do that
-// if no host has run meanwhile, because then no node has missed a grant.
+// if no host has run meanwhile, because then no node can have missed a grant.
 func (s store) admit(ctx context.Context) error { return initialise(ctx, s.config("")) }
 
 // leftovers returns the keys that a case has left and that do not expire within two minutes. Each
-// node may keep one key, the counter of tokens. A release reaches nodes outside the majority later,
-// so leftovers waits up to 2 s for these nodes.
+// node may keep one key, the counter of tokens. A release reaches some nodes later than the
+// majority, so leftovers waits up to 2 s for them.
 func (s store) leftovers(t drivertest.T) []string {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Second); ; {
@@ -70,7 +70,7 @@ func keysThatStay(t drivertest.T, n *servers.Server) []string {
 	return left
 }
 
-// cancels returns how many requests the suite cancels at random, or 0 for its default.
+// cancels returns the number of requests that the suite cancels at random, or 0 for its default.
 func cancels(t testing.TB) int {
 	text := os.Getenv("LOCKBENCH_REDLOCK_CANCELS")
 	if text == "" {

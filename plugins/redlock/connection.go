@@ -17,18 +17,18 @@ import (
 // connection is the connection over which one node votes. Only that node's goroutine uses it.
 //
 // The server's run id, which changes at each start, was read over this connection. A restart breaks
-// the connection. So all votes over it come from the server with this run id.
+// the connection. So all votes over one connection come from the server with this run id.
 type connection struct {
 	n      *node
 	conn   *goredis.Conn
 	server redisnode.Server
-	marker string // what the hash at markerKey must have; "" without quarantine
+	marker string // the text that the hash at markerKey must have; "" without quarantine
 	args   []any
 	looked time.Time // when the server's changeable settings were last read
 }
 
-// lookEvery is the interval at which a node without requests is asked for its clock. So the host
-// soon notices that a node is gone or has lost its data.
+// lookEvery is the interval at which a host asks a node without requests for its clock. So the host
+// soon notices that the node is gone or has lost its data.
 const lookEvery = time.Second
 
 // serve sends the node's queued requests until the connection breaks or the
@@ -99,7 +99,7 @@ func (c *connection) lookAgain(ctx context.Context) error {
 	return nil
 }
 
-// late makes a timeout error name the key node_timeout, which limits the time for a reply.
+// late makes a timeout error name the setting node_timeout, which limits the time for a reply.
 func (c *connection) late(err error) error {
 	if !timedOut(err) {
 		return err
@@ -108,7 +108,7 @@ func (c *connection) late(err error) error {
 		c.n.b.opts.NodeTimeout, c.n.addr, redisnode.Explain(err))
 }
 
-// pause returns how long to wait for requests before method look asks the node for its clock.
+// pause returns the time to wait for requests before the look method asks the node for its clock.
 func (c *connection) pause() time.Duration {
 	if q := &c.n.held; q.episode != "" {
 		return max(0, min(lookEvery, time.Until(q.next)))
@@ -116,7 +116,7 @@ func (c *connection) pause() time.Duration {
 	return lookEvery
 }
 
-// look reads the node's clock, and checks whether its quarantine, if any, is over.
+// look reads the node's clock. If the node is in quarantine, look checks whether that is over.
 func (c *connection) look(ctx context.Context) error {
 	if err := c.vote(ctx, nil); err != nil || c.n.held.episode == "" {
 		return err

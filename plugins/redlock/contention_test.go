@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Some time after it has last seen a waiter, a host forgets that the lock had waiters.
+// A host forgets that a lock had waiters some time after it last saw a waiter of this lock.
 func TestContentionIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c contention

@@ -10,7 +10,7 @@
 // left, the elapsed time is subtracted from the TTL. A hundredth of the TTL and 2 ms are also
 // subtracted, because clocks differ in speed. A failed attempt is undone on every node, and package
 // core retries after a random delay. A renewal succeeds if a majority still has the lease. A grant,
-// renewal or release returns when a majority has answered. The other nodes carry it out later.
+// renewal or release returns when a majority has answered. The other nodes execute it later.
 //
 // A node that does not answer in time is left out of every operation until it answers again. So
 // operations wait for a dead node only once, for one NodeTimeout. When the node answers again, it
@@ -22,35 +22,34 @@
 //
 // # What it was criticised for
 //
-// Martin Kleppmann's article "How to do distributed locking" (2016) makes two
-// points: the lock depends on clocks and bounded delays, and it has no token by
-// which a resource could refuse a holder that has lost the lock. Salvatore
-// Sanfilippo's reply "Is Redlock safe?" discusses both points. The manual page
-// names a third point: a node that restarts without its data may grant a lock a
-// second time. This package changes two things.
+// Martin Kleppmann's article "How to do distributed locking" (2016) makes two points. The lock
+// depends on clocks and bounded delays. It also has no token by which a resource could refuse a
+// holder that has lost the lock. Salvatore Sanfilippo's reply "Is Redlock safe?" discusses both
+// points. The manual page names a third point: a node that restarts without its data may grant a
+// lock a second time. This package changes two things.
 //
 //   - Tokens. The token of a grant is higher than all tokens that a majority of nodes has seen.
 //     Before the caller gets the grant, the token is written to a majority of nodes, and only where
 //     the grant still exists. A node's token counter is never below the node's clock in
-//     microseconds. So the tokens of a lock rise even when nodes lose their data, if the nodes'
-//     clocks differ by less than MaxTTL. A holder that was paused may write after its deadline. A
-//     resource that checks tokens refuses such a write once it has seen the next holder's token.
+//     microseconds. So a lock's tokens rise even when nodes lose their data, if the nodes' clocks
+//     differ by less than MaxTTL. A holder that was paused may write after its deadline. A resource
+//     that checks tokens refuses such a write once it has seen the next holder's token.
 //   - Quarantine. A node's votes count only while its hash "~redlock" has the run id of its server.
 //     Each script compares the hash with the run id that was read when the connection was opened.
-//     After a restart or FLUSHALL the hash does not match. Then the node's votes do not count for
+//     After a restart or FLUSHALL the hash does not match. The node's votes then do not count for
 //     the time MaxTTL, because leases that it had granted may last that long. This time is over
 //     when one host has watched the node for MaxTTL. It is also over when the node's clock and the
-//     clocks of a majority have advanced by MaxTTL since times recorded on the node. TTLs above
-//     MaxTTL are refused. All hosts must use the same MaxTTL.
+//     clocks of a majority have advanced by MaxTTL since the times that were recorded on the node.
+//     TTLs above MaxTTL are refused. All hosts must use the same MaxTTL.
 //
 // Two weaknesses remain. If the clocks of a majority jump ahead, leases expire early, and two
 // holders may believe in their leases at once. And a holder that is paused past its deadline does
-// not know that it has lost the lock. In both cases only tokens can protect the resource. If it
-// does not check tokens, this lock avoids duplicate work but does not protect data. Besides,
-// FLUSHALL or Break on a majority of nodes ends a lease that has time left.
+// not know that it has lost the lock. In both cases only tokens can protect the resource. Without a
+// check of tokens, this lock avoids duplicate work but does not protect data. Besides, FLUSHALL or
+// Break on a majority of nodes ends a lease that has time left.
 //
 // A new set of nodes is in quarantine too. "lockplugin-redlock init" lets the nodes vote at
-// once. It refuses if only some of the nodes vote, or if they vote with another MaxTTL.
+// once. The command fails if only some of the nodes vote, or if they vote with another MaxTTL.
 //
 // # Waiting
 //
@@ -85,8 +84,8 @@
 //   - acquire.go, renew.go, release.go, wait.go: the operations
 //   - inspect.go: a lock's holder, its published value, and methods for operators
 //   - operation.go: what all operations share; quorum.go: votes, and when they are a majority
-//   - node.go: one node, its queue of requests, and requests that are repeated
-//   - connection.go: a node's connection, and the scripts, which are in lua
+//   - node.go: one node, its queue of requests, and the requests that it gets again
+//   - connection.go: a node's connection, and the scripts, which are in the folder lua
 //   - quarantine.go: whether a node may vote
 //   - backend.go: Open and Close; check.go: Check, Watch and Properties
 //   - options.go: the options and the Spec

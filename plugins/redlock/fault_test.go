@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// cutOff freezes nodes, and returns when the backend b no longer sends them
-// requests. So no later request takes effect when they resume.
+// cutOff freezes nodes, and returns when the backend b no longer sends them requests. So when the
+// nodes resume, they execute no request that b makes after cutOff.
 func cutOff(t testing.TB, b *Backend, nodes servers.Nodes) {
 	t.Helper()
 	for _, s := range nodes {
@@ -165,7 +165,7 @@ func TestBlackHole(t *testing.T) {
 }
 
 // waitsForNode sends acquires while one node does not answer: 50 for the lock "a", and then one for
-// each of 50 free locks. It returns a text about calls that took too long, or "".
+// each of 50 free locks. It returns a text about a call that took too long, or "" if no call did.
 func waitsForNode(t *testing.T, b *Backend, owner string) string {
 	t.Helper()
 	const slack = 30 * time.Millisecond
@@ -238,7 +238,7 @@ func TestRepair(t *testing.T) {
 }
 
 // A node that refuses writes keeps a released lease. If several nodes kept it, no owner could get a
-// majority. So a node that missed a release or a break must get it again.
+// majority. So a node that missed a release or a break must get the request again.
 func TestRefusedReleaseIsMadeUpFor(t *testing.T) {
 	for how, end := range map[string]func(*Backend, driver.Request) error{
 		"release": func(b *Backend, r driver.Request) error { return b.Release(t.Context(), r) },
@@ -307,7 +307,7 @@ func TestCheckTriesToWrite(t *testing.T) {
 	}
 }
 
-// A node missed a Break, and the host that sent the Break is closed. When the holder's renewal then
+// A node missed a Break, and the host that sent the Break is closed. When the holder's next renewal
 // fails, the holder's host must end the lease on that node too.
 func TestMissedBreakIsNotProlonged(t *testing.T) {
 	nodes, b := cluster(t, nil)
@@ -349,8 +349,8 @@ func TestRepairDoesNotResurrect(t *testing.T) {
 	gone(t, b.Renew(ctx, r))
 }
 
-// Three of five nodes have the lock, and one of them is restarted without data. Its vote must not
-// count for another owner. With quarantine off, it does count.
+// Three of five nodes have the lock, and one of them is restarted without data. The vote of this
+// node must not count for another owner. With quarantine off, it does count.
 func TestRestartWithoutData(t *testing.T) {
 	for _, quarantine := range []string{"on", "off"} {
 		t.Run("quarantine="+quarantine, func(t *testing.T) {
@@ -413,7 +413,7 @@ func TestFlush(t *testing.T) {
 	}
 }
 
-// Tokens rise even if, of three nodes with the last token, two are cut off and one is wiped.
+// Tokens rise even if two of the three nodes with the last token are cut off and one is wiped.
 func TestTokenAfterWipe(t *testing.T) {
 	nodes, b := cluster(t, driver.Config{"max_ttl": "2s", "node_timeout": "100ms"})
 	cutOff(t, b, nodes[3:])

@@ -21,8 +21,8 @@ func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 	return h, err
 }
 
-// inspect makes an operation that stores the lock's holder in h. It waits for
-// every node, because the node that knows the waiters may be the last to answer.
+// inspect makes an operation that stores the lock's holder in h. It waits for every node's vote,
+// because the node that knows the waiters may answer last.
 func (b *Backend) inspect(verb, name string, h *driver.Holder) *operation {
 	o := b.operation(verb, driver.Request{Name: name}, kindInspect, "")
 	o.now.quorum = 0
@@ -36,8 +36,8 @@ func (b *Backend) inspect(verb, name string, h *driver.Holder) *operation {
 	})
 }
 
-// holder returns the owner that has the lock, or may have it, on a majority of nodes. If a node did
-// not vote, or its grant has no token, the node counts for the owner that most other nodes show.
+// holder returns the owner that has the lock, or may have it, on a majority of nodes. A node that
+// did not vote, or whose grant has no token, counts for the owner that most other nodes show.
 func (b *Backend) holder(name string, votes []vote) driver.Holder {
 	shown := slices.DeleteFunc(slices.Clone(votes), func(v vote) bool {
 		// A grant without a token may be undone, so it proves no holder.
@@ -86,8 +86,8 @@ func merge(hs []driver.Holder) (h driver.Holder) {
 	return h
 }
 
-// agree is like func merge, with two differences. The value is the one that most nodes have, and
-// the TTL is the time until only a minority of nodes has the lease.
+// agree is like func merge, with two differences. The value is the one that most nodes have. The
+// TTL is the time until only a minority of nodes has the lease.
 func (b *Backend) agree(hs []driver.Holder) driver.Holder {
 	h := merge(hs)
 	seen := map[string]int{}
@@ -111,7 +111,7 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 	return b.do(ctx, o.decided(o.verdict))[0].Err
 }
 
-// observeEvery is how often a host reads the locks that its callers observe.
+// observeEvery is the interval at which a host reads the locks that its callers observe.
 const observeEvery = 100 * time.Millisecond
 
 // Observe follows the holder of name; see driver.Observer. It asks all nodes

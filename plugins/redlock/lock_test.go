@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// A held lock is on every node. A lock is on no node after its release, or if its owner was
+// A held lock is on every node. No node has the lock after its release, or if its owner was
 // withdrawn before the acquire.
 func TestLockIsOnEveryNode(t *testing.T) {
 	nodes, b := cluster(t, nil)

@@ -98,7 +98,7 @@ func acquire(t testing.TB, b *Backend, r driver.Request) driver.Request {
 	return r
 }
 
-// keyCount returns how many nodes have the lock's key. It skips nodes that are stopped.
+// keyCount returns the number of nodes that have the lock's key. It skips stopped nodes.
 func keyCount(t testing.TB, nodes servers.Nodes, key string) int {
 	t.Helper()
 	count := 0

@@ -29,8 +29,8 @@ const (
 // of its undo. Requests that are queued while a script is under way share the next script.
 //
 // Note: do not use kit.Batcher here in place of kit.Queue. One goroutine sends, connects and checks
-// the server, so the connection needs no mutex. One mutex protects both queue and state. A Batcher
-// would save only one channel, in field more, and add a goroutine.
+// the server, so the connection needs no mutex. One mutex protects both the queue field and the
+// state field. A Batcher would save only the channel in the more field, and add a goroutine.
 type node struct {
 	b      *Backend
 	index  int
@@ -42,8 +42,8 @@ type node struct {
 	// ahead is the node's clock minus Backend.clock, in microseconds, measured when the last reply
 	// arrived. It is too small by the reply's travel time. It is 0 before the first reply.
 	ahead atomic.Int64
-	// maxAhead is the same at the time of the request. It is too large by the request's travel
-	// time.
+	// maxAhead is the same difference, measured when the last request was sent. It is too large by the
+	// request's travel time.
 	maxAhead atomic.Int64
 
 	// identity is a hash of the server's run id, so it is the same on every host.
@@ -53,8 +53,8 @@ type node struct {
 
 	mu     sync.Mutex
 	state  state
-	cause  error       // why it is not up
-	late   *time.Timer // ends the state starting after a while
+	cause  error       // why the node is not up
+	late   *time.Timer // ends the starting state after a while
 	queue  kit.Queue[*quorumRequest]
 	server redisnode.Server
 	held   quarantine // only the goroutine of run changes it
@@ -71,8 +71,7 @@ type node struct {
 
 const maxRetries = 10_000
 
-// errConnecting is the cause of a missing vote until the first try to connect or reconnect has
-// ended.
+// errConnecting is the cause of a missing vote while the first try to connect or reconnect goes on.
 var errConnecting = errors.New("not connected yet")
 
 func newNode(b *Backend, index int, addr string, client *goredis.Client, links *redisnode.Links) *node {
@@ -90,8 +89,8 @@ func newNode(b *Backend, index int, addr string, client *goredis.Client, links *
 	return n
 }
 
-// firstConnect times NodeTimeout is how long requests wait for the first connection, which takes
-// several round trips.
+// firstConnect times NodeTimeout is the most time that requests wait for the first connection,
+// which takes several round trips.
 const firstConnect = 5
 
 // start makes requests wait until the node is connected, for at most timeout.
@@ -151,8 +150,7 @@ func (n *node) status() (state, error) {
 	return n.state, n.cause
 }
 
-// connecting reports whether the first try to connect, at the start or after a break, still goes
-// on.
+// connecting reports whether the first try to connect or reconnect still goes on.
 func (n *node) connecting() bool {
 	_, cause := n.status()
 	return errors.Is(cause, errConnecting)
@@ -242,7 +240,7 @@ func (n *node) retryLater(b *quorumRequest) {
 	n.retries = append(n.retries, n.b.later(b))
 }
 
-// hurry makes the node's retries due now. It reports whether a request to the node may still be
+// hurry makes the node's retries due now. It reports whether requests to the node may still be
 // queued or under way.
 func (n *node) hurry() bool {
 	n.mu.Lock()
@@ -275,7 +273,7 @@ func (n *node) quarantine(q quarantine) {
 	n.b.changed.Up()
 }
 
-// refuse records err, the reason why the server must not grant locks, or nil if it may grant them.
+// refuse records err, the reason why the server must not grant locks; nil means that it may.
 func (n *node) refuse(err error) {
 	was := n.store.Refusal()
 	n.store.Refuse(err)
@@ -288,7 +286,7 @@ func (n *node) refuse(err error) {
 	}
 }
 
-// describe returns, for error texts, why the node does not vote, or "" if it votes.
+// describe returns the reason, for error texts, why the node does not vote. It is "" if it votes.
 func (n *node) describe() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -305,7 +303,7 @@ func (n *node) describe() string {
 	return ""
 }
 
-// session makes a connection and uses it until it ends. It returns nil if the backend is closed.
+// session makes a connection and uses it until it breaks. It returns nil if the backend is closed.
 func (n *node) session(ctx context.Context) error {
 	began := time.Now()
 	conn := n.client.EphemeralConn()

@@ -18,7 +18,7 @@ type operation struct {
 	r    driver.Request
 	sent time.Time
 	now  *quorumRequest // the last request that was made
-	// next is called when the request in field now is decided. It either makes another request and
+	// next is called when the request in the now field is decided. It either makes another request and
 	// returns true, or stores the result in err and token and returns false.
 	next  func() (more bool)
 	over  bool
@@ -26,7 +26,7 @@ type operation struct {
 	err   error
 }
 
-// operation returns an operation with a first request of kind k. The caller must set field next.
+// operation returns an operation with a first request of kind k. The caller sets its next field.
 func (b *Backend) operation(verb string, r driver.Request, k kind, rest string) *operation {
 	o := &operation{b: b, verb: verb, r: r, sent: time.Now()}
 	o.ask(k, rest)
@@ -159,7 +159,7 @@ func (o *operation) verdict() error {
 // lost returns the error for a lease that a majority of nodes no longer has.
 func (o *operation) lost(votes []vote) error {
 	h := merge(mostVotes(holders(o.r.Name, votes)))
-	h.Value = nil // a refusal has only its beginning
+	h.Value = nil // a refusal has only the beginning of the value
 	if h.Owner == o.r.Owner && o.r.Owner != "" {
 		h = driver.Holder{} // some nodes still have the lost lease
 	}

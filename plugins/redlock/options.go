@@ -30,12 +30,12 @@ type Options struct {
 	PoolSize int `key:"pool_size" default:"2" doc:"connections that carry requests, 1 to 1000"`
 	// DB is the number of the database on every node.
 	DB int `key:"db" default:"0" doc:"number of the database on every node"`
-	// Prefix goes before every key and channel. Open refuses a prefix with braces, and a prefix of
-	// the backend's own key "~redlock", such as "~".
+	// Prefix goes before every key and channel. Open refuses a prefix with braces. It also refuses "~"
+	// and any longer beginning of the backend's own key "~redlock".
 	Prefix string `key:"prefix" doc:"what goes before every key and channel, such as \"lock:\""`
 
-	// NodeTimeout is how long a node may take to answer. After a node has taken longer, requests no
-	// longer wait for it until it answers again. A TTL must be at least 20 times NodeTimeout.
+	// NodeTimeout is the most time that a node may take to answer. After a node has taken longer,
+	// requests leave it out until it answers again. A TTL must be at least 20 times NodeTimeout.
 	NodeTimeout time.Duration `key:"node_timeout" default:"50ms" doc:"how long a node may take to vote; a TTL must be at least 20 times as long"`
 	// MaxTTL is the longest TTL, from 20 times NodeTimeout to 24 hours. A node that has lost its
 	// data does not vote for this time. MaxTTL must be the same on every host.
@@ -48,7 +48,7 @@ type Options struct {
 }
 
 // leastTTL is the lowest allowed ratio of a TTL to NodeTimeout. A grant may take two requests to
-// the nodes, and after these enough of the TTL must be left.
+// the nodes, and enough of the TTL must be left after them.
 const leastTTL = 20
 
 func (o Options) ttlMin() time.Duration { return leastTTL * o.NodeTimeout }
@@ -115,9 +115,8 @@ func optionsOf(cfg driver.Config, log *slog.Logger) Options {
 	return o
 }
 
-// properties returns what a backend with these options promises. It does not promise FIFO, because
-// one node has the queue, and an owner that gets a majority without this node overtakes the
-// waiters.
+// properties returns what a backend with these options promises. It does not promise FIFO. Only one
+// node has the queue, so an owner that gets a majority without this node overtakes the waiters.
 func (o Options) properties() driver.Properties {
 	config.Fill(&o)
 	return driver.Properties{

@@ -21,8 +21,8 @@ import (
 // lock has this key, because lock names that start with "~" are encoded.
 const markerKey = "~redlock"
 
-// A node may vote only if its hash has the text that marker returns: the server's run id and
-// MaxTTL. The text is "" if quarantine is off.
+// marker returns the text that a node's hash must have before the node may vote: the server's run
+// id and MaxTTL. It returns "" if quarantine is off.
 func (b *Backend) marker(runID string) string {
 	if b.opts.Quarantine == "off" {
 		return ""
@@ -35,8 +35,8 @@ func markerOf(runID string, maxTTL time.Duration) string {
 }
 
 // quarantine is what a host knows about one node's quarantine. Each quarantine has a random id on
-// the node, its episode. If a host sees the same episode twice, the quarantine has lasted all the
-// time between, even if the connection broke.
+// the node, its episode. If a host sees the same episode twice, the quarantine has lasted for
+// all the time between, even if the connection broke.
 type quarantine struct {
 	episode string    // its random id; "" while the node votes
 	since   time.Time // when this host first saw the episode
@@ -141,8 +141,8 @@ func initNodes(ctx context.Context, cfg driver.Config, stdout io.Writer) error {
 	return nil
 }
 
-// initCommand returns a command line of init for the user to copy. It has only the addresses. The
-// user must add other settings, such as passwords.
+// initCommand returns a command line of init for the user to copy. The command line has only the
+// addresses. The user must add other settings, such as passwords.
 func (b *Backend) initCommand() string {
 	var addrs []string
 	for _, n := range b.nodes {

@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// New nodes begin to vote after max_ttl even if no host runs that long, because nodes record when
-// their quarantine began.
+// New nodes begin to vote after max_ttl even if each host runs for a shorter time, because nodes
+// record when their quarantine began.
 func TestQuarantineEndsForShortLives(t *testing.T) {
 	nodes := start(t, 3, nil)
 	cfg := configOf(nodes, driver.Config{"max_ttl": "3s", "node_timeout": "100ms"})

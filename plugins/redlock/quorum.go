@@ -81,18 +81,18 @@ type quorumRequest struct {
 	ms    int64
 	token uint64
 	rest  string
-	// grantee is the owner that this request may give the lock to, or "".
+	// grantee is the owner to which this request may give the lock, or "" if there is none.
 	grantee string
 	// targets says for each node whether it is asked; nil means all nodes.
 	targets []bool
-	// quorum is how many votes for the request are needed. The request is decided when it has them,
+	// quorum is the number of votes that the request needs. The request is decided when it has them,
 	// or when there are too many votes against it. Zero means to wait for every vote.
 	quorum int
 	// queue is the node whose vote a grant needs, because that node knows which
 	// waiter's turn it is; -1 for none.
 	queue int
-	// After t=until, a node that missed the request no longer needs it. In a release with Keep, the
-	// lock becomes free at t=kept.
+	// A node that missed the request no longer needs it after the until time. A release with Keep
+	// frees the lock at the kept time.
 	until, kept time.Time
 	// known is the vote of the node with the queue, if that node was asked before the others.
 	known *vote
@@ -226,7 +226,7 @@ func (b *quorumRequest) complete() bool {
 			refused++
 		}
 	}
-	most := len(b.votes) - b.quorum // the largest number of votes against that still allows a quorum
+	most := len(b.votes) - b.quorum // the most votes against the request that still allow a quorum
 	if no > most || refused > most {
 		return true
 	}

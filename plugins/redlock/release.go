@@ -14,7 +14,7 @@ import (
 // Release ends a lease on a majority; see driver.Lock.
 //
 // If a node cannot be reached or refuses writes, the release is sent to it again until the node
-// confirms it or this backend closes. Until then the lease remains on this node, at most for the
+// confirms it or this backend closes. The lease remains on this node for that time, at most for the
 // rest of its TTL, but the lock is free on a majority. The backend keeps the last 10,000 such
 // releases for each node. If the backend closes before the node confirms, and r.Keep is zero, other
 // hosts end the lease; see lookForOver.
@@ -23,7 +23,7 @@ func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 }
 
 // Withdraw makes the nodes refuse an owner, and returns nil when a majority has confirmed that.
-// Then no majority can grant the owner the lock, even if the owner's requests reach the other nodes
+// After that, no majority can grant the owner the lock, even if its requests reach the other nodes
 // later. If fewer nodes confirm, the error wraps driver.ErrUnavailable. See driver.Lock.
 func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
 	return b.do(ctx, b.withdraw(driver.Request{Name: name, Owner: owner}))[0].Err
@@ -53,9 +53,8 @@ func (b *Backend) withdraw(r driver.Request) *operation {
 	})
 }
 
-// ended returns nil if the lease is gone from a majority of nodes: each of these has ended it now
-// or did not have it. But if a majority did not have the lease, it was lost before, and ended
-// returns an error.
+// ended returns nil if a majority of nodes has ended the lease or did not have it. But if a
+// majority did not have the lease, the lease was lost earlier, and ended returns an error.
 func (o *operation) ended() error {
 	votes := o.now.result()
 	switch no := count(votes, vote.no); {
@@ -88,7 +87,7 @@ func (b *Backend) remember(x *quorumRequest, missed int) {
 	}
 }
 
-// maxRemembered limits how many tombstones remember leaves on the other nodes while a node is away.
+// maxRemembered limits the tombstones that func remember puts on other nodes for one missing node.
 const maxRemembered = 1000
 
 // lookForOver ends released leases on nodes that missed the release. Such a node says that an owner
@@ -116,7 +115,7 @@ func (b *Backend) lookForOver(name string, votes []vote) {
 }
 
 // wakeAt returns a function that wakes a node's first waiter for the lock if the node's vote v
-// shows one.
+// shows that there is one.
 func (b *Backend) wakeAt(name string) func(node int, v vote) {
 	return func(node int, v vote) {
 		if v.answer == freed {
@@ -141,14 +140,14 @@ func (b *Backend) retryOf(x *quorumRequest) *quorumRequest {
 
 // later returns the same request as retryOf, but without memory for votes, because thousands of
 // requests may be kept for an unreachable node. A release becomes an undo with a tombstone, because
-// the owner's acquire may arrive even later. The undo of a failed attempt puts no tombstone,
+// a late acquire by the owner may still arrive. The undo of a failed attempt puts no tombstone,
 // because its owner may ask again. A release with Keep keeps the lock only for the rest of Keep.
 func (b *Backend) later(x *quorumRequest) *quorumRequest {
 	y := &quorumRequest{
 		kind: x.kind, key: x.key, owner: x.owner, token: x.token, ms: x.ms, rest: x.rest, until: x.until, kept: x.kept,
 	}
 	if y.until.IsZero() {
-		// At that time the lease has ended, and no late request for it can arrive.
+		// At this time the lease has ended, and no late request for it can arrive.
 		y.until = time.Now().Add(max(redisnode.TombstoneFor, b.opts.MaxTTL))
 	}
 	switch left := time.Until(x.kept); {

@@ -41,7 +41,7 @@ func delayUndo(t testing.TB, s *servers.Server) (*lateUndo, string) {
 	t.Cleanup(func() {
 		_ = listener.Close()
 		if t.Failed() {
-			return // what is held back may never arrive
+			return // the data held back may never arrive
 		}
 		conns.Wait()
 	})
@@ -171,7 +171,7 @@ func one(t testing.TB, b *Backend, x *quorumRequest) vote {
 }
 
 // A second round, which writes a token, may be late. It must not change a value that another
-// attempt has written. Otherwise the next undo would delete that value.
+// attempt has written, because the next undo would then delete it.
 func TestTokenIsOfItsAttempt(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
@@ -191,8 +191,8 @@ func TestTokenIsOfItsAttempt(t *testing.T) {
 	}
 }
 
-// A node that refuses an undo gets it again. Otherwise the node would refuse all other owners for
-// the TTL of the undone attempt.
+// A node that refuses an undo gets it again. Without this, the node would refuse all other owners
+// for the TTL of the undone attempt.
 func TestRefusedUndoIsMadeUpFor(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
@@ -226,8 +226,8 @@ func TestCloseTellsAgain(t *testing.T) {
 	}
 }
 
-// A node missed a release, and the host that sent it is gone. Another host must
-// soon get the lock, even if another node is stopped.
+// A node missed a release, and the host that sent the release is gone. Another host must soon get
+// the lock, even if another node is stopped.
 func TestMissedReleaseOutlivesTheHost(t *testing.T) {
 	ctx, nodes := t.Context(), start(t, 3, nil)
 	cfg := configOf(nodes, nil)

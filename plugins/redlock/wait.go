@@ -15,9 +15,9 @@ import (
 // Wait puts r.Owner into a queue, and returns when r.Owner should call TryAcquire; see
 // driver.Waiter.
 //
-// Each lock has its queue on one node. With queues on several nodes, each node might vote for
-// another waiter, and no waiter would get a majority. The hosts agree on the node by a hash of the
-// lock's name; see queueOf. Each node's vote on a release says whether the node's own queue has
+// Each lock has its queue on one node. With queues on several nodes, each node might vote for a
+// different waiter, and no waiter would get a majority. The hosts agree on the node by a hash of
+// the lock's name; see queueOf. Each node's vote on a release says whether the node's own queue has
 // waiters. So even waiters in a queue on the wrong node are woken. When the node with the queue is
 // lost, its waiters enter the queue of the next node.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) (driver.Grant, error) {
@@ -49,9 +49,8 @@ func (b *Backend) wait(ctx context.Context, r driver.Request, most time.Duration
 // queueOf returns the index of the node whose queue the owner uses for a lock, or -1 if there is
 // none. This is the voting node with the highest hash of its run id and the lock's name (Thaler and
 // Ravishankar, "Using name-based mappings to increase hit rates", 1998). The hash uses run ids,
-// because hosts may list nodes in any order and by different addresses. queueOf skips a node that
-// lacks the lease for whose end the owner waits, because the end of the lease would wake no waiter
-// there.
+// because hosts may list nodes in any order and by different addresses. A node that lacks the
+// holder's lease is skipped, because on such a node the end of the lease would wake no waiter.
 func (b *Backend) queueOf(name, owner string) int {
 	queue, highest := -1, uint64(0)
 	for i, n := range b.nodes {
@@ -96,7 +95,7 @@ func (b *Backend) failed(ctx context.Context, r driver.Request, err error) error
 	return fmt.Errorf("redlock: wait for %q: %w", r.Name, err)
 }
 
-// leaveQueues makes this host forget in which queues the owner is. It returns false if the owner is
+// leaveQueues makes this host forget the owner's places in queues. It returns false if the owner is
 // certainly in no queue.
 func (b *Backend) leaveQueues(owner string) bool {
 	if !b.contention.known.Load() {
@@ -111,7 +110,7 @@ func (b *Backend) leaveQueues(owner string) bool {
 // contendedFor is the shortest time for which a lock counts as contended after a waiter was seen.
 const contendedFor = 2 * time.Second
 
-// contention remembers which locks have waiters, and which owners of this host were told that it is
+// contention remembers the locks that have waiters, and the owners of this host that were told of
 // their turn. A wrong entry cannot cause a double grant. It only changes which node is asked first,
 // and which node's queue an owner enters.
 type contention struct {
@@ -150,8 +149,8 @@ func (c *contention) lacksLease(owner string, node int) bool {
 	return ok && nodes[node]
 }
 
-// outOfTurn reports whether the lock called name has waiters and it is not the owner's turn, as far
-// as this host knows. A turn is valid for one call.
+// outOfTurn reports whether, as far as this host knows, the lock called name has waiters and it is
+// not the owner's turn. A turn is valid for one call.
 func (c *contention) outOfTurn(name, owner string) bool {
 	if !c.known.Load() || c.turns.Take(owner) {
 		return false

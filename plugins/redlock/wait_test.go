@@ -35,9 +35,9 @@ func hosts(t *testing.T, count int, cfg driver.Config) []*core.Client {
 	return cs
 }
 
-// Hosts that compete for one lock get it about equally often, each time in half a second on
-// average. A refused owner waits for the slowest node. So an unfair result does not count if a
-// thread of the test or of a node waited long for a processor. The test then runs again.
+// Hosts that compete for one lock get it about equally often, on average in at most half a second.
+// A refused owner waits for the slowest node. So an unfair result does not count if a thread of the
+// test or of a node waited long for a processor. In that case the test runs again.
 func TestTurns(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	cs := hosts(t, 6, configOf(nodes, nil))
@@ -62,8 +62,8 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// turns lets hosts compete for one lock until it was granted 120 times. It returns how
-// often each host got the lock, and the fairness of these counts by Jain's index.
+// turns lets hosts compete for one lock until it was granted 120 times. It returns the number of
+// grants to each host, and the fairness of these counts by Jain's index.
 func turns(t *testing.T, cs []*core.Client) (counts []int, fairness float64) {
 	counts = make([]int, len(cs))
 	const enough = 120

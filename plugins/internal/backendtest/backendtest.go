@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/core/drivertest"
 )
 
-// Timeout bounds how long a test waits for anything on a busy machine.
+// Timeout is the most time that a test waits for any event on a busy machine.
 const Timeout = 30 * time.Second
 
 // Long skips a conformance test of a library unless LOCKBENCH_LONG is 1, because the conformance

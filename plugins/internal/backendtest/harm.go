@@ -15,7 +15,7 @@ import (
 // HarmToAWaiter freezes or kills the host process of the first waiter, its plugin, or both, just
 // before the backend b releases the lock. The second waiter must get the lock. If the first waiter
 // lives, it must get the lock next. With LOCKBENCH_LONG=1 each case runs a hundred times, and the
-// second waiter must wait at most 100 ms longer than an unused grant lasts.
+// second waiter must get the lock at most 100 ms after an unused grant would end.
 func HarmToAWaiter(t *testing.T, h *drivertest.Harness, b driver.Backend) {
 	long, span := os.Getenv("LOCKBENCH_LONG") == "1", b.Properties().FirstSpan
 	// The error is ignored, because the host may have killed its frozen plugin meanwhile.
@@ -82,7 +82,7 @@ func HarmToAWaiter(t *testing.T, h *drivertest.Harness, b driver.Backend) {
 			if heal != nil {
 				heal()
 			}
-			// A release fails if the host does not know of its grant, or the store does not.
+			// A release fails if either the host or the store does not know of the grant.
 			releases := func(host drivertest.Host) func() bool {
 				return func() bool { return host.Release(t, name) == nil }
 			}

@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// judge records which owner believes that it holds the lock, and until when.
+// judge records which owner believes that it holds the lock, and the end of its lease.
 type judge struct {
 	t      *testing.T
 	mu     sync.Mutex
@@ -54,9 +54,9 @@ func (j *judge) set(r driver.Request, until time.Time) {
 }
 
 // Storm lets 32 simulated processes compete for one lock. Each uses a backend from the function
-// open. At random moments, they stop their requests, or end without a release. No two may hold the
-// lock at a time, and tokens must rise. A lease counts until its deadline even if its holder's
-// process has ended, because a host cut off from the store would rely on the lease until then.
+// open. At a random moment, each stops its requests and ends without a release, and a new process
+// replaces it. No two may hold the lock at a time, and tokens must rise. A lease counts until its
+// deadline even if its process has ended, because a host cut off from the store would rely on it.
 func Storm(t *testing.T, open func() (driver.Backend, error), lasting time.Duration, ttl func() time.Duration) {
 	j := &judge{t: t}
 	ctx, cancel := context.WithCancel(t.Context())

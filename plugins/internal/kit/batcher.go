@@ -21,10 +21,10 @@ type BatcherOptions[T any] struct {
 // Batcher lets the operations of many callers share round trips to a store. Its
 // methods may be called from any number of goroutines.
 //
-// It has a few senders. An idle sender sends an operation at once, and alone. Operations that
-// come while all senders are busy are sent together by the first sender that becomes free. So
-// batches grow with the load, and no operation waits for others to come. A [Queue] selects the
-// operations of the next batch. With a [Ticket], a caller can give up an operation not yet sent.
+// It has a few senders. An idle sender sends an operation at once, and alone. Operations that come
+// while all senders are busy are sent together by the first sender that becomes free. So batches
+// grow with the load, and no operation waits for others to come. A [Queue] selects the operations
+// of the next batch. With a [Ticket], a caller can give up an operation that is not sent yet.
 type Batcher[T any] struct {
 	opts BatcherOptions[T]
 
@@ -74,8 +74,8 @@ func (b *Batcher[T]) start() {
 
 // send runs one sender until Close or until it is replaced.
 //
-// Note: a goroutine for each batch would grow its stack each time, through the client
-// and the system call. That took an eighth of a plugin's processor time.
+// Note: with a new goroutine for each batch, each would have to grow its stack for the client's
+// calls. That took an eighth of a plugin's processor time.
 func (b *Batcher[T]) send() {
 	wake := make(chan struct{}, 1)
 	replaced := false // guarded by mu
@@ -89,7 +89,7 @@ func (b *Batcher[T]) send() {
 		}
 	}
 	for {
-		// Yield first, so that operations about to be added get into this batch.
+		// Yield first, so that other goroutines can add their operations to this batch.
 		runtime.Gosched()
 		batch, over := b.take(wake, &replaced)
 		switch {
@@ -135,11 +135,11 @@ func (b *Batcher[T]) Close() {
 
 // Limits say what a batch may hold. A nil field means no limit.
 type Limits[T any] struct {
-	// Count returns how many operations may share a batch, at least 1. It is
-	// called for each batch.
+	// Count returns the largest number of operations in a batch, at least 1. It is called for each
+	// batch.
 	Count func() int
-	// Size returns how much room op takes in a batch. Room returns how much room the next
-	// batch has. An operation larger than that gets a batch of its own.
+	// Size returns the room that op takes in a batch, and Room returns the room of the next batch. An
+	// operation that is larger than this room gets a batch for itself.
 	Size func(op T) int
 	Room func() int
 	// Name returns the name of op's lock. No batch contains a name twice. An operation that does
@@ -148,8 +148,8 @@ type Limits[T any] struct {
 	Name func(op T) string
 	// Joins reports whether op may be in a batch that begins with first.
 	Joins func(first, op T) bool
-	// Claim is called after the other functions. It reports whether op is to be sent. If
-	// not, op leaves the queue all the same. Claim must not call the Batcher.
+	// Claim is called after the other functions. It reports whether op is to be sent. If it is not, op
+	// leaves the queue unsent. Claim must not call the Batcher.
 	Claim func(op T) bool
 }
 
@@ -192,7 +192,7 @@ func (q *Queue[T]) Drain() []T {
 	return all
 }
 
-// batches returns how many batches the queue would make if Count were the only limit.
+// batches returns the number of batches that would empty the queue if Count were the only limit.
 func (q *Queue[T]) batches() int {
 	count := q.limits.Count()
 	return (len(q.waiting) + count - 1) / count
@@ -232,9 +232,9 @@ func (q *Queue[T]) Take() (batch []T) {
 	return batch
 }
 
-// Ticket is shared by an operation's caller, who may give it up, and its
-// sender, who claims it. The first of the two to act decides whether the
-// operation is sent. The operation embeds its Ticket, which must not be copied.
+// Ticket is shared by an operation's caller, who may give up the operation, and the sender, who
+// claims it. Whichever acts first decides whether the operation is sent. The operation embeds its
+// Ticket, which must not be copied.
 type Ticket struct {
 	state atomic.Int32
 	done  chan struct{}
@@ -256,16 +256,16 @@ func (t *Ticket) Claim() bool { return t.state.CompareAndSwap(queued, sent) }
 // Unclaim undoes Claim, if the operation was not sent after all, or was certainly not done.
 func (t *Ticket) Unclaim() { t.state.Store(queued) }
 
-// GiveUp gives up an unclaimed operation, and reports whether it did. Claim then fails.
+// GiveUp gives up an unclaimed operation, and reports whether it did. Claim then returns false.
 func (t *Ticket) GiveUp() bool { return t.state.CompareAndSwap(queued, givenUp) }
 
 // GivenUp reports whether GiveUp was successful.
 func (t *Ticket) GivenUp() bool { return t.state.Load() == givenUp }
 
-// End says that the operation is answered, which ends Wait. It must be called once.
+// End marks the operation as answered, which ends Wait. It must be called once.
 func (t *Ticket) End() { close(t.done) }
 
-// Outcome says what had happened to an operation when Wait returned.
+// Outcome is the state of an operation when Wait returned.
 type Outcome int
 
 const (

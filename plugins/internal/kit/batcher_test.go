@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// store simulates a store. It records each batch, and answers it after the duration takes.
+// store simulates a store. It records each batch, and answers it after the time in its takes field.
 type store struct {
 	mu      sync.Mutex
 	takes   time.Duration
@@ -65,7 +65,7 @@ func TestBatcher(t *testing.T) {
 }
 
 // TestBatcherWidth adds more operations at once than fit into one batch.
-// Several senders must send them, but no more than the option Senders says.
+// Several senders must send them, but at most as many as the option Senders allows.
 func TestBatcherWidth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{takes: time.Second}

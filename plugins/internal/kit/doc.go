@@ -10,6 +10,6 @@
 //   - feed.go: notices to the watchers of a backend
 //   - wake.go: waking goroutines that wait for a channel
 //   - recent.go: a map that forgets old entries
-//   - distance.go: how far away a store is, and how long it first grants a lock to a waiter
+//   - distance.go: a store's distance, and the time for which it first grants a lock to a waiter
 //   - millis.go: durations in whole milliseconds
 package kit

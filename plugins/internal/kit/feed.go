@@ -8,14 +8,14 @@ import (
 
 // Feeds passes a backend's notices to its present watchers. The zero value has no watchers.
 // Its methods may be called from any number of goroutines, even while the caller has locked
-// a mutex. Note: without queues, Announce would have to call each watcher's function. Then
-// a host that does not read from its plugin would block every caller of Announce.
+// a mutex. Note: without queues, Announce would have to call each watcher's function. A host that
+// does not read from its plugin would then block every caller of Announce.
 type Feeds struct {
 	mu   sync.Mutex
 	open map[*Feed]struct{}
 }
 
-// Feed carries notices to one call of Watch, in the order of Announce.
+// Feed carries notices to one call of Watch, in the order in which they were announced.
 type Feed struct {
 	feeds   *Feeds
 	pending []driver.Notice
@@ -52,7 +52,7 @@ func (fs *Feeds) Announce(n driver.Notice) {
 }
 
 // More returns a channel that gets a signal when there are notices to take.
-// Other goroutines may send to it too, to make the watcher look.
+// Other goroutines may send to it too, to wake the watcher.
 func (f *Feed) More() chan struct{} { return f.more }
 
 // Take removes and returns the notices announced so far.

@@ -44,8 +44,8 @@ func (l *Group) End() bool {
 // Wait waits until all goroutines have returned. Call it after End.
 func (l *Group) Wait() { l.work.Wait() }
 
-// Close ends the group, waits for its goroutines, and calls the function last. If
-// ctx ends first, Close returns ctx.Err() at once.
+// Close ends the group, waits for its goroutines, and then calls last. If ctx ends earlier, Close
+// returns ctx.Err() at once.
 func (l *Group) Close(ctx context.Context, last func()) error {
 	l.End()
 	done := make(chan struct{})

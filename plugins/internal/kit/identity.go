@@ -11,9 +11,9 @@ import (
 )
 
 // Identity tracks which server an address leads to. One name may lead to several servers, because
-// of a load balancer, two DNS records, or a failover that cut no connection. If two servers served
-// at the same time, a lock could be granted twice. So all connections of one backend lead to one
-// server, and other servers are refused while that server serves.
+// of a load balancer, two DNS records, or a failover that cut no connection. If two servers were in
+// use at the same time, a lock could be granted twice. So all connections of one backend lead to
+// one server, and other servers are refused while that server serves.
 //
 // An Identity sees only the connections of one process. If two hosts are
 // connected to different servers, neither host notices that.
@@ -34,9 +34,9 @@ type Identity struct {
 // Admit decides about a new connection. The parameter server is the server's unique name, which
 // changes with a restart. Admit admits a server whose name is unknown (""), and makes the first
 // named server the current server. For another server it calls the function serves, which asks over
-// an existing connection whether the current server still serves. If so, the error wraps
-// driver.ErrUnavailable and driver.ErrNotSent, and the caller must close the new connection. If
-// not, the new server becomes current. Connections to an earlier server must not be used again.
+// an existing connection whether the current server still serves. If it does, Admit's error wraps
+// driver.ErrUnavailable and driver.ErrNotSent, and the caller must close the new connection.
+// Otherwise the new server becomes current, and connections to the old one must not be used again.
 func (i *Identity) Admit(server string, serves func() bool) error {
 	if server == "" || server == i.Current() {
 		return nil
@@ -72,8 +72,8 @@ func (i *Identity) Current() string {
 	return i.server
 }
 
-// Err returns the error of Admit's last refusal. It returns nil if the refusal was not after the
-// time since, or if the server in use has changed later.
+// Err returns the error of Admit's last refusal. It returns nil if this refusal was not after
+// since, or if another server has come into use later.
 func (i *Identity) Err(since time.Time) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// The server in use stays in use while it serves. Afterwards another server may take its place.
+// An Identity keeps the server in use while this server serves. Later, it accepts another server.
 func TestIdentity(t *testing.T) {
 	var logs bytes.Buffer
 	i := kit.Identity{Addr: "db:1", Log: slog.New(slog.NewTextHandler(&logs, nil))}
@@ -42,7 +42,7 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// If first connections to several servers come at the same time, only one server is admitted.
+// Admit accepts only one of two servers, even if connections to both are opened at the same time.
 func TestIdentityAtOnce(t *testing.T) {
 	i := kit.Identity{Log: slog.New(slog.DiscardHandler)}
 	var refused sync.Map

@@ -10,9 +10,9 @@ import (
 )
 
 // Follow calls emit with the lock's holder, and again after each change; see driver.Observer.
-// It gets the holder by calling look. It calls look again when the channel from look is filled
-// or closed, when the duration every has passed, and when the holder's TTL runs out. If every
-// is 0, Follow waits only for the channel. Follow returns when ctx ends or look fails.
+// It gets the holder by calling look. It calls look again when the channel from look gets a signal
+// or is closed, when the duration every has passed, and when the holder's TTL ends. If every is 0,
+// Follow waits only for the channel. Follow returns when ctx ends or look fails.
 func Follow(ctx context.Context, every time.Duration, look func() (driver.Holder, <-chan struct{}, error), emit func(driver.Holder)) error {
 	var last driver.Holder
 	var highest uint64
@@ -24,8 +24,8 @@ func Follow(ctx context.Context, every time.Duration, look func() (driver.Holder
 		if err != nil {
 			return err
 		}
-		// A replica that has become the master, or nodes that were out of
-		// reach, may still show a holder from earlier.
+		// The store may still show an earlier holder, for example if a replica has become the master,
+		// or if nodes were out of reach.
 		past := h.Token != 0 && h.Token < highest
 		if !past && (first || h.Owner != last.Owner || h.Token != last.Token || !bytes.Equal(h.Value, last.Value)) {
 			emit(h)
@@ -40,7 +40,7 @@ func Follow(ctx context.Context, every time.Duration, look func() (driver.Holder
 	}
 }
 
-// after returns a channel that fires when the lock must be read although no change was reported.
+// after returns a channel that fires when the lock must be read even without a reported change.
 func after(every time.Duration, h driver.Holder) <-chan time.Time {
 	switch {
 	case every == 0:
@@ -71,7 +71,7 @@ type Seen struct {
 	Err    error
 }
 
-// round is one call of Look, for all locks that followers wait for.
+// round is one call of Look. It is for all locks for which followers wait.
 type round struct {
 	names map[string]struct{} // guarded by the Poller's mutex until the round begins
 	done  chan struct{}
@@ -82,7 +82,7 @@ type round struct {
 // change; see driver.Observer. It returns when ctx ends or Look fails.
 func (p *Poller) Follow(ctx context.Context, name string, emit func(driver.Holder)) error {
 	again := make(chan struct{})
-	close(again) // the method ask pauses between rounds
+	close(again) // the ask method pauses between rounds
 	return Follow(ctx, 0, func() (driver.Holder, <-chan struct{}, error) {
 		r := p.join(name)
 		select {

@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// TestPollerAsksOnceForAll lets a hundred observers follow locks. Some follow the same lock.
+// TestPollerAsksOnceForAll checks that 100 observers of 50 locks share one call of Look a second.
 func TestPollerAsksOnceForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex // guards the variables below

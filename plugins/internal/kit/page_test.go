@@ -48,7 +48,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// table returns the page's table. Keys of several backends come first.
+// table returns the page's table. Keys that several backends have come first.
 func table() string {
 	type row struct{ backends, defaults []string }
 	rows := map[string]*row{}

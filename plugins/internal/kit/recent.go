@@ -7,8 +7,8 @@ import (
 
 // Recent is a map that remembers the latest entries and forgets older entries. It
 // remembers each entry that is not older than Age and is among the last Limit
-// entries. Some entries stay up to twice as long, or until there are twice as many.
-// The zero value forgets nothing. Any number of goroutines may call the methods.
+// entries. Some entries stay longer, up to twice Age or twice Limit. The zero value forgets
+// nothing. Any number of goroutines may call the methods.
 //
 // It rotates two maps, so that it never has to search for expired entries.
 type Recent[K comparable, V any] struct {
@@ -71,7 +71,7 @@ func (m *Recent[K, V]) Len() int {
 	return len(m.recent) + len(m.older)
 }
 
-// turn replaces older by recent once the map recent has reached Age or Limit. The caller holds mu.
+// turn makes recent the older map if recent has reached Age or Limit. The caller holds mu.
 func (m *Recent[K, V]) turn() {
 	var age time.Duration
 	if m.Age > 0 {

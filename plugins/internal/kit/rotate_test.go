@@ -41,7 +41,7 @@ const (
 	timeout   = 30 * time.Second
 )
 
-// files are the files that are rotated. The client and the servers read the same files.
+// files are the files that the test replaces. The client and the servers read the same files.
 type files struct {
 	t           *testing.T
 	dir         string
@@ -250,7 +250,7 @@ func TestRotation(t *testing.T) {
 			t.Parallel()
 			f := newFiles(t)
 			s := start(t, f)
-			f.client(0, time.Now().Add(shelfLife)) // starting the servers took some time
+			f.client(0, time.Now().Add(shelfLife)) // the start of the servers took some time
 			leases := hold(t, s)
 			for round := 1; round <= rounds; round++ {
 				old := f.expires

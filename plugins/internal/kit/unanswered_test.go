@@ -28,9 +28,9 @@ var others = map[string]func(net.Conn){
 	"answers in TLS": func(c net.Conn) { _, _ = c.Read(make([]byte, 64)); _, _ = c.Write([]byte{0x15, 3, 1, 0, 2, 2, 10}) },
 }
 
-// TestNoStoreAnswers checks the errors if some other server listens at the store's
-// address. TryAcquire must report that nothing was executed. Check must say that the
-// store does not answer, and that the user should check the address.
+// TestNoStoreAnswers checks the errors when another kind of server listens at the store's address.
+// TryAcquire must report that nothing was executed. Check must say that the store does not answer,
+// and that the user should check the address.
 func TestNoStoreAnswers(t *testing.T) {
 	servers := map[string]string{"redis": "Redis server", "redlock": "Redis server", "mysql": "MySQL server", "postgres": "PostgreSQL server", "etcd": "etcd member"}
 	f := newFiles(t)

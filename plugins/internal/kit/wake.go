@@ -2,7 +2,7 @@ package kit
 
 import "sync"
 
-// Wake wakes the present or next reader of the channel c. This channel has room for one signal.
+// Wake wakes the present or next reader of channel c. The channel must have room for one signal.
 func Wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -24,9 +24,9 @@ type Address struct {
 }
 
 // ParseAddress reads "host", "host:port", "redis://user:password@host:port/db",
-// the same with "rediss" for TLS, or "unix:///path?db=1". Its errors wrap
-// driver.ErrConfig. They show at most a known scheme of the address, because any
-// other part of an unreadable address may be a password.
+// the same with "rediss" for TLS, or "unix:///path?db=1". Its errors wrap driver.ErrConfig. An
+// error shows no part of the address except a known scheme, because any other part of an unreadable
+// address may be a password.
 func ParseAddress(text string, defaultPort int) (Address, error) {
 	if !strings.Contains(text, "://") {
 		if strings.Contains(text, "@") {

@@ -12,8 +12,8 @@ import (
 // opsPerScript limits the operations of a script, because other clients wait while a script runs.
 const opsPerScript = 32
 
-// op is one operation in the form that the script takes. It is encoded early,
-// because the caller and its value may be gone when the operation is sent.
+// op is one operation in the form that the script takes. It is encoded before it is queued, because
+// the caller may have returned before the operation is sent.
 type op struct {
 	kind           string
 	name, id, tail string
@@ -57,8 +57,8 @@ func (n *Node) Do(ctx context.Context, ops ...driver.Op) []driver.Result {
 	return it.replies
 }
 
-// Start does one operation and calls finish with the reply, on any goroutine. Start
-// does not wait. An operation whose ctx ends before it was sent is never sent.
+// Start does one operation without waiting for the reply. It calls the function finish with the
+// reply, on any goroutine. An operation whose ctx ends before it was sent is never sent.
 func (n *Node) Start(ctx context.Context, o driver.Op, finish func(driver.Result)) {
 	it := newItem(1)
 	it.ctx, it.finish = ctx, finish
@@ -89,7 +89,7 @@ func failed(count int, err error) []driver.Result {
 	return replies
 }
 
-// part is one call of the script that does operations. It notes the request that each reply is for.
+// part is one call of the script lua/operate.lua. It records which request gets each reply.
 type part struct {
 	*invocation
 	items   []*item
@@ -129,8 +129,8 @@ func (n *Node) parts(items []*item) []*part {
 	return parts
 }
 
-// perScript returns how many locks a script may name. In a Cluster it is one, because all keys of a
-// script must be in one slot, and on one node even while the slot moves.
+// perScript returns the most locks that a script may name. In a Cluster, it is one lock, because
+// all keys of a script must be in one slot, and on one node even while the slot moves.
 func (n *Node) perScript() int {
 	if n.opts.Keys.cluster {
 		return 1
@@ -148,11 +148,11 @@ func (p *part) add(it *item, i int, lock string) {
 
 // confirmed reports whether replicas must confirm an operation of this kind. They must confirm a
 // release, because a failover that loses the release leaves the lock taken. A withdrawal needs no
-// confirmation, because the acquire that it undoes often never reached them.
+// confirmation, because the acquire that it undoes often never reached the replicas.
 func confirmed(kind string) bool { return kind != "w" }
 
-// deliver writes each reply into the request (item) that it answers. If the error unsafe is
-// not nil, it replaces the replies that count only when replicas have confirmed them.
+// deliver writes each reply into the request (item) that it answers. If the error unsafe is not
+// nil, it replaces each reply that would need a confirmation by replicas.
 func (p *part) deliver(unsafe error) {
 	all, err := p.cmd.Slice()
 	switch {
@@ -175,8 +175,8 @@ func (p *part) deliver(unsafe error) {
 		if o.kind != "a" {
 			reply.Token = 0
 		}
-		// The answer "no such lease" is then unsafe, too. An earlier try may have released the
-		// lease, and a failover may have undone that release.
+		// If unsafe is not nil, the answer "no such lease" to a release is not reliable either. An
+		// earlier try may have released the lease, and a failover may undo that release.
 		if unsafe != nil && confirmed(o.kind) && (reply.Err == nil || o.kind == "d") {
 			*reply = driver.Result{Err: unsafe}
 		}

@@ -88,8 +88,8 @@ func (q quiet) Read(look func(fd uintptr) bool) error {
 	return q.RawConn.Read(func(fd uintptr) bool { return rawio.Silent(fd) || look(fd) })
 }
 
-// hungUp reports whether the server has closed conn. If conn uses TLS and has unread data, hungUp
-// does not notice that.
+// hungUp reports whether the server has closed conn. It returns false while conn has unread data,
+// such as a TLS server's last message.
 func hungUp(conn net.Conn) (yes bool) {
 	if c, ok := conn.(*tls.Conn); ok {
 		conn = c.NetConn()

@@ -41,10 +41,11 @@ func Take(c *config.Connect, a Address) error {
 	return nil
 }
 
-// ClientOptions returns the options of every client. The parameter pool is how many connections
-// carry requests, and secure says whether the address asks for TLS. Each new connection is passed
-// to the function connected before its first request. If that function fails, the connection is
-// closed and the request fails, unsent, with the same error. Each client needs its own Links.
+// ClientOptions returns the options of every client. The parameter pool is the number of
+// connections for requests, and secure is true if the address asks for TLS. Before its first
+// request, each new connection is passed to the function connected. If this function fails, the
+// connection is closed and the request fails, unsent, with the same error. Each client needs its
+// own Links.
 //
 // The client never sends a request a second time, because the first one may have been executed. It
 // uses RESP2, because RESP3 would make it look for push frames. Its log, which would go to standard
@@ -71,7 +72,7 @@ func ClientOptions(c config.Connect, pool int, secure bool, log *slog.Logger, li
 		Protocol: 2, Dialer: dialer(c.DialTimeout, source, links), OnConnect: connected,
 		MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
 		DialTimeout: c.DialTimeout, ReadTimeout: c.RequestTimeout, WriteTimeout: c.RequestTimeout,
-		// Beyond pool, there is one connection for a check and one for a listing.
+		// Besides pool, there is one connection for a check and one for a listing.
 		PoolSize: pool + 2, PoolTimeout: c.RequestTimeout, PipelinePoolSize: -1,
 		ConnMaxIdleTime: 5 * time.Minute, DisableIdentity: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
@@ -105,8 +106,8 @@ func dialer(timeout time.Duration, source *config.Source, links *Links) func(con
 }
 
 // serverConn is a connection to a program that should be a Redis server. The first bytes received
-// show whether the program is one. These bytes answer the client's HELLO, so no request was sent
-// before them. Until they come, a TLS 1.3 server may still refuse the client's certificate.
+// show whether it is such a server. They are the reply to the client's HELLO, so no request was
+// sent before them. Before this reply, a TLS 1.3 server may still refuse the client's certificate.
 type serverConn struct {
 	net.Conn
 	addr    string
@@ -124,7 +125,7 @@ func (c *serverConn) SetReadDeadline(t time.Time) error {
 }
 
 const (
-	// server is what errors call the program that should listen at an address.
+	// server is the name in errors for the program that should listen at an address.
 	server = "Redis server"
 	// replyKinds are the first bytes of replies: a status, an error, a number, a
 	// string or an array, and a map in RESP3.
@@ -186,19 +187,19 @@ func (silent) Printf(context.Context, string, ...any) {}
 // Links are the connections of one client. The client keeps no list of them, and closes a
 // connection only when the connection breaks or the server answers READONLY outside of a script.
 // But if one reply shows that a server does not serve, all connections to that server are useless.
-// The address may already lead new connections to another server while the old ones live on.
+// The address may already lead new connections to another server while old connections stay open.
 //
 // To give up a connection, Links marks it as not to be used again. The client closes the connection
 // when the client next looks for an idle one. The connection for wake-ups is never idle, so Links
 // closes it at once. Replies under way still arrive.
 type Links struct {
-	// Labels says whether each connection takes its server's run id from the first INFO reply.
+	// Labels makes each connection take its server's run id from the first INFO reply.
 	Labels bool
 
 	mu     sync.Mutex
 	open   map[*serverConn]struct{}
 	failed time.Time     // when a server was last found not to serve
-	pause  time.Duration // for how long after the time failed no connection is made
+	pause  time.Duration // for this time after failed, no connection is made
 }
 
 // If a server is found not to serve, the next connection is made at once. If that happens again
@@ -209,13 +210,13 @@ const (
 	calmAfter  = 4 * mostPause
 )
 
-// Leave marks all connections made before the given instant as not to be used again.
+// Leave gives up all connections made before the given time. Then it does what Refused does.
 func (l *Links) Leave(before time.Time) {
 	l.leave(func(c *serverConn) bool { return c.made.Before(before) })
 	l.Refused()
 }
 
-// Keep gives up each connection to a server whose run id is known and is not the parameter run.
+// Keep gives up each connection to a server whose run id is known and differs from run.
 func (l *Links) Keep(run string) {
 	l.leave(func(c *serverConn) bool { return c.run != "" && c.run != run })
 }
@@ -237,8 +238,7 @@ func (l *Links) leave(which func(*serverConn) bool) {
 	}
 }
 
-// Refused delays the next connections, because a connection has led to a server that does not
-// serve.
+// Refused delays the next connections, because one has led to a server that does not serve.
 func (l *Links) Refused() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,7 +12,7 @@
 //
 //   - node.go: Node and its options; batch.go: operations; requests.go: what shares a round trip
 //   - keys.go: how names become keys; value.go: what is in a key and in a reply
-//   - script.go: the scripts, which are in lua
+//   - script.go: the scripts, which are in the folder lua
 //   - waiting.go, boot_linux.go, boot_other.go: waiters, and signs of life of this process
 //   - wakeups.go: the connection that wakes waiters
 //   - observe.go: who holds a lock, and which locks there are

@@ -39,9 +39,9 @@ type verdict struct {
 
 const needsRights = "the ACL user needs +@read +@write +@scripting +@pubsub +@connection +time +info +select +wait +cluster|slots, on the keys and channels of the prefix"
 
-// verdicts has the meaning of each code that an error reply starts with. With these codes, the
-// server refuses a login before any request, or a script before it starts or at its first write.
-// So nothing was done. Only a missing right (NOPERM) may show later.
+// verdicts has the meaning of each code that an error reply starts with. With such a code, the
+// server refuses either a login or a script that has written nothing yet. So nothing was done. Only
+// NOPERM (a missing right) may also come after a script's first write.
 var verdicts = map[string]verdict{
 	"NOAUTH":      {sentinel: driver.ErrDenied, notSent: true, advice: "the server wants a password: set username and password"},
 	"WRONGPASS":   {sentinel: driver.ErrDenied, notSent: true, advice: "wrong username or password"},
@@ -67,8 +67,8 @@ const (
 	needsCommand  = "this store lacks a command; Redis from 6.0 on and Valkey have all"
 )
 
-// nevers are texts in error replies without a code, in lower case. The server
-// repeats such a reply until an operator changes a setting or the store.
+// nevers lists texts, in lower case, of error replies that have no code. The server repeats such a
+// reply until an operator changes a setting or the store.
 var nevers = []struct{ text, advice string }{
 	{"acl failure in script", needsRights},         // Redis from 7.2 on, Valkey
 	{"the user executing the script", needsRights}, // Redis 7.0
@@ -122,9 +122,9 @@ func Explain(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// Astray reports whether err says that its connection leads to a server that does not serve, while
-// a new connection may lead to a server that does. The first server is then a replica, has not
-// loaded its data, or has lost its master.
+// Astray reports whether err means that its server does not serve, but that a new connection may
+// lead to a server that does. A server that does not serve is a replica, is loading its data, or
+// has lost its master.
 func Astray(err error) bool {
 	var reply goredis.Error
 	if !errors.As(err, &reply) {

@@ -21,9 +21,9 @@ type Keys struct {
 	cluster bool
 }
 
-// NewKeys returns the keys of prefix, or an error wrapping driver.ErrConfig
-// when prefix has braces, because braces decide a key's Cluster slot. In a
-// Cluster, the keys that locks share exist once for each slot.
+// NewKeys returns the keys of prefix. If prefix has braces, it returns an error that wraps
+// driver.ErrConfig, because braces decide a key's Cluster slot. If cluster is true, the keys that
+// locks share exist once for each slot.
 func NewKeys(prefix string, cluster bool) (Keys, error) {
 	if strings.ContainsAny(prefix, "{}") {
 		return Keys{}, fmt.Errorf("%w: prefix has braces, which would decide about the Cluster slot", driver.ErrConfig)
@@ -118,7 +118,7 @@ func slot(key string) uint16 {
 func slotTag(s uint16) string { return slotTags()[s] }
 
 // slotTags has a tag (text in braces) for each slot: the first number, in base 36, whose hash is
-// that slot. Finding all takes some ten milliseconds, once in a process and only with a Cluster.
+// that slot. The search takes some ten milliseconds, once in a process and only with a Cluster.
 var slotTags = sync.OnceValue(func() *[slots]string {
 	var tags [slots]string
 	for i, found := int64(0), 0; found < slots; i++ {

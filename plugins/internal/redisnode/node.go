@@ -16,8 +16,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// TombstoneFor is how long the store refuses a withdrawn owner. The kernel may still
-// send a closed connection's data for a while, but not for as long as this.
+// TombstoneFor is the time for which the store refuses a withdrawn owner. The kernel may go on
+// sending a closed connection's data, but for less than this time.
 const TombstoneFor = 110 * time.Second
 
 // Options are the settings of a [Node].
@@ -26,24 +26,24 @@ type Options struct {
 	// ID is the address to which the store sends messages for this instance's waiters. The address
 	// consists of random letters and digits.
 	ID string
-	// Turns is the script with which a waiter enters a queue that only tells it when to try. Nil
-	// means the queue of this package, which grants locks to waiters.
+	// Turns is the script that puts a waiter into a queue of another kind, which only tells the waiter
+	// when to try. If Turns is nil, waiters use this package's queue, which grants locks to them.
 	Turns *Script
-	// Batches is how many batches of requests may be under way at once.
+	// Batches is the largest number of batches of requests that may be under way at once.
 	Batches int
-	// WaitReplicas is how many replicas must confirm a grant, renewal or release before it counts.
-	// WaitTimeout bounds the wait for these replicas.
+	// WaitReplicas is the number of replicas that must confirm a grant, renewal or release before it
+	// counts. WaitTimeout bounds the wait for them.
 	WaitReplicas int
 	WaitTimeout  time.Duration
 	// Links are the client's connections. A connection is no longer used once
-	// a reply says that its server does not serve. Links is nil in a Cluster,
-	// because a server in a Cluster names the server that serves a key.
+	// a reply says that its server does not serve. Links is nil in a Cluster, because there the reply
+	// of a wrong server names the right server.
 	Links *Links
-	// Silence is how long a server may be silent before it counts as a server
-	// that does not serve.
+	// Silence is the time after which a server that sends no reply counts as a server that does not
+	// serve.
 	Silence time.Duration
-	// PingEvery is how often a silent connection for wake-ups is pinged. A
-	// value below the constant pingEvery counts as pingEvery.
+	// PingEvery is the interval between two pings of a silent connection for wake-ups. A value below
+	// the constant pingEvery counts as pingEvery.
 	PingEvery time.Duration
 }
 
@@ -65,7 +65,7 @@ type Node struct {
 	policies policies
 }
 
-// NewNode returns a Node that uses client. Its method Close closes the client.
+// NewNode returns a Node that uses client. The Node's Close method closes the client.
 func NewNode(client goredis.UniversalClient, opts Options) *Node {
 	n := &Node{opts: opts, client: client, Wakeups: newWakeups(client, opts.Keys, opts.ID)}
 	n.Wakeups.pingEvery = max(pingEvery, opts.PingEvery)
@@ -88,7 +88,7 @@ func (n *Node) Refuse(err error) {
 	}
 }
 
-// Refusal returns the error that acquires are refused with, or nil.
+// Refusal returns the error with which acquires are refused, or nil if they are not refused.
 func (n *Node) Refusal() error {
 	if err := n.refusal.Load(); err != nil {
 		return *err
@@ -100,7 +100,7 @@ func (n *Node) Refusal() error {
 // under way, and closes the client.
 func (n *Node) Close(ctx context.Context) error {
 	n.Wakeups.close()
-	// When ctx ends, closing the client cuts off requests that still wait for replies.
+	// If ctx ends, the client is closed. This cuts off requests that still wait for replies.
 	stop := context.AfterFunc(ctx, func() { _ = n.client.Close() })
 	n.requests.Close()
 	if !stop() {
@@ -124,8 +124,8 @@ func (n *Node) call(ctx context.Context, v *invocation) (any, error) {
 	return it.reply, it.err
 }
 
-// invoke returns a call of the script s, with the arguments that every script takes; see
-// lua/head.lua.
+// invoke returns a call of the script s. It puts the arguments that every script takes before args;
+// see lua/head.lua.
 func (n *Node) invoke(s *Script, locks []string, mints bool, args []any) *invocation {
 	keys := locks
 	if mints && n.opts.Keys.cluster {
@@ -182,8 +182,8 @@ func (n *Node) InspectAll(ctx context.Context, names []string, emit func(driver.
 	return nil
 }
 
-// If observe is "1", all hosts publish for some seconds the changes of every lock of the prefix or,
-// in a Cluster, of the slot.
+// If observe is "1", inspect makes all hosts publish changes for some seconds. They publish the
+// changes of each lock with the prefix and, in a Cluster, in the slot.
 func (n *Node) inspect(ctx context.Context, names []string, observe string) ([]driver.Holder, error) {
 	locks := make([]string, len(names))
 	for i, name := range names {
@@ -206,7 +206,7 @@ func (n *Node) inspect(ctx context.Context, names []string, observe string) ([]d
 	return holders, nil
 }
 
-// ErrReply returns the error for a reply of a form that no script returns.
+// ErrReply returns the error for a reply that has an unexpected form.
 func ErrReply(reply any) error {
 	return fmt.Errorf("%w: unexpected reply of type %T", driver.ErrUnavailable, reply)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Observe follows the holder of the lock called name; see [kit.Follow]. The store pushes the
-// changes made through this package. To find others, Observe reads the lock at the interval every.
+// Observe follows the holder of the lock called name; see [kit.Follow]. The store pushes changes
+// made through this package. To find others, Observe reads the lock at the interval every.
 func (n *Node) Observe(ctx context.Context, name string, every time.Duration, emit func(driver.Holder)) error {
 	changes, stop := n.Wakeups.listen(ctx, n.opts.Keys.changeChannel(name))
 	defer stop()
@@ -23,8 +23,8 @@ func (n *Node) Observe(ctx context.Context, name string, every time.Duration, em
 	}, emit)
 }
 
-// listen returns a channel of signals: a message has arrived on the store's channel called name,
-// the subscription has begun, or the connection has broken.
+// listen returns a channel that gets a signal when a message arrives on the store's channel called
+// name, when the subscription begins, and when the connection breaks.
 func (w *Wakeups) listen(ctx context.Context, name string) (<-chan struct{}, func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -91,7 +91,7 @@ func (n *Node) Names(ctx context.Context, prefix string) (map[string]struct{}, e
 	})
 }
 
-// In a Cluster, eachMaster calls f for all masters at the same time.
+// eachMaster calls f for the server or, in a Cluster, for all masters at the same time.
 func (n *Node) eachMaster(ctx context.Context, f func(context.Context, *goredis.Client) error) error {
 	if cluster, ok := n.client.(*goredis.ClusterClient); ok {
 		return cluster.ForEachMaster(ctx, f)

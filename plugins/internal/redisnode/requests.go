@@ -14,7 +14,7 @@ import (
 
 const maxPerTrip = 1024
 
-// item is one request in the queue: operations, or one call of a script.
+// item is one queued request. It is either a list of operations or one call of another script.
 type item struct {
 	kit.Ticket
 	ops     []op
@@ -35,8 +35,8 @@ type item struct {
 	reply1 [1]driver.Result
 }
 
-// size returns the number of operations of the item. They are sent together, to
-// stay in their order.
+// size returns the number of the item's operations, or 1 for a call of a script. The operations are
+// sent together, to stay in their order.
 func (it *item) size() int { return max(1, len(it.ops)) }
 
 func (it *item) end() {
@@ -50,7 +50,7 @@ func (it *item) end() {
 // do queues the item and waits until it is answered or ctx ends.
 //
 // A request does not run on its caller's goroutine, so that simultaneous requests share scripts and
-// round trips. The caller can then also return when its ctx is cancelled, while a read from a
+// round trips. The caller can also return as soon as its ctx is cancelled, while a read from a
 // socket goes on.
 func (n *Node) do(ctx context.Context, it *item) error {
 	if ctx.Err() != nil {
@@ -97,7 +97,7 @@ func (n *Node) serve(items []*item, _ func()) {
 	}
 }
 
-// updateWaiters notes what the replies say about the owners' places in the store's queues.
+// updateWaiters records from the replies whether the owners have places in the store's queues.
 func (n *Node) updateWaiters(it *item, sent time.Time) {
 	for i := range it.ops {
 		switch o := &it.ops[i]; {
@@ -139,8 +139,8 @@ func (n *Node) roundTrip(items []*item) {
 	}
 }
 
-// tripContext returns a context that ends at the latest of the callers' deadlines.
-// If a caller has no deadline, only the connections' own read timeout applies.
+// tripContext returns a context that ends at the last of the callers' deadlines. If a caller has no
+// deadline, only the connections' own read timeout applies.
 func tripContext(items []*item) (context.Context, context.CancelFunc) {
 	var last time.Time
 	for _, it := range items {

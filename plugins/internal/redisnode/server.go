@@ -160,10 +160,10 @@ func durability(aof, fsync string) string {
 	return "appendfsync " + fsync
 }
 
-// Unsafe returns why locks must not be kept on this server, or nil. In a Cluster,
-// replicas are accepted, because the client asks a replica only where the slots are.
-// If the parameter served is true, a master has answered at addr before. A replica
-// there then means that a failover is under way, not that the address is wrong.
+// Unsafe returns the reason why locks must not be kept on this server, or nil if there is none. In
+// a Cluster, it accepts replicas, because the client asks them only for the list of slots. If
+// served is true, a master has answered at addr before, so a replica at addr means that a failover
+// is under way, not that the address is wrong.
 func (s Server) Unsafe(addr string, how Topology, served bool) error {
 	switch {
 	case s.Sentinel && how == Sentinels:
@@ -211,20 +211,20 @@ func (s Server) ReadAgain(ctx context.Context, c processor) (Server, error) {
 	return parseServer(info.Val(), nil), nil
 }
 
-// PolicyEvery is how often callers call [Server.ReadAgain].
+// PolicyEvery is the interval at which package redlock calls [Server.ReadAgain].
 const PolicyEvery = time.Second
 
 // policies notes which servers must not grant locks, because they may evict a lock's key.
 type policies struct {
 	looking  sync.Mutex // keeps an older answer from overwriting a newer one
 	mu       sync.Mutex
-	verdicts map[string]error // by server: what its clients' and connections' String returns
+	verdicts map[string]error // by server: the text of String for its clients and connections
 }
 
 // Judge notes why a server must not grant locks. The parameter server is a client of that server,
-// or a connection to it. A nil verdict means that the server may grant locks. While any server must
-// not grant locks, all acquires are refused. A verdict that does not wrap driver.ErrDenied says
-// nothing about the server, and changes nothing.
+// or a connection to it. A nil verdict means that the server may grant locks. While at least one
+// server must not grant locks, all acquires are refused. A verdict that does not wrap
+// driver.ErrDenied says nothing about the server, and changes nothing.
 func (n *Node) Judge(server fmt.Stringer, verdict error) {
 	n.policies.mu.Lock()
 	defer n.policies.mu.Unlock()
@@ -253,9 +253,9 @@ func (n *Node) refuseAsJudged() {
 	n.Refuse(n.policies.verdicts[servers[0]]) // each error names the whole store, so one is enough
 }
 
-// LookAgain asks all masters, and refuses grants while one of them may delete a held lock.
-// Connections to a server that is no longer a master are no longer used. If a master does not
-// answer, its last answer counts as long as it is a master.
+// LookAgain reads the settings of all masters, and refuses grants while one of them may delete a
+// held lock. It gives up the connections to a server that is no longer a master. If a master does
+// not answer, its last answer counts as long as it is a master.
 //
 // Note: the last answer of an unreachable master must count. When a frozen master resumes, it
 // executes the requests that were sent to it before.

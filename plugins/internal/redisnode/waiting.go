@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	// refreshEvery is how long a waiter counts as queued without another
-	// request. The scripts keep a waiter's place for longer than that.
+	// refreshEvery is the time for which a waiter counts as queued after its last request. The scripts
+	// keep a waiter's place for longer.
 	refreshEvery = time.Second
 
-	// lostAfter is how long, at least, an instance remembers a waiter after the owner's last wait
-	// or request. A grant or a withdrawal ends this earlier.
+	// lostAfter is the shortest time for which an instance remembers a waiter after the owner's last
+	// wait or request. After a grant or a withdrawal, it forgets the waiter at once.
 	lostAfter = 10 * time.Second
 
 	// maxEntryValue is the longest published value, in bytes, that the queue stores. The limit is
@@ -24,8 +24,8 @@ const (
 	maxEntryValue = 512
 )
 
-// waiting is an owner's place in the queue as this instance knows it. The place outlives a single
-// wait, so that no message from the store is lost between two waits.
+// waiting is an owner's place in the queue as this instance knows it. It is kept from one wait to
+// the next, so that no message from the store is lost between them.
 type waiting struct {
 	lock   string        // the lock's key
 	woken  chan struct{} // receives when the owner was granted the lock or should ask again
@@ -81,7 +81,7 @@ func (n *Node) Wait(ctx context.Context, r driver.Request, most time.Duration, m
 
 // The result free reports whether the lock is free and r.Owner is the first in the queue. If the
 // queue grants locks, free is always false, because a push tells the waiter of its grant. The
-// result left is how much longer the holder's lease lasts, or 0 if unknown.
+// result left is the remaining time of the holder's lease, or 0 if this time is not known.
 func (n *Node) enqueue(ctx context.Context, r driver.Request) (free bool, left time.Duration, err error) {
 	epoch, err := n.Wakeups.Ready(ctx)
 	if err != nil {
@@ -108,9 +108,9 @@ func (n *Node) enqueue(ctx context.Context, r driver.Request) (free bool, left t
 	return n.opts.Turns != nil && number == 1, left, nil
 }
 
-// entry returns the text that follows r.Owner in the queue; see lua/queue.lua. r.TTL bounds how
-// long a grant by the store lasts. A published value that is too long for the queue is sent with
-// the owner's first request, so the owner must call TryAcquire before it may use the grant.
+// entry returns the text that follows r.Owner in the queue; see lua/queue.lua. A grant by the store
+// lasts at most r.TTL. A published value that is too long for the queue is left out. The owner must
+// then call TryAcquire, which sends the value, before it may use the grant.
 func entry(process string, r driver.Request) string {
 	value := r.Value
 	if len(value) > maxEntryValue {
@@ -143,7 +143,7 @@ func (n *Node) take(r driver.Request) driver.Grant {
 	return driver.Grant{Token: p.token, Sent: now.Add(-age), For: p.span}
 }
 
-// enter returns r.Owner's place in the queue, as far as known. It also starts this
+// enter returns r.Owner's place in the queue, as this instance knows it. It also starts this
 // process's signs of life if the store needs them to decide who is granted the lock.
 func (n *Node) enter(r driver.Request) *waiting {
 	w := n.Wakeups
@@ -204,9 +204,9 @@ func (w *Wakeups) entered(owner string, sent time.Time, epoch int) {
 	}
 }
 
-// inQueue reports whether the owner of wt is surely in the queue: the store
-// said so lately, and the connection for its pushes is still up. The owner's
-// wait then needs no request, because a grant would be pushed.
+// inQueue reports whether the owner of wt is surely in the queue. The store must have confirmed
+// that within refreshEvery, and the connection for pushes must not have broken since. A wait of
+// this owner needs no request, because a grant would be pushed.
 func (w *Wakeups) inQueue(wt *waiting) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -252,14 +252,14 @@ func (w *Wakeups) push(text string) {
 }
 
 const (
-	// signEvery is how often a process with waiters sends a sign of life, unless
-	// a round trip takes longer. A sign is valid for signFor, which is longer
-	// than signEvery because travel times vary. If the store is far away, so
-	// that its grants to waiters last longer, signs are valid for longer too.
+	// signEvery is the interval between two signs of life of a process with waiters, unless a round
+	// trip takes longer. A sign is valid for signFor, which is longer than signEvery because travel
+	// times vary. If the store is far away, so that its grants to waiters last longer, signs are valid
+	// for longer too.
 	signEvery = 200 * time.Millisecond
 	signFor   = 2 * signEvery
 
-	// signsGoOn is how long signs of life protect an owner's place after its last wait or request.
+	// signsGoOn is the time after an owner's last wait or request for which signs protect its place.
 	signsGoOn = 2 * time.Second
 )
 
@@ -267,7 +267,7 @@ const (
 var started = time.Now()
 
 // sign returns a sign of life as the arguments of a script: the process, the time of sending in
-// microseconds, and for how many milliseconds the sign is valid. The time of sending is from a
+// microseconds, and the milliseconds for which the sign is valid. The time of sending is from a
 // clock of this machine that also runs while the machine sleeps.
 func (n *Node) sign() []any {
 	stands := signFor + n.distance.FirstSpan() - kit.FirstSpan
@@ -275,8 +275,8 @@ func (n *Node) sign() []any {
 }
 
 // signs sends signs of life while this process has waiters: one for all locks or, in a
-// Cluster, one for each slot that has waiters. It sends a sign without waiting for the
-// reply to the last sign, but never more often than a round trip takes.
+// Cluster, one for each slot that has waiters. It does not wait for the reply to a sign, but the
+// interval between two signs is at least a round trip.
 func (n *Node) signs() {
 	w := n.Wakeups
 	for {
@@ -295,8 +295,8 @@ func (n *Node) signs() {
 	}
 }
 
-// waitedFor returns the key of one lock that has a waiter, by the lock's control key. In a Cluster,
-// it returns one such key for each slot.
+// waitedFor returns the key of one lock with a waiter or, in a Cluster, one for each slot with such
+// locks. The map is indexed by the locks' control keys.
 func (n *Node) waitedFor() map[string]string {
 	w := n.Wakeups
 	w.mu.Lock()

@@ -19,9 +19,9 @@ import (
 // pingEvery is the shortest time between two pings of a silent connection.
 const pingEvery = 2 * time.Second
 
-// Wakeups is the one pub/sub connection of a Node, opened by its first use. One channel
-// belongs to the instance: a message names a waiting owner, and says that the owner has the
-// lock or should ask for it. Each observed lock has one more channel, for the lock's changes.
+// Wakeups is the one pub/sub connection of a Node, opened by its first use. One channel belongs to
+// the instance: each message names a waiting owner, and says that this owner has the lock or should
+// ask for it. Each observed lock has one more channel, for the lock's changes.
 //
 // When the connection breaks, every waiter and observer is woken, because a push may be lost.
 type Wakeups struct {
@@ -44,8 +44,8 @@ type Wakeups struct {
 // Link is the state of the connection.
 type Link struct {
 	Up    bool
-	Err   error // why it is not up; nil before the first attempt ended
-	Tried bool  // an attempt to connect has failed since it was last up
+	Err   error // why the connection is not up; nil before the first attempt ended
+	Tried bool  // an attempt to connect has failed since the connection was last up
 	Epoch int   // rises with every change of the state
 }
 
@@ -117,7 +117,7 @@ func (w *Wakeups) run(ctx context.Context) {
 		}
 		limit := most
 		if errors.Is(Explain(err), driver.ErrDenied) {
-			limit = refused // until then waiters poll
+			limit = refused // waiters poll during the pause
 		}
 		pause = min(2*pause+first, limit)
 		select {
@@ -129,8 +129,8 @@ func (w *Wakeups) run(ctx context.Context) {
 
 // session runs one connection, from its subscription to its end.
 //
-// Note: PubSub would reconnect by itself without saying so. Waiters whose
-// wake-up was lost in between would then go on sleeping.
+// Note: PubSub would reconnect by itself without saying so. A waiter whose wake-up was lost
+// meanwhile would not be woken.
 func (w *Wakeups) session(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(context.WithValue(ctx, closeWithContext{}, true))
 	defer cancel()

@@ -1,21 +1,20 @@
--- Begins, checks and ends the quarantine of one node. KEYS: the marker key.
--- ARGV: the marker that admits the node ("RUN-ID MAX-TTL"), the episode that
--- the caller has watched for long enough ("" for none, "*" for an operator who
--- knows that no lock is held), a random text, how long a quarantine lasts, and
--- between which instants the clocks of the other nodes are (left out when the caller
--- does not know); times are microseconds. Replies {marker, episode, left}. The
--- episode is "" once the node is admitted; left is how long the episode still lasts by
--- the clocks, or -1 when the other nodes' clocks are not known.
+-- Begins, checks and ends the quarantine of one node. KEYS: the marker key. ARGV: the marker that
+-- admits the node ("RUN-ID MAX-TTL"), the episode watched, a random text, the length of a
+-- quarantine, and the lowest and the highest clock of the other nodes. The episode watched is one
+-- that the caller has watched for long enough ("" for none, "*" for an operator who knows that no
+-- lock is held). Clocks are left out if the caller does not know them. Times are in microseconds.
+-- Replies {marker, episode, left}. The episode is "" once the node is admitted. left is the
+-- remaining time of the episode by the clocks, or -1 if the other nodes' clocks are not known.
 --
--- An episode is one stretch of quarantine. The first caller that finds a wrong
--- marker begins it. Its name has the run id, so that old data of another run is
--- not mistaken for it. It ends when the marker is written, so that a caller that
--- missed that end finds another episode after the next loss of data.
+-- An episode is one stretch of quarantine. The first caller that finds a wrong marker begins an
+-- episode. The episode's name has the run id, so that old data of another run is not mistaken for
+-- it. An episode ends when the marker is written. So a caller that missed the end finds another
+-- episode after the next loss of data.
 --
 -- The node stores when the episode began, by its own clock and by the latest of
--- the other clocks. So every process reads the same answer, however short it
--- lives. Both clocks must have advanced for long enough. So a single clock that
--- jumps, as a machine's clock may after its start, ends no quarantine.
+-- the other clocks. So every process reads the same answer, even one that runs only for a short
+-- time. Both clocks must have advanced for long enough. So a single clock that jumps, as a
+-- machine's clock may after its start, ends no quarantine.
 local control, wanted, watched, nonce, lasts = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local earliest, latest = tonumber(ARGV[5]), tonumber(ARGV[6])
 local state = redis.call('HMGET', control, 'marker', 'episode', 'since', 'others')

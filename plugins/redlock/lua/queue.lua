@@ -1,15 +1,15 @@
--- The queue of a lock, a string that exists only while an owner waits. It
--- begins with the end of the first waiter's turn, or 0 while it is no one's
--- turn. Then it has a line for each waiter, in order: owner, until when it is
--- alive (16 digits), and the channel on which it listens. The first waiter's
--- turn keeps the free lock from all others; an unused turn ends after TURN_US.
+-- The queue of a lock, a string that exists only while an owner waits. It begins with the time at
+-- which the first waiter's turn ends, or 0 while no waiter has a turn. A line for each waiter
+-- follows, in order: owner, time until which it counts as alive (16 digits), and the channel on
+-- which it listens. During its turn, only the first waiter can take the free lock. An unused turn
+-- ends after TURN_US.
 --
 -- These functions are few and call none of another file, because defining one
 -- takes longer than a command.
 local ALIVE_US, TURN_US, KEY_MS = 2000000, 250000, 3500
 
--- holder returns the head of key's value (owner, token and label fit) and its
--- remaining milliseconds: -1 without an end, -2 when the lock is free.
+-- holder returns the beginning of key's value, in which owner, token and label have room. It also
+-- returns the key's remaining milliseconds: -1 without an end, -2 when the lock is free.
 local function holder(key)
   local value = try('GETRANGE', key, '0', '511')
   if type(value) == 'table' then
@@ -18,9 +18,9 @@ local function holder(key)
   return value, call('PTTL', key)
 end
 
--- leave takes owner out of key's queue and reports whether it was there. An old
--- text is good enough: it is used only when owner is its first waiter, because
--- then no waiter can have been taken out since.
+-- leave takes owner out of key's queue and reports whether it was there. The text may be out of
+-- date, because it is used only if owner is its first waiter. In that case no waiter can have been
+-- taken out since it was read.
 local function leave(key, owner, text)
   local q = side .. 'l:{' .. key .. '}'
   if not text or string.match(text, '^%d+\n(%S+)') ~= owner then text = call('GET', q) or '' end
@@ -38,9 +38,9 @@ local function leave(key, owner, text)
 end
 
 -- enter gives owner, which listens on channel, a place in key's queue text, or keeps its place
--- alive, and notes in control that there is a queue. It returns the text, or nil if owner has no
--- place; without a channel it gives no new place. If the lock is held, the returned text may be
--- an old text, and a turn of owner ends.
+-- there, and notes in control that there is a queue. It returns the text, or nil if owner has no
+-- place; without a channel it gives no new place. If the lock is held, the returned text may be out
+-- of date, and owner's turn ends.
 --
 -- It writes only what has changed. If each waiter wrote the whole queue every
 -- second, the bytes written would grow with the square of their number.
@@ -68,10 +68,10 @@ local function enter(key, text, owner, channel, held)
   return text
 end
 
--- next_turn finds whose turn it is for the free lock key, wakes that waiter unless it is
--- me or its turn has begun, and returns it and the end of its turn. Waiters that died,
--- do not listen or missed their turn lose their place. It returns nil when the
--- queue is empty.
+-- next_turn finds the waiter whose turn it is for the free lock key. It wakes this waiter, unless
+-- it is the owner me or its turn has begun. It returns the waiter and the end of the turn. Waiters
+-- that died, do not listen or missed their turn lose their place. It returns nil when the queue is
+-- empty.
 --
 -- In a Cluster PUBLISH counts only the listeners of this node, so a count of
 -- zero means nothing there.
@@ -86,8 +86,8 @@ local function next_turn(key, text, me)
       return nil
     end
     if tonumber(alive) >= now then
-      -- A turn that ends later than a turn can was given before the clock was
-      -- set back. It would keep the free lock for that long.
+      -- A turn that ends later than TURN_US from now was given before the clock was set back. It
+      -- would keep the free lock from others for that long.
       if owner ~= me and ends > now and ends <= now + TURN_US then return owner, ends end
       if owner == me or ends > now
         or ends == 0 and (call('PUBLISH', side .. 'i:' .. channel, owner) > 0 or cluster) then

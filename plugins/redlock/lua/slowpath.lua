@@ -13,8 +13,8 @@ local function count(text)
   return text and select(2, string.gsub(text, '\n', '')) - 1 or 0
 end
 
--- wait_for_turn keeps an acquire from passing over another waiter's turn: it
--- returns the refusal, or nil if there is no such turn.
+-- wait_for_turn returns the refusal of an acquire during another waiter's turn. It returns nil if
+-- no other waiter has a turn.
 local function wait_for_turn(key, owner, text)
   if string.match(text, '^%d+\n(%S+)') == owner or call('EXISTS', key) == 1 then return nil end
   local first, ends = next_turn(key, text, owner)
@@ -78,9 +78,9 @@ end
 
 local other = {}
 
--- s: settle. Writes the token of a grant if the grant is still there, either with
--- the guessed token, which follows the new one in the text, or without one. A
--- late request may meet a later attempt of its owner.
+-- s: settle. Writes the token of a grant if the grant is still there, with the guessed token or
+-- without a token. In the text, the guess follows the new token. A late request may find a later
+-- attempt of its owner.
 function other.s(key, _, text)
   local owner, token, guess = split(text)
   if not holds(key, owner .. ' 0 ') and not holds(key, owner .. ' ' .. guess) then return not_held(key) end
@@ -139,7 +139,7 @@ function other.o(key, _, owner)
   return has_tombstone(owner) and DONE or not_held(key)
 end
 
--- d: release. The text is as for r. With milliseconds, the lock stays taken for at most so long.
+-- d: release. The text is that of r. With milliseconds, the lock stays taken for at most that time.
 function other.d(key, keep_ms, text)
   local owner, token = split(text)
   if not held(key, owner, token) then return not_held(key) end
@@ -149,8 +149,8 @@ function other.d(key, keep_ms, text)
     changed(key)
     return ended(key)
   end
-  -- A lease that counts has its token. Without it, a late undo of an earlier
-  -- attempt by the same owner could delete the lease.
+  -- A kept lease must have its token. Without it, a late undo of an earlier attempt by the same
+  -- owner could delete the lease.
   if not holds(key, owner .. ' ' .. token .. ' ') then with_token(key, owner, token) end
   if call('PTTL', key) > keep_ms then
     call('PEXPIRE', key, keep_ms)
@@ -159,10 +159,9 @@ function other.d(key, keep_ms, text)
   return DONE
 end
 
--- u: undo what an owner still holds after its release. w does this too, for a withdrawal.
--- For both, and for l, the text is the owner and a space. The owner gets a tombstone too,
--- because its request may still be on its way. The undo of one attempt, which
--- has no milliseconds, is in vote.lua.
+-- u: undo what an owner still holds after its release. w does this too, for a withdrawal. For u, w
+-- and l, the text is the owner and a space. The owner also gets a tombstone, because its request
+-- may still be on its way. The undo of one attempt, which has no milliseconds, is in vote.lua.
 function other.u(key, tombstone_ms, text)
   put_tombstone(string.sub(text, 1, -2), tonumber(tombstone_ms))
   if not holds(key, text) then return DONE end
@@ -193,8 +192,8 @@ function other.b(key, _, text)
   return ended(key)
 end
 
--- k: wake the first waiter, after the lock is free on a majority. It may have been
--- woken before, when the lock was free only on this node.
+-- k: wake the first waiter, after the lock is free on a majority. This waiter may have been woken
+-- earlier, when the lock was free only on this node.
 function other.k(key)
   if queued > now and call('EXISTS', key) == 0 then
     local text = read_queue(key)

@@ -1,16 +1,15 @@
 -- One node's answers to a batch of requests, in one step. KEYS has the marker
 -- key and then the lock keys. ARGV after the head: the marker that this node
--- must have ("" for none), three hints, then for each lock key: kind,
--- milliseconds, text.
+-- must have ("" for none), three hints, and for each lock key a kind, milliseconds and a text.
 --
--- The hints: the lowest and the highest token that acquires of this batch guess, or 0
--- without acquires. All hints are "" if the tokens do not rise in the order of the requests.
--- The third is the last index of the text of each other request, or "" when these indexes
--- differ. It is a hint because Lua prints a number more slowly than it reads an argument.
+-- The first two hints are the lowest and the highest token that acquires of this batch guess, or 0
+-- without acquires. The third is the index of the last byte in each other request's text, or "" if
+-- these texts differ in length. It is a hint because Lua prints a number more slowly than it
+-- reads an argument. All hints are "" if the tokens do not rise in the order of the requests.
 --
--- Replies {now, admitted, answers}: TIME in microseconds, 1 when the marker is
--- right, and for each request a number when it was done, else an array that
--- starts with a code of the two heads. A node whose marker is wrong has lost its
+-- Replies {now, admitted, answers}: TIME in microseconds, 1 when the marker is right, and an answer
+-- to each request. An answer is a number if the request was done. Otherwise it is an array that
+-- starts with a code of one of the two files head.lua. A node whose marker is wrong has lost its
 -- data. It gives up the leases that it is told to give up, but does not vote.
 --
 -- As in operate.lua of the redis backend, functions are defined when they are needed, and
@@ -41,8 +40,8 @@ for n = 2, #KEYS do
   if not admitted and not string.find('duwlbk', kind, 1, true) then
     answer = {QUARANTINED}
   elseif kind == 'a' then
-    -- The text is the value with a guessed token. After a grant with the guess, the
-    -- reply is DONE or FREED; after one without it, the number that the token has to exceed.
+    -- The text is the value with a guessed token. After a grant with the guess, the answer is DONE
+    -- or FREED. After a grant without it, the answer is the number that the token has to exceed.
     if tombstones_until > now and try('ZSCORE', tombstones, string.match(text, '^[%w_-]+')) then
       answer = {WITHDRAWN}
     elseif waiters and string.match(waiters, '^%d+\n(%S+)') ~= string.match(text, '^[%w_-]+') then

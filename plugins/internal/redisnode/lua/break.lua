@@ -1,4 +1,4 @@
--- Ends the lease that has token, whoever owns it. ARGV after the head: token.
+-- Ends the lease that has the given token, whoever owns it. ARGV after the head: token.
 -- Replies 1.
 local key = KEYS[1]
 local value = holder(key)

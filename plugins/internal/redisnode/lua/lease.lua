@@ -10,7 +10,7 @@ local function settle(key, id)
 end
 
 -- freed grants key, which was just deleted, to its next waiter, and returns the
--- token if there is one. If that fails, the key stays deleted.
+-- token if there is one. If the grant fails, the key stays deleted.
 local function freed(key, floor)
   if not now and select(2, read_state()) then return nil end
   local text, ok, token = queued > now and try('GET', side .. 'q:{' .. key .. '}'), nil, nil

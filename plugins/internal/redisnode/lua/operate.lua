@@ -1,12 +1,12 @@
 -- Acquires, renewals, releases and withdrawals, one or many. ARGV after the head,
--- four for each lock key: kind, id, milliseconds, rest. The reply to each is a
--- token or 1 when it was done, else an array that starts with a code of head.lua.
--- If the server refuses one operation, the others still go on. (A refusal is no
--- error reply, because the client would fail the whole call for it.)
+-- four for each lock key: kind, id, milliseconds, rest. The reply to an operation that was done is
+-- a token or 1. Any other reply is an array that starts with a code of head.lua. If the server
+-- refuses one operation, the others still go on. (A refusal is no error reply, because the client
+-- would fail the whole call for it.)
 --
 -- Each call runs the script from its first line, and defining the functions costs more
--- than the usual acquire. So library defines them when they are needed: those of the
--- queue, or all. It shares no local variables with this part, because that costs too.
+-- than the usual acquire. So the function library defines them when they are needed: those of the
+-- queue, or all. It shares no local variables with this part, because sharing costs time too.
 --
 -- The first lock's queue and value are read together with the control string. A single
 -- renewal skips this read, because it needs none of these and Redis may refuse the read

@@ -1,21 +1,21 @@
 -- The queue of a lock, a string that exists only while an owner waits. For each waiter, in order,
--- it has a newline and an entry: owner, process, for how many milliseconds the store may grant the
--- lock, and the lock's value after the token, with %0 for "%" and %1 for a newline. A script that
--- frees the lock, or finds it free, grants it in the same step to the first waiter whose process
--- lives. Such a grant has "+" behind the token and ends soon, unless its owner uses it. The owner
--- learns of it by a push, or by asking.
+-- it has a newline and an entry: owner, process, milliseconds for which the store may grant the
+-- lock, and the lock's value after the token. There %0 stands for "%" and %1 for a newline. A
+-- script that frees the lock, or finds it free, grants it in the same step to the first waiter
+-- whose process lives. Such a grant has "+" behind the token and ends soon, unless its owner uses
+-- it. The owner learns of it by a push, or by asking.
 --
--- Two owners never hold it at once: a process is taken to live while the key of
--- its last sign of life exists. That key has the instant at which the process
--- sent the sign, by its own clock. The push carries this instant back, and the
--- owner counts the grant's time from it. The sign was sent before the grant was
--- made. So the owner lets go before the store does, however late the push is.
+-- Two owners never hold the lock at once. A process counts as alive while the key of its last sign
+-- of life exists. That key has the instant at which the process sent the sign, by its own clock.
+-- The push carries this instant back, and the owner counts the grant's time from it. The sign was
+-- sent before the grant was made. So the owner's grant ends before the store's, however late the
+-- push is.
 --
 -- The functions are few and call none of another file: defining one takes longer than a command.
 local KEY_MS = 3500
 
--- holder returns the head of key's value (owner, token and label fit) and its
--- remaining milliseconds: -1 without an end, -2 when the lock is free.
+-- holder returns the beginning of key's value, in which owner, token and label have room. It also
+-- returns the key's remaining milliseconds: -1 without an end, -2 when the lock is free.
 local function holder(key)
   local value = try('GETRANGE', key, '0', '511')
   if type(value) == 'table' then value = '(' .. call('TYPE', key).ok .. ')' end
@@ -59,14 +59,14 @@ local function enter(key, text, owner, entry)
 end
 
 -- grant_next grants the lock key to the first waiter in its queue text whose process
--- lives and listens. If that waiter is me, it grants nothing, because me is asking.
--- Earlier waiters lose their places. The next waiter is told to ask when the grant
--- would end unused. It returns the token, or nil without a grant, and then key is
--- unchanged or deleted. floor is the last token if the caller has read it.
+-- lives and listens. If that waiter is the owner me, it grants nothing, because this owner is
+-- asking. Earlier waiters lose their places. The next waiter is told to ask when the grant would
+-- end unused. grant_next returns the token. Without a grant it returns nil, and key is unchanged or
+-- deleted. floor is the last token if the caller has read it.
 --
--- The push comes last, because what it says must be done. If there is no last
--- token, the control string is on another node of a Cluster. There PUBLISH counts
--- only the listeners of this node.
+-- The push comes last, because the grant that it reports must be done. If there is no last token,
+-- the control string is on another node of a Cluster. There PUBLISH counts only the listeners of
+-- this node.
 local function grant_next(key, text, me, floor)
   local q, at, token = side .. 'q:{' .. key .. '}', 1, nil
   local last = floor or tonumber(call('GETRANGE', control, '0', '15'))

@@ -1,5 +1,5 @@
 -- read_state reads the control string and the server's clock, and the strings at the keys given.
--- It returns all strings, the control string first, or after an error nil and the error.
+-- It returns all strings, the control string first. After an error it returns nil and the error.
 local function read_state(...)
   local s, t = try('MGET', control, ...), try('TIME')
   if s.err or t.err then return nil, s.err and s or t end

@@ -19,7 +19,7 @@ local function use(key, kind, id, ms)
   return kind == 'r' and call('PEXPIRE', key, ms) or keep(key, ms)
 end
 
--- withdraw puts a tombstone for owner first: its acquire may still be on the way.
+-- withdraw begins with a tombstone for owner, because owner's acquire may still be on the way.
 local function withdraw(key, owner, tombstone_ms, floor)
   put_tombstone(owner, tonumber(tombstone_ms))
   local left = queued > now and leave(key, owner)

@@ -1,7 +1,7 @@
--- Enters an owner into the queue, or keeps its place, and counts as a sign of life of
--- its process. ARGV after the head: owner, entry, process, sign, milliseconds that the
--- sign is valid. A free lock is granted to the first waiter. Replies the remaining
--- milliseconds of the holder, or 0 when there is no holder or its lease has no end.
+-- Puts an owner into the queue, or keeps its place there. The call is also a sign of life of the
+-- owner's process. ARGV after the head: owner, entry, process, sign, milliseconds that the sign is
+-- valid. A free lock is granted to the first waiter. Replies the remaining milliseconds of the
+-- holder's lease, or 0 when there is no holder or the lease has no end.
 local key, owner = KEYS[1], ARGV[5]
 local s, denied = read_state(side .. 'q:{' .. key .. '}')
 if denied then return denied end

@@ -64,7 +64,7 @@ func Number(err error) uint16 {
 	return 0
 }
 
-// outage says what an error number means for the server or the connection, if the error is not
+// outage is the meaning of an error number that is about the server or the connection, and not
 // about the statement.
 type outage struct {
 	// closes means that the connection must not be used again. Either the server ends it,
@@ -75,11 +75,11 @@ type outage struct {
 	hint    string
 }
 
-// outages has the error numbers that mean that the server currently does not
-// serve this client, because of a failover or a limit, for example.
+// outages has the error numbers by which a server says that it currently does not serve this
+// client, for example because of a failover or a limit.
 //
-// Note: 1047 (ErNotReady) is not unbegun, because it may be the error of the
-// second statement in a text whose first statement was carried out.
+// Note: the unbegun field of 1047 (ErNotReady) is false, because the error may be about the second
+// statement of a text whose first statement was carried out.
 var outages = map[uint16]outage{
 	ErNotReady:           {closes: true, hint: "the node is not part of a primary component of its Galera cluster"},
 	ErServerShutdown:     {closes: true, hint: "the server shuts down"},
@@ -110,9 +110,9 @@ func Unserved(err error) bool {
 	return outages[n].closes && (outages[n].unbegun || n == ErNotReady)
 }
 
-// RolledBack reports whether err says that the server has rolled a statement back. Other
-// statements were in its way, or it was killed so that the rest of its batch could go on. The
-// statement may be sent again, because an acquire is identified by its nonce.
+// RolledBack reports whether err says that the server has rolled a statement back. The statement
+// was in conflict with others, or it was killed to let the rest of its batch go on. The statement
+// may be sent again, because an acquire is identified by its nonce.
 func RolledBack(err error) bool {
 	switch Number(err) {
 	case ErLockDeadlock, ErLockWaitTimeout, ErCheckRead, ErQueryInterrupted, ErRolledBackByPlugin:
@@ -178,7 +178,7 @@ func withCause(ctx context.Context, err error) error {
 	return err
 }
 
-// deniedBy returns advice for the user if err says that the client cannot log in, else "".
+// deniedBy returns advice for the user if err says that the client cannot log in, and otherwise "".
 func deniedBy(err error) string {
 	if hint := advice(Number(err)); hint != "" {
 		return " (" + hint + ")"

@@ -63,10 +63,10 @@ func (o *opening) Print(v ...any) {
 	}
 }
 
-// explain classifies an error of the driver's Connect. If a server does not greet
-// as MySQL does, the driver says only that the connection is bad or a packet is
-// malformed. A server may also refuse a certificate after the client has finished
-// its part of the handshake. The server's alert is lost if the client then writes.
+// explain classifies an error of the driver's Connect. If a server does not greet as MySQL does,
+// the driver says only that the connection is bad or a packet is malformed. A server may also
+// refuse a certificate after the client has finished its part of the handshake. The server's alert
+// is lost if the client writes before it reads.
 func (o *opening) explain(ctx context.Context, err error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

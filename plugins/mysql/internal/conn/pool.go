@@ -18,9 +18,9 @@ import (
 // connection's id to kill the connection's statement. And some connections must be reserved for
 // statements that unblock others.
 type Pool struct {
-	// Dial makes a connection. It runs to its end, in a goroutine that the function spawn starts.
-	// The reason is that a server counts each aborted handshake as an error of this machine. After
-	// max_connect_errors of them, it blocks all programs on the machine.
+	// Dial makes a connection, in a goroutine that the spawn function starts. It is never
+	// interrupted, because a server counts each aborted handshake as an error of this machine. After
+	// max_connect_errors of them, the server blocks all programs on the machine.
 	Dial  func() (*Session, error)
 	spawn func(func()) bool
 	// Stale reports whether a connection leads to a server that is no longer used.
@@ -45,9 +45,9 @@ const (
 	spareConnections = 2
 	// killConnections are reserved for statements that kill other statements.
 	killConnections = 2
-	// answersWithin is how long a server may take to answer the question whether it serves.
-	// changedLately is for how long an answer to a statement proves that the server serves. This
-	// time is longer than a statement waits for a row.
+	// answersWithin is the time that a server may take to answer the question whether it serves
+	// requests. An answer to a statement proves for changedLately that the server serves requests.
+	// This time is longer than a statement waits for a row.
 	answersWithin, changedLately = time.Second, 2 * time.Second
 	// A connection that was silent for longer than restsFor is checked before
 	// use, because a firewall or a load balancer may have dropped it silently.
@@ -93,8 +93,8 @@ func enter(ctx context.Context, slots chan struct{}) error {
 	}
 }
 
-// TryGet is like Get, for callers that have something else to do when all
-// connections are busy. If all are busy, it returns nil and no error.
+// TryGet is like Get, but does not wait while all connections are busy. In that case it returns nil
+// and no error.
 func (p *Pool) TryGet(ctx context.Context) (*Session, error) {
 	select {
 	case p.slots <- struct{}{}:
@@ -129,9 +129,9 @@ func (p *Pool) take(ctx context.Context, slots chan struct{}) (*Session, error) 
 	return s, nil
 }
 
-// answers asks over the session s, which is in use, whether the server would serve. It returns
-// false unless the server soon says yes. If the result is false, the pool takes s back, and keeps s
-// if a late answer says yes.
+// answers asks, over the session s, whether the server serves requests. It returns true only if the
+// server says yes within answersSoon. If the result is false, the pool takes s back, and keeps s if
+// the server says yes later.
 func (p *Pool) answers(ctx context.Context, s *Session) bool {
 	answered, gone := make(chan error), make(chan struct{})
 	ends := time.NewTimer(answersSoon)
@@ -192,9 +192,9 @@ func (p *Pool) pop() (s *Session, back <-chan struct{}, err error) {
 	return nil, p.returns(), nil
 }
 
-// connect dials a new connection, and returns it or a connection that is put back earlier. If the
-// caller does not take the new connection, the next caller gets it. Until the new connection is in
-// the pool, it keeps the caller's place in slots.
+// connect dials a new connection. It returns this connection, or another one that is put back
+// earlier. If the caller does not take the new connection, the next caller gets it. Until the new
+// connection is in the pool, it keeps the caller's place in slots.
 func (p *Pool) connect(ctx context.Context, slots chan struct{}, back <-chan struct{}) (*Session, error) {
 	type result struct {
 		s   *Session
@@ -241,8 +241,8 @@ func (p *Pool) connect(ctx context.Context, slots chan struct{}, back <-chan str
 	}
 }
 
-// takeBack returns a connection that was put back, if slots has a second place.
-// It needs a second place, because the dial keeps the caller's place.
+// takeBack returns a connection that was put back, if slots has a free place. The connection needs
+// this second place, because the dial keeps the caller's place.
 func (p *Pool) takeBack(slots chan struct{}) (s *Session, back <-chan struct{}, err error) {
 	select {
 	case slots <- struct{}{}:
@@ -259,7 +259,7 @@ func (p *Pool) takeBack(slots chan struct{}) (s *Session, back <-chan struct{}, 
 	return s, nil, nil
 }
 
-// The method returns gives the channel that is closed when a connection is put back. mu is held.
+// The returns method gives the channel that is closed when a connection is put back. mu is held.
 func (p *Pool) returns() <-chan struct{} {
 	if p.back == nil {
 		p.back = make(chan struct{})
@@ -285,8 +285,8 @@ func (p *Pool) dial() (*Session, error) {
 	return s, err
 }
 
-// Put takes the connection s back, and closes s if s has failed. If s brought no answer, or its
-// server serves no client, Put also tests the idle connections without an answer since s.sent.
+// Put takes the connection s back, and closes s if s has failed. If s got no answer, or its server
+// serves no client, Put also tests the idle connections that got no answer since s.sent.
 func (p *Pool) Put(s *Session) {
 	slots := s.slots
 	s.slots = nil
@@ -322,11 +322,11 @@ func (p *Pool) keep(s *Session) (back chan struct{}) {
 	return back
 }
 
-// Question tests, all at the same time, the idle connections over which no answer has come since
-// the given instant. It keeps the connections that work. During the test, callers get other
-// connections. So when one connection has died silently, a caller does not get another that has
-// died with it. Question returns a function that waits for the end of the test and returns how many
-// connections were kept.
+// Question tests, at the same time, all idle connections that got no answer since the given
+// instant. It keeps the connections that work. During the test, callers get other connections. So
+// if one connection has died silently, no caller gets another connection that died with it.
+// Question returns a function that waits for the end of the test and returns the number of kept
+// connections.
 func (p *Pool) Question(since time.Time) (kept func() int) {
 	var old []*Session
 	p.mu.Lock()
@@ -383,7 +383,7 @@ func (p *Pool) Warm(ctx context.Context) {
 	}
 }
 
-// Trim closes connections that were idle for longer than age, as long as more than keep are idle.
+// Trim closes connections that were idle for longer than age, but leaves at least keep idle ones.
 func (p *Pool) Trim(age time.Duration, keep int) {
 	p.mu.Lock()
 	n := 0

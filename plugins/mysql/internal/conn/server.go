@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Server is what the server of a new connection has told about itself.
+// Server has the facts that a server reports about itself over a new connection.
 type Server struct {
 	Version  string
 	MariaDB  bool
@@ -21,7 +21,7 @@ type Server struct {
 	Binlog   bool
 	Sync     int   // sync_binlog
 	Packet   int   // max_allowed_packet
-	NoLocks  error // why GET_LOCK is refused; nil when it is not
+	NoLocks  error // the error that refuses GET_LOCK; nil if GET_LOCK is allowed
 }
 
 // supported returns an error if the server is too old for SKIP LOCKED or for

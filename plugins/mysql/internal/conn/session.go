@@ -28,7 +28,7 @@ type Session struct {
 	WakeID uint64   // names the user lock that this session holds; zero if GET_LOCK is refused
 	Server Server
 	Broken bool          // the session must not be used again
-	slots  chan struct{} // the pool's slots, spare or kills, where a session in use has a place
+	slots  chan struct{} // the pool's slots, spare or kills, in which a session in use has a place
 
 	sent, heard time.Time // when the last statement was sent, and when the last answer came
 	changed     time.Time // when a statement other than SELECT was last answered
@@ -43,17 +43,17 @@ func WakeName(id uint64) string { return WakePrefix + strconv.FormatUint(id, 36)
 
 // Kill returns a statement that interrupts the running statement of the session with wakeID.
 //
-// Note: KILL QUERY with a session number would be wrong. If the address leads to several servers,
-// the KILL may reach a server where a session of the application has that number. The user lock
-// has a random name. While the wanted session lives, no other session holds it, on any server.
+// Note: KILL QUERY must not name a session by its number. If the address leads to several servers,
+// the KILL may reach another server, where a session of the application has that number. The user
+// lock has a random name. While the wanted session lives, no other session on any server holds it.
 func Kill(wakeID uint64) string { return "KILL QUERY IS_USED_LOCK('" + WakeName(wakeID) + "')" }
 
 // Setup returns a text that prepares a connection and asks the server about itself, in one round
 // trip. The server's settings and its init_connect may have changed any setting of the session. So
-// the text sets each setting that could change or prevent our statements. It also ends a
-// transaction and table locks that init_connect has begun. The character set comes first, because
-// MySQL would misread the rest in UTF-16 or UTF-32. completion_type comes before ROLLBACK, because
-// it can make ROLLBACK begin another transaction.
+// the text sets each setting that could change or prevent our statements. If
+// init_connect has begun a transaction or locked tables, the text ends that. The character set comes first, because
+// under UTF-16 or UTF-32 MySQL would misread the rest. completion_type comes before ROLLBACK,
+// because it can make ROLLBACK begin another transaction.
 //
 // READ COMMITTED is set because gap locks would deadlock concurrent inserts of
 // new rows. The lock wait is one second, the shortest that MySQL has. UTF-8 is
@@ -239,7 +239,7 @@ func (s *Session) Query(ctx context.Context, text string, each func(row []sqldri
 			err = each(row)
 		}
 		if err != nil {
-			if !errors.Is(err, mysqldriver.ErrMalformPkt) { // then what follows cannot be parsed either
+			if !errors.Is(err, mysqldriver.ErrMalformPkt) { // after it, the rest cannot be parsed either
 				_ = rows.Close() // an earlier error is in err
 			}
 			return s.failed(ctx, err)
@@ -251,9 +251,9 @@ func (s *Session) Query(ctx context.Context, text string, each func(row []sqldri
 	return nil
 }
 
-// parsed returns the results of f, a call of the client library. The library panics at an answer that
-// it cannot parse, which was seen after a KILL. Then parsed returns an error, and the outcome of the
-// statement is unknown.
+// parsed returns the results of f, a call of the client library. The library panics if it cannot
+// parse an answer, as was seen after a KILL. In this case parsed returns an error, and the outcome
+// of the statement is unknown.
 func parsed[T any](f func() (T, error)) (v T, err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -2,16 +2,16 @@ package statement
 
 import "strconv"
 
-// Acquire tries to take many locks at once. Each lock is a row, which is taken when it has no
-// holder, its new owner is not withdrawn, and no other owner is first in its queue.
+// Acquire tries to take many locks at once. It takes a lock's row if the lock has no holder, the
+// new owner is not withdrawn, and no other owner is first in the queue.
 //
-// MySQL runs assignments from left to right, and each sees the earlier results. The first decides,
-// and reads the old expires_at and owner. If the row can be taken, it writes the request's random
-// number (nonce) to column attempt. The other assignments compare attempt with the nonce.
+// MySQL runs assignments from left to right, and each sees the earlier results. The first one reads
+// the old expires_at and owner, and decides. If it takes the row, it writes the request's random
+// number (nonce) to the attempt column. The others compare this column with the nonce.
 //
 // All nonces of one statement have base as their high bits. The low bits (see NonceBits) are the
-// request's number. A row whose attempt has base as high bits was granted. The statement replies
-// details only for other rows.
+// request's number. A row whose attempt has base as high bits was granted. For a row that was not
+// granted, the reply also has details.
 //
 // There are two texts, because the long text would be slow for a single row. The short text takes
 // only rows that have no queue, no withdrawn owners and no running lease. The long text handles
@@ -40,7 +40,7 @@ func Acquire(table string, ops []Operation, base uint64, long, mariadb bool) str
 
 // Take takes one lock, if its row exists and has no queue, no withdrawn owners and no running
 // lease. Otherwise it changes nothing, and the caller uses [Acquire], which costs the server twice
-// the time. Take replies the token as the last insert id.
+// the time. The reply has the token as the last insert id.
 func Take(table string, a Operation) string {
 	var t text
 	t.add("UPDATE ", table, " SET token=LAST_INSERT_ID(GREATEST(token+1,", micros, ")),attempt=").uint(a.Nonce)
@@ -50,7 +50,7 @@ func Take(table string, a Operation) string {
 }
 
 const (
-	// NonceBits is how many low bits of a nonce hold the request's number in its statement.
+	// NonceBits is the number of low bits of a nonce that hold the request's number in its statement.
 	NonceBits = 16
 
 	// details is one column, because several columns would make the reply slower.

@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 )
 
-// Row has those columns of a lock's row that a statement returned.
+// Row has the columns of a lock's row that a statement returned.
 type Row struct {
 	Name, Owner, Label string
 	Attempt, FreedBy   uint64
@@ -45,7 +45,7 @@ func (r Row) Holder() driver.Holder {
 
 func (r Row) waiters() int { return strings.Count(r.Queue, ",") }
 
-// Details fills the row r from text, the column of [Acquire]'s reply about a refused row.
+// Details fills r from text, which is the column of [Acquire]'s reply that describes a refused row.
 func (r *Row) Details(text string) {
 	parts := strings.Split(text, " ")
 	if len(parts) != 6 {
@@ -58,9 +58,9 @@ func (r *Row) Details(text string) {
 	r.Tombstones, r.Label, r.Owner, r.Queue = parts[2] == "1", string(label), parts[4], parts[5]
 }
 
-// Granted reports whether the row r has the grant that the operation a asked for. The row has that
-// grant if r has a's nonce, or if r has a's owner and an earlier statement for a may have made the
-// grant. A grant that the store made to a waiter does not count.
+// Granted reports whether the row r has the grant that the operation a asked for. A row with the
+// operation's nonce has the grant. A row with the operation's owner also has it if an earlier
+// statement for the operation may have made the grant. The store's grants to waiters do not count.
 func (r Row) Granted(a Operation) bool {
 	return r.Attempt == a.Nonce || a.Again && r.Held() && r.Owner == a.Owner && r.Attempt != StoreGrant
 }

@@ -28,10 +28,10 @@ const micros = "TIMESTAMPDIFF(MICROSECOND,'1970-01-01'," + Now + ")"
 // such as ",owner1,owner2,". Queue and tombstones are columns in the row of their lock. So the row
 // lock makes each change of them atomic, and a statement locks only the rows of its names.
 //
-// An entry is ",owner.process.sign.span_us.label.value.wakeid", with label and value in
-// hexadecimal, or "-" for no value. The statement that grants a lock to its first waiter takes all
-// it needs from this entry. The wake id comes last, because the previous version of this program
-// looks for it there.
+// An entry is ",owner.process.sign.span_us.label.value.wakeid". Label and value are in hexadecimal,
+// and "-" stands for no value. The statement that grants a lock to its first waiter takes all data
+// from this entry. The wake id comes last, because the previous version of this program looks for
+// it there.
 const (
 	// Free is the condition that a lock has no holder: its row has no owner, or
 	// the lease of the owner has expired.
@@ -53,14 +53,14 @@ const (
 	Look     = 2 // a waiter exists, but was not granted the lock
 )
 
-// StoreGrant is the value of column attempt after the store made a grant to a
-// waiter, until the waiter first uses the grant.
+// StoreGrant is the value of the attempt column after the store made a grant to a waiter, until the
+// waiter first uses the grant.
 const StoreGrant = 1
 
-// SignEvery is how often a waiting process gives a sign of life, so that the store grants it locks.
-// The sign is a user lock named after the process and the present part (200 ms slot) of the
-// server's time. A sign is usually valid in this part and the next two. The first sign of a process
-// is a part number in its queue entry; later entries contain 0.
+// SignEvery is the interval between two signs of life of a waiting process. Without signs, the
+// store grants it no locks. A sign is a user lock named after the process and the present 200 ms
+// part of the server's time. It is usually valid in this part and the next two. The first sign of a
+// process is a part number in its queue entry; later entries contain 0.
 const SignEvery = 200 * time.Millisecond
 
 // part is the number of the present part: the server's time divided by SignEvery.
@@ -70,16 +70,16 @@ var part = "(" + micros + " DIV " + strconv.FormatInt(SignEvery.Microseconds(), 
 type Process struct {
 	ID    string
 	Signs bool   // its signs of life are valid; otherwise its queue entry counts as a sign
-	Ahead uint64 // for how many more parts than usual its signs are valid
+	Ahead uint64 // the number of parts by which its signs are valid longer than usual
 }
 
-// Signed is a sign of life. Part is the part in which it was given, zero if there is no sign. Ahead
-// is for how many parts (of 200 ms) longer than usual the sign is valid.
+// Signed is a sign of life. Its Part field is the 200 ms part in which it was given, or 0 if there
+// is no sign. Ahead is the number of parts by which it is valid longer than usual.
 type Signed struct{ Part, Ahead uint64 }
 
-// Sign gives a sign of life for process: user locks for the present part and, if ahead is not 0,
-// every third part up to ahead+2 parts later. Then it ends the previous sign, in parameter last. It
-// replies the present part.
+// Sign gives a sign of life for process. It takes a user lock for the present part and, if ahead is
+// not 0, for every third part up to ahead+2 parts later. Then it ends the previous sign, which the
+// parameter last describes. The reply is the present part.
 func Sign(process string, ahead uint64, last Signed) string {
 	var t text
 	t.add("SELECT ", part)
@@ -92,7 +92,7 @@ func Sign(process string, ahead uint64, last Signed) string {
 	return t.String()
 }
 
-// signParts is for how many parts, of SignEvery each, a sign of life is usually valid.
+// signParts is the number of parts, of SignEvery each, for which a sign of life is usually valid.
 const signParts = 3
 
 // alive returns the condition that the first waiter's process has a valid sign of life.
@@ -101,15 +101,15 @@ func alive() string {
 	return "(COALESCE(" + lock + "))," + lock + "-1))," + lock + "-2)))IS NOT NULL OR " + field("3") + ">=CONCAT(" + part + "-2))"
 }
 
-// field returns the SQL expression for one field of the queue's first entry, by its number from 1
-// on.
+// field returns the SQL expression for one field of the queue's first entry. The first field has
+// number 1.
 func field(number string) string {
 	return "SUBSTRING_INDEX(SUBSTRING_INDEX(" + head + ",'.'," + number + "),'.',-1)"
 }
 
 // free adds assignments that grant the lock to the first waiter in its queue. If there is no
-// waiter, or the first waiter's process gives no sign of life, they free the lock. The first waiter
-// leaves the queue in each case. The assignments set column freed_by to the parameter freedBy. The
+// waiter, or the first waiter's process gives no sign of life, they free the lock. A first waiter
+// always leaves the queue. The assignments set the freed_by column to the parameter freedBy. The
 // reply is the granted waiter's wake id, [Look] if the first waiter gave no sign of life, or 0 if
 // there was no waiter.
 func (t *text) free(freedBy string) *text {
@@ -129,16 +129,16 @@ func GrantNext(table, name string) string {
 	return t.add(" WHERE name=").bytes(name).add(" AND queue<>'' AND ", Free).String()
 }
 
-// Granted reads the grant that the store made to r's owner while it waited: the
-// token, and the grant's end in microseconds of the server's clock.
+// Granted reads the grant that the store made to r's owner while the owner waited. The reply has
+// the token, and the grant's end in microseconds of the server's clock.
 func Granted(table string, r driver.Request) string {
 	var t text
 	t.add("SELECT token,TIMESTAMPDIFF(MICROSECOND,'1970-01-01',expires_at) FROM ", table, " WHERE ")
 	return t.granted(r).String()
 }
 
-// Confirm turns a grant that the store made to a's owner, while it waited, into
-// a lease of full length. The server replies the token as the last insert id.
+// Confirm turns the store's grant to a waiter, the owner of the operation a, into a lease with the
+// full TTL. The reply has the token as the last insert id.
 func Confirm(table string, a Operation) string {
 	var t text
 	t.add("UPDATE ", table, " SET token=LAST_INSERT_ID(token),attempt=").uint(a.Nonce).add(",label=").bytes(a.Label).add(",value=").blob(a.Value)
@@ -151,14 +151,14 @@ func (t *text) granted(r driver.Request) *text {
 	return t.add("name=").bytes(r.Name).add(" AND owner='", r.Owner, "' AND attempt=1 AND expires_at>", Now)
 }
 
-// tombstoneFor is how long a tombstone (which refuses a withdrawn owner) stays at least. Later, a
-// new tombstone moves the old ones to column barred_old, whose former content is dropped.
+// tombstoneFor is the least time for which a tombstone refuses a withdrawn owner. Later, a new
+// tombstone moves the old ones to the barred_old column and drops that column's former content.
 const tombstoneFor = "INTERVAL 1 MINUTE"
 
 // byKey follows the table's name in a statement that locks several rows. Without byKey, the
-// optimizer reads the whole table if it expects that the statement needs most rows of the
-// table. MariaDB 11.8 then also waits for locked rows that the statement does not name,
-// because innodb_snapshot_isolation ends the skipping of such rows under READ COMMITTED.
+// optimizer reads the whole table if it expects that the statement needs most rows of the table. In
+// this case MariaDB 11.8 also waits for locked rows that the statement does not name, because its
+// innodb_snapshot_isolation turns off the skipping of such rows under READ COMMITTED.
 const byKey = " FORCE INDEX(PRIMARY)"
 
 type Operation struct {
@@ -256,8 +256,8 @@ func Renew(table string, ops []Operation) string {
 }
 
 // Release ends leases and writes the nonce into column freed_by of their rows. If contended is
-// true, it grants each lock to the next waiter; see [text.free]. Otherwise it grants none, and
-// replies [Look] if a lock has a waiter.
+// true, it grants each lock to the next waiter; see [text.free]. Otherwise it grants no lock, and
+// the reply is [Look] if a lock has a waiter.
 func Release(table string, nonce uint64, ops []Operation, contended bool) string {
 	var t text
 	t.add("UPDATE ", table, byKey, " SET ")
@@ -270,8 +270,8 @@ func Release(table string, nonce uint64, ops []Operation, contended bool) string
 }
 
 // ReleaseAndWake releases a contended lock like Release and wakes the next waiter, in one block of
-// statements, which only MariaDB has. The block replies how many leases it found, and, if no waiter
-// could be woken, the reply of Release.
+// statements, which only MariaDB has. The reply is the number of leases that the block found and,
+// if it woke no waiter, the reply of Release.
 //
 // It wakes the waiter after the commit, so that the grant that the waiter reads is on disk.
 func ReleaseAndWake(table string, nonce uint64, a Operation) string {
@@ -283,7 +283,7 @@ func ReleaseAndWake(table string, nonce uint64, a Operation) string {
 	return t.add("SELECT n,wake_id;END").String()
 }
 
-// Shorten makes a lease end after r.Keep at the latest. It replies the wake id of the first
+// Shorten makes a lease end after r.Keep at the latest. The reply is the wake id of the first
 // waiter. The caller then wakes this waiter, because waiters know only the lease's old end.
 //
 // Note: do not use LEAST, because in MySQL 9 LEAST of two times is a text, and the lease
@@ -294,12 +294,12 @@ func Shorten(table string, r driver.Request) string {
 	return t.add(",expires_at,").later(r.Keep).add(") WHERE ").lease(r).String()
 }
 
-// Withdraw removes owners from their locks and queues. If an owner's request may still arrive,
-// the owner gets a tombstone in the row, which refuses the request. If the row is missing,
-// Withdraw creates the row. It replies [Look] if a lock is then free and has a waiter.
+// Withdraw removes owners from their locks and queues. If an owner's request may still arrive, the
+// owner gets a tombstone in the row, which refuses the request. If the row is missing, Withdraw
+// creates the row. The reply is [Look] if a lock is free afterwards and has a waiter.
 //
-// The VALUES row passes the owner in column label. The row's column attempt is 1 if the owner gets
-// a tombstone.
+// The VALUES row has the owner in its label column. Its attempt column is 1 if the owner gets a
+// tombstone.
 func Withdraw(table string, ops []Operation) string {
 	const (
 		tombstone = "VALUES(attempt)=1"
@@ -329,7 +329,7 @@ func Withdraw(table string, ops []Operation) string {
 	return t.add("freed_by=IF(", Free, ",", replyLook, ",freed_by)").String()
 }
 
-// without returns an expression for the queue in which the text entry replaces owner's entry.
+// without returns an expression for the queue in which the parameter entry replaces owner's entry.
 func without(owner, entry string) string {
 	position := "LOCATE('," + owner + ".',queue)"
 	return "CONCAT(LEFT(queue," + position + "-1)," + entry + ",SUBSTRING(queue,LOCATE(',',queue," + position + "+1)))"
@@ -341,8 +341,8 @@ func noTombstone(owner string) string {
 
 // Enter puts r's owner into the queue, with a wake id, unless this owner holds the lock or was
 // withdrawn. The store may then grant the owner the lock, for r's TTL. Enter also works while the
-// lock is free. Otherwise a host might never get a lock that another host takes for short times,
-// because the lock might be free at each Enter and held at each acquire.
+// lock is free. If it did not, a host might never get a lock that another host often takes for a
+// short time. The lock might be free at each Enter and held at each acquire.
 func Enter(table string, p Process, r driver.Request, wakeID uint64) string {
 	value := "-"
 	if r.Value != nil && Fits(r) {
@@ -363,9 +363,9 @@ func Enter(table string, p Process, r driver.Request, wakeID uint64) string {
 // owner must ask for the lock, because a grant made from the queue entry would lack the value.
 func Fits(r driver.Request) bool { return len(r.Value) <= 512 }
 
-// Sleep sleeps in the server until r's owner should ask for the lock, or until a wake-up. The reply
-// is the planned sleep in microseconds, or -1 if the owner was withdrawn, and the server's time at
-// the start, in microseconds.
+// Sleep makes the session sleep until r's owner should ask for the lock, or until a wake-up. The
+// reply has the planned sleep (-1 if the owner was withdrawn) and the server's time at the start,
+// both in microseconds.
 //
 // One statement reads the row and sleeps, so it misses no release. It sees an earlier release in
 // the row. A later release finds the owner in the queue and interrupts the sleep.
@@ -376,9 +376,9 @@ func Sleep(table string, r driver.Request, most time.Duration) string {
 }
 
 // EnterAndSleep enters the queue like [Enter] and sleeps like [Sleep], in one block of statements.
-// The sleep is a wait for the user lock named lock, which is never free. A wake-up during the sleep
-// ends only the sleep, so the block then replies the rows of [Granted] too. A wake-up at any other
-// time ends the whole block.
+// The sleep is a wait for the user lock called lock, which is never free. A wake-up during the
+// sleep ends only the sleep, so the block then replies the rows of [Granted] too. A wake-up at any
+// other time ends the whole block.
 //
 // The sleeping statement must not read the row, because it would keep the table's definition
 // locked during the sleep. An ALTER TABLE would then wait for the sleep, and all other
@@ -395,9 +395,9 @@ func EnterAndSleep(table, lock string, p Process, r driver.Request, wakeID uint6
 	return t.add(Granted(table, r), ";END").String()
 }
 
-// pause adds an expression for how many microseconds r's owner waits before it asks for the lock.
-// The pause is 0 if the lock is free or the owner is not queued, else the rest of the lease, but at
-// most the parameter most.
+// pause adds an expression for the time, in microseconds, that r's owner waits before it asks for
+// the lock. The time is 0 if the lock is free or the owner is not in the queue. Otherwise it is the
+// rest of the lease, but at most the parameter most.
 func (t *text) pause(r driver.Request, most time.Duration) *text {
 	t.add("IF(", Free, " OR LOCATE(',", r.Owner, ".',queue)=0,0,LEAST(").uint(uint64(most.Microseconds()))
 	return t.add(",TIMESTAMPDIFF(MICROSECOND,", Now, ",expires_at)+1000))")
@@ -433,8 +433,8 @@ func Proclaim(table string, r driver.Request) string {
 	return t.add("UPDATE ", table, " SET attempt=0,value=").blob(r.Value).add(" WHERE ").lease(r).String()
 }
 
-// Locked finds which of the named rows exist. If free is true, it skips rows that another client
-// has locked.
+// Locked finds the named rows that exist. If free is true, it skips rows that another client has
+// locked.
 func Locked(table string, names []string, free bool) string {
 	var t text
 	t.add("SELECT name FROM ", table, byKey, " WHERE name IN(").list(names).add(")")

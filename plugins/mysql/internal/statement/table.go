@@ -1,8 +1,8 @@
 package statement
 
-// Create creates the table. The name is binary, because utf8mb4 collations may
-// count different names as equal. It is the only key, because upserts of rows
-// with a second unique key would deadlock each other.
+// Create creates the table. The name column is binary, because utf8mb4 collations may count
+// different names as equal. This column is the only key, because upserts of rows with a second
+// unique key would deadlock each other.
 func Create(table string) string {
 	return "CREATE TABLE IF NOT EXISTS " + table + ` (
   name         VARBINARY(512)  NOT NULL PRIMARY KEY,
@@ -21,11 +21,11 @@ func Create(table string) string {
 ) ENGINE=InnoDB`
 }
 
-// unused is the condition that a row has been free for a day, and that the time in its
-// last token is over a day ago. A waiter in the row's queue is dead, because a living waiter
-// would have taken the lock. Deleting the row is safe unless the clock goes back by more
-// than a day, because a new row's first token is the clock's time. The token is checked,
-// because a clock that was ahead may have made a token that lies in the future.
+// unused is the condition that a row has been free for a day, and that the time in its last token
+// is over a day ago. A waiter in the row's queue is dead, because a living waiter would have taken
+// the lock. Deleting the row is safe unless the clock goes back by more than a day, because a new
+// row's first token is the clock's time. The token is checked, because a token that was granted
+// while the clock was ahead may lie in the future.
 const (
 	unused = "expires_at<" + dayAgo + " AND barred_since<" + dayAgo +
 		" AND token<TIMESTAMPDIFF(MICROSECOND,'1970-01-01'," + dayAgo + ")"
@@ -38,7 +38,7 @@ func Unused(table, after string, limit int) string {
 	return t.add("SELECT name,", unused, " FROM ", table, " WHERE name>").bytes(after).add(" ORDER BY name LIMIT ").uint(uint64(limit)).String()
 }
 
-// Purge deletes those of the named rows that are still unused.
+// Purge deletes the named rows that are still unused.
 func Purge(table string, names []string) string {
 	var t text
 	return t.add("DELETE old FROM ", table, " old", byKey, " WHERE ", unused, " AND name IN(").list(names).add(")").String()
