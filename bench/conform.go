@@ -20,8 +20,8 @@ type ConformPlan struct {
 	MTLS   bool
 	// Require makes Conform fail when a rule that applies to the plugin did not run.
 	Require bool
-	// Rules gets a line for each rule as soon as its result is known, followed by
-	// the rule's failed cases, or by all its cases if AllCases is set.
+	// Rules receives a line for each rule as soon as the rule's result is known. Below the line are
+	// the rule's failed cases, or all its cases if AllCases is set.
 	Rules    io.Writer
 	AllCases bool
 }
@@ -38,7 +38,7 @@ func Conform(ctx context.Context, p ConformPlan, opts Options) (o *Outcome, err 
 		return nil, err
 	}
 	suite := conform.Options{Name: d.Name, Path: d.Path, Config: d.config, Namespaces: d.takes("prefix") != nil, NoMTLS: !p.MTLS}
-	// A backend that takes no address needs no server, because its configuration is complete.
+	// Conform starts no server for a backend without an address key, unless flags describe its store.
 	if p.strangers[d.Name] != nil || len(p.Targets) == 0 && d.config["address"] == "" && d.takes("address") != nil {
 		servers, err := new(environment).start(ctx, d.Found, true)
 		if err != nil {

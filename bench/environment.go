@@ -47,8 +47,8 @@ type environment struct {
 	compose *servers.Compose         // nil without containers
 }
 
-// openEnvironment chooses where servers run. The servers up, which "env up" has left running (or
-// nil), are used if they run in the environment name. "" is any, and without them this machine.
+// openEnvironment chooses where servers run. Parameter up has the servers of "env up" (nil for
+// none). They are used if name is "" or their environment. Without them, "" means EnvLocal.
 func openEnvironment(ctx context.Context, name string, up *kept) (e *environment, err error) {
 	e = &environment{name: cmp.Or(name, EnvLocal)}
 	if up != nil && (name == "" || name == up.Env) {
@@ -63,8 +63,8 @@ func openEnvironment(ctx context.Context, name string, up *kept) (e *environment
 }
 
 // start starts throwaway servers for a plugin, or returns servers that "lockbench env up" has left
-// running. Servers that vote on grants vote at once, without the usual wait after a start. Unless
-// the argument durable is set, the store may lose data in a crash, which makes some stores faster.
+// running. If several servers vote on a grant, they vote right after their start, without the usual
+// wait. Unless durable is set, the store may lose data in a crash, which makes some stores faster.
 func (e *environment) start(ctx context.Context, found plugin.Found, durable bool) (s *servers.Environment, err error) {
 	kind := kinds.Of(found.Name)
 	cfg, kept := e.kept[found.Name]
@@ -109,7 +109,7 @@ func composeError(backend string, err error) error {
 	}
 }
 
-// close removes the containers that were started. The callers of method start close local servers.
+// close removes the containers that were started. Callers of the start method close local servers.
 func (e *environment) close() error {
 	if e.compose == nil {
 		return nil

@@ -21,9 +21,9 @@ type StatusError int
 
 func (e StatusError) Error() string { return fmt.Sprintf("the program ended with status %d", int(e)) }
 
-// Exec runs a program until it and its orphans have ended. After the program's end, Exec waits for
-// the orphans for at most the duration grace. It forwards signals to the program. Its error is a
-// [StatusError] or says why the program could not be run.
+// Exec runs a program, and forwards signals to it. After the program's end, Exec waits for the
+// processes that the program left behind, for at most the duration grace. The error is nil, a
+// [StatusError], or an [*EnvError] if the program could not be run.
 func Exec(argv []string, grace time.Duration, stderr io.Writer) error {
 	path, err := exec.LookPath(argv[0])
 	if err != nil {
@@ -32,7 +32,7 @@ func Exec(argv []string, grace time.Duration, stderr io.Writer) error {
 	if err := proc.AdoptOrphans(); err != nil {
 		fmt.Fprintf(stderr, "warning: cannot wait for the plugins of a program that was killed: %v\n", err)
 	}
-	// Note: catch signals before the program starts. Otherwise Exec could miss the program's end.
+	// Note: catch signals before the program starts. If Exec did so later, it could miss its end.
 	children, signals := make(chan os.Signal, 1), make(chan os.Signal, 16)
 	signal.Notify(children, syscall.SIGCHLD)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT,
@@ -80,8 +80,8 @@ func start(path string, argv []string) (pid int, err error) {
 	})
 }
 
-// reap collects the status of every child that has ended. It returns the status of the child called
-// program if that child has ended, and whether any child still runs.
+// reap collects the status of every child that has ended. It returns the status of the child with
+// ID program if that child has ended. The result left reports whether a child still runs.
 func reap(program int) (ended *syscall.WaitStatus, left bool) {
 	for {
 		var status syscall.WaitStatus

@@ -13,8 +13,8 @@ import (
 // no answer comes, the next measurement on that store is left out.
 const downTimeout = time.Second
 
-// failures lists the measurements (cells) of a run that failed and have no figures. If one subject
-// (a backend or a baseline) fails, the others can still be compared. The zero value is ready.
+// failures lists the failed measurements (cells) of a run, which have no figures. If one subject (a
+// backend or a baseline) fails, the others can still be compared. The zero value is ready.
 type failures struct {
 	cells []results.FailedCell
 	of    []failure        // of[i] is the failure of cells[i]
@@ -26,7 +26,7 @@ type failure struct {
 	err  error
 }
 
-// add records that the measurement called label, of the subject sub, has no figures in this run. An
+// add records that the measurement called label has no figures for the subject sub in this run. An
 // empty label means that no measurement of that subject has figures.
 func (f *failures) add(sub *subject, label string, run int, err error) {
 	if f.last == nil {
@@ -68,8 +68,8 @@ func (f *failures) hopeless(subjects []*subject) bool {
 	return true
 }
 
-// sums returns one error for each subject with failed measurements. The argument baselines chooses
-// between the baselines and all other subjects.
+// sums returns one error for each subject with failed measurements. If baselines is true, it covers
+// only baselines. If baselines is false, it covers only other subjects.
 func (f *failures) sums(baselines bool) (sums []error) {
 	count := map[string]int{}
 	for _, c := range f.cells {
@@ -96,7 +96,7 @@ func (f *failures) sums(baselines bool) (sums []error) {
 // perhaps those of baselines.
 func (f *failures) err() error { return errors.Join(f.sums(false)...) }
 
-// besides returns the failures of baselines, one line each. They are shown, but do not make the run
+// besides returns one line for each failed baseline. The lines are shown, but do not make the run
 // fail.
 func (f *failures) besides() (lines []string) {
 	for _, err := range f.sums(true) {

@@ -27,37 +27,37 @@ const (
 	FaultsList   FaultsMode = "list"   // lists faults, actions and reproducers
 )
 
-// FaultsPlan says which faults are played on which backends. Length and Replay apply only to some
-// modes, all other fields to every mode.
+// FaultsPlan says which faults are played on which backends. The fields Length and Replay apply
+// only to some modes. All other fields apply to every mode.
 type FaultsPlan struct {
 	Mode FaultsMode
-	// Length is how long FaultsSearch searches on all backends together. It is also
-	// how long FaultsSoak runs on each backend.
+	// Length is the duration of FaultsSearch on all backends together. It is also the duration of
+	// FaultsSoak on each backend.
 	Length time.Duration
-	// Replay names reproducers: kept reproducers by name, files by path, or "all".
+	// Replay has names of reproducers in lockbench's repository, paths of files, or "all".
 	Replay []string
 
-	// Backends are names of plugins. None means every plugin that is found.
+	// Backends are names of plugins. An empty list means every plugin that is found.
 	Backends []string
-	// Faults names faults of the table, and Actions names actions for the schedules of a search. Both
-	// limit what is played. A fault is played only if it uses an action in Actions, and an action only
-	// if a fault in Faults uses it. An empty list sets no limit. If both are empty, a run of the table
-	// with Quick plays only the quick faults.
+	// Faults lists faults of the table, and Actions lists actions for the schedules of a search. Both
+	// limit what is played. A fault is played only if it uses an action in Actions. An action is
+	// played only if a fault in Faults uses it. An empty list sets no limit. If both are empty, a run
+	// of the table with Quick plays only the quick faults.
 	Faults, Actions []string
-	// Quick shortens every mode. A run of the table then plays only the quick faults by default,
-	// each of them once. A search spends less time on making a reproducer smaller. A replay of
-	// "all" leaves out long reproducers, and a soak has fewer leases.
+	// Quick shortens every mode. A run of the table plays only the quick faults by default, and plays
+	// each once. A search spends less time on making a reproducer smaller. A replay of "all" leaves
+	// out long reproducers, and a soak has fewer leases.
 	Quick bool
-	// Runs is how often each fault or reproducer is played. 0 means 3 for a fault
-	// and 10 for a reproducer, and fewer if Quick is set.
+	// Runs is the number of times that each fault or reproducer is played. 0 means 3 for a fault and
+	// 10 for a reproducer, and fewer if Quick is set.
 	Runs int
-	// Seed determines schedules, orders and times. 0 means a random seed, or the
-	// seed of the reproducer.
+	// Seed determines schedules, orders and times. 0 means a random seed, but the reproducer's seed in
+	// a replay.
 	Seed uint64
-	// KeepGoing continues a search after the first reproducer of a backend. Other modes continue
-	// anyway.
+	// KeepGoing makes a search go on after it has found a backend's first reproducer. All other modes
+	// always go on.
 	KeepGoing bool
-	// HostProgram is the path of another lockbench that runs the host processes; "" means this one.
+	// HostProgram is the path of the lockbench that runs the host processes. "" means this program.
 	HostProgram string
 
 	// Servers needs no Targets, because faults harm only servers that lockbench starts.
@@ -99,7 +99,7 @@ func Faults(ctx context.Context, p FaultsPlan, opts Options) (*Outcome, error) {
 
 const maxLength = 7 * 24 * time.Hour
 
-// Check finds the parts of the plan that cannot be carried out. Its errors are [*UsageError]s.
+// Check returns a [*UsageError] if lockbench cannot carry out the plan.
 func (p FaultsPlan) Check() error {
 	timed := p.Mode == FaultsSearch || p.Mode == FaultsSoak
 	switch {
@@ -168,7 +168,7 @@ func (p FaultsPlan) judged(ctx context.Context, served bool, scenario string, ru
 		}
 		claims := d.says.Properties
 		m.Plan.Backends, binaries[filepath.Base(d.Path)] = append(m.Plan.Backends, d.Name), d.Path
-		path, err := filepath.Abs(d.Path) // absolute, because wrapper scripts start it
+		path, err := filepath.Abs(d.Path) // must be absolute, because wrapper scripts start the plugin
 		if err != nil {
 			return nil, m, err
 		}
@@ -186,7 +186,7 @@ func (p FaultsPlan) judged(ctx context.Context, served bool, scenario string, ru
 	return backends, m, err
 }
 
-// runs returns how often a fault or reproducer is played.
+// runs returns the number of times that a fault or reproducer is played.
 func (p FaultsPlan) runs(usual, quick int) int {
 	if p.Quick {
 		usual = quick
@@ -197,8 +197,8 @@ func (p FaultsPlan) runs(usual, quick int) int {
 // tellEvery is the shortest time between two reports of frequent events.
 const tellEvery = 10 * time.Second
 
-// lines reports the progress of a mode without a progress bar. The method mention, for frequent
-// events, writes at most once per tellEvery unless all is set.
+// lines reports the progress of a mode without a progress bar. Its mention method is for frequent
+// events. Unless all is set, mention writes at most once per tellEvery.
 type lines struct {
 	w   io.Writer
 	all bool
@@ -266,7 +266,7 @@ func (p FaultsPlan) table(ctx context.Context, opts Options) (*Outcome, error) {
 	return res.outcome(ctx, err)
 }
 
-// tableRound is about how long one round takes, and tableSetup how long its servers take to start.
+// tableRound is the rough duration of a round. tableSetup is the rough time to start its servers.
 const (
 	tableRound = 5 * time.Second
 	tableSetup = 3 * time.Second

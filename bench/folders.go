@@ -66,7 +66,7 @@ func Report(dir, page string) (*Outcome, string, error) {
 }
 
 // Merge writes one result folder, out, from the folders of several machines that measured together.
-// The lines in busy say which machines were also busy with other work.
+// The lines in busy name the machines that were also busy with other work.
 func Merge(out string, dirs ...string) (busy []string, err error) {
 	err = results.Merge(out, dirs...)
 	switch {
@@ -94,8 +94,8 @@ type Comparison struct {
 }
 
 // Compare tests which figures differ between the runs, and checks the limits. If no limit is
-// broken, Compare writes to notes, for each limit on a change, the smallest change that the runs
-// could have shown.
+// broken, Compare writes a line to notes for each limit on a change. The line names the smallest
+// change that the runs could have shown.
 func Compare(q Comparison, notes io.Writer) (*Outcome, error) {
 	var gates []results.Gate
 	for _, text := range q.FailOn {

@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// These are grants of one lock. The grant within begins before the grant first has ended. The grant
-// after has the same token as the grant first.
+// These attempts are grants of one lock. The grant in variable within begins before the end of the
+// grant in first. The grant in variable after has the same token as the one in first.
 var (
 	first  = results.Attempt{Asked: 0, Answered: 1e6, Ended: 5e6, Done: 6e6, Token: 7, Outcome: results.Granted, End: results.EndReleased}
 	within = results.Attempt{Client: 1, Asked: 0, Answered: 2e6, Ended: 3e6, Done: 4e6, Token: 8, Outcome: results.Granted, End: results.EndReleased}
@@ -124,8 +124,8 @@ func TestBadFolders(t *testing.T) {
 	}
 }
 
-// TestDamagedFolders checks a folder with a file that was cut short: its readable part must be
-// shown, and a violation in that part must be found.
+// TestDamagedFolders checks a folder with a file that was cut short. The file's readable part must
+// be shown, and a violation in that part must be found.
 func TestDamagedFolders(t *testing.T) {
 	for name, tt := range map[string]struct {
 		file string

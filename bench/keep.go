@@ -60,7 +60,7 @@ func readKept() (*kept, error) {
 	}
 	defer f.Close()
 	if syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) == nil {
-		return nil, nil // the process that kept them has died
+		return nil, nil // the process that kept the servers has died
 	}
 	k := &kept{}
 	err = json.NewDecoder(f).Decode(k)
@@ -109,8 +109,8 @@ func Keep(ctx context.Context, p Plan, up func(shown string)) (err error) {
 	return nil
 }
 
-// If the user named backends, a server that cannot be started is an error. Otherwise start skips
-// it.
+// start starts the servers of the backends in found. If a server cannot be started, start skips it.
+// But if the user named the backends (named is true), start returns the error.
 func (k *kept) start(ctx context.Context, e *environment, found []plugin.Found, named bool) (all []*servers.Environment, err error) {
 	for _, one := range found {
 		s, err := e.start(ctx, one, false)
@@ -133,8 +133,8 @@ func (k *kept) start(ctx context.Context, e *environment, found []plugin.Found, 
 	return all, nil
 }
 
-// claimState creates the file with permissions for this user only, because the file has addresses
-// with passwords.
+// claimState creates and locks the file that describes the kept servers. Only this user may read
+// it, because its addresses have passwords.
 func claimState() (*os.File, error) {
 	f, err := openState(os.O_CREATE | os.O_RDWR)
 	if err != nil {

@@ -37,7 +37,7 @@ type Locked struct {
 	AtLeast time.Duration // the lock stays taken for at least this long; no more than TTL
 	Tick    time.Duration // all hosts together run the command once per Tick; 0 for no such rule
 	MaxHold time.Duration // the command is ended after this time; 0 for never
-	Label   string        // who holds the lock, for people; "" for host name and process id
+	Label   string        // shown to people as the holder; "" for host name and process ID
 	Lead    bool          // run the command as the leader of the election called Name
 	Restart bool          // with Lead: run the command again when it has ended
 
@@ -46,10 +46,10 @@ type Locked struct {
 	Verbose bool
 }
 
-// Run runs the command while it holds the lock. The command has the standard input, output and
-// error of this process, and its terminal. Run returns nil if the command ended with status 0. For
-// another status, it writes the reason to w and returns a [StatusError]. If the writer w blocks, at
-// most 64 texts wait for it, and Run drops further ones. At its end, Run waits at most a second for
+// Run runs the command while it holds the lock. The command uses the terminal, standard input,
+// output and error of this process. Run returns nil if the command ended with status 0. For another
+// status, it writes the reason to w and returns a [StatusError]. If the writer w blocks, at most 64
+// texts wait for it, and Run drops further texts. Before Run returns, it waits at most a second for
 // w. Run handles the signals of this process.
 func (l Locked) Run(ctx context.Context, w io.Writer) error {
 	out := command.NewOut(w)
@@ -112,10 +112,10 @@ func (l Locked) Run(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// found resolves the backend. A signal may end it, with the status that a shell shows for the
-// signal.
+// found resolves the backend. If a signal comes first, found returns the status that a shell shows
+// for the signal.
 func (l Locked) found(ctx context.Context, out io.Writer, signals <-chan os.Signal) (d described, _ error) {
-	asking, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the signals below end it
+	asking, cancel := context.WithCancel(context.WithoutCancel(ctx)) // a signal below cancels it
 	defer cancel()
 	type answer struct {
 		described
@@ -131,7 +131,7 @@ func (l Locked) found(ctx context.Context, out io.Writer, signals <-chan os.Sign
 		select {
 		case a := <-answered:
 			return a.described, a.err
-		case <-over: // perhaps by a signal, which comes through signals too
+		case <-over: // a signal that ended ctx also arrives below
 			over = nil
 			time.AfterFunc(time.Second, cancel)
 		case sig := <-signals:

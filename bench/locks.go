@@ -34,12 +34,12 @@ type store struct {
 	prefix string
 }
 
-// locksTimeout is how long a command about locks may take. Waiting for the user does not count.
+// locksTimeout limits the duration of a command about locks, without the wait for the user.
 const locksTimeout = 30 * time.Second
 
-// The method with opens the backend, checks that the store answers, and calls the function work. It
-// calls work even if the plugin refuses to grant locks because of the store's settings. Existing
-// locks can still be shown.
+// The with method opens the backend, checks that the store answers, and calls the function work. To
+// show existing locks, it calls work even if the plugin refuses new grants because of the store's
+// settings.
 func (l Locks) with(ctx context.Context, work func(context.Context, store) (*Outcome, error)) (o *Outcome, err error) {
 	ctx, cancel := context.WithTimeout(ctx, locksTimeout)
 	defer cancel()
@@ -196,7 +196,7 @@ func left(h driver.Holder) string {
 	return h.TTL.Round(time.Millisecond).String()
 }
 
-// A terminal could take characters of the text as a command. So printable quotes such a text.
+// printable quotes an empty text, and a text with characters that a terminal may take as commands.
 func printable(s string) string {
 	if quoted := strconv.Quote(s); quoted != `"`+s+`"` || s == "" {
 		return quoted
@@ -211,8 +211,8 @@ func waiters(h driver.Holder) string {
 	return strconv.Itoa(h.Waiters)
 }
 
-// granted returns when the lease was granted, by the store's clock, or nil if the token has no
-// time.
+// granted returns the time of the lease's grant by the store's clock. It returns nil if the token
+// contains no time.
 func (s store) granted(h driver.Holder) *time.Time {
 	if !s.timed || h.Token == 0 {
 		return nil

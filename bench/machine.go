@@ -106,7 +106,7 @@ type gauged struct {
 	throttled   time.Duration // time for which the control group was throttled
 }
 
-// gauge takes some milliseconds. A counter that it cannot read stays 0.
+// gauge reads counters, which takes some milliseconds. A counter that it cannot read stays 0.
 func gauge() gauged {
 	g := gauged{at: time.Now(), own: ownTime()}
 	g.wall = g.at.Round(0)
@@ -118,8 +118,8 @@ func gauge() gauged {
 	return g
 }
 
-// The first line of /proc/stat has the time that all CPUs spent in: user, nice, system, idle,
-// iowait, irq, softirq, steal (see proc_stat(5)). Later fields are part of user and nice.
+// The first line of /proc/stat has the times of all CPUs in the states user, nice, system, idle,
+// iowait, irq, softirq, steal (see proc_stat(5)). Later fields are already part of user and nice.
 func (g *gauged) cpus(text string) {
 	line, _, _ := strings.Cut(text, "\n")
 	fields := strings.Fields(line)

@@ -122,7 +122,7 @@ func listing(lists ...list) *Outcome {
 	return &Outcome{data: lists, text: b.String()}
 }
 
-// The folder's name is the current time, to the second. If the folder exists, a number is added.
+// freshFolder names a folder by the current second. If the folder exists, a number is added.
 func freshFolder() string {
 	dir := filepath.Join("results", time.Now().UTC().Format("20060102T150405Z"))
 	fresh := dir

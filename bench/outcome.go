@@ -49,7 +49,7 @@ var (
 	ErrInterrupted = errors.New("interrupted")
 )
 
-// InvalidError is the error of a run whose figures and verdict say nothing, for example because no
+// InvalidError is the error of a run whose figures and verdict mean nothing, for example because no
 // lock was granted.
 type InvalidError struct{ Err error }
 
@@ -69,7 +69,7 @@ func (e *hintedError) Unwrap() error { return e.err }
 // Hinted returns err with a hint, which says what the user can do about err.
 func Hinted(err error, hint string) error { return &hintedError{err, hint} }
 
-// Hint returns the hint of an error, or "".
+// Hint returns the hint of an error. It is "" if the error has none.
 func Hint(err error) string {
 	var h *hintedError
 	var environment *EnvError
@@ -106,7 +106,7 @@ type result struct {
 	closing     error
 }
 
-// outcome returns what to show of a run that ended with err, and the error to report.
+// outcome returns the Outcome of a run that ended with err, and the error to report.
 func (r result) outcome(ctx context.Context, err error) (*Outcome, error) {
 	shown := &Outcome{Dir: r.dir}
 	if r.cells == 0 || err != nil && r.verdict.Granted() == 0 {

@@ -15,7 +15,7 @@ import (
 
 const maxParts = 64
 
-// Parts are processes on several machines, and they measure at the same time.
+// checkParts checks the plan of several parts (runs on different machines that measure together).
 func (p Plan) checkParts() error {
 	switch {
 	case p.Parts < 0 || p.Parts == 1 || p.Parts > maxParts:
@@ -31,8 +31,8 @@ func (p Plan) checkParts() error {
 	return nil
 }
 
-// join waits for the other parts (runs on other machines), and takes over their seed. The parts
-// meet in the store of the first backend, through a plugin process that is used for nothing else.
+// join waits for the other parts (runs on other machines), and adopts the common seed. The parts
+// meet in the first backend's store, through a plugin process that serves nothing else.
 func (r *runner) join(ctx context.Context) error {
 	if r.plan.Parts == 0 {
 		return nil
@@ -57,27 +57,27 @@ func (r *runner) join(ctx context.Context) error {
 }
 
 const (
-	// partsTimeout is how long a part (one of several runs) waits for the other parts.
+	// partsTimeout is the longest time that a part (one of several runs) waits for the other parts.
 	partsTimeout = 5 * time.Minute
-	// placeTTL is how long a part's place (its election) stays taken after the part was killed.
+	// placeTTL is the time for which the place (election) of a killed part stays taken.
 	placeTTL = 10 * time.Second
-	// gatherEvery is how often a part checks whether the other parts have started.
+	// gatherEvery is the interval at which a part checks whether the other parts have started.
 	gatherEvery = 50 * time.Millisecond
-	// stepEvery is how often a part checks whether the others are ready. So parts begin to measure
-	// within about this time of each other.
+	// stepEvery is the interval at which a part checks whether the others are ready. Therefore parts
+	// begin to measure within about this time of each other.
 	stepEvery = 2 * time.Millisecond
 )
 
 // rendezvous lets runs on several machines, called parts, measure the same thing at the same time.
 // A part waits for the others by reading the store under test. It does not wait for a time of day,
-// because clocks of machines differ. Each part leads one election, called its place. In the value
-// of the election, the part publishes how far it is. Only one goroutine may use a rendezvous.
+// because clocks of machines differ. Each part leads one election, called its place. The part
+// publishes its progress in the election's value. Only one goroutine may use a rendezvous.
 type rendezvous struct {
 	backend string
 	places  []*core.Elector
 	mine    int // index into places
 	term    *core.Term
-	said    station // what this part published; said.All is the same in all parts of this rendezvous, and differs in other rendezvous
+	said    station // what this part published last; its All field is the same in all parts of one rendezvous, and differs in others
 	seed    uint64  // the seed of the first place, which all parts use
 }
 
@@ -91,8 +91,8 @@ type station struct {
 	Step int    `json:"step"` // the step that the part is ready for
 }
 
-// joinParts returns when each place is led by a part, and each part has seen all others. It fails
-// if their plans differ in more than the seed. The part leaves its place when the client is closed.
+// joinParts returns when each place is led by a part, and each part has seen all others. If plans
+// differ in more than the seed, it fails. The part leaves its place when the client is closed.
 func joinParts(ctx context.Context, client *core.Client, backend string, parts int, seed uint64, plan string) (*rendezvous, error) {
 	m := &rendezvous{backend: backend, said: station{Part: rand.Text(), Seed: seed, Plan: plan}}
 	ctx, cancel := context.WithTimeout(ctx, partsTimeout)
@@ -135,7 +135,7 @@ func (m *rendezvous) sit(ctx context.Context) error {
 	}
 }
 
-// gather waits until all places are taken, and each part has published that it saw the same parts.
+// gather waits until all places are taken, and all parts have published that they saw each other.
 func (m *rendezvous) gather(ctx context.Context) error {
 	for {
 		all, there := m.look(ctx)
@@ -160,8 +160,8 @@ func (m *rendezvous) look(ctx context.Context) (all []station, there int) {
 	return all, there
 }
 
-// agree publishes that this part has seen the parts in the slice all. It reports whether the others
-// have published the same.
+// agree publishes that this part has seen the parts in the slice all. It reports whether all others
+// have published that they saw the same parts.
 func (m *rendezvous) agree(ctx context.Context, all []station) (bool, error) {
 	parts := ""
 	for _, s := range all {
@@ -197,9 +197,9 @@ func (m *rendezvous) alone(format string, args ...any) error {
 	return &EnvError{Backend: m.backend, Err: fmt.Errorf("the parts are not together: "+format, args...), Hint: fmt.Sprintf("start %d of them, with the same flags", len(m.places))}
 }
 
-// The method next waits until the other parts have called next as often as this part. All parts
-// return from next within a few milliseconds of each other. The parameter last says that the run is
-// over. Then a part that has left its place counts as ready. Without parts, m is nil.
+// The next method waits until the other parts have called next as often as this part. All parts
+// return from next within a few milliseconds of each other. If last is true, the run is over, and a
+// part that has left its place counts as ready. If m is nil, there are no other parts to wait for.
 func (m *rendezvous) next(ctx context.Context, last bool) error {
 	if m == nil {
 		return nil
@@ -221,7 +221,7 @@ func (m *rendezvous) next(ctx context.Context, last bool) error {
 				continue
 			}
 		case last:
-			n++ // that part has seen all others at the end, and has left
+			n++ // that part has seen that all others are at the end, and has left
 			continue
 		default:
 			return m.alone("part %d has ended", n+1)

@@ -29,7 +29,7 @@ func together(t *testing.T, n int, part func(i int, c *core.Client) error) []err
 	return errs
 }
 
-// The place of a killed part stays taken for the TTL, but later parts must not count the dead part.
+// TestDeadPartsAreNotMet checks that parts ignore a killed part whose place is still taken.
 func TestDeadPartsAreNotMet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewStore()
@@ -76,7 +76,7 @@ func TestPartsThatCannotMeet(t *testing.T) {
 			_, err := joinParts(t.Context(), c, "memory", 2, 0, fmt.Sprint(i))
 			return err
 		}) {
-			// The first part that sees different plans leaves. The other part may then be alone.
+			// The first part that sees different plans leaves, so the other part may be alone.
 			if !IsUsage(err) && !apart(err) {
 				t.Errorf("another plan: part %d: %v", i, err)
 			}

@@ -19,27 +19,27 @@ import (
 // In Scenarios, Baselines and Modes, the word "all" stands for every known name. [Run] rejects a
 // plan for which [Plan.Check] returns an error.
 type Plan struct {
-	// Backends names the plugins to measure. An empty list means every plugin that lockbench finds.
-	// Then it is no error if the server of a plugin cannot be started.
+	// Backends names the plugins to measure. An empty list means every plugin that lockbench finds. In
+	// that case, a plugin whose server cannot be started is left out, without an error.
 	Backends  []string
 	Scenarios []string
 	Baselines []string // a baseline of a backend that is not measured is left out
-	Clients   []int    // numbers of concurrent callers per host; each is measured; if empty: the scenario's default numbers
-	Hosts     []int    // numbers of host processes; each is measured; with 1, lockbench itself is the host; if empty: the scenario's defaults
-	// Keys and Hold are for scenario throughput: how many locks there are, and how long callers
-	// hold a lock. Each value is measured. None means the defaults. Scenarios contend and footprint
-	// use Hold, too.
+	Clients   []int    // numbers of concurrent callers per host, each measured in turn; empty means the scenario's defaults
+	Hosts     []int    // numbers of host processes, each measured in turn (1 is lockbench itself); empty means the scenario's defaults
+	// Keys and Hold are for scenario throughput. Keys has numbers of locks. Hold has the durations for
+	// which callers hold a lock. Each value is measured. An empty list means the defaults. Scenarios
+	// contend and footprint also use Hold.
 	Keys []int
 	Hold []time.Duration
 	// RTT has delays, from 0 to one second, to add to each round trip between a host and the store.
-	// Each value is measured. None means no delay.
+	// Each value is measured. An empty list means no delay.
 	RTT []time.Duration
-	// Rate is how many cycles per second the open loop of scenario acquire starts. 0 means half the
-	// rate that the closed loop reached under the same load.
+	// Rate is the number of cycles that scenario acquire's open loop starts per second. 0 means half
+	// the rate that the closed loop reached under the same load.
 	Rate float64
 	// Modes, Candidates and Tick are for scenario takeover. Modes are ways to end a leader, such as
-	// the default kill-host. Candidates is how many processes campaign (0 means 2). Tick is the
-	// time after which a candidate asks the store again. If Tick is 0, the store wakes the
+	// the default kill-host. Candidates is the number of processes that campaign (0 means 2). Tick is
+	// the time after which a candidate asks the store again. If Tick is 0, the store wakes the
 	// candidate.
 	Modes      []string
 	Candidates int
@@ -49,19 +49,19 @@ type Plan struct {
 	// Stress keeps processors and disk busy during the whole measurement.
 	Stress bool
 	Runs   int // repetitions of every cell
-	// Parts is how many runs of this plan, each on another machine, measure at the same time. They
-	// meet through the store. 0 means that this run measures alone.
+	// Parts is the number of runs of this plan that measure at the same time, each on another machine.
+	// They meet through the store. 0 means that this run measures alone.
 	Parts int
 	TTL   time.Duration
-	// WarmUp is how long each run warms up for a cell, which is one subject under one load. Measure
-	// is how long the run then measures the cell.
+	// WarmUp is the duration of the warm-up for a cell, which is one subject under one load. Measure
+	// is the duration of the measurement that follows.
 	WarmUp, Measure time.Duration
 	// Seed determines the order of the measurements. 0 means a random seed.
 	Seed  uint64
 	Quick bool
 	MTLS  bool
-	// Env is where lockbench starts throwaway servers, one of [Environments]. "" means the servers
-	// that "env up" keeps, if there are any, or else local processes.
+	// Env is the one of [Environments] in which throwaway servers run. "" means the servers that "env
+	// up" keeps. If it keeps none, "" means local processes.
 	Env string
 	Servers
 	// VS is a directory with a second build of the plugins. Both builds are measured in turn, to
@@ -78,12 +78,12 @@ const (
 	maxMeasure = time.Hour
 	maxHold    = time.Hour
 	maxRTT     = time.Second
-	// usualFor and quickFor are the defaults of For, the duration of scenario ttl. A user may
-	// choose a duration from minFor to maxFor.
+	// usualFor and quickFor are the defaults of the For field, the duration of scenario ttl. A user
+	// may choose a duration from minFor to maxFor.
 	usualFor, quickFor = time.Minute, 12 * time.Second
 	minFor, maxFor     = time.Second, 6 * time.Hour
-	// QuickTTL is the default TTL of a quick plan for takeover alone. It is short, because in half
-	// of the modes leaders change a dozen times, and each time the TTL must expire first.
+	// QuickTTL is the default TTL of a quick plan for takeover alone. It is short, because half of the
+	// modes change the leader a dozen times, and each change takes a TTL.
 	QuickTTL = 3 * time.Second
 	// quickRuns is the smallest number of runs from which a median has a confidence interval.
 	quickRuns = 6
@@ -114,7 +114,7 @@ func DefaultPlan(quick bool) Plan {
 func (p Plan) filled() Plan {
 	for _, list := range []struct {
 		names *[]string
-		all   []string // empty if the list does not take the word all
+		all   []string // empty if the list does not take the word "all"
 	}{
 		{&p.Backends, nil}, {&p.Scenarios, words("scenarios")}, {&p.Baselines, words("baselines")}, {&p.Modes, words("modes")},
 	} {
@@ -234,7 +234,7 @@ func (c cell) section() results.Section {
 	}
 }
 
-// group has what all cells in one comparison have in common.
+// group identifies the cells that are compared with each other.
 type group struct {
 	measure.Workload
 	scenario string
@@ -287,11 +287,11 @@ func (e *UsageError) Error() string { return e.Msg }
 
 func usagef(format string, args ...any) error { return &UsageError{fmt.Sprintf(format, args...)} }
 
-// Suggest returns the end of an error message, which proposes the most similar known name. It is ""
-// if no known name is similar.
+// Suggest returns the end of an error message about an unknown name. It proposes the known names
+// that are similar, or lists all known names if none is similar.
 func Suggest(name string, known []string) string { return similar.Suggest(name, known) }
 
-// The parameter what is the kind of name, for example "scenario".
+// unknown returns the error for an unknown name. Parameter what is its kind, such as "scenario".
 func unknown(what, name string, known []string) error {
 	return usagef("there is no %s %q%s", what, name, similar.Suggest(name, known))
 }

@@ -54,7 +54,7 @@ func (p Plan) describe(ctx context.Context) ([]described, error) {
 	return out, nil
 }
 
-// The method ask also checks that TTL and configuration fit the plugin.
+// ask gets the plugin's description, and checks that TTL and configuration fit the plugin.
 func (p Plan) ask(ctx context.Context, f plugin.Found, cfg driver.Config) (d described, err error) {
 	d = described{Found: f, config: cfg}
 	if d.says, err = describe(ctx, f); err != nil {
@@ -104,7 +104,7 @@ func checkConfig(d plugin.Description, cfg driver.Config) error {
 	return nil
 }
 
-// checkTTL is called before lockbench starts a server.
+// checkTTL checks, before lockbench starts a server, that the plugin accepts the TTL.
 func checkTTL(d plugin.Description, ttl time.Duration) error {
 	for _, bound := range []struct {
 		text string
@@ -278,8 +278,8 @@ func partsText(parts []part) string {
 	return b.String()
 }
 
-// ttlFor returns the TTL for a backend, and a note if this is not the plan's TTL. Only scenario
-// takeover, if it runs alone, may replace a TTL that is too short.
+// ttlFor returns the TTL for a backend, and a note if it is not the plan's TTL. If takeover is the
+// only scenario, the plugin's minimum replaces a TTL that is too short.
 func (p Plan) ttlFor(d plugin.Description) (ttl time.Duration, note string) {
 	least, err := time.ParseDuration(d.Properties.TTLMin)
 	if err != nil || p.TTL >= least || p.TTL < time.Millisecond || !slices.Equal(p.Scenarios, []string{"takeover"}) {

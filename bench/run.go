@@ -39,8 +39,8 @@ type Options struct {
 	Progress Progress
 	// Log gets log lines of package core and of the plugins. Nil discards them.
 	Log *slog.Logger
-	// Lines gets text for the user, such as notes. Search, replay and soak report their progress
-	// here, and not to Progress. Nil discards the text. Verbose adds every step of them.
+	// Lines gets text for the user, such as notes. Nil discards the text. Search, replay and soak
+	// report their progress to Lines, not to Progress. If Verbose is set, they report every step.
 	Lines   io.Writer
 	Verbose bool
 }
@@ -54,8 +54,8 @@ func (o *Options) fill() {
 	}
 }
 
-// Main must be called first in main. It returns at once, except in a helper process that lockbench
-// started, such as a host. There it does the work of the process.
+// Main must be called first in main. In a helper process that lockbench started, such as a host,
+// Main does the work of that process. In any other process, it returns at once.
 func Main() {
 	host.Main()
 	command.Main()
@@ -131,8 +131,8 @@ func (r *runner) run(ctx context.Context) (res result, err error) {
 		r.folder = folder
 		err := r.rounds(ctx, cells)
 		if err == nil {
-			// The other parts may still wait for this one. An error loses nothing, because all is
-			// measured.
+			// The other parts may still wait for this part. The error can be ignored, because all cells
+			// have been measured.
 			_ = r.rendezvous.next(ctx, true)
 		}
 		res.verdict, res.cells, res.interrupted = r.checker.Verdict(), r.measured, ctx.Err() != nil
@@ -192,7 +192,7 @@ func (r *runner) rounds(ctx context.Context, cells []cell) error {
 	return r.failures.err()
 }
 
-// cells returns what can be measured. It writes to r.skipped what cannot, and why.
+// cells returns the cells that can be measured. It notes in r.skipped which others cannot, and why.
 func (r *runner) cells() []cell {
 	var out []cell
 	for _, sub := range r.subjects {
@@ -264,7 +264,7 @@ func (r *runner) cell(ctx context.Context, c cell, run int) error {
 	return r.keep(measured)
 }
 
-// A cell that has modes is written as one cell for each mode.
+// keep writes a cell to the result folder. If a cell has modes, it writes one cell for each mode.
 func (r *runner) keep(c results.Cell) (err error) {
 	if len(c.Modes) == 0 {
 		r.checker.Add(c.Section, c.Attempts)

@@ -24,15 +24,15 @@ const (
 	quickShrinkFor = time.Minute
 )
 
-// A soak is a long run with faults. Each host holds roughly this many leases.
+// A soak is a long run with faults, in which each host holds roughly this number of leases.
 const (
 	soakPool      = 500
 	quickSoakPool = 50
 )
 
 // search plays random schedules of faults. A soak plays them on all backends at the same time. If a
-// claim (a promise of docs/safety.md) is broken, search writes a file that replays the schedule. If
-// ctx ends, search reports its findings.
+// claim (a promise of docs/safety.md) is broken, search writes the schedule to a file for a replay.
+// If ctx ends, search reports its findings.
 func (p FaultsPlan) search(ctx context.Context, opts Options) (*Outcome, error) {
 	actions := p.actions()
 	if len(actions) == 0 {
@@ -155,7 +155,7 @@ type played struct {
 	Failure    string            `json:"failure,omitempty"` // why it could not be played
 }
 
-// A reproducer is a schedule that broke a claim. If one cannot be played, replay goes on.
+// replay plays reproducers, schedules that broke a claim. If it cannot play one, it goes on.
 func (p FaultsPlan) replay(ctx context.Context, opts Options) (*Outcome, error) {
 	chosen, err := p.reproducers()
 	if err != nil {

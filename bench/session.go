@@ -47,7 +47,7 @@ type session struct {
 
 const closeTimeout = 10 * time.Second
 
-// openSession may return a session that must be closed together with an error.
+// openSession may return a session together with an error. The caller must close it even then.
 func openSession(ctx context.Context, p Plan, log *slog.Logger) (*session, error) {
 	s := &session{plan: p, log: log, binaries: map[string]string{}}
 	kept, err := readKept()
@@ -145,8 +145,8 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 	return nil
 }
 
-// If rtt is not 0, all connections of openAt go through relays that delay each round trip by rtt.
-// If the backend's connections cannot use a relay, openAt opens nothing, and the report says so.
+// openAt opens a backend. If rtt is not 0, its connections go through relays that delay each round
+// trip by rtt. If they cannot use a relay, openAt opens nothing, and the report says so.
 func (s *session) openAt(ctx context.Context, f described, rtt time.Duration, harm *servers.Server, own bool) (err error) {
 	first := len(s.relays)
 	if rtt > 0 {
@@ -161,7 +161,7 @@ func (s *session) openAt(ctx context.Context, f described, rtt time.Duration, ha
 	}
 	b, err := s.open(ctx, f)
 	if own && (err == nil || ctx.Err() != nil) {
-		s.own = append(s.own, f) // the check may have written to the server, even if it was interrupted
+		s.own = append(s.own, f) // even an interrupted check may have written to the server
 	}
 	if err != nil {
 		return err
@@ -176,7 +176,7 @@ func (s *session) openAt(ctx context.Context, f described, rtt time.Duration, ha
 	return s.openBaselines(ctx, sub, f.config)
 }
 
-// relayed returns cfg with the addresses of new relays.
+// relayed returns cfg with the addresses of new relays in place of the servers' addresses.
 func (s *session) relayed(backend string, cfg driver.Config, rtt time.Duration) (driver.Config, error) {
 	return kinds.Route(backend, cfg, func(address string) (string, error) {
 		relay, err := inject.NewProxy(address)
@@ -189,7 +189,7 @@ func (s *session) relayed(backend string, cfg driver.Config, rtt time.Duration) 
 	})
 }
 
-// If the counter of commands cannot be read, the report says so.
+// openCounter opens the counter of sub's commands. If it cannot be read, the report says so.
 func (s *session) openCounter(ctx context.Context, sub *subject) {
 	open := kinds.Of(sub.Name).Counter
 	if open == nil && len(sub.relays) > 0 {
@@ -268,11 +268,11 @@ func (s *session) openBaselines(ctx context.Context, of *subject, cfg driver.Con
 	return nil
 }
 
-// floorPluginCall is the floor of all plugins: a call to the memory plugin that inspects a lock
-// that does not exist. It costs little more than a call from one process to another.
+// floorPluginCall names the floor of all plugins, which is a call that inspects a free lock through
+// the memory plugin. The call costs little more than a call from one process to another.
 const floorPluginCall = "plugin-call"
 
-// openFloor needs the memory plugin, which needs no server.
+// openFloor opens the floor of plugin calls if the memory plugin, which needs no server, is found.
 func (s *session) openFloor(ctx context.Context) error {
 	if !slices.ContainsFunc(plugin.Discover(s.plan.PluginDirs), func(f plugin.Found) bool { return f.Name == memory.Kind.Name }) {
 		s.skipped = append(s.skipped, "floor "+floorPluginCall+": there is no "+memory.Kind.Name+" plugin")
@@ -301,8 +301,8 @@ func (s *session) Close(ctx context.Context) error {
 	var closing sync.WaitGroup
 	for i, sub := range s.subjects {
 		closing.Go(func() {
-			// A fault may have broken connections, and libraries then may return errors. Only our
-			// plugins must close without error.
+			// A fault may have broken connections, and closing a baseline may then return an error. Only
+			// plugins must close without an error.
 			if err := sub.close(ctx); err != nil && sub.Kind == results.KindPlugin {
 				errs[i] = fmt.Errorf("close %s: %w", sub.Name, err)
 			}
@@ -333,7 +333,7 @@ func harmed(all servers.Nodes) *servers.Server {
 	return all[rand.IntN(len(all))]
 }
 
-// The same lockbench calls both builds, so that lockbench itself causes no difference.
+// openOther opens a plugin's second build. One lockbench calls both builds, to cause no difference.
 func (s *session) openOther(ctx context.Context, d described, of *subject) error {
 	if s.plan.VS == "" {
 		return nil

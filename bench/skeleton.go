@@ -39,7 +39,7 @@ type skeleton struct {
 // Languages are the languages in which [NewPlugin] can write a plugin.
 var Languages = []string{"go", "python"}
 
-// Descriptor returns the file descriptor of lock.proto as a literal of Python.
+// Descriptor returns the file descriptor of lock.proto as a Python literal.
 func (s skeleton) Descriptor() (string, error) {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(protodesc.ToFileDescriptorProto(lockpb.File_lock_proto))
 	return `b"\x` + strings.ReplaceAll(fmt.Sprintf("% x", b), " ", `\x`) + `"`, err
@@ -74,7 +74,7 @@ func NewPlugin(name, lang string, cas bool, dir, module, replace string) (*Outco
 	return o, nil
 }
 
-// Base is the last element of the import path. Field Package can differ from it.
+// Base returns the last element of the import path. The Package field can differ from it.
 func (s skeleton) Base() string { return path.Base(s.Import) }
 
 var pluginName = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)

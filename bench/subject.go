@@ -22,10 +22,10 @@ import (
 )
 
 const (
-	// startTimeout is how long a plugin may take to start on a busy machine.
+	// startTimeout is the longest time that a plugin may take to start on a busy machine.
 	startTimeout = 30 * time.Second
-	// openTimeout is how long a backend may take to answer after its plugin has started. It is
-	// below 5 s, because lockbench must report a server that is down within 5 s.
+	// openTimeout is the longest time that a backend may take to answer after its plugin has started.
+	// It is below 5 s, because lockbench must report a server that is down within 5 s.
 	openTimeout = 4 * time.Second
 )
 
@@ -38,7 +38,7 @@ type subject struct {
 	close  func(ctx context.Context) error
 	names  []string // lock names, made as they are needed
 	series int64    // keeps the names of two builds apart
-	// counter counts the commands that the subject's servers ran. It is nil if they cannot be counted.
+	// counter counts the commands that the subject's servers ran. It is nil if none can be counted.
 	counter *servers.Counter
 	// address may contain a password.
 	address string
@@ -49,8 +49,8 @@ type subject struct {
 	server  *servers.Server // the server that may be harmed; nil for none
 }
 
-// commands returns nil without a counter. For a baseline, Sent and Busy are NaN, because these are
-// right only for plugins.
+// commands returns nil if the subject has no counter. For a baseline, the returned function gives
+// NaN for Sent and Busy, because these figures are right only for plugins.
 func (s *subject) commands() func(ctx context.Context) (servers.Served, error) {
 	if s.counter == nil {
 		return nil
@@ -65,7 +65,7 @@ func (s *subject) commands() func(ctx context.Context) (servers.Served, error) {
 	}
 }
 
-// open also checks that the store answers.
+// open opens a backend through its plugin, and checks that the store answers.
 func (s *session) open(ctx context.Context, d described) (driver.Backend, error) {
 	b, err := plugin.Open(ctx, d.Name, &plugin.Options{
 		Path: d.Path, Config: d.config, Dirs: s.plan.PluginDirs, NoMTLS: !s.plan.MTLS, Logger: s.log, StartTimeout: startTimeout,
@@ -83,7 +83,7 @@ func (s *session) open(ctx context.Context, d described) (driver.Backend, error)
 	return b, nil
 }
 
-// If err already contains the server's address, at does not add it.
+// The at function adds the server's address to err, unless err already contains the address.
 func at(server string, err error) error {
 	addr := shownAddress(server)
 	if addr == "" || strings.Contains(err.Error(), addr) {
@@ -118,7 +118,7 @@ func (s *session) reference(backend string) string {
 	return ""
 }
 
-// The parameter of is the subject of the baseline's backend.
+// baselineSubject opens the baseline bl. Parameter of is the subject of the baseline's backend.
 func (s *session) baselineSubject(ctx context.Context, bl baseline.Baseline, cfg driver.Config, of *subject) (*subject, error) {
 	locker, err := bl.Open(ctx, cfg)
 	if err != nil {

@@ -24,14 +24,14 @@ type Servers struct {
 	// Config sets keys of plugins: BACKEND.KEY=VALUE. It has precedence over the file of a target.
 	Config []string
 	// Commands start throwaway servers of stores that lockbench does not know: BACKEND=COMMAND, or
-	// only COMMAND if there is one backend. In a command, "{port}" means a free port and "{dir}"
-	// means a data directory. The same words in a value of Config tell the plugin where the server
-	// is. If Config has no "{port}", lockbench sets the key address. If the store is only files,
-	// there is no command, and Config has "{dir}".
+	// only COMMAND if there is one backend. In a command, "{port}" means a free port and "{dir}" means
+	// a data directory. The same words in a value of Config tell the plugin where the server is. If
+	// Config has no "{port}", lockbench sets the address key. If the store is only files, there is no
+	// command, and Config has "{dir}".
 	Commands []string
-	// Claims name files, as BACKEND=FILE or FILE, that say what stores of Commands do not promise.
+	// Claims name files, as BACKEND=FILE or FILE. They say what the stores of Commands do not promise.
 	Claims []string
-	// PluginDirs are searched for plugins first, before the directory of lockbench and PATH.
+	// PluginDirs are searched for plugins first, before lockbench's own directory and PATH.
 	PluginDirs []string
 
 	own    map[string]bool          // backends with a target
@@ -43,7 +43,7 @@ type Servers struct {
 	claimed   []string // backends with claims
 }
 
-// A text that has neither form is not shown, because it may contain a password.
+// Errors do not show a text that matches neither form, because the text may contain a password.
 var (
 	targetForm = regexp.MustCompile(`(?s)^([a-z][a-z0-9-]*)=(.+)$`)
 	configForm = regexp.MustCompile(`(?s)^([a-z][a-z0-9-]*)\.([A-Za-z][A-Za-z0-9_.-]*)=(.*)$`)
@@ -57,7 +57,7 @@ func (s *Servers) configured() (keys []string) {
 	return keys
 }
 
-// An address with a password is an error if it stands on the command line, because other users can
+// read returns an error if an address on the command line has a password, because other users can
 // see the command line in the list of processes. A password in Config only causes a warning. The
 // parameter backends has the backends that the user named.
 func (s *Servers) read(warn io.Writer, backends ...string) error {
@@ -94,14 +94,14 @@ func (s *Servers) read(warn io.Writer, backends ...string) error {
 	return s.readStrangers(backends)
 }
 
-// The caller may change the configuration that of returns.
+// The of method returns a copy of the backend's configuration, which the caller may change.
 func (s Servers) of(backend string) driver.Config {
 	cfg := driver.Config{}
 	maps.Copy(cfg, s.config[backend])
 	return cfg
 }
 
-// stray returns a backend that has settings but is not in the slice backends, or "".
+// stray finds a backend that has settings but is not in backends. It returns "" if there is none.
 func (s Servers) stray(backends []string) (what, backend string) {
 	all := slices.Concat(slices.Collect(maps.Keys(s.config)), slices.Collect(maps.Keys(s.strangers)))
 	slices.Sort(all)
@@ -143,7 +143,7 @@ func (s Servers) find(backends []string) ([]plugin.Found, error) {
 	return out, nil
 }
 
-// resolve fails if the flags have settings for another backend.
+// resolve finds and describes a plugin. It fails if the flags have settings for another backend.
 func (s *Servers) resolve(ctx context.Context, nameOrPath string, warn io.Writer) (d described, err error) {
 	isPath := strings.ContainsRune(nameOrPath, '/')
 	d.Found = plugin.Found{Name: strings.TrimPrefix(filepath.Base(nameOrPath), "lockplugin-"), Path: nameOrPath}
@@ -219,8 +219,8 @@ func shownAddress(address string) string {
 
 var addressScheme = regexp.MustCompile(`^[a-z]+://`)
 
-// A comma can belong to a password. It does so if an "@" follows before the next scheme, such as
-// "http://".
+// splitAddresses splits a list at its commas, except those in a password. A comma is in a password
+// if an "@" follows before the next scheme, such as "http://".
 func splitAddresses(list string) []string {
 	var out []string
 	for p := range strings.SplitSeq(list, ",") {

@@ -24,8 +24,8 @@ func backendNames(cmd *cobra.Command) []cobra.Completion {
 	return out
 }
 
-// If the parameter every is not "", choices also offers the word "all", with every as its
-// description.
+// choices offers the words that the flag accepts. If every is not "", choices also offers the word
+// "all", with parameter every as its description.
 func choices(flag, every string) candidates {
 	var out []cobra.Completion
 	if every != "" {
@@ -37,7 +37,7 @@ func choices(flag, every string) candidates {
 	return func(*cobra.Command) []cobra.Completion { return out }
 }
 
-// prefixed offers the names of backends, each with sign appended, and no space.
+// prefixed offers the names of backends. The text in sign follows each name, and no space.
 func prefixed(sign string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		var out []cobra.Completion
@@ -49,7 +49,7 @@ func prefixed(sign string) cobra.CompletionFunc {
 	}
 }
 
-// The directive says what else the shell may offer after the first argument.
+// firstBackend offers backends for the first argument. The directive says what else is offered.
 func firstBackend(directive cobra.ShellCompDirective) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -76,7 +76,7 @@ func lockNames(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Co
 	return l.Names(ctx, toComplete), cobra.ShellCompDirectiveNoFileComp
 }
 
-// The method list completes the last word of a list with commas. It offers words not in the list.
+// The list method completes the last word of a list with commas. It offers words not yet in it.
 func (c candidates) list(cmd *cobra.Command, _ []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	before := toComplete[:strings.LastIndexByte(toComplete, ',')+1]
 	chosen := strings.Split(before, ",")

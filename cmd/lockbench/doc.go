@@ -4,8 +4,8 @@
 // # Where is what
 //
 //   - main.go: the root command; exit.go: exit codes and hints
-//   - a command each: run.go, faults.go, check.go, report.go, compare.go, merge.go, conform.go,
-//     env.go, lock.go, locks.go, exec.go, plugins.go; oldfaults.go: earlier spellings
-//   - servers.go, output.go: flags of several commands; progress.go: a run on a terminal
-//   - complete.go: completion; man.go: manual pages
+//   - one command each: run.go, faults.go, check.go, report.go, compare.go, merge.go, conform.go,
+//     env.go, lock.go, locks.go, exec.go, plugins.go; oldfaults.go: old flags of run
+//   - servers.go, output.go: flags that several commands share; progress.go: a run's progress
+//   - complete.go: completion in a shell; man.go: manual pages
 package main

@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/bench"
 )
 
-// TestRunCheckReport uses a real server.
+// TestRunCheckReport measures a real server, and then checks and reports the result folder.
 func TestRunCheckReport(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())
@@ -106,7 +106,7 @@ func checkManifest(t *testing.T) {
 	}
 }
 
-// The callers are in several host processes.
+// TestOverHosts measures with callers in several host processes.
 func TestOverHosts(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())

@@ -78,7 +78,7 @@ func TestKeptServers(t *testing.T) {
 	up()
 }
 
-// If docker is installed, docker compose must accept the file.
+// If docker is installed, docker compose must accept the file compose.yaml.
 func TestComposeFile(t *testing.T) {
 	file, err := filepath.Abs("../../compose.yaml")
 	if err != nil {
@@ -109,8 +109,8 @@ func TestComposeFile(t *testing.T) {
 	}
 }
 
-// The error names the package to install. No backend is measured, not even one that needs no
-// server.
+// If docker compose is missing, the error names the package to install, and no backend is measured,
+// not even one that needs no server.
 func TestNoDocker(t *testing.T) {
 	dir := plugins(t)
 	path := t.TempDir()

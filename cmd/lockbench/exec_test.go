@@ -44,7 +44,7 @@ func TestExecHandsTheStatusOn(t *testing.T) {
 	ends(t, exitEnvironment, "no-such-program", "exec", "--", "no-such-program")
 }
 
-// container is an application that holds a lock, in a PID namespace as in a container.
+// container is an application that holds a lock, in its own PID namespace, like a container.
 type container struct {
 	cmd  *exec.Cmd
 	app  int // process id of the holder, outside of its namespace
@@ -60,8 +60,8 @@ func startContainer(t *testing.T, redis, address string, ttl time.Duration, dire
 	}
 	c := &container{cmd: exec.Command("unshare", append(args, holder, redis, address, ttl.String())...)}
 	c.cmd.Stderr = os.Stderr
-	// A killed container leaves its sockets in this directory. The name must be short, because the
-	// path of a socket must be short.
+	// A killed container leaves its sockets in this directory. The directory's name must be short,
+	// because a socket's path must be short.
 	tmp, err := os.MkdirTemp("", "exec-")
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +113,7 @@ func children(t *testing.T, pid int) (all []int) {
 	return all
 }
 
-// An application that holds a lock is killed, or its whole container. How long does the next wait?
+// TestExecAsInit kills a holder or its whole container, and checks how long the next holder waits.
 func TestExecAsInit(t *testing.T) {
 	if out, err := exec.Command("unshare", "-pf", "--mount-proc", "true").CombinedOutput(); err != nil {
 		servers.Missing(t, "namespaces", fmt.Errorf("%w: PID namespaces: %v, %s", servers.ErrNotInstalled, err, out))

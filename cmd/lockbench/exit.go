@@ -53,7 +53,7 @@ func usagef(format string, args ...any) error {
 	return &bench.UsageError{Msg: fmt.Sprintf(format, args...)}
 }
 
-// complain writes one line with the error, and perhaps one with its hint.
+// complain writes a line with the error, and a second line if the error has a hint.
 func complain(w io.Writer, err error) {
 	var status bench.StatusError
 	if err == nil || errors.As(err, &status) {

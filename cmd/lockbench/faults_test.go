@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// The saved result of a fault must get the same verdict again, unless a violation is planted in it.
+// TestFaults judges a saved result again. Only a planted violation may change its verdict.
 func TestFaults(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())
@@ -25,7 +25,7 @@ func TestFaults(t *testing.T) {
 		t.Errorf("exit %d; the text differs from that of the run:\n%s", code, again)
 	}
 	ends(t, exitOK, "held", "check", "out")
-	// In the record, let the killed holder go on to hold its lock for one hour.
+	// Change the record, so that the killed holder's lease stays valid for one hour.
 	path := filepath.Join("out", "rounds.jsonl")
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -38,7 +38,7 @@ func TestFaults(t *testing.T) {
 	ends(t, exitUnsafe, "two holders at once|lock 0", "check", "out")
 }
 
-// A reproducer is a recorded failure.
+// TestReplay plays a reproducer, which is a recorded failure.
 func TestReplay(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())
@@ -58,7 +58,7 @@ func TestSoak(t *testing.T) {
 	ends(t, exitOK, "memory: no claim was broken|redis: no claim was broken", "faults", "--soak", "5s", "--quick", "--backends", "memory,redis", "--seed", "1", "--plugin-dir", dir, "-v")
 }
 
-// No mode, such as --search, refuses flags of other modes.
+// Each mode, such as --search, must accept the flags of all other modes.
 func TestFaultsFlagsFitEveryMode(t *testing.T) {
 	values := map[string]string{
 		"backends": "redis", "faults": "kill-host", "actions": "kill-host", "runs": "2", "seed": "7", "host-program": "lockbench",

@@ -22,8 +22,8 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// contents starts a server with some data of its user. The function list lists all data on the
-// server.
+// contents starts a server and writes a user's data to it. The function list returns all data on
+// the server.
 func contents(t *testing.T, backend string) (address string, list func() []string) {
 	t.Helper()
 	fail := func(err error) {
@@ -98,7 +98,7 @@ func contents(t *testing.T, backend string) (address string, list func() []strin
 	}
 }
 
-// run and conform must remove all that they write to a user's server, even if they are interrupted.
+// Even if interrupted, lockbench run and conform must remove all their data from a user's server.
 func TestTargetsAreLeftClean(t *testing.T) {
 	dir := t.TempDir() // separate, because other tests measure all plugins of their directory
 	for _, name := range []string{"redis", "mysql", "postgres", "etcd"} {

@@ -23,7 +23,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// guarded has a store, and the client of another host.
+// guarded has a store and, in its rival field, the client of another host.
 type guarded struct {
 	binary, dir string
 	server      *servers.Server
@@ -42,8 +42,8 @@ func startGuarded(t *testing.T) *guarded {
 	return g
 }
 
-// The given words begin the command line. They are, for example, "lock", "redis" and the name of
-// the lock.
+// command returns a lockbench command that runs script. Its command line begins with words, for
+// example "lock", "redis" and the name of the lock.
 func (g *guarded) command(script string, words ...string) *exec.Cmd {
 	words = append(words, "--target", "redis="+g.server.Addr(), "--plugin-dir", g.dir, "--", "sh", "-c", script)
 	cmd := exec.Command(g.binary, words...)
@@ -51,7 +51,7 @@ func (g *guarded) command(script string, words ...string) *exec.Cmd {
 	return cmd
 }
 
-// acquire acquires and releases a lock as another host.
+// acquire acquires and releases a lock as the client of another host.
 func (g *guarded) acquire(t *testing.T, name string, granted func()) {
 	t.Helper()
 	l, err := g.rival.Lock(name, nil)
@@ -81,9 +81,9 @@ func marked(lockbench *exec.Cmd, mark string) (pids []int) {
 	return pids
 }
 
-// start starts "lockbench lock" with a command that leaves two daemons behind. One is in a new
-// session. The other was forked twice, and has no descriptors and no environment. All five
-// processes have the text mark in their arguments.
+// start starts "lockbench lock" with a command that leaves two daemons behind. One daemon is in a
+// new session. The other daemon was forked twice, and has no descriptors and no environment. All
+// five processes have the text mark in their arguments.
 func (g *guarded) start(t *testing.T, words ...string) (cmd *exec.Cmd, mark string) {
 	t.Helper()
 	mark = fmt.Sprintf("%d.%d", time.Now().UnixNano(), os.Getpid())
@@ -130,7 +130,7 @@ func (g *guarded) sleep(t *testing.T, stderr io.Writer, words ...string) *sleepe
 	return s
 }
 
-// ended fails the test if cmd does not end.
+// ended waits until cmd has ended. It fails the test if cmd does not end.
 func ended(t *testing.T, cmd *exec.Cmd) *os.ProcessState {
 	t.Helper()
 	over := make(chan struct{})
@@ -149,13 +149,13 @@ func ended(t *testing.T, cmd *exec.Cmd) *os.ProcessState {
 	return cmd.ProcessState
 }
 
-// The keeper is the child process of lockbench that holds the lock.
+// keeperOf returns the keeper, which is the child process of lockbench that holds the lock.
 func keeperOf(t *testing.T, cmd *exec.Cmd) int {
 	t.Helper()
 	return children(t, cmd.Process.Pid)[0]
 }
 
-// often returns the number all only if LOCKBENCH_LONG is set.
+// often returns the parameter few, or the parameter all if LOCKBENCH_LONG is set.
 func often(few, all int) int {
 	if os.Getenv("LOCKBENCH_LONG") == "" {
 		return few
@@ -163,10 +163,10 @@ func often(few, all int) int {
 	return all
 }
 
-// rounds is how often a test kills processes.
+// rounds is the number of times that a test kills processes.
 func rounds() int { return often(2, 20) }
 
-// When a process of "lockbench lock" is killed, the command must end before the next holder gets on.
+// If a process of "lockbench lock" is killed, the command must end before the next grant.
 func TestKilledLock(t *testing.T) {
 	g := startGuarded(t)
 	for _, name := range []string{"front", "keeper", "group", "front that is stopped"} {
@@ -209,7 +209,7 @@ func TestKilledLock(t *testing.T) {
 	}
 }
 
-// The lease and the command must go on without the plugin.
+// After the plugin is killed, the lease and the command must go on.
 func TestLockOutlivesPlugin(t *testing.T) {
 	g := startGuarded(t)
 	type round struct {
@@ -239,10 +239,10 @@ func TestLockOutlivesPlugin(t *testing.T) {
 	}
 }
 
-// The keeper is the process that holds the lock. Without a plugin process, pluginOf returns 0.
+// pluginOf returns the plugin of the keeper, the process that holds the lock, or 0 if it has none.
 func pluginOf(keeper int) int { return pidOf(keeper, "lockplugin-") }
 
-// pidOf returns a child process of parent that has text in its arguments, or 0.
+// pidOf returns a child process of parent that has text in its arguments. It is 0 if there is none.
 func pidOf(parent int, text string) int {
 	for _, child := range proc.Children(parent) {
 		args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", child)) // the child may have ended
@@ -253,7 +253,7 @@ func pidOf(parent int, text string) int {
 	return 0
 }
 
-// Front and keeper are killed at once. The kernel must end the command, and the lease must last.
+// If lockbench and keeper die at once, the kernel must end the command, and the lease must go on.
 func TestKilledAtOnce(t *testing.T) {
 	g := startGuarded(t)
 	const ttl = 3 * time.Second
@@ -279,7 +279,7 @@ func TestKilledAtOnce(t *testing.T) {
 	}
 }
 
-// lockbench must end although no process reads its standard error.
+// If its keeper is killed, lockbench must end although no process reads its standard error.
 func TestKeeperKilledUnread(t *testing.T) {
 	g := startGuarded(t)
 	for range rounds() {

@@ -45,7 +45,7 @@ func TestLockIsLost(t *testing.T) {
 				var said strings.Builder
 				cmd.Stderr = &said
 				start(t, cmd)
-				// For a moment, func marked may find a fork that has lockbench's arguments.
+				// For a moment, the marked function may find a fork that still has lockbench's arguments.
 				eventually(t, "it runs", func() bool {
 					_, err := os.Stat(termed + ".not")
 					return err == nil
@@ -76,8 +76,8 @@ func TestLockIsLost(t *testing.T) {
 	}
 }
 
-// When a holder's host was suspended for longer than the TTL and goes on, lockbench must end the
-// command at once. In place of the host, the test freezes all processes of lockbench.
+// If a holder's host is suspended for longer than the TTL, lockbench must end the command as soon
+// as the host resumes. The test freezes all processes of lockbench instead of a host.
 func TestSuspendedLock(t *testing.T) {
 	g := startGuarded(t)
 	const ttl = time.Second
@@ -142,8 +142,8 @@ func (g *guarded) eventuallyWait(t *testing.T, name string, waiters int) {
 	})
 }
 
-// A lockbench that waits for a lock must end with the status of a signal, and leave no process and
-// no queue entry.
+// If a signal comes while lockbench waits for a lock, lockbench must end with the signal's status.
+// It must leave no process and no queue entry.
 func TestInterruptedWaiter(t *testing.T) {
 	g := startGuarded(t)
 	g.start(t, "lock", "redis", "busy")

@@ -16,7 +16,7 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// holder returns a client like that of an application.
+// holder opens a client, as an application would.
 func holder(t *testing.T, dir, addr string) *core.Client {
 	t.Helper()
 	b, err := plugin.Open(t.Context(), "redis", &plugin.Options{Dirs: []string{dir}, Config: map[string]string{"address": addr}, StartTimeout: timeout})
@@ -83,8 +83,8 @@ func TestLocks(t *testing.T) {
 	ask(exitInternal, "is not held", "break", "redis", "jobs/refresh", "--yes")
 }
 
-// lockbench does not break the lock of a program that is no lockbench client. It must name the
-// lock's key, and a command that removes the key.
+// lockbench must not break a lock whose holder is no lockbench client. It must name the lock's key,
+// and a command that removes the key.
 func TestBreakForeign(t *testing.T) {
 	dir := plugins(t)
 	s := redisServer(t, nil)
@@ -124,7 +124,7 @@ func TestDoctor(t *testing.T) {
 	ends(t, exitEnvironment, "make build", "env", "doctor")
 }
 
-// A plugin whose file was renamed must say which backend it is for.
+// If a plugin's file was renamed, lockbench must ask the plugin for the name of its backend.
 func TestLocksOfARenamedPlugin(t *testing.T) {
 	dir := plugins(t)
 	server := redisServer(t, nil)

@@ -25,8 +25,8 @@ func TestLockPassesAnyBytes(t *testing.T) {
 	ends(t, exitUsage, "is not UTF-8", "lock", "redis", "a\xff", "--", "true")
 }
 
-// The test stops and resumes only the command. lockbench must stop and go on with the command, and
-// end with its status.
+// If only the command is stopped and then resumed, lockbench must stop and go on with it. lockbench
+// must end with the command's status.
 func TestStoppedCommandGoesOn(t *testing.T) {
 	g := startGuarded(t)
 	s := g.sleep(t, os.Stderr, "lock", "redis", "stopped")
@@ -54,7 +54,7 @@ func TestStoppedCommandGoesOn(t *testing.T) {
 	}
 }
 
-// The signal comes while lockbench still asks the plugin what it can do.
+// TestInterruptedAtOnce sends a signal while lockbench waits for the plugin's description.
 func TestInterruptedAtOnce(t *testing.T) {
 	g := startGuarded(t)
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
@@ -82,8 +82,8 @@ func (g *guarded) interruptedAtOnce(t *testing.T, sig syscall.Signal) {
 	}
 }
 
-// The command must ignore SIGINT and SIGQUIT if lockbench was started with them ignored, as a shell
-// without job control does for a command with "&".
+// If lockbench was started with SIGINT and SIGQUIT ignored, the command must ignore them, too. A
+// shell without job control starts a command with "&" in this way.
 func TestIgnoredSignals(t *testing.T) {
 	g := startGuarded(t)
 	args := g.command("kill -INT $$; kill -QUIT $$; kill -QUIT $(cut -d' ' -f4 /proc/$PPID/stat); echo lived", "lock", "redis", "ignored").Args

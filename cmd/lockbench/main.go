@@ -33,7 +33,7 @@ func main() {
 	}()
 	select {
 	case <-told:
-	case <-time.After(time.Second): // a full pipe without a reader must not keep the process
+	case <-time.After(time.Second): // a full pipe without a reader must not keep the process alive
 	}
 	os.Exit(exitCode(err))
 }
@@ -94,8 +94,8 @@ func grouped(root *cobra.Command, title string, commands ...*cobra.Command) {
 	root.AddCommand(commands...)
 }
 
-// After guideLost, help and each command that only has subcommands return an error for an unknown
-// name.
+// guideLost changes help and each command that only has subcommands. These commands then return an
+// error for an unknown name.
 func guideLost(cmd *cobra.Command) {
 	if cmd.HasSubCommands() {
 		cmd.Args, cmd.RunE = cobra.ArbitraryArgs, parentOnly
@@ -115,8 +115,8 @@ func guideLost(cmd *cobra.Command) {
 	}
 }
 
-// pluginDirs returns an error if a directory in --plugin-dir does not exist. Otherwise, lockbench
-// would measure a plugin from somewhere else.
+// pluginDirs returns an error if a directory in --plugin-dir does not exist. Without this check,
+// lockbench would measure a plugin from another directory.
 func pluginDirs(cmd *cobra.Command, _ []string) error {
 	dirs, _ := cmd.Flags().GetStringArray("plugin-dir") // empty if the command lacks the flag
 	for _, dir := range dirs {
@@ -127,7 +127,7 @@ func pluginDirs(cmd *cobra.Command, _ []string) error {
 	return nil
 }
 
-// The error for an argument proposes a similar subcommand.
+// parentOnly shows help. For an argument, it returns an error that proposes a similar subcommand.
 func parentOnly(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
@@ -145,7 +145,7 @@ func parentOnly(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// The error for an argument has a hint if the argument is a baseline.
+// noArgs refuses all arguments. If the first is the name of a baseline, the error has a hint.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -157,7 +157,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// The parameter what describes the arguments in errors.
+// needs checks the number of arguments. In its error, parameter what describes the arguments.
 func needs(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
@@ -189,7 +189,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return hinted(usagef("%v", err), cmd.CommandPath()+" --help")
 }
 
-// takes describes the values of each type of flag of package pflag.
+// takes describes the values that a flag accepts, by the flag's type in package pflag.
 var takes = map[string]string{
 	"bool":          "true or false",
 	"int":           "a whole number",

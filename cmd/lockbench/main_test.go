@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	plugintest.Main(m)
 }
 
-// forgetKeptServers keeps tests off the servers that the developer keeps.
+// forgetKeptServers hides from the tests the servers that the developer keeps with "env up".
 func forgetKeptServers() {
 	os.Setenv("LOCKBENCH_STATE", filepath.Join(os.TempDir(), "lockbench-no-such-state"))
 }
@@ -49,8 +49,8 @@ func lockbench(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return exitCode(err), out.String(), errs.String()
 }
 
-// The command line must end with the exit status in code, and write all texts in wants, which are
-// separated by "|".
+// ends fails the test unless lockbench exits with the status in code and writes all texts in wants,
+// which are separated by "|".
 func ends(t *testing.T, code int, wants string, args ...string) (stdout, stderr string) {
 	t.Helper()
 	got, stdout, stderr := lockbench(t, args...)
@@ -62,7 +62,7 @@ func ends(t *testing.T, code int, wants string, args ...string) (stdout, stderr 
 	return stdout, stderr
 }
 
-// promptly fails the test after 10 s. Stalls of this process do not count.
+// promptly fails the test if lockbench takes longer than 10 s. Stalls of this process do not count.
 func promptly(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	took := proc.Ran(func() { code, stdout, stderr = lockbench(t, args...) })

@@ -15,7 +15,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// TestNewPluginCompiles writes the skeletons into this module.
+// TestNewPluginCompiles writes the skeletons into this module and compiles them.
 func TestNewPluginCompiles(t *testing.T) {
 	dir, err := os.MkdirTemp(".", "skeleton-test-")
 	if err != nil {
@@ -66,8 +66,8 @@ func pythonWithGRPC(t *testing.T) {
 	servers.Missing(t, "python", &servers.NotInstalledError{Program: "grpc for python3", Debian: "python3-grpcio python3-protobuf", Homebrew: "python"})
 }
 
-// The skeleton speaks only version 1 of the protocol. So this test also checks that hosts still
-// support such plugins.
+// The Python skeleton speaks only version 1 of the protocol. So this test also checks that hosts
+// still support such plugins.
 func TestNewPluginInPython(t *testing.T) {
 	pythonWithGRPC(t)
 	dir := filepath.Join(t.TempDir(), "store")
@@ -85,7 +85,7 @@ func TestNewPluginInPython(t *testing.T) {
 	}, inPython...)
 }
 
-// inPython are the cases of the suite that check most in the shortest time.
+// inPython has the conformance cases that check the most in the shortest time.
 var inPython = []string{
 	"K2 a refused try leaves nothing behind", "K2 try decides once and says who holds", "K3 a withdrawn owner is refused",
 	"K6 names are kept as they are and never collide", "L6 tokens rise over release", "L7 release compares the token",

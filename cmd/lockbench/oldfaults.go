@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Lockbench accepts the old flags of "lockbench run" for one more release.
+// oldFlags adds old flags of "lockbench run", which lockbench accepts for one more release.
 func oldFlags(fl *pflag.FlagSet) {
 	fl.StringSlice("faults", nil, "")
 	fl.StringSlice("actions", nil, "")

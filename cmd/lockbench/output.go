@@ -36,7 +36,7 @@ func isTerminal(w any) bool {
 	return ok && isatty.IsTerminal(f.Fd())
 }
 
-// The value of a choice is one of a few words.
+// choice is a flag whose value is one of a few words.
 type choice struct {
 	word  *string
 	usual string // the default value; need not be one of the words

@@ -15,8 +15,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// No server, plugin, host or temporary file may be left after lockbench was killed. "lockbench
-// check" must accept the folder.
+// After lockbench is killed, no server, plugin, host or temporary file may be left. "lockbench
+// check" must accept the result folder.
 func TestKilledRunLeavesNothing(t *testing.T) {
 	redisServer(t, nil) // skips without a Redis server
 	dir := plugins(t)
@@ -68,8 +68,8 @@ func killAndLook(t *testing.T, cmd *exec.Cmd, tmp string) {
 	t.Logf("gone after %v", time.Since(killed).Round(time.Millisecond))
 }
 
-// An action is in effect when lockbench is killed. For example, the action has frozen a host, which
-// cannot end by itself.
+// TestKilledSearchLeavesNothing kills lockbench while an action is in effect. For example, a frozen
+// host cannot end by itself.
 func TestKilledSearchLeavesNothing(t *testing.T) {
 	redisServer(t, nil) // skips without a Redis server
 	dir := plugins(t)

@@ -17,8 +17,8 @@ const (
 	logFrom  = 10 * time.Second
 )
 
-// progress shows how far a task is, and the time left. If w is a terminal, it shows a bar.
-// Otherwise it writes lines to a log.
+// progress shows the progress of a task, and the time left. If w is a terminal, it shows a bar. If
+// w is no terminal, it writes lines, as to a log.
 type progress struct {
 	w           io.Writer
 	pool        *mpb.Progress // nil: w is not a terminal
@@ -30,8 +30,8 @@ type progress struct {
 	guess       time.Duration
 }
 
-// newProgress shows the text in preparing until method Begin is called. The caller must call method
-// End.
+// newProgress shows the text in preparing on a terminal until the Begin method is called. The
+// caller must call the End method.
 func newProgress(w io.Writer, preparing string) *progress {
 	p := &progress{w: w}
 	p.label.Store("")
@@ -70,7 +70,7 @@ func (p *progress) Begin(steps int, guess time.Duration) {
 	)
 }
 
-// Before the first step, timeLeft uses the guess.
+// timeLeft returns the time left, as text. Before the first step, it relies on the guess.
 func timeLeft(s decor.Statistics, took, guess time.Duration) string {
 	left := guess - took
 	if s.Current > 0 {
@@ -107,7 +107,7 @@ func (p *progress) End() {
 	p.pool.Wait()
 }
 
-// On a terminal, the lines of above appear above the progress bar.
+// above returns the writer for lines. On a terminal, the lines appear above the progress bar.
 func (p *progress) above(w io.Writer) io.Writer {
 	if p.pool == nil || !isTerminal(w) {
 		return w

@@ -12,7 +12,7 @@ import (
 const hush = "hush-hush"
 
 // --target accepts the configuration file of an application. An error about a mistake in the file
-// must not show its password.
+// must not show the file's password.
 func TestTargetIsTheApplicationsFile(t *testing.T) {
 	dir := plugins(t)
 	server := redisServer(t, &redisserver.Options{Password: hush})

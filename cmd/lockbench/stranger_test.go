@@ -8,7 +8,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// A file says what an unknown store does not promise. All other claims must be judged.
+// A claim file says what an unknown store does not promise. All other claims must be judged.
 func TestStranger(t *testing.T) {
 	redisServer(t, nil) // skips without a Redis server
 	dir := t.TempDir()

@@ -19,7 +19,7 @@ import (
 // terminal is a pseudo terminal on which a shell with job control runs.
 type terminal struct {
 	t      *testing.T
-	fd     int // of the master; not from File.Fd, which makes the File blocking, so that Close waits
+	fd     int // of the master; not from File.Fd, which makes the file blocking, so that Close waits
 	master *os.File
 	mu     sync.Mutex
 	shown  bytes.Buffer
@@ -77,7 +77,7 @@ func startTerminal(t *testing.T) *terminal {
 	return c
 }
 
-// The method types sends keys, and waits until the terminal shows the given text.
+// The types method sends keys, and waits until the terminal shows the given text.
 func (c *terminal) types(keys, text string) {
 	c.t.Helper()
 	c.mu.Lock()
@@ -93,7 +93,7 @@ func (c *terminal) types(keys, text string) {
 	})
 }
 
-// Job control must work for a command under a lock as without a lock.
+// Job control must work for a command under a lock as it does for a command without a lock.
 func TestLockOnTerminal(t *testing.T) {
 	g := startGuarded(t)
 	const ctrlC, ctrlD, ctrlZ = "\x03", "\x04", "\x1a"
@@ -125,8 +125,8 @@ func TestLockOnTerminal(t *testing.T) {
 	c.types("kill %1; fg; echo st''atus $?\n", "status 143")
 }
 
-// The test closes the terminal, like a lost connection of "ssh -t". The command and its process
-// group must end, like a command without a lock.
+// If the terminal is closed, as by a lost "ssh -t" connection, the command and its process group
+// must end. A command without a lock ends in this case, too.
 func TestLockWithoutItsTerminal(t *testing.T) {
 	g := startGuarded(t)
 	c := startTerminal(t)

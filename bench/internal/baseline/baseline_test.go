@@ -24,7 +24,7 @@ func TestBaselines(t *testing.T) {
 	testExclusion(t, "redis", plain, url)
 }
 
-// TestNoTTL checks what reports say that a lock lacks which ends with its connection.
+// TestNoTTL checks that a lock without a TTL, which ends with its connection, lacks only a token.
 func TestNoTTL(t *testing.T) {
 	for _, bl := range All() {
 		if lacks := bl.Without(); strings.Contains(bl.Doc, "no TTL") && !slices.Equal(lacks, []string{"token"}) {

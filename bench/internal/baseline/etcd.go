@@ -32,8 +32,8 @@ func dialEtcd(cfg driver.Config) (*clientv3.Client, error) {
 	})
 }
 
-// etcdPrefix keeps a baseline's keys apart from the backend's keys. It is below the
-// backend's prefix, because the user may have access to that prefix only.
+// etcdPrefix returns a prefix that keeps a baseline's keys apart from the backend's keys. It is
+// below the backend's prefix, because the user may have access to that prefix only.
 func etcdPrefix(cfg driver.Config) string {
 	own := cfg["prefix"]
 	if own == "" {
@@ -99,8 +99,8 @@ func (l *sessions) acquire(ctx context.Context, name string, ttl time.Duration) 
 	}}, nil
 }
 
-// giveBack keeps a session for the next lock if clean is set, and otherwise ends it, which deletes a
-// key that an interrupted call may have left in the store.
+// giveBack keeps a session for the next lock if clean is set. If not, it ends the session, which
+// deletes a key that an interrupted call may have left in the store.
 func (l *sessions) giveBack(s *concurrency.Session, ttl time.Duration, clean bool) error {
 	if !clean {
 		return l.end(l.client.Ctx(), s)
@@ -168,7 +168,7 @@ func (l *sessions) Close(ctx context.Context) error {
 }
 
 // renewing returns a function that renews the session's lease and checks that the key exists, both
-// in one round trip. The lease lives on when the lock has been released or broken.
+// in one round trip. The check is needed, because the lease outlives a released or broken lock.
 func renewing(s *concurrency.Session, key string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		return inject.AtOnce(2, func(i int) error {

@@ -22,7 +22,7 @@ func TestEtcdBaselines(t *testing.T) {
 	cfg := driver.Config{"address": s.Addr()}
 	testExclusion(t, "etcd", cfg, cfg)
 
-	// A renewal is one round trip, so it asks for the key without waiting for the lease's answer.
+	// A renewal takes one round trip: it asks for the key before the answer about the lease has come.
 	l := opened(t, etcdMutexBaseline, cfg).(*sessions)
 	lease, err := l.acquire(t.Context(), "revoked", 10*time.Second)
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 	mysqlserver "github.com/lockbench/lockbench/internal/servers/mysql"
 )
 
-// leaseRowBaseline is the lock that an application with a database usually writes itself.
-// An upsert takes a free or expired row, and an update gives the row back. A caller that
-// finds the row taken asks again after 10 ms. There are no tokens and no queue.
+// leaseRowBaseline is the lock that applications with a database usually implement themselves. An
+// upsert takes a free or expired row, and an update gives the row back. A caller that finds the row
+// taken asks again after 10 ms. There are no tokens and no queue.
 var leaseRowBaseline = Baseline{
 	Name:      "lease-row",
 	Doc:       "a plain lease row in a table, asking every 10 ms",
@@ -153,7 +153,7 @@ var getLockBaseline = Baseline{
 	}),
 }
 
-// onMySQL returns the Open function of a baseline. The call of(ctx, db) makes the locks.
+// onMySQL returns the Open function of a baseline, which makes its locks by calling of(ctx, db).
 func onMySQL(of func(context.Context, *sql.DB) (locks, error)) func(context.Context, driver.Config) (load.Locker, error) {
 	return func(ctx context.Context, cfg driver.Config) (load.Locker, error) {
 		db, err := mysqlserver.Dial(cfg)

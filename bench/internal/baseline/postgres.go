@@ -57,7 +57,7 @@ func (l pgLeaseRow) exec(ctx context.Context, statement string, args ...any) (ch
 	return tag.RowsAffected() > 0, err
 }
 
-// These are PostgreSQL's advisory locks. Most lock libraries for PostgreSQL use the first.
+// These are PostgreSQL's advisory locks. Most lock libraries for PostgreSQL use pg_advisory_lock.
 var (
 	pgAdvisoryBaseline   = advisoryLock("pg-advisory", "pg_advisory_lock on a connection", advisory)
 	pgAdvisoryTxBaseline = advisoryLock("pg-advisory-tx", "pg_advisory_xact_lock in a transaction", advisoryTx)
@@ -87,7 +87,7 @@ func keyOf(name string) int64 {
 	return int64(h.Sum64())
 }
 
-// onPostgres returns the Open function of a baseline. The call of(ctx, pool) makes the locks.
+// onPostgres returns a baseline's Open function, which makes the locks by calling of(ctx, pool).
 func onPostgres(of func(context.Context, *pgxpool.Pool) (locks, error)) func(context.Context, driver.Config) (load.Locker, error) {
 	return func(ctx context.Context, cfg driver.Config) (load.Locker, error) {
 		pool, err := postgresserver.Pool(cfg)

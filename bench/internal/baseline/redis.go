@@ -267,7 +267,7 @@ func (l *rueidisLocker) Lock(name string, ttl time.Duration) (load.Lock, error) 
 			return nil, err
 		}
 		return untimed{lease{
-			// The library renews the lease after half the TTL. When the lease ends, it cancels the context held.
+			// The library renews the lease after half the TTL, and cancels the context held at its end.
 			renew: func(context.Context) error { return held.Err() },
 			// The library's release returns when the key is deleted.
 			release: func(context.Context) error {

@@ -21,7 +21,7 @@ const (
 	ClassDocumented Class = "broken as documented"
 	ClassBroken     Class = "broken"
 	ClassNotRun     Class = "not run"
-	ClassInvalid    Class = "invalid" // no grant, or held but a round or a check failed
+	ClassInvalid    Class = "invalid" // nothing was granted, or no claim was broken but a round or a check failed
 )
 
 // Cell has the findings about one backend under one fault, from all rounds (each round plays the
@@ -212,7 +212,7 @@ func (t *table) died(host int) int64 {
 	return 0
 }
 
-// name judges the holds of one lock. They are in the order of their grants.
+// name judges the holds of one lock, which are in the order of their grants.
 func (t *table) name(name int, holds []results.Hold) {
 	if len(holds) == 0 {
 		return
@@ -250,8 +250,8 @@ func (t *table) name(name int, holds []results.Hold) {
 	t.windows(holds)
 }
 
-// suspects describes the first grant that is not known to have ended before the next, and that next
-// grant. If there is no such grant, it describes the first grant and the last.
+// suspects describes two grants: the first one that is not known to have ended before the next
+// grant, and that next grant. If there is no such pair, it describes the first grant and the last.
 func suspects(holds []results.Hold) string {
 	first, next := holds[0], holds[len(holds)-1]
 	for i := 1; i < len(holds); i++ {
@@ -265,8 +265,8 @@ func suspects(holds []results.Hold) string {
 		HostName(first.Host), first.Token, at(first.GrantedNs), HostName(next.Host), next.Token, at(next.GrantedNs))
 }
 
-// handover judges whether the holder of the lease first learned of its loss before the lease next
-// was granted.
+// handover judges whether the first holder learned of its loss before the next holder was granted
+// the lock.
 func (t *table) handover(first, next results.Hold) {
 	if first.ReleaseNs == 0 || first.ReleaseNs > next.GrantedNs {
 		t.Belief = max(t.Belief, first.ValidNs-next.GrantedNs)
@@ -285,7 +285,7 @@ func (t *table) handover(first, next results.Hold) {
 	}
 }
 
-// windows measures for how long no client could get the lock.
+// windows measures the time for which no client could get the lock.
 func (t *table) windows(holds []results.Hold) {
 	injected, healed := t.round.InjectedNs, t.round.HealedNs
 	lost := func(h results.Hold) bool { return h.GrantedNs < injected && h.ReleaseNs == 0 }
@@ -349,8 +349,8 @@ func (t *table) prompt(holds []results.Hold, i int) {
 	}
 }
 
-// effects counts the stale writes. A write is stale if it was sent after the return of a write to
-// the same resource with a higher token. The method takes O(n^2) time, but a round has few writes.
+// effects counts the stale writes. A write is stale if it was sent after the return of a write with
+// a higher token to the same resource. The method takes O(n^2) time, but a round has few writes.
 func (t *table) effects() {
 	for _, w := range t.round.Writes {
 		if w.Refused {

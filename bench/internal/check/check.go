@@ -2,10 +2,10 @@
 // which token, from when to when.
 //
 // A [Checker] judges the records that every run has, and a [Cell] sums up one backend under one
-// fault. Both need only files, so a saved run can be judged again. [Judge] checks all claims for
-// one played schedule. The rules compare times that the holders measured. A hold counts from the
-// moment when the host got the grant until just before it sent the release. So a slow reply never
-// looks like a violation.
+// fault. Checkers and cells need only files, so a saved run can be judged again. [Judge] checks all
+// claims for one played schedule. The rules compare times that the holders measured. A hold counts
+// from the moment when the host got the grant until just before it sent the release. So a slow
+// reply never looks like a violation.
 package check
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
-// keep limits the violations whose details a verdict keeps, for each rule and subject.
+// keep is the largest number of violations of one rule and subject whose details a verdict keeps.
 const keep = 5
 
 // Violation says which claim a backend has broken, and which holder did what and when.

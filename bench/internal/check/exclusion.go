@@ -19,7 +19,7 @@ type grants struct {
 // breach is a function that is called with two holds that together break the rule.
 type breach func(rule claim.Rule, first, second results.Hold)
 
-// add judges further holds of one lock. No two may overlap. If tokens is set, tokens must rise.
+// add judges more holds of one lock. No two holds may overlap. If tokens is set, tokens must rise.
 func (g *grants) add(holds []results.Hold, tokens bool, report breach) {
 	if len(holds) == 0 {
 		return
@@ -55,9 +55,9 @@ func byGranted(a, b results.Hold) int { return cmp.Compare(a.GrantedNs, b.Grante
 // tokens checks that tokens rise from one grant of the store to the next. It checks hand-overs
 // separately. In a hand-over, a host passes its lease to another of its callers.
 //
-// In a comparison with other leases, a hand-over counts as requested when the host requested its
-// lease. So this is no violation: the store has lost a lease and granted a later one, and the host,
-// which does not know this, hands over the lost lease. A resource refuses the lower token.
+// In comparisons with other leases, a hand-over counts as requested when the host first requested
+// the lease. So it is no violation if a host hands over a lease that the store has lost, after the
+// store has granted a later lease. A resource refuses the lower token of the lost lease.
 func (g *grants) tokens(holds []results.Hold, report breach) {
 	of := slices.SortedFunc(slices.Values(holds), byToken)
 	var fromStore []results.Hold // the first hold of each lease
@@ -92,8 +92,8 @@ func byToken(a, b results.Hold) int { return cmp.Or(cmp.Compare(a.Token, b.Token
 
 func byAsked(a, b results.Hold) int { return cmp.Compare(a.AskedNs, b.AskedNs) }
 
-// rising checks the token of each hold. It must be higher than the tokens of all holds that were
-// granted before this hold was requested.
+// rising checks the token of each hold. The token must be higher than the tokens of all holds that
+// were granted before this hold was requested.
 func (g *grants) rising(holds []results.Hold, report breach) {
 	answered := inOrder(holds)
 	highest, any := g.maxToken, g.any
@@ -111,10 +111,10 @@ func (g *grants) rising(holds []results.Hold, report breach) {
 	}
 }
 
-// inTurn judges holds whose requests overlapped in time, which rising cannot judge. The store keeps
-// a lock for a holder from the grant on, at least until the holder hears of the grant. So a hold
-// that was granted after the end of another must have the higher token. If any is set, before is
-// the hold with the highest token of earlier calls.
+// inTurn judges holds whose requests overlapped in time, which the method rising cannot judge. The
+// store keeps a lock for a holder from the grant on, at least until the holder hears of the grant.
+// So a hold that was granted after the end of another must have the higher token. If any is set,
+// the parameter before is the hold with the highest token of earlier calls.
 func inTurn(holds []results.Hold, before results.Hold, any bool, report breach) {
 	over := func(h results.Hold) int64 { return max(h.GrantedNs, h.Until()) }
 	ended := slices.SortedFunc(slices.Values(holds), func(a, b results.Hold) int { return cmp.Compare(over(a), over(b)) })
@@ -134,8 +134,8 @@ func inTurn(holds []results.Hold, before results.Hold, any bool, report breach) 
 
 func concurrent(first, second results.Hold) bool { return second.AskedNs < first.GrantedNs }
 
-// forgotten reports whether two holds with falling tokens break no rule in a store that may have
-// forgotten its grants: it may have forgotten the second grant, and then made the first.
+// forgotten reports whether two holds with falling tokens are possible in a store that forgets
+// grants. It may have made the second grant, forgotten it, and only afterwards made the first.
 func forgotten(rule claim.Rule, first, second results.Hold) bool {
 	other := core.GrantNumber(first.Token) != core.GrantNumber(second.Token)
 	return rule == claim.Token && other && first.Token > second.Token && concurrent(first, second)

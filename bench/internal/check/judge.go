@@ -14,8 +14,8 @@ import (
 // Span is a period: its start and its end.
 type Span [2]int64
 
-// Play is the record of one schedule of harmful events, played on one backend, with their effects.
-// All times are from the same clock.
+// Play is the record of a schedule of harmful events that was played on one backend. All times are
+// from the same clock.
 type Play struct {
 	Backend, Fencing string
 	Terms            claim.Terms // of the backend
@@ -48,17 +48,17 @@ type Host struct {
 	results.Seen
 	Alive   bool  // the host lived until the end, and then ended normally
 	Crashed bool  // the host ended with an error status, so no event ended it
-	Ended   int64 // when an event was to end the host; 0 if none was
+	Ended   int64 // when an event was to end the host; 0 if there was no such event
 	Made    []Made
-	// These are periods. In Unserved the store may have granted nothing to the host. In Silent it may
-	// have answered no request of the host. In Stood the host's process did not run.
+	// These are periods. In Unserved the store may have granted nothing to the host. In Silent the
+	// store may have answered no request of the host. In Stood the host's process did not run.
 	Unserved, Silent, Stood []Span
 }
 
 // Probe is an attempt to acquire a lock after every host had ended.
 type Probe struct {
 	Name  int
-	Took  time.Duration // until the lock was granted to a new host
+	Took  time.Duration // the time until the lock was granted to a new host
 	Error string        // why the lock was not granted
 }
 
@@ -153,7 +153,7 @@ func (j *judge) since(at int64) time.Duration { return millis(at - j.Began) }
 func millis(ns int64) time.Duration { return time.Duration(ns).Round(time.Millisecond) }
 
 // exclusion checks that no lock is granted while another host has it, and that tokens rise. It also
-// checks that a host that loses a lock learns of this in time, and then sends no renewal.
+// checks that a host that loses a lock learns of this in time, and sends no renewal after that.
 func (j *judge) exclusion() {
 	for name, holds := range j.holds {
 		for i := 1; i < len(holds); i++ {
@@ -181,9 +181,9 @@ func (j *judge) exclusion() {
 	}
 }
 
-// staleRenewal returns the time from the grant of the hold next to the last confirmed renewal of
-// the hold first. It returns 0 if no renewal was sent after that grant, or if the token of next is
-// not higher than the token of first.
+// staleRenewal returns the time from the grant of the second hold (next) to the last confirmed
+// renewal of the first. It returns 0 if no such renewal was sent after that grant, or if the second
+// token is not higher than the first.
 func staleRenewal(first, next results.Hold) (ns int64) {
 	if first.Token >= next.Token {
 		return 0
@@ -194,9 +194,9 @@ func staleRenewal(first, next results.Hold) (ns int64) {
 	return ns
 }
 
-// margin returns how long before the next grant the first holder learned that it had lost the lock.
-// This time is known only if the holder did lose the lock, and its process was not stopped shortly
-// before the next grant. The parameter before says how shortly.
+// margin returns the time from the moment when the first holder learned of its loss to the next
+// grant. This time is known only if that holder lost the lock, and if its process was not stopped
+// in the period before the next grant. The parameter before is the length of that period.
 func margin(first, next results.Hold, stood []Span, before time.Duration) (ns int64, known bool) {
 	if first.DoneNs == 0 || first.ReleaseNs > 0 || overlap(stood, Span{next.GrantedNs - int64(before), next.GrantedNs}) > 0 {
 		return 0, false
@@ -235,7 +235,7 @@ func (j *judge) ends() {
 	}
 }
 
-// overlap returns for how long the spans cover the period in. The spans may overlap each other.
+// overlap returns the time that spans cover within the period in. The spans may overlap each other.
 func overlap(spans []Span, in Span) time.Duration {
 	sorted := slices.SortedFunc(slices.Values(spans), func(a, b Span) int { return cmp.Compare(a[0], b[0]) })
 	var sum int64
@@ -312,8 +312,8 @@ func (j *judge) gaveUp(h Host, c results.Call) bool {
 	return c.BackNs < until
 }
 
-// unconfirmed reports whether a release ends a brief lease, which may be over before the release
-// reaches the store.
+// unconfirmed reports whether a release ends a brief lease that may be over before the release
+// reaches the store, because the store did not answer or the host did not run.
 func (j *judge) unconfirmed(h Host, release results.Call) bool {
 	return slices.ContainsFunc(h.Holds, func(l results.Hold) bool {
 		return l.Name == release.Name && brief(l, j.Names[l.Name].Setting) && l.GrantedNs <= release.SentNs && release.SentNs < l.UntilNs &&

@@ -13,17 +13,17 @@
 // The package promises that the lock is free only when no process of the command is left. Cases:
 //
 //   - The front is killed: its pipe to the keeper ends. The keeper kills all of its descendants
-//     except the plugin (see [tree]), and then releases the lock. Until then it renews the lease.
-//     So the lock stays taken while some process cannot be killed, for example because it waits in
-//     the kernel or belongs to another user.
+//     except the plugin (see [tree]), and then releases the lock. It renews the lease until all
+//     of them are dead. So the lock stays taken while a process cannot be killed, for example
+//     because it waits in the kernel or belongs to another user.
 //   - The keeper is killed: its plugin releases nothing (see plugin.Policy), because the command
 //     may still run. The front adopts the command, kills it in the same way, and then ends the
 //     lease by its token (a break).
 //   - The keeper is stopped: the front kills the keeper, and the previous case follows.
 //   - The plugin is killed: the keeper starts another plugin, and the lease survives.
 //   - Front and keeper are killed at once, or the keeper is killed while the front is stopped: the
-//     kernel kills the command itself (PR_SET_PDEATHSIG), but nothing ends the processes that it
-//     has started. The lease ends with its TTL. A kill by name does not hit both, because the
+//     kernel kills the command itself (PR_SET_PDEATHSIG), but no process ends the command's
+//     descendants. The lease ends with its TTL. A kill by name does not hit both, because the
 //     keeper is called lockkeeper and has no arguments.
 //   - The lease is not renewed: the command gets SIGTERM when a quarter of the TTL is left, and
 //     SIGKILL when a tenth is left. If the lease is already over (it was broken, or the machine

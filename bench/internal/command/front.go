@@ -23,7 +23,7 @@ const (
 	breakBudget = 10 * time.Second
 	// leaveBudget is the time limit within which a keeper with nothing left to do must end.
 	leaveBudget = 5 * time.Second
-	// The front checks for a stopped keeper every TTL/lookPart, or every lookEvery if that is less.
+	// The front checks for a stopped keeper every TTL/lookPart, or every lookEvery if that is shorter.
 	lookPart = 10
 	// stdioFrom is the keeper's lowest descriptor for the command's standard input, output and error.
 	// Lower numbers are free for descriptors that the command inherits from the caller.
@@ -63,8 +63,8 @@ type front struct {
 	hungUp  bool   // a SIGHUP has been sent to the group, and this process will receive it, too
 }
 
-// Signals returns a channel with the signals that [Run] handles. From then on they have no other
-// effect on this process, until signal.Stop.
+// Signals returns a channel with the signals that [Run] handles. After the call, the signals have
+// no other effect on this process until signal.Stop is called.
 func Signals() chan os.Signal {
 	signals := make(chan os.Signal, 64)
 	for _, s := range ignored {

@@ -25,7 +25,7 @@ import (
 const (
 	startTimeout = 30 * time.Second
 	// closeBudget limits the time for releasing the lock, which is the last thing that a keeper does.
-	// leaveWithin is its value if the keeper got no lock, or has lost the lease.
+	// leaveWithin is the limit instead if the keeper got no lock, or has lost the lease.
 	closeBudget, leaveWithin = 10 * time.Second, 2 * time.Second
 	// betweenTerms is the pause before a leader campaigns again after its command has ended.
 	betweenTerms = time.Second
@@ -49,7 +49,7 @@ type keeper struct {
 	ended   chan struct{}
 	at      time.Time // the tick for which the command runs; zero for none
 
-	resumed atomic.Int64 // when the keeper resumed the front, in ns since 1970; 0 when it has noted the answer
+	resumed atomic.Int64 // when the keeper resumed the front, in ns since 1970; 0 after the front has passed on that SIGCONT
 
 	mu    sync.Mutex
 	pid   int  // process id of the command; 0 when no command can be signalled
@@ -117,7 +117,7 @@ func (k *keeper) Do(_ context.Context, o order) {
 	case k.pid == 0 && ends:
 		k.refuse(interrupt(o.Signal))
 	case o.Signal == syscall.SIGCONT && time.Now().UnixNano()-k.resumed.Swap(0) < int64(time.Second):
-		// The front passes on the SIGCONT that the keeper has sent it, because the command runs again.
+		// Drop the SIGCONT by which the keeper has resumed the front, because the command runs already.
 	case k.pid != 0 && !o.Knows:
 		_ = syscall.Kill(k.pid, o.Signal) // the pid is still valid, because the process was not reaped yet; signals to another user's process fail
 	}

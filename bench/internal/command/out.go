@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// outBudget is how long Close waits until the last texts are written.
+// outBudget is the time limit for Close to write the last texts.
 const outBudget = time.Second
 
 // Out writes texts for people to a writer that may block, such as a full pipe without a reader or a

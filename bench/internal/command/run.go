@@ -23,7 +23,7 @@ const (
 	maxHoldGrace = 10 * time.Second
 	// lookEvery limits the time until a run notices that the machine has slept.
 	lookEvery = time.Second
-	// leftAfter is the time after the command's end when processes that it left behind are reported.
+	// leftAfter is the time from the command's end to the report about processes that it left behind.
 	leftAfter = time.Second
 )
 
@@ -35,7 +35,7 @@ type run struct {
 
 	status *syscall.WaitStatus // of the command, when it has ended
 	over   time.Time           // when the command has ended
-	halted int                 // how often the front is still told to go on after the command was stopped
+	halted int                 // how many more times the front is told to go on after a stop of the command
 	told   bool                // lockbench has reported the processes that the command left behind
 	lost   string              // why the command must end early; "" if it need not
 	termed bool
@@ -99,7 +99,7 @@ func (r *run) begin() error {
 	}
 	attr := &syscall.SysProcAttr{Setpgid: true, Pgid: r.spec.Group}
 	dieWithParent(attr)
-	// This process may have these variables from a lock that it runs under. The last value counts.
+	// lockbench may itself run under a lock, and have these variables. The last values count.
 	env := (&exec.Cmd{Env: append(os.Environ(),
 		"LOCKBENCH_LOCK="+r.spec.Name,
 		"LOCKBENCH_TOKEN="+strconv.FormatUint(r.held.Token(), 10),
@@ -136,8 +136,8 @@ func (r *run) took(pid int, status syscall.WaitStatus) {
 	}
 }
 
-// frontResumes is how often the front is told to go on. Once may be too early, because the front
-// may only be about to stop itself.
+// frontResumes is the number of times that the front is told to go on. The first time may be too
+// early, because the front may not have stopped itself yet.
 const frontResumes = 3
 
 // resume tells the front to go on. The front stops itself when the command was stopped.
@@ -189,8 +189,8 @@ func (r *run) look(now time.Time) {
 	}
 }
 
-// end says why the command must end, the first time. It sets the time at which the command is
-// killed, unless a previous call has set an earlier time.
+// end reports, at its first call, why the command must end. Each call sets the time at which the
+// command is killed, unless a previous call has set an earlier time.
 func (r *run) end(reason string, at time.Time) {
 	if r.lost == "" {
 		r.lost = reason

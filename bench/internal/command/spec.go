@@ -22,9 +22,9 @@ type Spec struct {
 	MaxHold      time.Duration // the command is ended after this time; 0 for never
 	Try          bool          // do not wait
 	Wait         time.Duration // longest wait; 0 for no end
-	Lead         bool          // run it as the leader of the election Name
+	Lead         bool          // run the command as the leader of the election Name
 	Restart      bool          // run the command again if it ends while this host leads
-	Tell         bool          // say whom it waits for
+	Tell         bool          // say which holder the keeper waits for
 	Verbose      bool          // say everything
 
 	// These belong to the command, and the keeper does not inherit them from the front: the
@@ -46,8 +46,8 @@ const (
 	Failed      Kind = "failed"      // any other error
 )
 
-// End says how a run ended. For kind Ended, Status is as in a shell: 128 + n after signal n, 126 or
-// 127 if the start failed. Reason is set then and for all other kinds, unless the keeper told it.
+// End says how a run ended. For Ended, Status is as in a shell: 128 + n after signal n, 126 or 127
+// if the start failed. If so, and for other kinds, Reason is set unless the keeper has told it.
 type End struct {
 	Kind   Kind
 	Status int
@@ -83,7 +83,7 @@ type order struct {
 	Knows  bool           // the command has already received the signal
 }
 
-// role makes a process a keeper. The constant called is the name of that process. See proc.Become.
+// role is the environment variable that makes a process a keeper, and called is the keeper's name.
 const (
 	role   = "LOCKBENCH_KEEPER"
 	called = "lockkeeper"

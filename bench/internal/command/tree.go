@@ -27,7 +27,7 @@ type tree struct {
 	spare func() (pid int) // 0 for none
 }
 
-// children are the children of this process that are in the tree, including those that have ended.
+// children returns the children of this process in the tree, including those that have ended.
 func (t tree) children() []int {
 	spared := t.spare()
 	return slices.DeleteFunc(proc.Children(os.Getpid()), func(pid int) bool { return pid == spared })

@@ -41,7 +41,7 @@ func each(t *testing.T, short int, f func(t *testing.T, s *system)) {
 	}
 }
 
-// served returns the first count(short, all) of all kinds of store that have servers.
+// served returns the kinds of store with servers: as many as short says, or all in a long run.
 func served(short int) []*servers.Kind {
 	all := slices.DeleteFunc(kinds.All(), (*servers.Kind).InHost)
 	return all[:count(short, len(all))]

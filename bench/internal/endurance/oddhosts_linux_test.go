@@ -35,7 +35,7 @@ type oddHost struct {
 // habits are functions that a host calls before it opens plugins. Each returns a function that the
 // host calls at its end.
 var habits = map[string]func(t *testing.T) (end func()){
-	"executes itself anew":   func(*testing.T) func() { return func() {} }, // after each round
+	"executes itself anew":   func(*testing.T) func() { return func() {} }, // the host does so itself, after each round
 	"children follow thread": startFollowers,
 }
 

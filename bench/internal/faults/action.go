@@ -13,8 +13,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// Action is one kind of harm or change that a schedule can contain. It affects a host, its
-// surroundings, its network or a server, or it is something that the store's operator does.
+// Action is one kind of harm or change that a schedule can contain. It is done to a host, its
+// surroundings, its network or a server, or it is an operation that the store's operator does.
 type Action struct {
 	Name string
 	// Does describes the action in one clause. "%s" stands for the target, for example "host B".
@@ -25,30 +25,30 @@ type Action struct {
 	// Only reports whether the action exists in a setting of a store (for example, with a replica).
 	// Nil means that it exists in all settings.
 	Only func(s *servers.Kind, in servers.Setting) bool
-	// Unfit says why the action is impossible on this machine, or is "".
+	// Unfit is the reason why the action is impossible on this machine, or "" if it is possible.
 	Unfit string
 	// Wrapped reports whether the host must start its plugin through a script of [wrappersThatStay].
 	Wrapped bool
-	// Uses is the resource that the action needs for itself, or "". No other action on the same
-	// target may use that resource at the same time.
+	// Uses is the resource that no other action on the same target may use at the same time. It is ""
+	// if the action needs no such resource.
 	Uses Resource
-	// Lasts is the range of the time until the action is healed. It is zero for an
-	// action that is over at once.
+	// Lasts is the shortest and the longest time until the action is healed. It is zero for an action
+	// that is over at once.
 	Lasts Span
-	// Stops says which hosts may go unserved while the action lasts. If clients soon get around the
-	// harm, StopsFor is not 0. Hosts may then go unserved only in two periods: for the duration
-	// StopsFor from the action's beginning, and for the duration Recovers from its end.
+	// Stops says which hosts may go unserved while the action lasts. StopsFor is not 0 if clients soon
+	// get around the harm. In that case, hosts may go unserved only for StopsFor from the action's
+	// beginning, and for Recovers from its end.
 	Stops    Reach
 	StopsFor time.Duration
-	// Recovers is how long hosts may still wait after the action's end, for an election, a restart
-	// or a connection. Hosts that are not in Stops may wait too, but must lose no lease.
+	// Recovers is the longest time for which hosts may wait after the action's end, for an election, a
+	// restart or a connection. Hosts that are not in Stops may wait too, but must lose no lease.
 	Recovers time.Duration
-	// Swallows is set if requests that the action stops get no reply. Otherwise such requests fail.
+	// Swallows is set if a request that the action stops gets no reply, instead of an error.
 	Swallows bool
 	// Ends reports whether the action ends its host.
 	Ends bool
-	// Makes lists the conditions (of exceptions to claims) that the action causes, if it lasts for at
-	// least MakesAfter.
+	// Makes lists the conditions that the action causes if it lasts for at least MakesAfter.
+	// Exceptions to claims apply under such conditions.
 	Makes      []claim.Condition
 	MakesAfter time.Duration
 
@@ -60,7 +60,7 @@ type Action struct {
 // Target is the kind of thing that an action harms or changes.
 type Target string
 
-// An [Event] says which host or server is meant.
+// The number of the host or server is in the [Event].
 const (
 	OnHost   Target = "host"
 	OnServer Target = "server"
@@ -96,21 +96,21 @@ type Span [2]time.Duration
 type Event struct {
 	Action string `json:"action"`
 	Target int    `json:"target"` // number of the host or server, or [everywhere]
-	// At is the time from the end of the callers' warm-up to the event (the table of faults has none).
-	// If Trigger is set, the event then waits for the trigger on host number Of.
+	// At is the time from the end of the callers' warm-up to the event (the table of faults has no
+	// warm-up). If Trigger is set, the event waits after that time for the trigger on host number Of.
 	At      Duration `json:"at"`
 	Trigger Trigger  `json:"trigger,omitempty"`
 	Of      int      `json:"of,omitempty"`
 	Lasts   Duration `json:"lasts,omitempty"`
-	// After, if not 0, is the number of another event (the first is 1). The time At then counts
-	// from a moment of that event. Since says which moment.
+	// After, if not 0, is the number of another event (the first is 1). In that case, the time At
+	// counts from the moment of that event that Since names.
 	After int    `json:"after,omitempty"`
 	Since Moment `json:"since,omitempty"`
-	// Until, if not 0, is a host's number (the first is 1). The event then ends the time Linger after
-	// the locks that this host last requested were granted or failed, or else after Lasts.
+	// Until, if not 0, is a host's number (the first is 1). The event ends Linger after each lock of
+	// this host's last request was granted or failed, or after Lasts if that takes longer.
 	Until  int      `json:"until,omitempty"`
 	Linger Duration `json:"linger,omitempty"`
-	// Group and Limit are for the actions named ask and give-back. Group is the number of the group of
+	// Group and Limit are for the actions "ask" and "give-back". Group is the number of the group of
 	// locks that the action uses (the first is 1), or 0 for all. Limit is the time limit of its calls.
 	Group int      `json:"group,omitempty"`
 	Limit Duration `json:"limit,omitempty"`
@@ -164,7 +164,7 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return err
 }
 
-// fits says why an action is impossible in a setting of a backend, or returns "" if it is possible.
+// fits returns why an action is impossible in a setting of a backend, or "" if it is possible.
 func (a Action) fits(backend, setting string) string {
 	of := kinds.Of(backend)
 	if !a.knownIn(of, setting) {
@@ -203,13 +203,13 @@ func (a Action) DoesTo(whom string) string { return strings.ReplaceAll(a.Does, "
 
 func Actions() []Action { return slices.Clone(allActions()) }
 
-// allActions builds the list of actions only once, because judging a schedule needs the list.
+// allActions builds the list of actions only once, because judging an event needs the list.
 var allActions = sync.OnceValue(func() []Action {
 	return slices.Concat(hostActions, surroundingActions, networkActions, serverActions, drawnOperations())
 })
 
-// action returns the event's action. It returns an Action without a name if there
-// is no such action, which [Schedule.check] reports.
+// action returns the event's action. If there is no such action, it returns an Action without a
+// name, and [Schedule.check] reports the error.
 func (e Event) action() Action {
 	for _, all := range [][]Action{allActions(), allTableActions()} {
 		if i := slices.IndexFunc(all, func(a Action) bool { return a.Name == e.Action }); i >= 0 {

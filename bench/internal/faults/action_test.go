@@ -47,7 +47,7 @@ func TestActionsAreWellFormed(t *testing.T) {
 	}
 }
 
-// TestOneOfServers checks where an action on one path leaves a host the paths to a majority.
+// TestOneOfServers checks in which settings an action can harm one path and leave a majority.
 func TestOneOfServers(t *testing.T) {
 	for setting, want := range map[string]bool{"one": false, "three": true, "balanced": false, "few-operations": false} {
 		if why := (Event{Action: "refuse-one"}).action().fits("etcd", setting); (why == "") != want {
@@ -56,8 +56,8 @@ func TestOneOfServers(t *testing.T) {
 	}
 }
 
-// openSystem starts the servers of a backend that meet the requirements in more. It also returns a
-// function that starts a host.
+// openSystem starts servers of a backend, with the requirements in more. It also returns a function
+// that starts a host.
 func openSystem(t *testing.T, backend string, more servers.Requirements) (*System, func(t *testing.T, wrapper string) *Host) {
 	t.Helper()
 	plugin := plugintest.Build(t, module+"plugins/"+backend+"/lockplugin-"+backend)

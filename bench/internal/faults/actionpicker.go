@@ -12,13 +12,13 @@ import (
 // so that each single action and each pair of actions occurs as early as possible.
 type actionPicker struct {
 	random   *rand.Rand
-	settings []string            // each once for every action that fits in it
+	settings []string            // each setting occurs once for every action that fits in it
 	fitting  map[string][]Action // the actions that fit, by setting
 	picked   map[pair]bool
 	count    int
 }
 
-// pair has the sorted names of two actions of one schedule, or the name of its only action twice.
+// pair has the sorted names of two actions in a schedule, or twice the name of its only action.
 type pair [2]string
 
 func pairOf(a, b string) pair {
@@ -81,9 +81,9 @@ func (p *actionPicker) next() (setting string, actions []Action) {
 	return setting, actions
 }
 
-// best returns the action in the slice fitting that makes the most new pairs (pairs not picked
-// before), or one of several such actions at random. If alone is set, an action makes a pair with
-// itself. Otherwise it makes pairs with the actions in chosen, or in fitting if chosen is empty.
+// best returns the action in fitting that makes the most new pairs (pairs not picked before). It
+// chooses at random among equal actions. If alone is set, an action makes a pair with itself. If
+// not, it makes pairs with the actions in chosen, or with those in fitting if chosen is empty.
 func (p *actionPicker) best(fitting, chosen []Action, alone bool) Action {
 	var best Action
 	most, ties := -1, 0

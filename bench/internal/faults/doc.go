@@ -1,10 +1,10 @@
-// Package faults plays schedules. A schedule has hosts with callers, and actions on the hosts,
-// their surroundings, their network and the servers. Each action happens at a given time or at a
-// point of the protocol. A search draws random schedules to find unknown bugs. A soak is a search
-// whose hosts keep running from one schedule to the next. Package check judges what the hosts saw,
-// by the claims in package claim. If a schedule breaks a claim, it is made smaller, and the result
-// is a reproducer. The table of faults has named faults. A fault is injected while one host holds
-// many locks and another host wants them.
+// Package faults plays schedules. A schedule has hosts, whose callers use locks, and actions that
+// harm or change hosts, their surroundings, networks or servers. Each action happens at a given
+// time or at a trigger, such as a host's next request. A search draws random schedules to find
+// unknown bugs. A soak is a search whose hosts keep running from one schedule to the next. Package
+// check judges the hosts' reports by the claims in package claim. If a schedule breaks a claim, the
+// search shrinks it to a reproducer. The table of faults has named faults. A fault is injected
+// while one host holds many locks and another host wants them.
 //
 // The methods are those of Jepsen's nemeses (jepsen.io), of etcd's robustness
 // tests (etcd-io/etcd, tests/robustness) and of QuickCheck's shrinking (K.

@@ -27,7 +27,7 @@ func judgeOf(h *History, b Backend) check.Judgement {
 	return check.Judge(p)
 }
 
-// events adds to the play p each event's time, the hosts that it stopped, and its conditions.
+// events adds the events to p: their times, the hosts that they stopped, and their conditions.
 func (h *History) events(p *check.Play) {
 	for _, m := range h.Marks {
 		a := m.action()
@@ -72,13 +72,13 @@ func (a Action) stopped(m Mark) []check.Span {
 	return []check.Span{{m.From, m.From + most}, {m.To, m.To + int64(a.Recovers)}}
 }
 
-// starvedFor is how long the search, a host or a server may be kept from running before the machine
-// counts as starved. On such a machine claims with time limits are not judged. A host does not
-// count if an action may have stopped it.
+// starvedFor is the longest time that the search, a host or a server may get no processor before
+// the machine counts as starved. Claims with time limits are not judged on a starved machine. A
+// host's pause does not count if an action may have stopped the host.
 const starvedFor = 200 * time.Millisecond
 
 // starvedRunQueue is the highest number of runnable threads per processor at which claims with time
-// limits are judged. With more, servers and plugins are late, and no heartbeat shows it.
+// limits are judged. If there are more, servers and plugins are late, and no heartbeat shows this.
 const starvedRunQueue = 8
 
 // The method machine records in p when hosts did not run, and whether the machine was starved.
@@ -95,7 +95,7 @@ func (h *History) machine(p *check.Play) {
 	}
 }
 
-// setting returns the values that determine the time limits of claims about the locks of a group.
+// setting returns the values on which the time limits in claims about a group's locks depend.
 func (h *History) setting(group int, b Backend) claim.Setting {
 	of := kinds.Of(b.Name)
 	s := claim.Setting{Terms: claim.TermsOf(b.Name, b.Claims), FirstSpan: b.FirstSpan, TTL: time.Duration(h.Schedule.Groups[group].TTL)}

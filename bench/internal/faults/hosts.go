@@ -37,7 +37,7 @@ var hostActions = []Action{
 		Inject: ofHost(func(_ *System, h *Host, _ Event) error { return errors.Join(kill(h.plugin()), kill(h.Pid())) }),
 	},
 	{
-		// When a call misses its deadline, the host kills and replaces the plugin, and keeps its
+		// When the frozen plugin misses a deadline, the host kills it, starts another and keeps the
 		// leases. So the frozen plugin may be dead before Heal resumes it.
 		Name: "freeze-plugin", Does: "the plugin of %s is frozen", On: OnHost, Makes: died, Uses: UsesPlugin, Lasts: Span{10 * time.Millisecond, 6 * time.Second},
 		Needs: ownStore, Recovers: time.Second, Inject: ofHost(func(w *System, h *Host, e Event) error { return w.freeze(e, h.plugin()) }), Heal: end,
@@ -59,12 +59,12 @@ var hostActions = []Action{
 		Inject: ofHost(func(_ *System, h *Host, _ Event) error { return kill(h.plugin()) }),
 	},
 	{
-		// Each failure lengthens the host's pause before the next start. Leases may end in such a pause.
+		// The host pauses longer after each failure before it starts a plugin. Leases may end in a pause.
 		Name: "crash-loop", Does: "the plugin of %s is killed three times, as soon as it is there", On: OnHost, Makes: died, Uses: UsesPlugin, Needs: ownStore,
 		Lasts: Span{time.Second, 3 * time.Second}, Stops: StopsHost, Recovers: 2 * time.Second, Inject: ofHost(crashLoop), Heal: end,
 	},
 	{
-		// The host's last pauses before a new start can be longer than some leases.
+		// The host's last pauses before it starts another plugin can be longer than some TTLs.
 		Name: "kill-waiter", Does: "the plugin of %s is killed each second, when a caller waits", On: OnHost, Makes: died, Uses: UsesPlugin, Needs: ownStore,
 		Lasts: Span{2 * time.Second, 6 * time.Second}, Stops: StopsHost, Recovers: 3 * time.Second, Inject: ofHost(killWaiter), Heal: end,
 	},
@@ -73,7 +73,7 @@ var hostActions = []Action{
 		Recovers: time.Second, Inject: ofHost(func(_ *System, h *Host, e Event) error {
 			chain := h.pluginChain()
 			if len(chain) == 1 {
-				return nil // the host is between two plugins
+				return nil // the host is replacing its plugin
 			}
 			return kill(chain[int(e.Amount*float64(len(chain)-1))%(len(chain)-1)])
 		}),
@@ -95,7 +95,7 @@ var (
 	died    = []claim.Condition{claim.PluginDied}
 )
 
-// ownStore is for actions that end a plugin. It requires a store outside the plugin process.
+// ownStore is a requirement of actions that end a plugin: a store outside the plugin's process.
 var ownStore = []servers.Capability{servers.CapShared}
 
 // ofHost makes an Inject function that does nothing to a host that has ended.
@@ -109,8 +109,8 @@ func ofHost(do func(*System, *Host, Event) error) func(context.Context, *System,
 	}
 }
 
-// slow lets processes run for 10 ms and then freezes them for 20 ms, again and again. The function
-// pause freezes those that there are at that time.
+// slow freezes processes for 20 ms and then lets them run for 10 ms, again and again. The function
+// pause freezes the processes that exist when it is called.
 func (w *System) slow(e Event, pause func() (resume func() error, err error)) error {
 	var err error
 	w.WhileRunning(e, func(ctx context.Context) bool {
@@ -122,7 +122,7 @@ func (w *System) slow(e Event, pause func() (resume func() error, err error)) er
 	return nil
 }
 
-// crashLoop kills three plugins of a host, each as soon as the host has reported it.
+// crashLoop kills three plugins of a host, each as soon as the host has reported its process id.
 func crashLoop(w *System, h *Host, e Event) error {
 	var err error
 	killed, last := 0, 0
@@ -173,13 +173,13 @@ func starve(_ context.Context, w *System, e Event) error {
 }
 
 // surroundingActions change the surroundings of a host's processes. No action fills the temporary
-// directory, because the mount that this takes would remain if the search was killed.
+// directory, because that needs a mount, which would remain if the search were killed.
 var surroundingActions = []Action{
 	surrounding("blocked-log", "the logger and OnEvent of %s block", host.BlockedLog),
 	surrounding("reaper", "%s waits for every child that it has", host.Reaper),
 	surrounding("ignored-children", "%s ignores the ends of its children", host.IgnoredChildren),
 	{
-		// A host with few descriptors cannot start another plugin, so no action may end its plugin now.
+		// A host with few descriptors cannot replace its plugin, so no action may end the plugin now.
 		Name: "few-descriptors", Does: "%s has few file descriptors left", On: OnHost, Uses: UsesPlugin, Unfit: noDescriptorLimit,
 		Lasts:  Span{100 * time.Millisecond, 6 * time.Second},
 		Inject: ofHost(func(w *System, h *Host, e Event) error { return w.fewDescriptors(e, h, 1+int(e.Amount*8)) }), Heal: end,
@@ -190,14 +190,14 @@ var surroundingActions = []Action{
 		Inject: ofHost(func(w *System, h *Host, e Event) error { return w.fewDescriptors(e, h, 0) }), Heal: end,
 	},
 	{
-		// A cron job that deletes old files can do this. Before Heal, the plugin cannot be replaced.
+		// A cron job can delete old directories. Until Heal, the host cannot replace its plugin.
 		Name: "lost-directory", Does: "the temporary directory of %s is gone", On: OnHost, Uses: UsesDirectory,
 		Lasts: Span{100 * time.Millisecond, 4 * time.Second}, Stops: StopsHost, Recovers: 2 * time.Second,
 		Inject: ofHost(loseDirectory), Heal: end,
 	},
 }
 
-// surrounding returns an action that the host process itself carries out. It should do no harm.
+// surrounding returns an action that the host carries out itself. The action should do no harm.
 func surrounding(name, does string, s host.Surrounding) Action {
 	return Action{
 		Name: name, Does: does, On: OnHost, Uses: Resource(name), Lasts: Span{100 * time.Millisecond, 6 * time.Second}, Heal: end,

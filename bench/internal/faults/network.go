@@ -82,8 +82,8 @@ func plain(do func(*inject.Proxy) error) func(*inject.Proxy, float64) error {
 	return func(p *inject.Proxy, _ float64) error { return do(p) }
 }
 
-// networkActions has two actions for each impairment. The first impairs a host's paths to all
-// servers or a share of them. The second impairs the path to one of at least three servers.
+// networkActions has an action for each impairment, on a host's paths to all servers or a share of
+// them. Except for pushes, it has another on the path to one of at least three servers.
 var networkActions = func() []Action {
 	var all, one []Action
 	for _, h := range impairments {
@@ -95,7 +95,7 @@ var networkActions = func() []Action {
 	return append(all, one...)
 }()
 
-// The function paths picks the paths of the host that are impaired.
+// The method action returns an action on those paths of a host that the function paths picks.
 func (h impairment) action(name string, paths func(Event, []*inject.Proxy) []*inject.Proxy) Action {
 	a := Action{
 		Name: name, Does: h.does, On: OnHost, Needs: []servers.Capability{servers.CapServers}, Lasts: h.lasts, Recovers: time.Second, Swallows: h.swallows,
@@ -129,8 +129,8 @@ func (h impairment) toAll() Action {
 	return h.action(h.name, func(e Event, all []*inject.Proxy) []*inject.Proxy { return all[len(all)-e.Share.of(len(all)):] })
 }
 
-// toOne returns the action that impairs a host's path to one server, if the other servers are a
-// majority.
+// toOne returns the action that impairs a host's path to one server. It exists only in settings in
+// which the other servers are a majority.
 func (h impairment) toOne() Action {
 	a := h.action(h.name+"-one", func(e Event, all []*inject.Proxy) []*inject.Proxy {
 		n := int(e.Amount*1e6) % len(all)

@@ -23,15 +23,15 @@ import (
 const (
 	// startTimeout bounds the start of a host while other hosts start too.
 	startTimeout = 30 * time.Second
-	// warmUp is how long callers work before the first event, so that the store has served every
-	// client.
+	// warmUp is the time in which callers work before the first event, so that the store has served
+	// each client by then.
 	warmUp = 400 * time.Millisecond
 	// endTimeout bounds the release of all locks at the end.
 	endTimeout = 10 * time.Second
-	// exitTimeout bounds the end of a host, so that hosts that hang are found. It is long, because
-	// with 40 runnable threads per processor a host needed more than 10 s without hanging.
+	// exitTimeout is the time limit for the end of a host. A host that exceeds it counts as hanging.
+	// The limit is long, because a host needed more than 10 s with 40 runnable threads per processor.
 	exitTimeout = 30 * time.Second
-	// An event has its Lasts plus healTimeout to be injected and healed.
+	// An event must be injected and healed within its Lasts plus healTimeout.
 	healTimeout = 30 * time.Second
 )
 
@@ -42,8 +42,8 @@ type players struct {
 	idle    chan *player
 	needs   []servers.Capability // the capabilities that the servers must have
 	ttl     time.Duration        // the longest TTL of a schedule
-	// files is the directory that hosts write to in the table of faults. Players then do not look for
-	// leftovers in the store. In a search files is "".
+	// In the table of faults, files is the directory that hosts write to, and players do not look for
+	// leftovers in the store. In a search, files is "".
 	files string
 	soak  bool // hosts keep running from one schedule to the next
 
@@ -104,7 +104,7 @@ type player struct {
 	hosts       []*Host // the hosts of a soak, kept for the next schedule
 }
 
-// An error means that the schedule could not be played. A broken claim is no error.
+// play returns an error if the schedule could not be played. A broken claim is no error.
 func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
 	if err := p.ready(ctx, s.Setting); err != nil {
 		return nil, err
@@ -167,7 +167,7 @@ func (p *player) begin(ctx context.Context, w *System, h *History) error {
 
 // happen carries out every event. It returns when all events are healed and the callers have worked
 // for at least the length of the schedule. It returns an error if an event cannot be healed,
-// because the hosts cannot be judged then.
+// because the hosts cannot be judged in that case.
 func (p *player) happen(ctx context.Context, w *System, h *History, watch *watcher) error {
 	began := time.Now()
 	h.Marks = make([]Mark, len(h.Schedule.Events))
@@ -195,8 +195,8 @@ func (p *player) happen(ctx context.Context, w *System, h *History, watch *watch
 	return errors.Join(errs...)
 }
 
-// befall carries out one event when it is due. First it waits until the event before, which uses
-// the same resource, is healed.
+// befall carries out one event when it is due. If before is not nil, befall first waits until that
+// earlier event, which uses the same resource, is healed.
 func befall(ctx context.Context, w *System, m *Mark, watch *watcher, began time.Time, before *Mark) error {
 	a := m.action()
 	if m.After > 0 {
@@ -265,7 +265,7 @@ func (p *player) end() {
 	p.hosts = nil
 }
 
-// shutAll closes hosts, and returns the names of those that had to be killed.
+// shutAll closes hosts, and returns a line about each host that had to be killed.
 func shutAll(hosts []*Host) []string {
 	stuck := make([]error, len(hosts))
 	_ = inject.AtOnce(len(hosts), func(i int) error {
@@ -283,8 +283,8 @@ func shutAll(hosts []*Host) []string {
 	return left
 }
 
-// shut makes a host close its client and end. It kills a host that does not end, and
-// then returns an error.
+// shut makes a host close its client and end. If the host does not end in time, shut kills it and
+// returns an error.
 func shut(p *host.Process) error {
 	ctx, cancel := context.WithTimeout(context.Background(), exitTimeout)
 	defer cancel()
@@ -310,19 +310,19 @@ type History struct {
 	Gaps []check.Span
 	// RunQueue is the average number of runnable threads per processor.
 	RunQueue float64
-	// Waited is the longest time, between two checks by the search, for which a runnable thread of a
-	// server got no processor.
+	// Waited is the longest time for which a runnable thread of a server got no processor between two
+	// checks by the search.
 	Waited time.Duration
 	prefix string
 }
 
-// Mark is the course of one event of a schedule.
+// Mark is the record of one event of a schedule.
 type Mark struct {
 	Event
 	From   int64  // just before the injection; 0 if it was not injected
 	Done   int64  // just after the injection
 	To     int64  // just after the event was healed
-	Met    bool   // whether the trigger came that the event waited for
+	Met    bool   // whether the trigger of the event came
 	Failed string // why the event could not be injected
 
 	moments map[Moment]moment
@@ -351,7 +351,7 @@ func (h *History) names() int {
 	return n
 }
 
-// The method once returns the number of a group's first lock, and how many locks the group has.
+// The method once returns the number of a group's first lock, and the count of the group's locks.
 // Groups are numbered from 1. Group 0 stands for all groups.
 func (h *History) once(group int) (first, count int) {
 	if group == 0 {
@@ -372,7 +372,7 @@ func (h *History) workload(i int) host.Workload {
 	}
 }
 
-// countEvery is the number of beats after which the search counts the machine's runnable threads.
+// countEvery is the number of heartbeats between two counts of the machine's runnable threads.
 const countEvery = 20
 
 // heartbeat records when the process of the search did not run during a schedule, and how busy the
@@ -404,7 +404,7 @@ func pids(servers servers.Nodes) []int {
 	return ids
 }
 
-// end stops the heartbeat. A second call does no harm.
+// end stops the heartbeat and puts its results into h. A second call does no harm.
 func (b *heartbeat) end(h *History) {
 	clock := proc.MachineClock()
 	h.Gaps = nil
@@ -415,7 +415,7 @@ func (b *heartbeat) end(h *History) {
 	h.Waited = b.servers.Longest(time.Time{})
 }
 
-// runnable returns how many threads of the machine are runnable, or 0 if the number is unknown.
+// runnable returns the number of runnable threads on the machine, or 0 if it is unknown.
 func runnable() (now int) {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

@@ -40,9 +40,9 @@ type Reproducer struct {
 	Schedule Schedule   `json:"schedule"`
 }
 
-// explains reports whether the violation v in another schedule seems to have the cause that this
-// reproducer shows. The violation must break the reproducer's rule. In addition, the other schedule
-// must have all actions of the reproducer, or the texts of the two violations must be alike.
+// explains reports whether the violation v in another schedule seems to have the same cause as this
+// reproducer. The violation must break the reproducer's rule. In addition, the other schedule must
+// have all actions of the reproducer, or the texts of the two violations must be alike.
 func (s Reproducer) explains(other Schedule, v check.Violation) bool {
 	return s.Rule == v.Rule && (s.Schedule.isIn(other) || kindOf(s.What) == kindOf(v.What))
 }
@@ -164,7 +164,7 @@ type Played struct {
 	Shown      int               `json:"shown"`
 	Grants     int               `json:"grants"`
 	Violations []check.Violation `json:"violations"` // the violations in all runs
-	Unjudged   int               `json:"unjudged"`   // runs on a starved machine in which a claim with a time limit seemed broken
+	Unjudged   int               `json:"unjudged"`   // runs in which a claim with a time limit seemed broken on a starved machine
 }
 
 // Replayer plays reproducers of one backend. It keeps its servers from one reproducer to the next
@@ -179,7 +179,7 @@ func NewReplayer(b Backend) (*Replayer, error) {
 
 func (r *Replayer) Close() error { return r.close() }
 
-// Play plays a reproducer as often as the parameter runs says.
+// Play plays a reproducer. The parameter runs is the number of plays.
 func (r *Replayer) Play(ctx context.Context, s Reproducer, runs int) (p Played, err error) {
 	for range runs {
 		h, err := r.play(ctx, s.Schedule)

@@ -23,13 +23,13 @@ type Schedule struct {
 	Hosts  []HostPlan `json:"hosts"`
 	Groups []Group    `json:"groups"`
 	Events []Event    `json:"events"`
-	// Length is the shortest time that callers work.
+	// Length is the shortest time for which callers work.
 	Length Duration `json:"length"`
 }
 
 // HostPlan is one host of a schedule.
 type HostPlan struct {
-	Wrapper string `json:"wrapper,omitempty"` // a script that the host starts instead of its plugin
+	Wrapper string `json:"wrapper,omitempty"` // name of a script that starts the host's plugin; "" for none
 	Callers []int  `json:"callers"`           // the number of callers for each group
 }
 
@@ -38,15 +38,15 @@ type Group struct {
 	Kind  results.Op `json:"kind"`
 	Names int        `json:"names"`
 	TTL   Duration   `json:"ttl"`
-	Limit Bounds     `json:"limit"` // how long a call may take
+	Limit Bounds     `json:"limit"` // the time limit of a call
 	Hold  Bounds     `json:"hold"`
 	Pause Bounds     `json:"pause"`
 	// AtLeast is the shortest time that a lock stays taken, even if its holder releases it earlier.
 	// Value is the size, in bytes, of the value that a leader publishes.
 	AtLeast Duration `json:"at_least,omitempty"`
 	Value   int      `json:"value,omitempty"`
-	// Once is set if callers do not work by themselves. Instead, the action "ask" makes a host request
-	// all locks of the group at once, and the action "give-back" releases them.
+	// If Once is set, callers do not work by themselves. The action "ask" makes a host request all
+	// locks of the group at once, and the action "give-back" releases them.
 	Once bool `json:"once,omitempty"`
 }
 
@@ -59,7 +59,7 @@ func (b Bounds) lasts() host.Range {
 
 func bounds(least, most time.Duration) Bounds { return Bounds{Duration(least), Duration(most)} }
 
-// These are typical uses of locks. Each group of locks in a random schedule gets one of them.
+// These are typical uses of locks. A random schedule picks one of them for each group of locks.
 var uses = []struct {
 	kinds      []results.Op
 	names      [2]int
@@ -75,7 +75,7 @@ var uses = []struct {
 	{ // a leader with standbys
 		kinds: []results.Op{results.OpLead}, names: [2]int{1, 2}, callers: [2]int{1, 2}, everywhere: true,
 		ttls: []time.Duration{2 * time.Second, 3 * time.Second, 5 * time.Second}, limit: bounds(time.Minute, time.Minute), hold: bounds(time.Second, 10*time.Second),
-		values: []int{0, 100, 600}, // the last value is too long for a queue entry
+		values: []int{0, 100, 600}, // a value of the last size is too long for a queue entry
 	},
 	{ // jobs that take a while
 		kinds: []results.Op{results.OpLock, results.OpDo}, names: [2]int{1, 16}, callers: [2]int{1, 8},
@@ -89,7 +89,7 @@ var uses = []struct {
 		limit: bounds(time.Second, 10*time.Second), hold: bounds(time.Millisecond, 200*time.Millisecond), pause: bounds(time.Millisecond, 100*time.Millisecond),
 		atLeast: []Duration{0, 0, 0, Duration(100 * time.Millisecond)},
 	},
-	{ // requests with deadlines, most of which are missed
+	{ // requests that mostly miss their deadlines
 		kinds: []results.Op{results.OpLock, results.OpTry}, names: [2]int{1, 4}, callers: [2]int{8, 64},
 		ttls:  []time.Duration{2 * time.Second, maxTTL},
 		limit: bounds(0, 49*time.Millisecond), hold: bounds(time.Millisecond, 20*time.Millisecond), pause: bounds(5*time.Millisecond, 50*time.Millisecond),
@@ -258,8 +258,7 @@ func (s *Schedule) separate() {
 	}
 }
 
-// check returns an error if the schedule cannot be played. A user may have written such a schedule
-// by hand.
+// check returns an error if the schedule, which a user may have written by hand, cannot be played.
 func (s *Schedule) check() error {
 	if !kinds.Of(s.Backend).Known() {
 		return errors.New(NoServers(s.Backend))

@@ -33,34 +33,34 @@ type Backend struct {
 	HostProgram string
 }
 
-// Described returns the Backend that d describes. The binary of its plugin is at path.
+// Described returns the Backend that d describes, with its plugin binary at path.
 func Described(path string, d plugin.Description) Backend {
 	span, _ := time.ParseDuration(d.Properties.FirstSpan) // "" in an older plugin counts as zero
 	return Backend{Name: d.Name, Path: path, Fencing: string(d.Properties.Fencing), FirstSpan: span}
 }
 
 type Options struct {
-	// Length is how long the search begins new schedules. Then it finishes those that it has begun.
+	// Length is the time in which the search begins schedules. It still finishes them afterwards.
 	Length time.Duration
 	Seed   uint64
 	// Actions are the names of the actions that may happen. None means all.
 	Actions []string
 	// Settings are the settings of the store to use. None means all.
 	Settings []string
-	// Pool, if it is not 0, makes the search a soak. A soak keeps its servers and its hosts from one
-	// schedule to the next, unless an action ends a host. One host has as many callers as Pool says,
-	// which hold their locks for long. A soak does not shrink a schedule that breaks a claim.
+	// If Pool is not 0, the search is a soak. A soak keeps its servers and its hosts from one schedule
+	// to the next, unless an action ends a host. One host has as many callers as Pool says, and each
+	// holds a lock for a long time. A soak does not shrink a schedule that breaks a claim.
 	Pool int
 	// KeepGoing continues the search after a violation. Without KeepGoing, the search ends with the
 	// first reproducer that breaks its rule again.
 	KeepGoing bool
-	// Players is how many schedules are played at once, each on servers that no other schedule uses.
-	// More than one saves time, because a schedule is mostly waiting. The default is 2.
+	// Players is the number of schedules that are played at once, each on its own servers. More than
+	// one saves time, because the hosts of a schedule mostly wait. The default is 2.
 	Players int
 	// Shrink is the time limit for shrinking a schedule that breaks a claim. Default 5 minutes.
 	Shrink time.Duration
-	// Runs is how often a finished reproducer is played, to count how often it
-	// breaks its rule. Default 10.
+	// Runs is the number of plays that show how often a finished reproducer breaks its rule. Default
+	// 10.
 	Runs int
 	// Log receives the findings. Progress receives a line about each schedule. Calls do not overlap.
 	Log, Progress func(format string, args ...any)
@@ -84,15 +84,15 @@ type Found struct {
 	Grants    int    `json:"grants"`
 	// Actions is the number of actions that happened.
 	Actions int `json:"actions"`
-	// Starved counts the schedules during which the machine was too busy to judge time limits. Of
-	// these, Unjudged counts the schedules in which a claim with a time limit seemed broken.
+	// Starved counts the schedules during which the machine was too busy to judge time limits.
+	// Unjudged counts the starved schedules in which a claim with a time limit seemed broken.
 	Unjudged int `json:"unjudged"`
 	Starved  int `json:"starved"`
-	// Exempt counts violations that the documentation allows. Again counts violations that get no
-	// reproducer, because a reproducer for another violation exists or is being made.
+	// Exempt counts violations that the documentation allows. Again counts violations that get no new
+	// reproducer, because another reproducer explains them or is being made.
 	Exempt int `json:"exempt"`
 	Again  int `json:"again"`
-	// Failed counts the schedules that could not be played. Failure is the last reason.
+	// Failed counts the schedules that could not be played. Failure is the error of the last one.
 	Failed      int          `json:"failed"`
 	Failure     string       `json:"failure,omitempty"`
 	Covered     *Coverage    `json:"covered"`
@@ -148,7 +148,7 @@ func Search(ctx context.Context, b Backend, o Options) (found Found, err error) 
 
 var ErrUnfit = errors.New("none of these actions can happen there")
 
-// A search gives up after failuresInRow schedules in a row that could not be played.
+// A search gives up when failuresInRow schedules in a row could not be played.
 const failuresInRow = 5
 
 func Chosen(names []string) []Action {
@@ -182,14 +182,14 @@ func (x *searcher) next(ctx context.Context) (Schedule, bool) {
 	return x.generator.next(), true
 }
 
-// satisfied reports whether a search without KeepGoing can end: a reproducer is being made, or has
-// broken its rule again.
+// satisfied reports whether a search without KeepGoing needs no new schedule, because a reproducer
+// is being made or has broken its rule again.
 func (x *searcher) satisfied() bool {
 	shown := slices.ContainsFunc(x.found.Reproducers, func(s Reproducer) bool { return s.Shown > 0 })
 	return !x.opts.KeepGoing && (shown || len(x.shrinking) > 0)
 }
 
-// The method one plays the schedule s. If the play shows a new violation, it makes a reproducer.
+// The method one plays the schedule s, and makes a reproducer if the play shows a new violation.
 func (x *searcher) one(ctx context.Context, s Schedule) {
 	h, err := x.play(ctx, s)
 	if err != nil {
@@ -222,7 +222,7 @@ func (x *searcher) unplayable(err error) {
 
 // tally adds the result of a played schedule to the findings, and reports it. If no reproducer
 // explains a violation, tally returns that violation and sets fresh, and the caller must make a
-// reproducer. Until then no other player makes a reproducer for the same rule.
+// reproducer. Until that is done, no other player makes a reproducer for the same rule.
 func (x *searcher) tally(h *History, v check.Judgement) (violation check.Violation, fresh bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -61,8 +61,8 @@ func TestPlantedBugsAreFound(t *testing.T) {
 	}
 }
 
-// TestLatePushes delays the messages by which Redis tells hosts of their grants. Two hosts may
-// hold a lock at once only with the bug of countsFromThePush.
+// TestLatePushes delays the messages by which Redis tells hosts of their grants. This lets two
+// hosts hold a lock at once only with the bug of countsFromThePush.
 func TestLatePushes(t *testing.T) {
 	t.Parallel()
 	requireRedis(t)
@@ -124,7 +124,7 @@ func countsFromThePush(t *testing.T) (path string) {
 	}
 	path = filepath.Join(dir, "lockplugin-redis")
 	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", overlay, "-o", path, module+"plugins/redis/lockplugin-redis")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build sets it
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // the command "make build" sets this, too
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// elects is longer than the election of a leader takes, and longer than clients stay with a member
-	// that knows no leader.
+	// elects is longer than the election of a leader takes, and longer than the time for which clients
+	// keep using a member that knows no leader.
 	elects = 3 * time.Second
 	// quarantined is longer than the 10 s (the longest TTL) in which a restarted server does not vote.
 	quarantined = 11 * time.Second
@@ -26,8 +26,8 @@ var (
 	downFor   = Span{50 * time.Millisecond, 3 * time.Second}
 )
 
-// serverActions are actions on the servers of any store, on one server or on all. Two actions on
-// single servers never overlap, so a majority is always left.
+// serverActions are actions on one server of a store or on all of them. Two actions on single
+// servers never overlap in time, so they always leave a majority of the servers.
 var serverActions = slices.Concat(freezes, crashes, []Action{
 	clockAction("clock-forward", "the clock of %s jumps ahead", Span{}, claim.ClockForward),
 	clockAction("clock-back", "the clock of %s jumps back", Span{}, claim.ClockBack),
@@ -41,8 +41,8 @@ var freezes = []Action{
 		Inject: freezeAll, Heal: resumeAll,
 	},
 	{
-		// The leader is frozen too, perhaps for longer than the rest of a TTL. The shortest TTL is 2 s,
-		// and its leases are renewed each 0.5 s.
+		// The leader is frozen too, perhaps until leases are over. A lease has at least 1.5 s left,
+		// because the shortest TTL is 2 s, with a renewal every 0.5 s.
 		Name: "freeze-members", Does: "all members are frozen", On: OnStore, Uses: UsesProcess, Only: electing,
 		Needs: []servers.Capability{servers.CapServers}, Lasts: frozenFor, Stops: StopsAll, Recovers: elects,
 		Makes: []claim.Condition{claim.LeaderPaused}, MakesAfter: 1500 * time.Millisecond,
@@ -113,7 +113,8 @@ var crashes = []Action{
 	}),
 }
 
-// crash adds an Inject that crashes servers, and a Heal that restarts them, with data if keepData.
+// crash adds to an action an Inject that crashes servers, and a Heal that restarts them. The
+// servers keep their data if keepData is set.
 func crash(keepData bool, a Action) Action {
 	a.Uses, a.Lasts, a.Needs = UsesStore, downFor, []servers.Capability{servers.CapServers}
 	if keepData {
@@ -170,7 +171,7 @@ func clockAction(name, does string, lasts Span, makes ...claim.Condition) Action
 
 var errNoClock = errors.New("the servers were started without clocks that can be moved")
 
-// drawnOperations are the actions of the stores' operators that a search may draw.
+// drawnOperations returns those operations by the stores' operators that a search may draw.
 func drawnOperations() []Action {
 	return operations(func(k *servers.Kind) []servers.Operation { return k.Operations })
 }
@@ -208,8 +209,7 @@ func operation(backend string, o servers.Operation) Action {
 	return a
 }
 
-// stepOf returns an Inject that does one step of an operation, on the event's server or on all
-// servers.
+// stepOf returns an Inject that does a step of an operation, on the event's server or on all.
 func stepOf(step servers.Step) func(context.Context, *System, Event) error {
 	return func(ctx context.Context, w *System, e Event) error {
 		if e.Target == everywhere {

@@ -10,9 +10,9 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
-// shrinker makes a schedule that has broken a claim smaller. The result of a play depends on
-// chance. So a smaller schedule is accepted if two of three plays break the same rule. A schedule
-// with fewer actions is accepted more easily; see [removalThreshold].
+// shrinker shrinks a schedule that has broken a claim. The result of a play depends on chance. So a
+// smaller schedule is accepted if two of three plays break the same rule. A schedule with fewer
+// actions is accepted more easily; see [removalThreshold].
 type shrinker struct {
 	*searcher
 	rule claim.Rule // the broken rule
@@ -22,11 +22,11 @@ type shrinker struct {
 	plays int
 }
 
-// wanted is how many actions a person understands at a glance. A reproducer need not have fewer.
+// wanted is the number of actions that people grasp at a glance. A reproducer need not have fewer.
 const wanted = 2
 
-// One of n actions is removed if at least need of times plays without this action break the rule.
-// Few plays suffice, because fewer actions help a reader most.
+// One of n actions is removed if the schedule without it breaks the rule often enough: in need
+// plays, out of times plays. The threshold is low, because fewer actions help a reader most.
 func removalThreshold(n int) (need, times int) {
 	if n > burst {
 		return 1, 3
@@ -48,12 +48,12 @@ func (x *searcher) shrink(ctx context.Context, s Schedule, v check.Violation) Re
 	return reproducer
 }
 
-// chances is how often a schedule may be played again until it breaks its rule a second time.
+// chances is the number of plays within which a schedule must break its rule a second time.
 const chances = 6
 
 // trail makes the schedule s smaller step by step, until nothing more can be removed or the time is
-// over. It returns the schedule of each step, the smallest last. The result again is false if s
-// never breaks the rule again, and so cannot be made smaller.
+// over. It returns the schedule of each step, the smallest last. The result named again is false if
+// no further play of s breaks the rule, so that s cannot be made smaller.
 func (k *shrinker) trail(ctx context.Context, s Schedule) (trail []Schedule, again bool) {
 	most := k.opts.Shrink
 	if !k.opts.KeepGoing { // the rest of the search's time, or a quarter of Shrink if that is more
@@ -128,8 +128,8 @@ func (k *shrinker) reproducerOf(ctx context.Context, s Schedule) Reproducer {
 
 // The method back looks for a better schedule if the smallest one seldom breaks its rule. It goes
 // back in trail, by longer and longer steps, to a schedule that breaks the rule more often. That
-// schedule must have no more events than the smallest, or at most as many as [wanted]. After a step
-// that was accepted by luck, all later schedules may seldom break the rule.
+// schedule may have as many events as the smallest one, or as [wanted] if that is more. This helps
+// if a step was accepted by luck, because all schedules after it may seldom break the rule.
 func (k *shrinker) back(ctx context.Context, seldom Reproducer, trail []Schedule) Reproducer {
 	best := seldom
 	for step := 1; step < len(trail) && 2*best.Shown < best.Runs && ctx.Err() == nil; step *= 2 {
@@ -145,8 +145,8 @@ func (k *shrinker) back(ctx context.Context, seldom Reproducer, trail []Schedule
 }
 
 // The method shows plays the schedule s on all idle players, in total as often as times says. It
-// returns how many plays broke the rule, and how many there were. It stops early when enough plays
-// (parameter need) have broken the rule, or when too few are left for that.
+// returns how many plays broke the rule, and the number of all plays. If need is below times, it
+// stops early: when need plays have broken the rule, or when too few plays are left to reach need.
 func (k *shrinker) shows(ctx context.Context, s Schedule, need, times int) (shown, plays int) {
 	ctx, enough := context.WithCancel(ctx)
 	defer enough()
@@ -157,7 +157,7 @@ func (k *shrinker) shows(ctx context.Context, s Schedule, need, times int) (show
 	for left := times; left > 0; left-- {
 		broken := <-played
 		if ctx.Err() != nil {
-			continue // the players are needed elsewhere
+			continue // a play that was interrupted does not count
 		}
 		plays++
 		if broken {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// smallerThan returns schedules with the same actions as s. Each has one change that makes it
-// smaller: fewer hosts, groups, callers or names, no wrapper or trigger, or less time.
+// smallerThan returns schedules with the same actions as s. Each schedule has one change that makes
+// it smaller: fewer hosts, groups, callers or names, no wrapper or trigger, or less time.
 func smallerThan(s Schedule) []Schedule {
 	var out []Schedule
 	add := func(change func(*Schedule) bool) {
@@ -46,8 +46,8 @@ func smallerThan(s Schedule) []Schedule {
 	return out
 }
 
-// hurry moves all events to earlier times, so that the first is in the first half second. It ends
-// the schedule soon after the last event.
+// hurry moves all events to earlier times, so that the first event comes in the first half second.
+// It ends the schedule soon after the last event.
 func (s *Schedule) hurry() bool {
 	const soon, after = Duration(500 * time.Millisecond), Duration(1500 * time.Millisecond)
 	first, last := s.Length, Duration(0)
@@ -176,7 +176,7 @@ func (s Schedule) alone() []Schedule {
 }
 
 // The method longer returns copies of s with one event each, up to three times as long. Such an
-// event may break the rule without the others.
+// event may break the rule without the other events.
 func (s Schedule) longer() []Schedule {
 	out := s.alone()
 	for i := range out {

@@ -14,10 +14,10 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// These bound how much more of a resource a process may use at the end of a soak than at the first
-// reading. The system takes memory back from a plugin only after minutes. For example, a plugin
-// with 5 MB in objects grew from 35 MB to 70 MB when it released many leases. If the store is slow,
-// a plugin opens up to 48 connections.
+// These constants limit the growth of a process from the first reading to the end of a soak. The
+// kernel takes memory back from a plugin only after minutes. For example, a plugin with 5 MB in
+// objects grew from 35 MB to 70 MB when it released many leases. If the store is slow, a plugin
+// opens up to 48 connections.
 const (
 	moreGoroutines  = 16
 	moreDescriptors = 56
@@ -25,7 +25,7 @@ const (
 	moreResident    = 80 << 20
 )
 
-// Allowance says in one line how much more a process may use.
+// Allowance returns one line with the limits for the growth of a process.
 func Allowance() string {
 	return fmt.Sprintf("%d goroutines, %d descriptors, %d MB of heap, %d MB resident", moreGoroutines, moreDescriptors, moreHeap>>20, moreResident>>20)
 }
@@ -42,11 +42,11 @@ type Usage struct {
 	looked   int
 }
 
-// looks is how many of the last readings of a process count. Garbage stays in memory for a minute
+// looks is the number of a process's last readings that count. Garbage stays in memory for a minute
 // or two, so one or two readings show it. Memory that leaks shows in all readings.
 const looks = 5
 
-// Grown describes the first figure that has grown by more than [Allowance], or returns "".
+// Grown describes the first figure that has grown beyond [Allowance]. It returns "" if none has.
 func (u Usage) Grown() string {
 	for _, one := range []struct {
 		what        string
@@ -65,7 +65,7 @@ func (u Usage) Grown() string {
 	return ""
 }
 
-// soaked gives the last host g.pool callers, which hold one lock each for a long time.
+// soaked gives the last host g.pool callers. Each of them holds one lock for a long time.
 func (g *generator) soaked(s Schedule, actions []Action) Schedule {
 	s.Hosts = make([]HostPlan, soakHosts)
 	if kinds.Of(g.backend).InHost() {
@@ -90,7 +90,7 @@ func (g *generator) soaked(s Schedule, actions []Action) Schedule {
 const soakHosts = 3
 
 // soakable returns the actions that a soak can use. It leaves out actions that need wrapper
-// scripts, and changes of clocks, because servers and hosts must start again after these.
+// scripts, and changes of clocks, because hosts or servers must be started again for these.
 func soakable(actions []Action) []Action {
 	return slices.DeleteFunc(actions, func(a Action) bool {
 		return a.Wrapped || slices.Contains(a.Needs, servers.CapClock)
@@ -134,7 +134,7 @@ func (all *players) used(who string, pid int, u host.Use) {
 	l.Last = u
 }
 
-// finish ends the hosts of a soak. It ignores growth in a short soak, because most of that is
+// finish ends the hosts of a soak. It ignores growth in a short soak, because most of the growth is
 // garbage that was not collected yet.
 func (x *searcher) finish() {
 	x.found.Uses = x.uses

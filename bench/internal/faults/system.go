@@ -39,8 +39,8 @@ type Host struct {
 	Paths  []*inject.Proxy // one path to each server
 	// Dir is the TMPDIR of the host and its plugin.
 	Dir string
-	// asked is how many locks the host requested in its last action "ask". askedAt is the time of that
-	// action.
+	// asked is the number of locks that the host requested in its last action "ask". askedAt is the
+	// time of that action.
 	asked, askedAt atomic.Int64
 }
 
@@ -66,7 +66,7 @@ var hostWrappers = map[string]string{
 	"session":    `setsid --wait "$plugin"`,
 }
 
-// wrappersThatStay are those [hostWrappers] that go on as a process between host and plugin.
+// wrappersThatStay are the [hostWrappers] whose process stays alive between host and plugin.
 var wrappersThatStay = []string{"shell", "background", "session"}
 
 func wrap(dir, name, wrapper, plugin string) (string, error) {
@@ -97,9 +97,9 @@ func (p *player) ready(ctx context.Context, setting string) error {
 	return nil
 }
 
-// The method well restarts unhealthy servers, and reports whether all servers are healthy then. It
-// returns false for servers whose clock has jumped, because some servers have threads that wait for
-// a time of day. The table of faults sets such clocks right instead.
+// The method well restarts unhealthy servers, and reports whether all servers are healthy
+// afterwards. It returns false for servers whose clock has jumped, because some servers have
+// threads that wait for a time of day. In the table of faults, it sets such clocks right instead.
 func (p *player) well(ctx context.Context) bool {
 	if p.files != "" {
 		return p.environment.Again(ctx) == nil
@@ -110,7 +110,7 @@ func (p *player) well(ctx context.Context) bool {
 const maxTTL = 10 * time.Second
 
 // close ends hosts and servers. If it cannot end a process, a watcher process of package servers
-// does.
+// ends that process.
 func (p *player) close() {
 	p.end()
 	if p.environment != nil {
@@ -194,7 +194,7 @@ func (w *System) freeze(e Event, pid int) error {
 }
 
 // pause stops a process, if there is one, until the caller calls the function resume. If the
-// process ends earlier and its pid is reused, resume resumes the process that then has the pid.
+// process ends earlier and its pid is reused, resume resumes the process that has the pid by then.
 func (w *System) pause(pid int) (resume func() error, err error) {
 	mark, err := servers.Mark(filepath.Dir(w.Dir), pid)
 	if err == nil {
@@ -204,8 +204,8 @@ func (w *System) pause(pid int) (resume func() error, err error) {
 }
 
 // pluginChain returns the id of the process that the host has started, and the ids of the processes
-// below it down to the plugin. The result is one id if the host started the plugin without a
-// wrapper, or if there is no /proc. Without a plugin the id is 0.
+// below it down to the plugin. The result has only one id if the host started the plugin without a
+// wrapper, or if there is no /proc. That id is 0 if there is no plugin.
 func (h *Host) pluginChain() []int {
 	first := h.PluginPid()
 	chain := []int{first}

@@ -15,15 +15,15 @@ import (
 )
 
 // Fault is a named schedule of the table. One host, the holder, gets half of its locks before the
-// events in Prepare and half before those in Events. Another host, the rival, wants all of them.
+// events in Prepare, and half between them and Events. Another host, the rival, wants all of them.
 type Fault struct {
 	Name string
 	Does string // one line
 	// Prepare and Events are what happens to the holder and the servers. In an action's name, a
-	// leading star stands for the name of the backend. Actions that the servers lack are left out. An
-	// event in Prepare without Lasts ends by the same rule as the fault; see ActsTTLs.
+	// leading star stands for the name of the backend. Actions that do not exist for the servers are
+	// left out. An event in Prepare without Lasts ends by the same rule as the fault; see ActsTTLs.
 	Prepare, Events []Event
-	// Needs are capabilities that the servers must have, or else the fault is not run.
+	// Needs are the capabilities of servers without which the fault is not run.
 	Needs []servers.Capability
 	// OnlyFor is set if the fault concerns only stores with this capability.
 	OnlyFor servers.Capability
@@ -35,29 +35,29 @@ type Fault struct {
 	TTL time.Duration
 	// KeepsLeases reports whether all leases should survive the fault.
 	KeepsLeases bool
-	// Restores is the moment when the store serves again. It is set if free locks must then be granted
-	// promptly (claim Woken). For this, the holder releases half of its locks in the outage.
+	// Restores, if set, is the moment from which the store serves again and must grant free locks
+	// promptly (claim Woken). For this check, the holder releases half of its locks in the outage.
 	Restores Moment
 	// SeveralServers reports whether the fault runs on several servers, if the backend can use one
 	// server or several.
 	SeveralServers bool
-	// Produces are the conditions that the fault makes. Under them, documented exceptions apply.
+	// Produces are the conditions that the fault causes, and under which documented exceptions apply.
 	Produces []claim.Condition
 	// RivalAsksLate reports whether the rival asks for the locks only after the fault was injected.
 	RivalAsksLate bool
 	// OnWaiter reports whether the fault happens to a third host, which waits for the same locks ahead
-	// of the rival. When the holder releases them, the rival must get them promptly. Half of the locks
-	// have AtLeast, and half are elections with a long value.
+	// of the rival. When the holder releases the locks, the rival must get them promptly. Half of the
+	// locks have AtLeast, and half are elections with a long value.
 	OnWaiter bool
-	// ActsTTLs (a multiple of the TTL) or Acts is the longest time that the fault lasts. It ends
-	// earlier if the rival has got every lock. If both are zero, only this or a timeout ends it.
+	// ActsTTLs (a multiple of the TTL) or Acts is the longest time that the fault lasts. If both are
+	// zero, a timeout applies. The fault ends earlier if the rival has got every lock.
 	ActsTTLs float64
 	Acts     time.Duration
 }
 
 func (f Fault) Concerns(k *servers.Kind) bool { return f.OnlyFor == "" || k.Has(f.OnlyFor) }
 
-// Fits says why the fault cannot be run on a store, or returns "" when it can.
+// Fits returns why the fault cannot be run on a store, or "" if it can be run.
 func (f Fault) Fits(k *servers.Kind) string {
 	if !f.Concerns(k) {
 		var names []string
@@ -313,8 +313,8 @@ var tableActions = []Action{
 	{Name: Wait, Does: "time passes", On: OnStore, Inject: func(context.Context, *System, Event) error { return nil }},
 }
 
-// allTableActions are the [tableActions] and the single steps of operators' operations. Steps of
-// different operations may overlap in time.
+// allTableActions returns the [tableActions] and the single steps of operations by operators. Steps
+// of different operations may overlap in time.
 var allTableActions = sync.OnceValue(func() []Action {
 	all := operations(func(k *servers.Kind) []servers.Operation { return k.Staged })
 	for i := range all {

@@ -54,8 +54,8 @@ func verdictsOn(t *testing.T, b Backend, faults ...string) (cells []check.Cell, 
 	return check.Cells(rounds), starved
 }
 
-// starvation is the sum of the times for which hosts of a round got no processor. It leaves out
-// hosts that the fault froze, because they report the time in which they were frozen, too.
+// starvation returns the sum of the times for which hosts of a round got no processor. It leaves
+// out hosts that the fault froze, because such a host reports the time of the freeze, too.
 func starvation(r results.Round) (sum time.Duration) {
 	for _, h := range r.Halts {
 		frozen := slices.ContainsFunc(r.Halts, func(f results.Halt) bool {
@@ -68,7 +68,7 @@ func starvation(r results.Round) (sum time.Duration) {
 	return sum
 }
 
-// busyFor is a quarter of 80 ms, the shortest time by which a planted bug grants too early.
+// A planted bug grants a lock at least 80 ms too early, and busyFor is a quarter of that time.
 const busyFor = 20 * time.Millisecond
 
 // requireRedis skips the test if there is no Redis, or fails it if LOCKBENCH_REQUIRE names redis.
@@ -83,10 +83,10 @@ func requireRedis(t *testing.T) {
 	}
 }
 
-// TestTableFindsPlantedBugs checks that a fault, played once, shows each bug of the plugin in
-// directory planted. Without a bug, the plugin must break a claim under the fault evict, but not
-// under freeze-host. A busy machine can hide a bug. So the fault is played again, up to four times,
-// if a host got no processor, or if a thread waited for a processor for busyFor.
+// TestTableFindsPlantedBugs checks that each bug of the plugin in directory planted shows under a
+// fault that is played once. Without a bug, the plugin must break a claim under the fault evict,
+// but not under freeze-host. A busy machine can hide a bug. So the fault is played again, up to
+// four times, if a host got no processor, or if a thread waited for a processor for busyFor.
 func TestTableFindsPlantedBugs(t *testing.T) {
 	requireRedis(t)
 	path := plugintest.Build(t, module+"bench/internal/faults/planted")

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// lockCount is how many locks the holder has and the rival wants.
+	// lockCount is the number of locks that the holder has and the rival wants.
 	lockCount = 20
 	// TTL is the TTL of the leases, unless a fault has another TTL.
 	TTL = 2 * time.Second
@@ -38,8 +38,8 @@ var Quick = []string{
 	"freeze-host", "kill-host", "kill-plugin", "partition-holder", "restart-wiped", "failover", "clock-forward", "lost-reply",
 }
 
-// Cells counts the pairs of a backend and a fault that concerns it. The result runnable is how many
-// of them this machine can run.
+// Cells counts the pairs of a backend and a fault that concerns it. The result runnable is the
+// number of those pairs that this machine can run.
 func (p Plan) Cells() (all, runnable int) {
 	for _, f := range p.Faults {
 		for _, b := range p.Backends {
@@ -58,7 +58,7 @@ func NoServers(backend string) string {
 	return fmt.Sprintf("lockbench does not know how to start servers for %[1]s: --server '%[1]s=COMMAND -p {port} -d {dir}' says so", backend)
 }
 
-// missing says why a fault cannot be run on a backend on this machine, or returns "" if it can.
+// missing returns why a fault cannot be run on a backend on this machine, or "" if it can be run.
 func missing(b Backend, f Fault) string {
 	if !kinds.Of(b.Name).Known() {
 		return NoServers(b.Name)
@@ -66,8 +66,8 @@ func missing(b Backend, f Fault) string {
 	return f.Fits(kinds.Of(b.Name))
 }
 
-// concerns reports whether a fault concerns a backend. If it concerns no backend of the plan, the
-// method returns true for all of them, so that each result says why the fault was not run.
+// concerns reports whether a fault concerns a backend. If the fault concerns no backend of the
+// plan, concerns returns true for all of them, so that each result says why the fault was not run.
 func (p Plan) concerns(f Fault, b Backend) bool {
 	does := func(b Backend) bool { return f.Concerns(kinds.Of(b.Name)) }
 	return does(b) || !slices.ContainsFunc(p.Backends, does)
@@ -128,24 +128,24 @@ const (
 const (
 	// openTimeout bounds the time in which the holder gets its first locks.
 	openTimeout = 30 * time.Second
-	// tryFor is how long the holder tries to get the second half of its locks after Prepare events.
-	// These events may make all grants impossible.
+	// tryFor is the time limit for the holder to get the second half of its locks after Prepare
+	// events. These events may make all grants impossible.
 	tryFor = time.Second
 	// queueing is the time that the rival gets to enter the queues of its locks.
 	queueing = 200 * time.Millisecond
-	// recovery plus a TTL is how long a fault waits for the rival to get every lock. If Acts or
-	// ActsTTLs is set, the fault waits at most for that time instead.
+	// A fault waits for at most recovery plus a TTL until the rival has every lock. If Acts or
+	// ActsTTLs is set, the fault waits for at most that time instead.
 	recovery = 20 * time.Second
-	// givingBack is how long after the start of an outage the holder releases locks; see Restores.
+	// givingBack is the time from an outage's start until the holder releases locks; see Restores.
 	givingBack = 300 * time.Millisecond
-	// aftermath is how long holder and rival go on after the rival has got every lock, so that late
-	// writes arrive.
+	// aftermath is the time for which holder and rival go on after the rival has got every lock, so
+	// that late writes arrive.
 	aftermath = 400 * time.Millisecond
-	// lateness is how long a holder goes on after it was resumed, to finish its late writes.
+	// lateness is the time for which a resumed holder goes on, to finish its late writes.
 	lateness = 100 * time.Millisecond
 )
 
-// cell is one fault on one backend, with what is the same in all rounds.
+// cell is one fault on one backend, with the values that are the same in all rounds.
 type cell struct {
 	*runner
 	backend Backend
@@ -191,20 +191,20 @@ func (c *cell) rounds(ctx context.Context) (err error) {
 			return err
 		}
 		if round.Failure != "" {
-			// Play no further round, because what this one left on the servers could affect it.
+			// Play no further round, because this round may have left data on the servers.
 			return nil
 		}
 	}
 	return nil
 }
 
-// The method alone reports whether the store lives in the host. The holder is then its own rival.
+// The method alone reports whether the store is in the host, so that the holder is its own rival.
 func (c *cell) alone() bool { return kinds.Of(c.backend.Name).InHost() }
 
 // schedule returns the schedule for playing the fault once. The holder gets half of the locks, the
 // fault is prepared, and the holder gets the other half. Then the rival asks for all locks, and the
 // fault happens. The fault is event number hit (the first is 1). When the rival has every lock, the
-// holder asks again, which shows locks that no host can get any more.
+// holder asks again, which shows whether a lock can no longer be granted.
 func (c *cell) schedule(phase time.Duration) (s Schedule, hit int) {
 	f, rival, of := c.fault, rivalHost, kinds.Of(c.backend.Name)
 	if f.OnWaiter {
@@ -278,21 +278,21 @@ func (c *cell) onWaiter(phase time.Duration) (s Schedule, hit int) {
 }
 
 // lasting makes an event end soon after the rival has every lock, or when the fault's time is over.
-// The result ended is how long after the end of the event the holder releases its locks.
+// The result ended is the time from the event's end to the release of the locks by the holder.
 func (c *cell) lasting(e Event, rival int) (_ Event, ended time.Duration) {
 	e.Until = rival + 1
 	if acts := max(c.fault.Acts, time.Duration(c.fault.ActsTTLs*float64(c.ttl))); acts > 0 {
-		// Go on for half a TTL, in which a holder that believes that it has the locks renews them.
+		// Go on for half a TTL. In that time, a holder that does not know of its loss sends renewals.
 		e.Lasts, e.Linger = Duration(acts), Duration(c.ttl/2)
 		return e, aftermath
 	}
-	// Let the rival write with its tokens before the holder resumes, because the holder's next renewal
-	// tells it that it has lost the locks.
+	// Let the rival write with its tokens before the holder resumes, because the holder learns at its
+	// next renewal that it has lost the locks.
 	e.Lasts, e.Linger = Duration(c.ttl+recovery), Duration(aftermath)
 	return e, lateness
 }
 
-// collect copies into the round r what happened while the fault was played, and what failed.
+// collect copies from the history h into the round r what happened, and what failed.
 func (c *cell) collect(r *results.Round, h *History, hit int) {
 	m := h.Marks[hit-1]
 	r.InjectedNs, r.HealedNs = m.From, m.To
@@ -328,8 +328,8 @@ func (c *cell) collect(r *results.Round, h *History, hit int) {
 	slices.SortStableFunc(r.Holds, func(a, b results.Hold) int { return int(a.GrantedNs - b.GrantedNs) })
 }
 
-// without says how many locks the rival was granted, or returns "" if the rival was granted all. A
-// fault shows nothing about a lock that the rival was not granted.
+// without returns a text with the number of locks that the rival was granted, or "" if it was
+// granted all. A fault shows nothing about a lock that the rival was not granted.
 func without(rival results.Seen) string {
 	granted := map[int]bool{}
 	for _, h := range rival.Holds {
@@ -341,7 +341,7 @@ func without(rival results.Seen) string {
 	return fmt.Sprintf("host %s was granted only %d of the %d locks that it wants: %v", hostName(rivalHost), len(granted), lockCount, rival.Failed())
 }
 
-// hits counts the locks that a host held at t=at, or had tried in vain to get by then.
+// hits counts the locks that a host held at t=at, or had failed to get before t=at.
 func hits(seen results.Seen, at int64) int {
 	n := 0
 	for _, l := range seen.Holds {

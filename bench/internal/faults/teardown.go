@@ -105,10 +105,10 @@ func leftOf(h *Host, plugin int) []string {
 	return left
 }
 
-// deaf lets each host that goes on acquire a lock that no host has used. It returns the hosts that
-// cannot. The locks of a schedule do not show such hosts, because other hosts get these locks.
+// deaf makes each living host acquire a lock that no host has used, and describes the hosts that
+// cannot. The schedule's own locks do not show such a host, because other hosts get these locks.
 func deaf(ctx context.Context, hosts []*Host, prefix string) []string {
-	// A plugin that fails again and again is started after a pause of up to PluginBack.
+	// A host pauses for up to PluginBack before it restarts a plugin that fails again and again.
 	ctx, cancel := context.WithTimeout(ctx, claim.PluginBack(9)+startTimeout+endTimeout)
 	defer cancel()
 	failures := make([]string, len(hosts))

@@ -25,15 +25,15 @@ const (
 	TriggerRestarted Trigger = "plugin restarting" // the host's plugin process has ended
 )
 
-// TriggerServed comes when all locks of the host's last request were granted or have failed.
-// Searches do not draw it. The table of faults and schedules written by hand use it.
+// TriggerServed comes when each lock of the host's last request was granted or has failed. Searches
+// do not draw it. The table of faults and schedules written by hand use it.
 const TriggerServed Trigger = "all locks granted"
 
 func Triggers() []Trigger {
 	return []Trigger{TriggerSent, TriggerAnswered, TriggerRenewal, TriggerRelease, TriggerRestarted}
 }
 
-// triggerTimeout is how long an event waits for its trigger. Then it happens without the trigger.
+// triggerTimeout is the time for which an event waits for its trigger before it happens without it.
 const triggerTimeout = 2 * time.Second
 
 // watcher detects the triggers of the hosts of one schedule.
@@ -57,7 +57,7 @@ type awaited struct {
 // holdsFor bounds the time for which data are held back until an event has happened.
 const holdsFor = 500 * time.Millisecond
 
-// A request counts as the release of a lock if it comes at most releaseFollows after the hold.
+// A request counts as a lock's release if it comes at most releaseFollows after the hold's end.
 const releaseFollows = 20 * time.Millisecond
 
 func watchTriggers(w *System) *watcher {
@@ -87,7 +87,7 @@ func (w *watcher) pass(host int, way inject.Direction) {
 	}
 }
 
-// match returns the awaited triggers that these data match, and stops awaiting them.
+// match returns the awaited triggers that data of a host match, and stops awaiting them.
 func (w *watcher) match(host int, way inject.Direction) []*awaited {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -112,8 +112,8 @@ func (w *watcher) match(host int, way inject.Direction) []*awaited {
 	return come
 }
 
-// await waits for a trigger, up to triggerTimeout, and reports whether it came. The caller must
-// call the function happened when the event has happened.
+// await reports whether a trigger came within triggerTimeout (servedTimeout for TriggerServed). The
+// caller must call the function happened when the event has happened.
 func (w *watcher) await(ctx context.Context, host int, m Trigger) (met bool, happened func()) {
 	longer := ctx
 	ctx, cancel := context.WithTimeout(ctx, triggerTimeout)
@@ -159,7 +159,7 @@ func (w *watcher) served(ctx context.Context, number int) bool {
 
 const servedTimeout = 30 * time.Second
 
-// got returns how many locks of the host's last request were granted or have failed.
+// got returns the number of locks in the host's last request that were granted or have failed.
 func (h *Host) got(s results.Seen) int {
 	n, since := 0, h.askedAt.Load()
 	for _, l := range s.Holds {

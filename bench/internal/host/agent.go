@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// startTimeout is how long a plugin may take to open. It is long, because many
-	// plugins start at once on a busy machine.
+	// startTimeout is the time limit for opening a plugin. It is long, because many plugins start at
+	// once on a busy machine.
 	startTimeout = 30 * time.Second
 	// closeTimeout bounds one release, and the release of all locks at the end.
 	closeTimeout = 5 * time.Second

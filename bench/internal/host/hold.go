@@ -19,16 +19,16 @@ import (
 )
 
 const (
-	// lookEvery is how often a holder checks whether its lease is valid.
+	// lookEvery is the interval at which a holder checks whether its lease is valid.
 	lookEvery = 10 * time.Millisecond
 	// prepare is the time from the last check of the lease to a write under the lock.
 	prepare = 250 * time.Millisecond
 	// retryEvery is the pause before a caller asks again after an error. It asks again even after an
 	// error that looks permanent, because the store may be healed later.
 	retryEvery = 100 * time.Millisecond
-	// eventsBy is how long the host waits for the client's last events about a lease that has ended.
+	// eventsBy limits the host's wait for the client's last events about a lease that has ended.
 	eventsBy = time.Second
-	// finishes is how long a holder goes on after the sign that its lease ends, as a program would.
+	// finishes is the time for which a holder, like a program, goes on when told of its lease's end.
 	finishes = 100 * time.Millisecond
 )
 
@@ -46,7 +46,7 @@ func (a *agent) begin(ctx context.Context, first int) (*group, context.Context) 
 	return g, ctx
 }
 
-// release ends each group whose first lock has the number from or a higher one.
+// release ends each group whose first lock has a number of at least from.
 func (a *agent) release(from int) {
 	var stay, end []*group
 	for _, g := range a.groups {
@@ -64,7 +64,7 @@ func (a *agent) release(from int) {
 }
 
 // write writes under the lock again and again until stop is closed. It checks the lease before it
-// prepares each write, so a write is late if the process is stopped in between.
+// prepares each write, so a write is late if the process is stopped while it prepares the write.
 func (h *holding) write(name string, stop <-chan struct{}) {
 	for {
 		h.writeOnce(name)
@@ -99,7 +99,7 @@ type holding struct {
 	record results.Hold
 }
 
-// granted reports that a call has got a grant. The TTL of the grant counts from the time sent.
+// granted reports that a call has got a grant. The parameter sent is the start of the TTL.
 func (a *agent) granted(t tenure, done <-chan struct{}, call *results.Call, sent int64) *holding {
 	now := a.clock.Now()
 	h := &holding{tenure: t, agent: a, done: done, over: make(chan struct{}), record: results.Hold{
@@ -113,8 +113,8 @@ func (a *agent) granted(t tenure, done <-chan struct{}, call *results.Call, sent
 }
 
 // hold checks again and again whether the lease is valid. It returns when the lease is not valid,
-// or after a signal on the channel end or stop. The caller must then release the lease. When h.done
-// signals that the lease ends, hold goes on for as long as finishes says.
+// or after a signal on the channel end or stop. The caller must release the lease afterwards. When
+// h.done signals that the lease ends, hold goes on for as long as finishes says.
 func (a *agent) hold(stop <-chan struct{}, h *holding, every time.Duration, end <-chan time.Time) {
 	look := time.NewTicker(every)
 	defer look.Stop()
@@ -167,7 +167,7 @@ func (h *holding) renewed(sent, done int64) {
 }
 
 // valid reports whether the lease is valid. If it is, valid records the time before the check. The
-// argument last says that the caller is about to release the lease.
+// argument last is set if the caller releases the lease next.
 func (h *holding) valid(last bool) bool {
 	before := h.agent.clock.Now()
 	if !h.Valid() {
@@ -200,7 +200,7 @@ func (h *holding) release(l keptLease) error {
 	return err
 }
 
-// keptLease is a lease that something renews in the background, and that knows whether it is held.
+// keptLease is a lease that core or this package renews, and that knows whether it is held.
 type keptLease interface {
 	tenure
 	Done() <-chan struct{}
@@ -213,9 +213,9 @@ type coreLease interface {
 	Deadline() time.Time
 }
 
-// sentOf returns the time of the request from which the lease's TTL counts, or 0 if that is not
-// known. It ignores that a grant to a waiter in the store's queue is shorter, because core renews
-// such a lease at once.
+// sentOf returns the time of the request from which the lease's TTL counts, or 0 if that time is
+// not known. It ignores that the store grants a shorter lease to a waiter in its queue, because
+// core renews such a lease at once.
 func (a *agent) sentOf(lease any, call *results.Call, ttl time.Duration) int64 {
 	switch l := lease.(type) {
 	case coreLease:
@@ -227,7 +227,7 @@ func (a *agent) sentOf(lease any, call *results.Call, ttl time.Duration) int64 {
 }
 
 // follow reports each confirmed renewal of a lease until the function leave is called. A baseline
-// that is our core in process reports no events, so follow recognizes its renewals by the later
+// that uses our core reports no events, so follow recognizes each renewal by the lease's later
 // deadline. For other libraries, follow itself renews the lease.
 func (a *agent) follow(h *holding, of keptLease, ttl time.Duration) (leave func()) {
 	lease, ok := of.(coreLease)
@@ -269,8 +269,8 @@ func newKept(lease load.Lease) *kept {
 	return &kept{Lease: lease, done: make(chan struct{}), stop: func() {}}
 }
 
-// renewing starts a goroutine that renews a lease every third of the TTL until it is released or
-// lost, and reports the renewals.
+// renewing starts a goroutine that renews a lease every third of the TTL until the lease is
+// released or lost, and reports the renewals.
 func (a *agent) renewing(k *kept, ttl time.Duration, h *holding) {
 	var ctx context.Context
 	ctx, k.stop = context.WithCancel(context.Background())
@@ -340,8 +340,8 @@ type Resources struct {
 	Dir string `json:"dir"`
 }
 
-// writeOnce writes to the file with a guard and to the file without. It reports a write that has
-// succeeded or that the guard has refused. Other failed writes have no effect.
+// writeOnce writes to the file with a guard and to the one without. It reports writes that succeed
+// or that the guard refuses. It reports no other failed writes, because they have no effect.
 func (h *holding) writeOnce(name string) {
 	a, l := h.agent, &h.record // the fields that this function reads do not change
 	path, text := filepath.Join(a.spec.Resources.Dir, name), strconv.AppendUint(nil, l.Token, 10)

@@ -41,14 +41,14 @@ type Spec struct {
 	Path    string        `json:"path"` // path of the plugin binary
 	Config  driver.Config `json:"config"`
 	NoMTLS  bool          `json:"no_mtls,omitempty"`
-	// Baseline names a library that is used instead of the plugin, or is "" for none.
+	// Baseline is the name of a library that is used instead of the plugin. It is "" for a plugin.
 	Baseline string `json:"baseline,omitempty"`
 	Host     int    `json:"host"` // the host's number in its reports
 	// Zero is the moment, on the machine's clock, from which the host counts the times that it
 	// reports, so that no process must convert them.
 	Zero int64 `json:"zero_ns,omitempty"`
-	// Resources are the files that the host writes to. Without them the host is a measured host. To
-	// disturb no measurement, it writes nothing, logs nothing and has no heartbeat.
+	// Resources are the files that the host writes to. A host without them is a measured host. It
+	// writes nothing, logs nothing and has no heartbeat, so that it disturbs no measurement.
 	Resources Resources `json:"resources"`
 	// TempDir is where the host and its plugin make their temporary files. ""
 	// means the system's directory.
@@ -70,7 +70,7 @@ type Process struct {
 	seen    results.Seen
 	plugin  int // process id; 0 for a library
 	asking  bool
-	// releaseNs is when the last reported release began.
+	// releaseNs is the time at which the last reported release began.
 	releaseNs int64
 	idle      int
 	follow    func(*results.Hold, *results.Call)
@@ -175,8 +175,8 @@ func (p *Process) lease(l results.Hold) {
 	p.seen.Holds = append(p.seen.Holds, l)
 }
 
-// Follow sets the function on. A report about a hold leads to on(hold, nil), and a report that a
-// call has returned leads to on(nil, call). One goroutine makes all these calls. Call Follow before
+// Follow sets the function that is called for reports: on(hold, nil) for a report about a hold, and
+// on(nil, call) when a call has returned. One goroutine makes all these calls. Call Follow before
 // the first report.
 func (p *Process) Follow(on func(*results.Hold, *results.Call)) {
 	p.mu.Lock()
@@ -261,7 +261,7 @@ func Locks(prefix string, count int, ttl time.Duration) Workload {
 // releases have returned.
 func (p *Process) Release(ctx context.Context) error { return p.ReleaseFrom(ctx, 0) }
 
-// ReleaseFrom is like Release, but ends only workloads whose First is not below the argument first.
+// ReleaseFrom is like Release, but ends only workloads whose First is at least the argument first.
 func (p *Process) ReleaseFrom(ctx context.Context, first int) error {
 	p.mu.Lock()
 	before := p.idle

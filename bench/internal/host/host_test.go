@@ -108,7 +108,7 @@ func TestFrozenHolder(t *testing.T) {
 }
 
 // frozen freezes host a while it prepares a write under the lock, and checks the reports of hosts a
-// and b. It returns false if host a was not preparing a write, because then no write is late.
+// and b. It returns false if host a was preparing no write, because none is late then.
 func frozen(t *testing.T, a, b *Process, prefix string) bool {
 	t.Helper()
 	must := func(err error) {

@@ -77,8 +77,8 @@ func (n note) err(ctx context.Context) error {
 	return errors.New(n.Failed)
 }
 
-// Do implements [proc.Agent]. If the order needs an answer, another goroutine carries it out, and
-// Do does not wait for that.
+// Do implements [proc.Agent]. If the order needs an answer, another goroutine carries the order
+// out, and Do does not wait for it.
 func (a *agent) Do(ctx context.Context, o order) {
 	switch o.Op {
 	case opWork:

@@ -28,8 +28,8 @@ type Workload struct {
 	Names   int           `json:"names"`
 	Callers int           `json:"callers"`
 	TTL     time.Duration `json:"ttl_ns"`
-	// Limit is how long a call may take, Hold is how long a lock is held, and Pause is how long the
-	// caller rests after the release.
+	// Limit is the time limit of a call, Hold is the time for which a lock is held, and Pause is the
+	// time from the release to the caller's next call.
 	Limit Range `json:"limit_ns"`
 	// AtLeast is the shortest time that an acquired lock stays taken. Value is the size in bytes of
 	// the value that a leader publishes. Only a host that uses package core supports them.
@@ -37,12 +37,12 @@ type Workload struct {
 	Value   int           `json:"value,omitempty"`
 	Hold    Range         `json:"hold_ns"`
 	Pause   Range         `json:"pause_ns"`
-	// Look is how often a holder checks whether its lease is valid. Default 10 ms.
+	// Look is the interval at which a holder checks whether its lease is valid. Default 10 ms.
 	Look time.Duration `json:"look_ns,omitempty"`
-	// Once makes a caller hold one lock only once, and write prepared data under it. If an attempt
-	// fails, the caller asks again until its limit is over.
+	// Once makes a caller hold one lock only once, and write to files under it. If an attempt fails,
+	// the caller asks again until its limit is over.
 	Once bool `json:"once,omitempty"`
-	// Tick is how often a waiting caller asks the store. If it is 0, the store wakes the caller.
+	// Tick is the interval at which a waiting caller asks for the lock. If it is 0, the library waits.
 	Tick time.Duration `json:"tick_ns,omitempty"`
 	Seed uint64        `json:"seed"`
 }
@@ -99,8 +99,8 @@ func (p *Process) Reopen(timeout time.Duration) error {
 	return p.Send(order{Op: "reopen", Timeout: timeout})
 }
 
-// reopen imitates an application that replaces its client while it runs. If the other client cannot
-// be opened, for example without file descriptors, reopen tries again until ctx ends.
+// reopen imitates an application that replaces its client while it runs. If the new client cannot
+// be opened, for example because no file descriptor is free, reopen tries again until ctx ends.
 func (a *agent) reopen(ctx context.Context, timeout time.Duration) {
 	call := results.Call{Op: results.OpClose, SentNs: a.clock.Now(), Served: true}
 	call.LimitNs = call.SentNs + int64(timeout)
@@ -113,7 +113,7 @@ func (a *agent) reopen(ctx context.Context, timeout time.Duration) {
 	for err != nil && ctx.Err() == nil {
 		a.back(results.Call{Op: results.OpOpen, SentNs: call.SentNs}, err)
 		proc.Sleep(ctx, retryEvery)
-		err = a.connect() // also after the end of ctx, when all events are healed
+		err = a.connect() // try once more after the end of ctx, when all events are healed
 	}
 	a.served.Store(false)
 	a.back(call, <-closed)
@@ -158,7 +158,7 @@ func (c *caller) run(ctx context.Context) {
 	}
 }
 
-// ask asks for one lock, holds it and releases it. It returns nil once it has reported a grant.
+// ask asks for one lock, holds it and releases it. It returns the error of the call in *call.
 func (c *caller) ask(ctx context.Context, call *results.Call) error {
 	name := cmp.Or(c.w.Name, fmt.Sprint(c.w.Prefix, call.Name))
 	switch c.w.Kind {
@@ -218,7 +218,7 @@ type ledTerm struct {
 	owner      string
 }
 
-// campaign waits for a term. The term's owner stays unknown if the store cannot be asked for it.
+// campaign waits for a term. The term's owner stays unknown if the store does not answer.
 func campaign(ctx context.Context, e *core.Elector) (*ledTerm, error) {
 	term, err := e.Campaign(ctx)
 	if err != nil {
@@ -285,8 +285,8 @@ func (c *caller) use(h *holding) {
 	c.hold(c.stop, h, cmp.Or(c.w.Look, lookEvery), time.After(c.w.Hold.draw(c.random)))
 }
 
-// The method over reports that a call has returned. If the end of the workload has interrupted the
-// call, it removes the call's time limit. Otherwise the call would seem to have given up early.
+// The method over reports that a call has returned. It removes the time limit of a call that the
+// end of the workload has interrupted, because that call would seem to have given up early.
 func (c *caller) over(call results.Call, err error) {
 	select {
 	case <-c.stop:

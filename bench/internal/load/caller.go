@@ -66,7 +66,7 @@ func (c *Caller) Release(ctx context.Context, lease Lease) bool {
 	return err == nil
 }
 
-// Renew renews the lease and returns how long that took, in nanoseconds.
+// Renew renews the lease and returns the time that this took, in nanoseconds.
 func (c *Caller) Renew(ctx context.Context, lease Lease) (took int64, ok bool) {
 	sent := c.Clock.Now()
 	err := lease.Renew(ctx)
@@ -111,7 +111,7 @@ func (c *Caller) Cycle(ctx context.Context, from, until int64, hold time.Duratio
 }
 
 // Cycles is a loop of the callers of one host. Each caller acquires and releases random locks, one
-// after the other, until the time in Until. It begins at least one cycle after the time in From
+// after the other, until the time in Until. Each begins at least one cycle after the time in From
 // (see [Caller.Cycle]). Both times are nanoseconds on the run's clock.
 type Cycles struct {
 	Names       []string
@@ -129,7 +129,7 @@ func (c Cycles) Run(ctx context.Context, locker Locker, clock proc.Clock) (attem
 		number := c.First + i
 		caller, random := &Caller{Client: int32(number), Clock: clock}, rand.New(rand.NewPCG(c.Seed, uint64(number)))
 		callers[i] = caller
-		locks := map[int]Lock{} // a map, because slices for all locks would need too much memory with a thousand callers
+		locks := map[int]Lock{} // a map, because a slice of all locks for each of a thousand callers would need too much memory
 		caller.Cycle(ctx, c.From, c.Until, c.Hold, func() (err error) {
 			n := random.IntN(len(c.Names))
 			lock, ok := locks[n]
@@ -180,7 +180,7 @@ func Workers(n int, body func(worker int)) {
 	done.Wait()
 }
 
-// pauseAfterError keeps callers from asking without a pause while the store is down.
+// pauseAfterError is the pause after an error, so that a store that is down gets few requests.
 const pauseAfterError = 5 * time.Millisecond
 
 func Pause(ctx context.Context) { proc.Sleep(ctx, pauseAfterError) }
@@ -230,8 +230,8 @@ const longestSleep = 20 * time.Millisecond
 
 // sleep blocks in the kernel for the duration d.
 //
-// Note: a timer of the Go runtime fires up to a millisecond late on an idle Linux machine, and an
-// acquire takes only a tenth of that.
+// Note: a timer of the Go runtime fires up to a millisecond late on an idle Linux machine. An
+// acquire takes only a tenth of a millisecond.
 func sleep(d time.Duration) {
 	tv := unix.NsecToTimeval(int64(d + time.Microsecond - 1))
 	_, _ = unix.Select(0, nil, nil, nil, &tv) // the caller sleeps again after an early return

@@ -1,5 +1,5 @@
-// Package load acquires, renews and releases locks for measurements, with our client or with a
-// library measured beside it. Scenarios (measurements) use only the interfaces of this package.
+// Package load acquires, renews and releases locks for measurements, with our client or with
+// another library. Scenarios (measurements) use only the interfaces of this package.
 package load
 
 import (
@@ -46,7 +46,7 @@ type Lease interface {
 	Release(ctx context.Context) error
 }
 
-// Timed is a Lease that another process holds. It says when calls began and returned there, on the
+// Timed is a Lease that another process holds. Its times are those of calls in that process, on the
 // run's clock.
 type Timed interface {
 	// Granted returns when the acquire was called and when it returned.

@@ -21,8 +21,8 @@ var acquire = Scenario{
 	Run:       runAcquire,
 }
 
-// After the cycles of acquire and release, callers only renew their leases, for 1/renewShare of the
-// measured time.
+// Callers acquire and release in cycles first. They then only renew their leases, for 1/renewShare
+// of the measured time.
 const renewShare = 4
 
 func acquireWorkloads(a Overrides) []Workload {
@@ -134,17 +134,17 @@ const (
 	// Cycles start at fixed times for 1/openShare of the measured time.
 	openShare = 2
 	// openLoad is the default rate of these cycles, as a fraction of the rate that the callers reached
-	// without fixed times. So each backend and library runs equally far from its limit.
+	// without fixed times. Each backend and library therefore runs equally far from its limit.
 	openLoad = 0.5
 )
 
-// openFor returns how long cycles of the open loop are due to start. After that, late cycles may
-// start for the same time again, or for openGrace if that is longer.
+// openFor returns the length of the period in which cycles of the open loop are due to start. Late
+// cycles may start until max(openFor, openGrace) after its end.
 func openFor(in Input) time.Duration { return in.Measure / openShare }
 
-// runOpen does the cycles of the scenario again, but as an open loop: each cycle has a fixed start
-// time. All callers together start as many cycles per second as rate says. A store that stalls gets
-// as many requests as before, and the time of a delayed cycle counts from when it was due. In a
+// runOpen repeats the cycles of the scenario as an open loop, in which each cycle is due at a fixed
+// time. The rate parameter is the number of due cycles per second of all callers together. A stall
+// does not reduce this number, and the latency of a delayed cycle counts from when it was due. In a
 // closed loop, callers would stop asking during a stall, so few samples would show it (coordinated
 // omission).
 func runOpen(ctx context.Context, in Input, cs []*load.Caller, rate float64, cell *results.Cell) {
@@ -173,7 +173,7 @@ func runOpen(ctx context.Context, in Input, cs []*load.Caller, rate float64, cel
 	for _, c := range all {
 		acquires, lags = append(acquires, c.acquires...), append(lags, c.lags...)
 	}
-	// Also a cycle that was never sent, or whose acquire failed, is dropped: no latency shows it.
+	// A cycle that was not sent, or whose acquire failed, is a drop too, because no latency shows it.
 	drops, refused := len(arrivals)-len(acquires), 0.0
 	if !keptUp(acquires, lags, drops) {
 		refused = 1
@@ -203,7 +203,7 @@ func (c *openCaller) work(ctx context.Context) {
 		if ctx.Err() != nil || sent > c.deadline {
 			continue
 		}
-		// The caller was free but started late, so this delay is the load generator's.
+		// The load generator caused this delay, because the caller was free but started late.
 		c.lags = append(c.lags, max(0, sent-max(due, free)))
 		lease, ok := c.Acquire(ctx)
 		if ok {
@@ -218,7 +218,7 @@ func (c *openCaller) work(ctx context.Context) {
 }
 
 // keptUp reports whether the load generator of an open loop kept up: every cycle got its lock, and
-// its own delay was at most half of the latency, at the median and at the 99th percentile.
+// the generator's delay was at most half of the latency, at p50 and at p99.
 func keptUp(acquires, lags []int64, drops int) bool {
 	if drops > 0 || len(acquires) == 0 {
 		return false

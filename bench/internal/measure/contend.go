@@ -25,15 +25,15 @@ var contend = Scenario{
 }
 
 const (
-	// holdFor is how long a caller holds the lock unless the user sets another time.
+	// holdFor is the time for which a caller holds the lock unless the user sets another time.
 	holdFor = 5 * time.Millisecond
 	// contendFor times Measure is the shortest length of the scenario. In less time, libraries that
 	// poll get too few grants.
 	contendFor = 2
 	// hostsFor is the shortest length of the scenario if hosts are separate processes.
 	hostsFor = time.Second
-	// turnsEach is how often each caller can get the lock if the run is fair. If callers get it less
-	// often, the fairness depends on where the measured time begins and ends.
+	// turnsEach is the number of grants that each caller can get if all get equally many. With fewer
+	// grants, the fairness depends on where the measured time begins and ends.
 	turnsEach = 3
 )
 
@@ -45,8 +45,8 @@ func contendWorkloads(a Overrides) []Workload {
 	return out
 }
 
-// contendClients returns the numbers of callers for each host. If there is one host, numbers below
-// contendLeast are left out, because so few callers do not contend.
+// contendClients returns the numbers of callers in a host, one for each workload. If there is one
+// host, numbers below contendLeast are left out, because so few callers do not contend.
 func contendClients(a Overrides, hosts int) []int {
 	switch {
 	case len(a.Clients) > 0 && hosts == 0:
@@ -119,7 +119,7 @@ func runContend(ctx context.Context, in Input) (cell results.Cell, err error) {
 	if idleFor(in) <= queued {
 		return cell, nil
 	}
-	// If func idle fails, only this figure is left out, because the other figures are known by now.
+	// If the idle function fails, only its figure is left out, because the others are known already.
 	if perSecond, err := idle(bounded, in, cs); err == nil {
 		cell.Values["idle-commands/s"] = perSecond
 	}
@@ -127,7 +127,7 @@ func runContend(ctx context.Context, in Input) (cell results.Cell, err error) {
 	return cell, ctx.Err()
 }
 
-// contending makes the callers. Their locks are taken by in.Hosts processes; 0 means this process.
+// contending makes the callers of in.Hosts host processes, or of this process if in.Hosts is 0.
 func contending(ctx context.Context, in Input) (cs []*load.Caller, end func() error, err error) {
 	hosts, end, err := startHosts(ctx, in)
 	if err != nil {
@@ -152,9 +152,9 @@ func contending(ctx context.Context, in Input) (cs []*load.Caller, end func() er
 	return cs, end, nil
 }
 
-// take acquires the lock, holds it and releases it, again and again until the context asking ends.
-// After a release, a caller asks again only when another caller has been granted the lock. Otherwise
-// the old holder would usually get the lock back from a library that polls.
+// take acquires the lock, holds it and releases it, again and again until the asking context ends.
+// After a release, a caller asks again only when another caller has the lock. If it asked at once,
+// a library that polls would usually grant it the lock again.
 func take(ctx, asking context.Context, c *load.Caller, t *turns, s Workload) {
 	uncancelled := context.WithoutCancel(ctx)
 	for asking.Err() == nil {
@@ -200,7 +200,7 @@ func grantsIn(attempts []results.Attempt, from, until int64) []results.Attempt {
 	return out
 }
 
-// handoffs returns the spans from when a release was sent to when the next acquire returned.
+// handoffs returns a span for each hand-over, from the call of release to the next acquire's end.
 func handoffs(grants []results.Attempt) []span {
 	var out []span
 	for i := 1; i < len(grants); i++ {
@@ -217,8 +217,8 @@ func waits(grants []results.Attempt) []int64 {
 	return out
 }
 
-// longestWait counts also the attempts without a grant, by the end of the measured time. The
-// quantiles of the waits omit them, because a wait that was cut off would count as a short one.
+// longestWait returns the longest wait, including waits without a grant by the end of the measured
+// time. The quantiles omit such waits, because a wait that was cut off would count as a short one.
 func longestWait(attempts []results.Attempt, from, until int64) (longest int64) {
 	for _, a := range attempts {
 		if a.Outcome != results.Failed && a.Answered >= from {
@@ -247,8 +247,8 @@ func jain(grants []results.Attempt, clients int) float64 {
 // queued is the time that waiters get to enter the store's queue.
 const queued = 50 * time.Millisecond
 
-// idleFor is how long callers wait for a lock that stays held, or 0 if nothing counts commands. It
-// is half of the TTL at most, because a library that does not renew would lose the lock (unsafe).
+// idleFor returns how long callers wait for a lock that stays held, or 0 if no server counts
+// commands. It is at most half of the TTL, because a library without renewal would lose the lock.
 func idleFor(in Input) time.Duration {
 	if in.Commands == nil {
 		return 0
@@ -256,8 +256,8 @@ func idleFor(in Input) time.Duration {
 	return min(queued+in.Measure/2, in.TTL/2)
 }
 
-// The function idle makes one caller keep a lock and all others wait for it. It returns how many
-// commands per second each server gets meanwhile.
+// The idle function makes one caller keep a lock and all others wait for it. It returns the number
+// of commands per second that each server gets meanwhile.
 func idle(ctx context.Context, in Input, cs []*load.Caller) (float64, error) {
 	lease, ok := cs[0].Acquire(ctx)
 	if !ok {
@@ -282,7 +282,7 @@ func idle(ctx context.Context, in Input, cs []*load.Caller) (float64, error) {
 	return c.Run / time.Duration(c.until-c.from).Seconds(), c.err
 }
 
-// counted says how much work a server has done, on average, between two times.
+// counted is the average work of a server between two times.
 type counted struct {
 	from, until int64
 	servers.Served

@@ -2,9 +2,9 @@
 //
 // # Where is what
 //
-//   - measure.go: what a scenario is, and what it is given; host processes
+//   - measure.go: scenarios and their input; host processes
 //   - acquire.go, throughput.go, contend.go, footprint.go, ttl.go: a scenario each
 //   - trips.go: the round trips that operations wait for
-//   - takeover.go: the ways in which leaders end; election.go: the candidates;
+//   - takeover.go: the ways to harm a leader; election.go: the candidates;
 //     takeoverfigures.go: the figures of takeovers
 package measure

@@ -36,7 +36,7 @@ type election struct {
 	changed chan struct{}  // closed and replaced at each report
 	terms   []results.Hold // Hold.Host is the number of the candidate
 	failed  []results.Attempt
-	seats   []int  // for each name, the index of its last term in the slice terms, or -1
+	seats   []int  // for each name, the index of its last term in the terms slice; -1 for none
 	failure string // the last error of a candidate
 }
 
@@ -80,10 +80,10 @@ func (s *election) join(ctx context.Context) (err error) {
 }
 
 const (
-	// workEvery is how often a leader checks that it leads, as an application does before work.
+	// workEvery is the interval at which a leader checks its lease, as applications do before work.
 	workEvery = 5 * time.Millisecond
-	// between is how long a candidate pauses after an error, or after a term, so
-	// that another candidate can lead.
+	// between is the pause of a candidate after an error or a term, so that another candidate can
+	// lead.
 	between = 100 * time.Millisecond
 )
 
@@ -101,8 +101,8 @@ func (s *election) campaign(c *faults.Host) error {
 	return nil
 }
 
-// harm does the mode's actions to the victim. If these kill the victim, harm records that its terms
-// have ended, because it cannot report this.
+// harm does the mode's actions to the victim. If they kill the victim, harm records the end of the
+// victim's terms, because a dead host cannot report it.
 func (s *election) harm(ctx context.Context, h *incident) error {
 	if s.mode.inject != nil {
 		return s.mode.inject(ctx, s, h)
@@ -167,8 +167,8 @@ func (s *election) term(c *faults.Host, t results.Hold) {
 	s.terms[i] = t
 }
 
-// await waits until the function done returns true, up to the time limit. It calls done with mu
-// held.
+// await waits until the done function returns true, at most for the time limit. It calls done with
+// mu held.
 func (s *election) await(ctx context.Context, limit time.Duration, what string, done func() bool) error {
 	late := time.NewTimer(limit)
 	defer late.Stop()
@@ -192,14 +192,14 @@ func (s *election) await(ctx context.Context, limit time.Duration, what string, 
 	}
 }
 
-// led returns a function that reports whether each name has a leader whose term was granted after
-// the time in the parameter after.
+// led returns a function that reports whether each name has a leader whose term was granted later
+// than the after parameter.
 func (s *election) led(names []int32, after int64) func() bool {
 	return s.all(names, func(t results.Hold) bool { return t.GrantedNs > after })
 }
 
 // confirmed returns a function that reports whether each name has a leader whose grant returned, or
-// whose last renewal was sent, after the time in the parameter after.
+// whose last renewal was sent, later than the after parameter.
 func (s *election) confirmed(names []int32, after int64) func() bool {
 	return s.all(names, func(t results.Hold) bool {
 		renewed := t.GrantedNs
@@ -210,8 +210,8 @@ func (s *election) confirmed(names []int32, after int64) func() bool {
 	})
 }
 
-// all returns a function that reports whether each name has a leader for whose term the function
-// like returns true.
+// all returns a function that reports whether each name has a leader, and the like function returns
+// true for the leader's term.
 func (s *election) all(names []int32, like func(results.Hold) bool) func() bool {
 	return func() bool {
 		return !slices.ContainsFunc(names, func(n int32) bool {

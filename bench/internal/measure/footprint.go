@@ -27,14 +27,14 @@ var footprint = Scenario{
 }
 
 const (
-	// starts is how many plugins are started in one run. The last of them is used for the other
-	// figures.
+	// starts is the number of plugins that one run starts, one after another. The last plugin is used
+	// for the other figures.
 	starts = 5
-	// startTime is about how long one start takes.
+	// startTime is the approximate time that one start takes.
 	startTime = 150 * time.Millisecond
-	// rest is how long a plugin is idle before its memory is read.
+	// rest is the time for which a plugin is idle before its memory is read.
 	rest = 300 * time.Millisecond
-	// takers is how many goroutines acquire leases at the same time.
+	// takers is the number of goroutines that acquire leases at the same time.
 	takers = 64
 )
 
@@ -120,7 +120,7 @@ func (f *fresh) start(ctx context.Context) (int64, error) {
 	return took, nil
 }
 
-// memory acquires a lease for each name, and reads how much more memory plugin and host then use.
+// memory acquires a lease for each name, and reads the memory that plugin and host use for them.
 func (f *fresh) memory(ctx context.Context, cell *results.Cell) error {
 	pid, ok := plugin.ProcessOf(f.backend)
 	if !ok {
@@ -169,8 +169,8 @@ func (f *fresh) memory(ctx context.Context, cell *results.Cell) error {
 	return nil
 }
 
-// renewals keeps the leases for as long as Hold says. It records how much processor time host and
-// plugin used meanwhile, as a share of one core, and how many leases were lost.
+// renewals keeps the leases for the time in the Hold field. It records the processor time that host
+// and plugin use in this time, as a share of one core, and the number of lost leases.
 func (f *fresh) renewals(ctx context.Context, plugin int, leases []load.Lease, cell *results.Cell) error {
 	if f.in.Hold < f.in.TTL {
 		return nil
@@ -197,7 +197,7 @@ func (f *fresh) renewals(ctx context.Context, plugin int, leases []load.Lease, c
 	return nil
 }
 
-// processorTime returns how long this process and another have run, over all threads.
+// processorTime returns the processor time of this process and another one, over all threads.
 func processorTime(other int) (sum time.Duration, err error) {
 	for _, pid := range []int{os.Getpid(), other} {
 		s, ok := proc.Of(pid)

@@ -16,15 +16,15 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// WarmUp is the usual [Input].WarmUp, and QuickWarmUp that of a quick plan.
+// WarmUp is the usual warm-up time of a measurement, and QuickWarmUp is for a quick plan.
 const WarmUp, QuickWarmUp = 200 * time.Millisecond, 50 * time.Millisecond
 
 // Scenario is one way to load a backend.
 type Scenario struct {
 	Name string
 	Doc  string // one line
-	// Processes reports whether hosts are separate processes in all workloads. Then backends whose
-	// locks hold only within one process cannot be measured.
+	// Processes reports whether hosts are separate processes in all workloads. Such a scenario cannot
+	// measure backends whose locks hold only within one process.
 	Processes bool
 	// PluginsOnly reports whether the scenario measures plugins, but no baselines.
 	PluginsOnly bool
@@ -36,7 +36,7 @@ type Scenario struct {
 	Run   func(ctx context.Context, in Input) (results.Cell, error)
 }
 
-// Workload is the load of one measurement. Its fields are all that varies besides the backend.
+// Workload is the load of one measurement. Only its fields and the backend vary.
 type Workload struct {
 	Mode    string        // the mode, for a scenario with several modes
 	Hosts   int           // number of host processes; 0: the callers are in this process
@@ -84,26 +84,26 @@ type Input struct {
 	TTL    time.Duration
 	// Seed determines everything that is random in the measurement.
 	Seed uint64
-	// Rate is how many cycles per second scenario acquire starts at fixed times (its open loop). 0
-	// means half the rate that the callers reach without fixed times.
+	// Rate is the number of cycles per second that scenario acquire starts in its open loop, at fixed
+	// times. 0 means half the rate that the callers reach without fixed times.
 	Rate float64
-	// Tick is how often candidates ask the store. 0 means that the store wakes them.
+	// Tick is the interval at which candidates ask the store. 0 means that the store wakes them.
 	Tick time.Duration
-	// For says how long scenario ttl holds its leases.
+	// For is the time for which scenario ttl holds its leases.
 	For time.Duration
-	// Harms is how many leaders are harmed. 0 means three.
+	// Harms is the number of leaders that scenario takeover harms. 0 means three.
 	Harms int
 	// Server is the server that a scenario may harm. It is nil if lockbench has not started the
 	// server, or runs it in a container.
 	Server *servers.Server
-	// Commands reads how much work the servers have done. It is nil if the servers have no counters.
+	// Commands reads the counters of the servers' work. It is nil if the servers have no counters.
 	Commands func(ctx context.Context) (servers.Served, error)
 	// Relays are the proxies that add RTT between the hosts and the store.
 	Relays []*inject.Proxy
 	// Names are the names of the locks. Caller i uses Names[i%len(Names)].
 	Names []string
-	// WarmUp is the time before the measured time, called Measure. Operations in WarmUp are checked
-	// for violations, but not measured.
+	// WarmUp is the time before Measure, the measured time. Operations in WarmUp are checked for
+	// violations, but not measured.
 	WarmUp, Measure time.Duration
 }
 
@@ -119,8 +119,8 @@ func (in Input) client() *core.Client {
 // wraps the first error that occurred.
 var ErrNothingDone = errors.New("no operation succeeded")
 
-// grace is how long a measurement may go on after its planned end. Then its operations are
-// cancelled, so that a store that no longer answers does not block the run for ever.
+// grace is how long a measurement may go on after its planned end. After that time its operations
+// are cancelled, so that a store that no longer answers does not block the run for ever.
 const grace = 10 * time.Second
 
 // graceOf returns the grace of a measurement with the given measured time. It is shorter in a quick
@@ -156,7 +156,7 @@ func hostsOf(a Overrides, usual ...int) []int {
 }
 
 // startHosts starts the host processes of a measurement, or none if its callers are in this
-// process. If err is nil, the caller must end the hosts by calling the function end.
+// process. If err is nil, the caller must call the end function, which ends the hosts.
 func startHosts(ctx context.Context, in Input) (hosts []*host.Process, end func() error, err error) {
 	hosts = make([]*host.Process, in.Hosts)
 	err = inject.AtOnce(in.Hosts, func(i int) (err error) {
@@ -182,7 +182,7 @@ func startHost(ctx context.Context, s host.Spec, clock proc.Clock) (*host.Proces
 }
 
 // cycleIn makes callers acquire and release in a loop, in each host, or in this process if there
-// are no hosts. If err is not nil, the attempts of a host are lost.
+// are no hosts. If err is not nil, the attempts of at least one host are lost.
 func cycleIn(ctx context.Context, in Input, hosts []*host.Process, c load.Cycles) (attempts []results.Attempt, first, err error) {
 	if len(hosts) == 0 {
 		attempts, first = c.Run(ctx, in.Locker, in.Clock)

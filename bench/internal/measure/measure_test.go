@@ -164,7 +164,7 @@ func TestStallsAreMeasured(t *testing.T) {
 	f := newFake()
 	f.granted = func(n uint64) {
 		if n == 1 {
-			time.Sleep(stall) // the stall under test, and no synchronisation
+			time.Sleep(stall) // this sleep is the stall under test, not a synchronisation
 		}
 	}
 	in := input(f, 1)

@@ -29,7 +29,7 @@ var takeover = Scenario{
 const (
 	// campaigners is the default number of candidates.
 	campaigners = 2
-	// The constant names is the number of lock names that the candidates campaign for. Harm to a
+	// The names constant is the number of lock names that the candidates campaign for. Harm to a
 	// leader affects all names that it leads.
 	names = 8
 	// harms is the default number of leaders that one run harms. A full plan has ten runs, so it
@@ -38,8 +38,8 @@ const (
 	// queueing is the shortest wait before a leader is harmed. In this time the other candidates
 	// enter the store's queues.
 	queueing = 100 * time.Millisecond
-	// quickPhases*Measure is the upper limit of the random time until the harm in a quick run, in
-	// modes that do not wait for the TTL. A full run covers the interval between two renewals.
+	// quickPhases*Measure limits the random time before a harm in a quick run, in modes that do not
+	// wait for the TTL. In a full run, this time covers the interval between two renewals.
 	quickPhases = 4
 	// startUp is about how long a host process takes to start.
 	startUp = 150 * time.Millisecond
@@ -86,7 +86,7 @@ func runTakeover(ctx context.Context, in Input) (cell results.Cell, err error) {
 	s := newElection(in, m)
 	s.system.Dir = filepath.Join(scratch.Dir(), "hosts")
 	s.system.AtEnd(scratch.Close)
-	if m.waits != nil || in.Host.Baseline != "" { // then the takeover waits for a time, not for the store
+	if m.waits != nil || in.Host.Baseline != "" { // such a takeover waits for a time to pass, not for the store
 		in.Relays = nil
 	}
 	s.passing = in.watch()
@@ -126,8 +126,8 @@ func (s *election) run(ctx context.Context) error {
 	return nil
 }
 
-// succeed harms the host that leads the most names, or in some modes a server. It waits until
-// these names are led again, and ends the harm.
+// succeed harms the host that leads the most names, or in some modes a server. It waits until these
+// names have leaders again, and ends the harm.
 func (s *election) succeed(ctx context.Context) error {
 	var h incident
 	elected := func() bool {
@@ -230,8 +230,8 @@ type mode struct {
 	kills bool
 	// server reports whether the mode harms a server, not the leader. The leader may stay leader.
 	server bool
-	// expires reports whether the leader's lease ends only by its TTL. Then an earlier takeover is
-	// a finding. If it is false, the host or the plugin releases the lease, or a server fails.
+	// expires reports whether the leader's lease ends only by its TTL. An earlier takeover is a
+	// finding in such a mode. In others, the host or the plugin releases the lease, or a server fails.
 	expires bool
 	// waits estimates how long a takeover takes. It is nil if that time is negligible.
 	waits func(ttl time.Duration) time.Duration
@@ -249,8 +249,8 @@ var killHost = mode{
 	actions: []string{"kill-host"}, kills: true,
 }
 
-// ttlLeft is how long a lease lasts on average after harm to its holder. The harm comes at a random
-// time between two renewals, which are a third of the TTL apart.
+// ttlLeft returns the average time for which a lease lasts after harm to its holder. The harm comes
+// at a random time between two renewals, which are a third of the TTL apart.
 func ttlLeft(ttl time.Duration) time.Duration { return ttl * 5 / 6 }
 
 var modes = []mode{
@@ -295,7 +295,7 @@ var modes = []mode{
 	},
 }
 
-// NotPossible says why a mode cannot be measured with this input, or returns "" if it can.
+// NotPossible returns the reason why the input's mode cannot be measured, or "" if it can.
 func NotPossible(in Input) string {
 	m, _ := modeByName(in.Mode)
 	if m.server && in.Server == nil {

@@ -75,7 +75,7 @@ func runThroughput(ctx context.Context, in Input) (cell results.Cell, err error)
 	cell.Attempts = attempts
 	acquires, releases := measured(attempts, from)
 	cell.Latencies = map[string][]int64{}
-	passing := &trips{} // not used, because the round trips of many callers cannot be distinguished
+	passing := &trips{} // without relays: the round trips of many callers cannot be distinguished
 	passing.note(&cell, "acquire", acquires)
 	passing.note(&cell, "release", releases)
 	cell.Cycles, cell.Elapsed = doneIn(attempts, from, until, contenders(in))
@@ -91,11 +91,11 @@ func runThroughput(ctx context.Context, in Input) (cell results.Cell, err error)
 }
 
 // doneIn counts the cycles that ended between the times from and until, no matter when they began.
-// A store that works in batches finishes many cycles at once. So if fewer cycles ended than there
-// are callers, it counts until as many cycles have ended as there are callers.
+// If fewer cycles ended than there are callers, doneIn counts until the two numbers are equal,
+// because a store that works in batches finishes many cycles at once.
 //
 // Note: do not divide the number of cycles that began in the measured time by the time until the
-// last of them ended. Towards the end of that time fewer and fewer callers ask. So a store with a
+// last of them ended. Fewer and fewer callers ask towards the end of that time, so a store with a
 // constant rate would seem slower with more callers or longer cycles.
 func doneIn(attempts []results.Attempt, from, until int64, callers int) (cycles int, elapsed time.Duration) {
 	var done []int64

@@ -51,11 +51,11 @@ func (t *trips) end() {
 	}
 }
 
-// The method in counts the round trips that the operation s has waited for. It looks for a request,
-// then a reply, then a later request and so on, on all connections together. Data reach their
-// receiver half a round trip after they reach a relay. Data that reach a relay earlier cannot be
-// the answer. So requests to several nodes at once count as one round trip. Data of other
-// operations add a round trip only if this operation is slow for another reason.
+// The in method counts the round trips for which an operation with the span s has waited. It looks
+// for a request, a reply, a later request and so on, on all connections together. Data reach their
+// receiver half a round trip after they reach a relay. Data that reach a relay before that moment
+// are no answer to them, so requests to several nodes at once count as one round trip. Data of
+// other operations add a round trip only if this operation is slow for another reason.
 func (t *trips) in(s span) (n int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 )
 
 // TestTrips checks that a round trip counts only if its reply can answer its request, and its
-// request can follow the reply before.
+// request can follow the previous reply.
 func TestTrips(t *testing.T) {
 	const up, down = inject.Requests, inject.Replies
 	for name, c := range map[string]struct {

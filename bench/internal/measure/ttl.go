@@ -28,15 +28,15 @@ var shortTTL = Scenario{
 }
 
 const (
-	// leasesOfTTL is the default number of leases for each TTL of at least manyFrom. A shorter TTL
-	// has fewer leases, for the same number of renewals per second. The minimum is fewLeases.
+	// leasesOfTTL is the default number of leases for each TTL of at least manyFrom. A shorter TTL has
+	// fewer leases, so that it needs no more renewals per second, but at least fewLeases.
 	leasesOfTTL = 100
 	manyFrom    = time.Second
 	fewLeases   = 4
 )
 
-// ttlsOf returns the TTLs to try, up to the parameter longest. They are the backend's smallest TTL
-// and its larger TTLs in the series 1, 2, 5, 10 and so on.
+// ttlsOf returns the TTLs to try: the backend's smallest TTL, and its larger TTLs in the series 1,
+// 2, 5, 10 ms and so on. No TTL in the result is above longest.
 func ttlsOf(p driver.Properties, longest time.Duration) []time.Duration {
 	var out []time.Duration
 	add := func(d time.Duration) {
@@ -187,7 +187,7 @@ func (t *ttlCell) count(on bool) {
 func (t *ttlCell) keep(ctx context.Context, of *tried, c *load.Caller, lease load.Lease) {
 	for ok := true; ; {
 		if ok {
-			kept := lease.(interface { // leases of plugins are leases of core
+			kept := lease.(interface { // a plugin's lease is a lease of package core
 				Done() <-chan struct{}
 				Deadline() time.Time
 			})
@@ -235,8 +235,8 @@ func (t *ttlCell) hear(e core.Event) {
 	}
 }
 
-// replace measures one takeover with this TTL, after the leader's whole machine was lost. It does
-// nothing if leases with this TTL were lost.
+// replace measures one takeover with this TTL, after the loss of the leader's whole machine. It
+// does nothing if the scenario lost leases with this TTL.
 func (t *ttlCell) replace(ctx context.Context, of *tried) error {
 	in := t.in
 	in.Workload = Workload{Mode: "kill-machine", Hosts: campaigners, Clients: names}
@@ -277,8 +277,8 @@ func (t *ttlCell) measured(of *tried, stalled time.Duration) results.Cell {
 	return c
 }
 
-// stalls counts the stalls that caused the losses at the given times. If a loss comes within one
-// TTL after another loss, the same stall has caused it.
+// stalls counts the stalls that caused the losses at the given times. A loss at most one TTL after
+// the previous loss has the same cause.
 func stalls(lost []int64, ttl time.Duration) int {
 	slices.Sort(lost)
 	n := 0

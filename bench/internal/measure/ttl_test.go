@@ -60,7 +60,7 @@ func TestTTL(t *testing.T) {
 	}
 }
 
-// endingLease is a lease that the test loses by closing its channel.
+// endingLease is a lease that is lost when the test closes its channel.
 type endingLease struct {
 	load.Lease
 	done chan struct{}
@@ -69,7 +69,7 @@ type endingLease struct {
 func (l endingLease) Done() <-chan struct{} { return l.done }
 func (l endingLease) Deadline() time.Time   { return time.Now().Add(time.Hour) }
 
-// endingLock grants leases. The first leases, as many as loses says, are lost at once.
+// endingLock grants leases. While its loses field is above 0, each new lease is lost at once.
 type endingLock struct {
 	token uint64
 	loses int

@@ -27,19 +27,19 @@ func (r Report) answer() answer {
 // choice is the answer for one need of a user, for example the lowest latency.
 type choice struct {
 	Need string `json:"need"`
-	// Take has the backend with the best figure, and all backends that the figures do not show to be
-	// worse. It is empty if none of several is worse. In scenario ttl, Take has a TTL.
+	// Take has the best backend, and all backends that the figures do not show to be worse. It is
+	// empty if none of several backends is shown to be worse. In scenario ttl, Take has a TTL.
 	Take     []string `json:"take,omitempty"`
 	Measured string   `json:"measured,omitempty"` // the figures of the best backends
 	Others   string   `json:"others,omitempty"`   // how much worse the others are, or why there is no choice
-	// Libraries names baselines (libraries that run inside lockbench): those faster than the best
-	// backend, with the features they lack, and those that backends are compared with.
+	// Libraries names the baselines (libraries without a plugin) that are faster than the best
+	// backend, with the features that they lack, and the baselines that backends are compared with.
 	Libraries string `json:"libraries,omitempty"`
 }
 
 // choices returns the recommendations of this run. A candidate is a backend that broke no rule and
 // whose locks exclude callers of other hosts. A second build (flag --vs) is no candidate. A choice
-// by a figure needs two candidates, or a baseline for Libraries.
+// by a figure needs two candidates, or a baseline to name in Libraries.
 func (r Report) choices() []choice {
 	var out []choice
 	for _, h := range r.highlights() {
@@ -136,7 +136,7 @@ func (h highlight) compared(row, than Row) string {
 	return fmt.Sprintf("%sx %s", significant(times, 2), what)
 }
 
-// libraries omits a baseline if its difference from the best backend may be chance.
+// libraries omits the baselines whose difference from the best backend may be chance.
 func (h highlight) libraries(best Row) string {
 	var out []string
 	rows := filter(h.table.Rows, func(row Row) bool {
@@ -219,11 +219,10 @@ func (a answer) Table() grid {
 	return tabulate(grid{Title: "which one should I use", Note: a.Note}, columns, a.Choices)
 }
 
-// highlight is a figure of a scenario by which the report recommends a backend for a need of the
-// user.
+// highlight is a figure that the report uses to recommend a backend for one need of the user.
 type highlight struct {
 	title string // title of its column
-	need  string // the quality that it measures
+	need  string // the need of the user, such as "throughput"
 	unit  string
 	more  bool // a higher value is better
 	table Table
@@ -251,8 +250,8 @@ func (r Report) highlights() []highlight {
 		}
 	}
 	if ts := near(r.of(throughputScenario)); len(ts) > 0 {
-		// All backends have tables with the fewest hosts. With the most locks, callers seldom wait
-		// for each other. Of the tables with both, take the one with the most callers.
+		// Take tables with the fewest hosts, because all backends have them, and with the most locks,
+		// because callers then seldom wait. Of these tables, take the one with the most callers.
 		first := ts[0]
 		ts = filter(ts, func(t Table) bool { return t.Hosts == first.Hosts && t.facet() == first.facet() })
 		add("cycles/s", "throughput", "cycles/s", true, ts[len(ts)-1])
@@ -278,8 +277,8 @@ func near(ts []Table) []Table {
 	})
 }
 
-// mostHosts returns the table with the most hosts. Of several it returns the one with the fewest
-// callers in each host, because callers of one host often get a lock from each other.
+// mostHosts returns the table with the most hosts. If there are several, it returns the one with
+// the fewest callers in each host, because callers of one host often pass a lock to each other.
 func mostHosts(ts []Table) (most Table, ok bool) {
 	for _, t := range ts {
 		if t.Hosts > most.Hosts {

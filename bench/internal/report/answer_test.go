@@ -101,8 +101,8 @@ func TestTTLAdvice(t *testing.T) {
 	}
 }
 
-// TestTTLAdviceForMany checks that a longer TTL is also advised if the shortest suits only few
-// leases.
+// TestTTLAdviceForMany checks that the report also advises a longer TTL if the shortest sound TTL
+// suits only few leases.
 func TestTTLAdviceForMany(t *testing.T) {
 	var cells []results.Cell
 	for _, ttl := range []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, time.Second} {

@@ -88,8 +88,8 @@ func styles(m results.Manifest) map[string]style {
 	return out
 }
 
-// line makes the line of subject s. Twenty lines are unreadable, so the page first hides baselines
-// with which no backend is compared.
+// line makes the line of subject s. Twenty lines are unreadable, so the page at first hides the
+// baselines that no backend is compared with.
 func (r Report) line(s results.Subject, points [][]float64) line {
 	st := styles(r.Manifest)[s.Name]
 	return line{
@@ -133,9 +133,9 @@ func (t Table) facet() string {
 	return strings.Join(append(parts, t.held()...), ", ")
 }
 
-// lineFacet is the name of the curve of table t in a load chart. Tables with equal facets (mode,
-// locks and so on) share a curve. But each number of hosts that was measured with several numbers
-// of clients has its own curve. Its name includes the number of hosts.
+// lineFacet returns the name of table t's curve in a load chart. Tables with equal facets (mode,
+// locks and so on) share a curve. A number of hosts that was measured with several numbers of
+// clients has a separate curve, whose name includes the number of hosts.
 func (t Table) lineFacet(ts []Table) string {
 	several := slices.ContainsFunc(ts, func(o Table) bool {
 		return o.Hosts == t.Hosts && o.Clients != t.Clients && o.facet() == t.facet()
@@ -149,7 +149,7 @@ func (t Table) lineFacet(ts []Table) string {
 	return plural(t.Hosts, "host") + ", " + t.facet()
 }
 
-// curve returns the view of one unit. It is empty if no subject has points at two caller numbers.
+// curve returns the view of one unit. It is empty if each subject has only one number of callers.
 func (r Report) curve(unit, facet string, ts []Table) view {
 	v := view{Label: spelled(unit), Y: axisCount, YTitle: spelled(unit)}
 	if strings.Contains(unit, "-ns/") {
@@ -209,13 +209,13 @@ var shares = []float64{
 // beyond is the number of samples above a percentile that a chart needs to show the percentile.
 const beyond = 5
 
-// enough reports whether n samples are enough to show a percentile, given as the fraction share.
+// enough reports whether n samples are enough to show the percentile share, which is a fraction.
 func enough(n int64, share float64) bool {
 	return share <= 0.5 || float64(n)*(1-share) >= beyond-1e-6
 }
 
-// distributions returns two charts of a scenario. One plots, for each time, which share of the
-// takeovers was done by then. The other plots the latency of each other operation by percentile.
+// distributions returns two charts of a scenario. One shows the share of the takeovers that were
+// done by each time. The other shows the latencies of all other operations by percentile.
 func (r Report) distributions(scenario string) []chart {
 	takeovers := chart{
 		ID: scenario + "-takeover", X: axisTime, Title: "Takeovers done after",

@@ -33,8 +33,8 @@ func (p *printer) comparison(c results.Comparison) {
 	p.grid(tabulate(grid{Title: "limits"}, heldColumns, c.Held))
 }
 
-// shown reports whether a row is shown. A row about a program that is the same in both builds, such
-// as a baseline, is shown only if its figure changed.
+// shown reports whether a row is shown. A row about a baseline or a floor, which is the same in
+// both builds, is shown only if its figure changed.
 func shown(d results.Difference) bool { return !d.Control || d.Worse() || d.Improved() }
 
 func titleOf(d results.Difference) string {
@@ -141,7 +141,7 @@ func outcome(h results.Held) string {
 	return "ok"
 }
 
-// measured is the value that was compared with a limit. A median has its confidence interval too.
+// measured returns the value that was compared with a limit. It adds a median's interval.
 func measured(h results.Held) string {
 	shown := func(v float64) string {
 		if h.IsRatio() {

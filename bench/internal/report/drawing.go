@@ -51,8 +51,8 @@ var tokenClasses = []struct{ class, means string }{
 	{"none", "no tokens"},
 }
 
-// drawing returns a drawing of the first highlight that has figures of a backend and of at least
-// one more subject, such as a baseline.
+// drawing draws the first highlight that has figures of a backend and of at least one other
+// subject, such as a baseline.
 func (r Report) drawing() drawing {
 	for _, h := range r.highlights() {
 		rows := filter(h.table.Rows, func(row Row) bool {
@@ -181,8 +181,8 @@ func round(unit string, v float64) string {
 	return grouped(v)
 }
 
-// answer writes the drawing and the choices as text. The drawing is too coarse to show short
-// confidence intervals, so the choices say which differences may be chance.
+// answer writes the drawing and the choices as text. The drawing is too coarse for short confidence
+// intervals, so the choices say which differences may be chance.
 func (p *printer) answer(a answer) {
 	p.drawing(a.Drawing)
 	if len(a.Choices) == 0 {
@@ -234,8 +234,8 @@ func (c canvas) column(percent float64) int {
 	return int(math.Round(percent / 100 * float64(len(c)-1)))
 }
 
-// put writes text from the given column on. If the text would leave the line on the right, put
-// moves it to the left.
+// put writes text that begins at the given column. If the text would leave the line on the right,
+// put moves it to the left.
 func (c canvas) put(column int, text string) {
 	n := utf8.RuneCountInString(text)
 	copy(c[max(0, min(column, len(c)-n)):], []rune(text))

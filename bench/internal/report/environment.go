@@ -65,8 +65,8 @@ func (r Report) environment() grid {
 	return g
 }
 
-// command is a command line that repeats the run's plan. The run does not record addresses, files
-// and configuration values, so the command has placeholders for the reader to replace.
+// command returns a command line that repeats the run's plan. The run does not record addresses,
+// files and configuration values, so the command has placeholders for the reader to replace.
 func (r Report) command() string {
 	p := r.Manifest.Plan
 	args := []string{"lockbench", "run"}

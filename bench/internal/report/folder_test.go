@@ -90,7 +90,7 @@ func cycles(backend string, clients, run int, ns int64, overlap bool) results.Ce
 	return c
 }
 
-// The values ms are times until the next grant.
+// The ms values are the times, in milliseconds, from the end of each lease to the next grant.
 func takeovers(backend, mode string, run int, ms ...int64) results.Cell {
 	c := results.Cell{Section: section("takeover", backend, 1, run), Cycles: len(ms), Latencies: map[string][]int64{}, Values: map[string]float64{}}
 	c.Mode, c.Hosts = mode, 2
@@ -108,7 +108,7 @@ func takeovers(backend, mode string, run int, ms ...int64) results.Cell {
 	return c
 }
 
-// loaded caches the results of function everything. Tests must not change a Report in it.
+// loaded caches the results of the everything function. Tests must not change a Report in it.
 var loaded = map[bool]Report{}
 
 // everything returns a report with every scenario and also a scenario that lockbench does not know.

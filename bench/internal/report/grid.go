@@ -37,7 +37,7 @@ type gridRow []cell
 // Ours reports whether a row is about a backend that was measured through its plugin.
 func (g gridRow) Ours() bool { return len(g) > 0 && g[0].ours }
 
-// column is one column of a table. The function cell makes the column's field for one row, given as
+// column is one column of a table. Its cell function makes the column's cell for one row, which is
 // a value of type T.
 type column[T any] struct {
 	gridColumn
@@ -111,7 +111,7 @@ func distinct[K comparable, T any](items []T, key func(T) K) []K {
 }
 
 // compared lists the units for which a table also shows a ratio. The ratio is a backend's figure
-// divided by the figure of its reference, a baseline (a library in process).
+// divided by the figure of its reference, a baseline (a library without a plugin).
 var compared = []struct{ unit, title string }{
 	{"p50-ns/acquire", "acquire"}, {"cycles/s", "cycles"}, {"p50-ns/handoff", "hand-over"},
 }
@@ -149,8 +149,8 @@ func columns(t Table) []column[Row] {
 
 var rowSubject = column[Row]{gridColumn{"backend", false}, func(r Row) cell { return subject(r.Subject) }}
 
-// severalReferences is the word "ref." in column titles. It stands for the name of the baseline if
-// backends are compared with different baselines. A note below the table then names the baselines.
+// severalReferences replaces the name of a baseline in column titles if the backends of a table are
+// compared with different baselines. A note below the table names these baselines.
 const severalReferences = "ref."
 
 func references(t Table) string {
@@ -182,8 +182,8 @@ func name(s results.Subject) string {
 }
 
 // figure returns a function that shows a row's median of a unit. If interval is set, the function
-// adds the confidence interval. For a unit that is a maximum, it shows the longest time of all
-// runs, because a median would hide a stall of one run.
+// adds the confidence interval. If the unit is a maximum, the function shows the longest time of
+// all runs, because a median would hide a stall of one run.
 func figure(unit string, interval bool) func(Row) cell {
 	return func(r Row) cell {
 		e := r.Figures[unit]
@@ -210,7 +210,7 @@ func (r Row) blank(unit string) bool {
 	return n == 0 || tail(unit) && n < r.runs()
 }
 
-// blankNote says how many samples a percentile needs, if some rows but not all lack the percentile.
+// blankNote says how many samples a percentile needs, if some but not all rows lack it.
 func (t Table) blankNote() string {
 	var parts []string
 	for _, u := range results.Units {
@@ -225,11 +225,11 @@ func (t Table) blankNote() string {
 	return "A blank figure had too few samples in some run: " + strings.Join(parts, ", ")
 }
 
-// tail reports whether a unit is p99 or p99.9, which runs with few samples do not have. A
-// median over some of the runs cannot be compared with a median over all runs.
+// tail reports whether a unit is a p99 or p99.9. Runs with few samples lack these units. A median
+// over some of the runs cannot be compared with a median over all runs.
 func tail(unit string) bool { return strings.HasPrefix(unit, "p99") }
 
-// runs is the number of runs that measured this row.
+// runs returns the number of runs that measured this row.
 func (r Row) runs() int {
 	n := 0
 	for _, e := range r.Figures {
@@ -238,8 +238,8 @@ func (r Row) runs() int {
 	return n
 }
 
-// runs is the largest number of runs that measured a row of this table. An interrupted run may have
-// measured only some tables.
+// runs returns the largest number of runs that measured a row of this table. An interrupted run may
+// have measured only some tables.
 func (t Table) runs() int {
 	n := 0
 	for _, row := range t.Rows {
@@ -248,7 +248,7 @@ func (t Table) runs() int {
 	return n
 }
 
-// refusedUnit is 1 if calls of a run were dropped or started late.
+// refusedUnit is a unit. Its figure is 1 if calls of a run were dropped or started late.
 const refusedUnit = "open-refused"
 
 // refused reports whether at least half of the runs did not keep up with the planned rate of the
@@ -302,11 +302,11 @@ func (r Report) title(t Table) string {
 	return fmt.Sprintf("%s (median of %s, ± 95%% interval)", strings.Join(append(what, t.load()), ", "), plural(t.runs(), "run"))
 }
 
-// load describes how many callers wanted locks, and how many locks existed.
+// load describes the numbers of callers, hosts and locks, the hold time and the added RTT.
 func (t Table) load() string {
 	out := plural(t.Clients, "client")
 	switch {
-	case t.Scenario == takeoverScenario: // here clients are the names that each host campaigns for
+	case t.Scenario == takeoverScenario: // here t.Clients is the number of names for each host
 		out = plural(t.Hosts, "host") + ", " + plural(t.Clients, "lock")
 	case t.Hosts > 0 && t.Clients > 1:
 		out = plural(t.Hosts, "host") + " of " + out

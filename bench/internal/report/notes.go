@@ -18,7 +18,7 @@ func headed(lines []string) string {
 	return "Before you believe the figures: " + strings.Join(heads, "; ")
 }
 
-// shownFindings is how many findings the page shows above the figures. At first it hides the rest.
+// shownFindings is the largest number of findings that the page shows at first.
 const shownFindings = 3
 
 // omissions says what the run did not measure, with one line for each reason.
@@ -85,7 +85,7 @@ func (r Report) parts() []string {
 	return out
 }
 
-// shares returns a table of cycles (acquire and release) per second.
+// shares returns a table of the cycles per second of all parts together and of each part.
 func (r Report) shares() grid {
 	g := grid{
 		Title:   "the total on the target, and each part's share of it (cycles/s, medians)",

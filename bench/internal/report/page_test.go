@@ -31,7 +31,7 @@ func attr(n *html.Node, key string) string {
 	return ""
 }
 
-// elements returns the elements with this tag and class. If class is "", any class will do.
+// elements returns the elements with this tag and class. If class is "", it accepts any class.
 func elements(doc *html.Node, tag, class string) []*html.Node {
 	var out []*html.Node
 	for n := range doc.Descendants() {
@@ -127,7 +127,7 @@ func TestPageCharts(t *testing.T) {
 func TestEveryFigureHasATable(t *testing.T) {
 	figures := elements(dom(t, everything(t, false)), "figure", "")
 	for _, f := range figures {
-		if attr(f, "class") == "picture" { // the summary is always open
+		if attr(f, "class") == "picture" { // the page always shows the summary
 			if links := elements(f, "a", ""); len(links) != 1 || attr(links[0], "href") != "#summary" {
 				t.Error("the picture does not lead to the table that says the same")
 			}

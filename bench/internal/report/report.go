@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// Report is what is known about a run from its result folder.
+// Report has the data of a run that are read from its result folder.
 type Report struct {
 	Manifest results.Manifest
 	Verdict  check.Verdict
@@ -32,7 +32,7 @@ func (t Table) cellOf(row Row) results.CellName {
 	return c
 }
 
-// Row has the figures of one subject: a backend, a baseline (a library in process), or a floor.
+// Row has the figures of one subject: a backend, a baseline (without a plugin), or a floor.
 type Row struct {
 	results.Subject
 	// Figures has the median of all runs, for each unit of results.txt.
@@ -43,7 +43,7 @@ type Row struct {
 	Runs map[string][]float64
 }
 
-// Load reads a result folder, and checks its events for broken rules again.
+// Load reads a result folder, and checks again whether its events break a rule.
 func Load(dir string) (Report, error) {
 	var r Report
 	var err error
@@ -141,8 +141,8 @@ func tables(m results.Manifest, lines []results.Result) []Table {
 	return out
 }
 
-// insideHost reports whether all callers are in one host and want the same lock.
-// The host then hands over the lock without the store.
+// insideHost reports whether all callers are in one host and want the same lock. Such a host hands
+// over the lock without the store.
 func (t Table) insideHost() bool { return t.Scenario == contendScenario && t.Hosts == 0 }
 
 // byLoad orders cells by load. Cells of scenario contend with all callers in one host come last.
@@ -167,8 +167,8 @@ func row(s results.Subject, values, reference map[string][]float64) Row {
 	return r
 }
 
-// correct adjusts the p-values of a table's ratios, because a table has many tests. It adjusts each
-// unit for the number of rows (Holm's method).
+// correct adjusts the p-values of a table's ratios, because a table has many tests. It adjusts the
+// p-values of each unit for the number of rows, with Holm's method.
 func correct(rows []Row) {
 	units := map[string][]*results.Test{}
 	for _, r := range rows {

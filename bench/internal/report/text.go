@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// textWidth is the width of the text in columns, which fits a common terminal.
+// textWidth is the width of text output, in characters. It fits a common terminal.
 const textWidth = 80
 
 // WriteVerdict writes, as text, the part of the report that says whether the run was safe.
@@ -22,7 +22,7 @@ func (r Report) verdict(p *printer) {
 	p.lines(r.safetyNotes())
 }
 
-// print writes the verdict first, so that it stands above all figures.
+// print writes the report. The verdict comes first, above all figures.
 func (r Report) print(p *printer) {
 	r.verdict(p)
 	p.answer(r.answer())
@@ -126,8 +126,8 @@ func Wrap(text string, width int, indent string) string {
 	return b.String()
 }
 
-// grid writes a table. If the table is wider than a terminal, grid writes it in several parts, each
-// of which begins with the columns that identify a row.
+// grid writes a table. If the table is wider than a terminal, grid writes several parts. Each part
+// begins with the columns that identify a row.
 func (p *printer) grid(g grid) {
 	if len(g.Rows) == 0 || len(g.Columns) == 0 {
 		return
@@ -176,7 +176,7 @@ func (g grid) parts(width int) []grid {
 	return append(out, g.only(chosen))
 }
 
-// only(columns) returns the table g with these columns alone, without rows that are empty in them.
+// The only method returns table g with these columns, without rows that have only keys in them.
 func (g grid) only(columns []int) grid {
 	out := grid{Title: g.Title, Note: g.Note}
 	for _, i := range columns {
@@ -195,7 +195,7 @@ func (g grid) only(columns []int) grid {
 	return out
 }
 
-// rule is the line of dashes below the titles of a Markdown table.
+// rule returns the line of dashes below the titles of a Markdown table.
 func (g grid) rule() string {
 	var out strings.Builder
 	for i, width := range g.widths() {

@@ -55,8 +55,8 @@ func total(values []float64) (sum float64) {
 	return sum
 }
 
-// slack returns a part of the TTL, in nanoseconds. At the given share of the renewals, at least
-// this much of the TTL was left.
+// slack returns a time in nanoseconds. The given share of the renewals had at least this much of
+// the TTL left.
 func (t ttlRow) slack(share float64) int64 {
 	return max(0, int64(t.ttl)-t.spent.ValueAtQuantile(100*share))
 }
@@ -110,9 +110,9 @@ func longestStall(ts []Table) (stalled float64) {
 	return stalled
 }
 
-// soundShare is the smallest part of a TTL that may be left at a renewal. With less left, the
-// report does not advise the TTL. A renewal on time has 2/3 left. With 1/2 left, a stall has
-// delayed the renewal by 1/6 of the TTL. The lease survives a delay of almost 2/3.
+// soundShare is the part of a TTL that must be left at each renewal. If less is left, the report
+// does not advise the TTL. A punctual renewal has 2/3 of the TTL left. If 1/2 is left, a stall has
+// delayed it by 1/6 of the TTL. The lease survives a delay of almost 2/3 of the TTL.
 const soundShare = 0.5
 
 func (t ttlRow) sound() bool {
@@ -140,9 +140,9 @@ func (t ttlRow) said() string {
 // because they need too many renewals per second, the report also advises a longer TTL.
 const manyLeases = 1000
 
-// ttlChoices advises for each backend the shortest TTL that was sound, as all longer ones were. It
-// also says how shorter TTLs failed, down to the longest TTL that lost a lease. If a host could not
-// renew manyLeases leases of the advised TTL at the measured rate, it also advises a longer TTL.
+// ttlChoices advises, for each backend, the shortest TTL such that it and all longer TTLs were
+// sound. It describes the shorter TTLs, down to the longest that lost a lease. If a host cannot
+// renew manyLeases leases of the advised TTL at the measured rate, it advises a longer TTL too.
 func (r Report) ttlChoices() (out []choice) {
 	rows := filter(r.ttlRows(near(r.of(ttlScenario))), func(t ttlRow) bool { return r.candidate(t.Subject) })
 	for _, g := range groups(rows, func(t ttlRow) string { return t.Name }) {
@@ -170,7 +170,7 @@ func (r Report) ttlChoices() (out []choice) {
 	return out
 }
 
-// The slice all has all TTLs that were tried on the same backend.
+// The all parameter has the rows of all TTLs that were tried on the same backend.
 func (t ttlRow) choice(all []ttlRow, others []string) choice {
 	return choice{
 		Need: fmt.Sprintf("the shortest TTL for %s, for up to %s leases of a host", t.Name, grouped(leasesFor(all, t.ttl))),
@@ -188,11 +188,11 @@ func leasesFor(all []ttlRow, ttl time.Duration) float64 {
 	return math.Ceil(rate * ttl.Seconds() / 3)
 }
 
-// power says how rare a stall that loses a lease must be, if the run saw none. It is "" if scenario
-// ttl was not measured. If an event does not occur in a period, then with 95 % confidence it occurs
-// less than three times per such period on average (Hanley and Lippman-Hand: If nothing goes wrong,
-// is everything all right?, JAMA 249, 1983). power counts time and not renewals, because one stall
-// delays all renewals.
+// power says how rare stalls that lose a lease must be if the run saw no loss. It is "" if scenario
+// ttl was not measured. If an event does not occur in a period, it occurs less than three times per
+// such period on average, with 95 % confidence. The source is Hanley and Lippman-Hand, If nothing
+// goes wrong, is everything all right?, JAMA 249, 1983. power counts time and not renewals, because
+// one stall delays all renewals.
 func (r Report) power() string {
 	rows := r.ttlRows(near(r.of(ttlScenario)))
 	if len(rows) == 0 {

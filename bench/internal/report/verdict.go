@@ -12,7 +12,7 @@ import (
 )
 
 // Safe says in one line whether the backends that were measured through plugins were safe. It
-// leaves out baselines (libraries in process).
+// leaves out baselines (libraries without a plugin).
 func (r Report) Safe() string {
 	if why := r.incomplete(); why != "" {
 		return "INCOMPLETE: " + why + "; of what it had measured: " + r.found()
@@ -24,7 +24,7 @@ func (r Report) found() string {
 	v := r.Verdict
 	ours, grants := r.granted(results.KindPlugin)
 	of := " grants of " + listed(ours)
-	if len(v.Cells) > 0 { // a table with all backends shows the cells of scenario safety
+	if len(v.Cells) > 0 { // the table of scenario safety names the backends
 		grants, of = v.Granted(), " grants"
 	}
 	switch {
@@ -40,8 +40,8 @@ func (r Report) found() string {
 	return fmt.Sprintf("safe: %s%s checked: no two holders at once, %s", grouped(float64(grants)), of, r.rising(ours))
 }
 
-// The method besides describes the findings about baselines (libraries in process), which the
-// verdict leaves out. It is "" if no baseline was granted a lock.
+// The besides method describes what the checks found about baselines, which the verdict leaves out.
+// It returns "" if no baseline was granted a lock.
 func (r Report) besides() string {
 	names, grants := r.granted(results.KindBaseline)
 	if grants == 0 {
@@ -127,7 +127,7 @@ func (r Report) warnings() []string {
 	return slices.Concat(out, r.Manifest.Busy(), r.stalls(), r.tripWarnings())
 }
 
-// remarks returns facts that neither the verdict nor a table shows, one line each.
+// remarks returns facts that are neither in the verdict nor in a table, one line each.
 func (r Report) remarks() []string {
 	out := slices.Concat(r.parts(), r.failure(), r.Manifest.Notes, r.refusals())
 	if line := r.besides(); line != "" {
@@ -136,7 +136,7 @@ func (r Report) remarks() []string {
 	return append(out, r.omissions()...)
 }
 
-// incomplete says why the run did not measure all that it planned, or returns "".
+// incomplete returns the reason why a run did not measure its whole plan, or "" if it did.
 func (r Report) incomplete() string {
 	switch r.Manifest.State {
 	case results.StateInterrupted:
@@ -149,8 +149,8 @@ func (r Report) incomplete() string {
 	return ""
 }
 
-// missing names the backends that lack figures, and the reason for the first missing figure of
-// each. It is "" if no backend lacks figures. Missing figures of baselines do not count.
+// missing names the backends that lack figures, each with the reason for its first missing figure.
+// It returns "" if no backend lacks figures. Missing figures of baselines do not count.
 func (r Report) missing() string {
 	lacking := filter(r.Manifest.Failed, func(c results.FailedCell) bool { return !slices.Contains(r.Manifest.Plan.Baselines, c.Backend) })
 	var out []string
@@ -173,8 +173,8 @@ func (r Report) failure() []string {
 	return out
 }
 
-// headWidth is about how many characters of an error the verdict shows. The rest comes from
-// libraries and helps few readers. The notes show the whole error.
+// headWidth is the approximate number of characters of an error that the verdict shows. The rest
+// comes from libraries and helps few readers. The notes show the whole error.
 const headWidth = 60
 
 // beginning returns the first clauses of an error text. Colons separate clauses.
@@ -205,7 +205,7 @@ var stallUnits = []struct{ unit, what string }{
 	{"max-ns/release", "a release"}, {"max-ns/wait", "a wait"}, {"max-ns/call", "a call"},
 }
 
-// stall is an operation of a subject under one load that took so long that its run stalled.
+// stall is the longest operation of a subject under one load, in a run that stalled.
 type stall struct {
 	results.Estimate // of the longest operation of each run
 	run              int

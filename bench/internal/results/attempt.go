@@ -19,8 +19,8 @@ const (
 // End says how a granted lease ended.
 type End uint8
 
-// EndOpen means that there was no grant, or that the end of the lease was not seen. In the second
-// case the lease may have ended at any time after its grant.
+// EndOpen means that there was no grant, or that the end of the lease was not seen. If there was a
+// grant, the lease may have ended at any time after it.
 const (
 	EndOpen          End = iota
 	EndReleased          // released, and the store confirmed the release
@@ -45,8 +45,8 @@ type Attempt struct {
 	End         End
 }
 
-// Hold returns the attempt as a Hold, which says when the lock was held. For EndOpen, that is only
-// the moment at which the acquire returned.
+// Hold returns the attempt as a Hold, which says when the lock was held. For EndOpen, the Hold
+// covers only the moment at which the acquire returned.
 func (a Attempt) Hold() Hold {
 	h := Hold{Host: int(a.Client), Name: int(a.Name), Token: a.Token, AskedNs: a.Asked, GrantedNs: a.Answered, ValidNs: a.Ended}
 	switch a.End {
@@ -58,8 +58,8 @@ func (a Attempt) Hold() Hold {
 	return h
 }
 
-// Section has what all attempts of one cell in one run have in common. A cell is the measurement of
-// one backend, baseline or floor under one load.
+// Section describes all attempts of one cell in one run. A cell is the measurement of one backend,
+// baseline or floor under one load.
 type Section struct {
 	CellName
 	Kind    Kind     `json:"kind"`
@@ -69,7 +69,7 @@ type Section struct {
 	// MetNs is when the cell began, in ns since the run began. Runs that measure together begin the
 	// cell at the same moment.
 	MetNs int64 `json:"met_ns,omitempty"`
-	// Interrupted reports whether the cell has no figures: the run was interrupted, or it failed.
+	// Interrupted reports whether the cell lacks figures, because it failed or was interrupted.
 	Interrupted bool `json:"interrupted,omitempty"`
 }
 
@@ -114,7 +114,7 @@ func (n CellName) tag() string {
 	return b.String()
 }
 
-// Cell has what one run measured for one subject under one load.
+// Cell has the measurements of one run for one subject under one load.
 type Cell struct {
 	Section
 	Cycles  int           // acquires followed by a release, both without error

@@ -31,12 +31,12 @@ type Comparison struct {
 	Rows []Difference
 	// Warnings are reasons to doubt all the differences.
 	Warnings []string
-	// Held has a result for each bound, which is a limit for a figure of the newer folder. If there
-	// is one folder and all gates are bounds, Old, Rows and Warnings are empty.
+	// Held has a result for each bound, which is a limit for a figure of the newer folder. The fields
+	// Old, Rows and Warnings are empty if there is one folder and all gates are bounds.
 	Held []Held
 
 	others  []Difference // differences of plugins in units that are compared only if a gate names them
-	lacking []Difference // rows of plugins, not compared, because not every run on both sides has them
+	lacking []Difference // rows of plugins that are not compared, because at least one run lacks them
 }
 
 // measured is one figure (unit) of one cell (a subject under one load) in one run.
@@ -55,8 +55,8 @@ func runsOf(figures []measured) map[Row][]float64 {
 	return out
 }
 
-// Load compares two folders, or the two builds in one folder. A gate limits a change, or it is a
-// bound: a limit for a figure of the newer folder. Load checks the bounds. [Comparison.Judge]
+// Load compares two folders, or the two builds in one folder. Each gate limits a change, or is a
+// bound, which limits a figure of the newer folder. Load checks the bounds. [Comparison.Judge]
 // checks the other gates. If all gates are bounds, one folder with one build is enough.
 func Load(dirs []string, filter string, gates []Gate) (c Comparison, err error) {
 	changes, bounds := divided(gates)
@@ -80,9 +80,9 @@ func Load(dirs []string, filter string, gates []Gate) (c Comparison, err error) 
 	return c, err
 }
 
-// Folders compares the folders of two runs with the same plan. A merged folder has the plan of its
-// parts, but the load of all of them. Folders keeps the figures that the filter selects. Filters
-// are as in benchstat: "/backend:NAME /clients:64". The filter "" selects all.
+// Folders compares two runs with the same plan. It refuses to compare a merged folder with a part,
+// because the merged folder has the load of all parts. It keeps the figures that the filter
+// selects. Filters are as in benchstat: "/backend:NAME /clients:64". The filter "" selects all.
 func Folders(before, after, filter string) (Comparison, error) {
 	a, err := ReadWhole(before)
 	if err != nil {
@@ -121,8 +121,8 @@ func Folders(before, after, filter string) (Comparison, error) {
 	return c, nil
 }
 
-// Builds compares two builds of a backend that one run measured in turn. The old one is the build
-// from flag --vs, and the new one is the build that belongs to lockbench.
+// Builds compares two builds of a backend that one run measured in turn. The old build is from the
+// --vs flag, and the new build is the one that belongs to lockbench.
 func Builds(dir, filter string) (Comparison, error) {
 	m, err := ReadWhole(dir)
 	if err != nil {
@@ -176,7 +176,7 @@ func read(dir string, m Manifest, filter string) ([]measured, benchfmt.UnitMetad
 		if subject.Kind == KindPlugin {
 			runs[cell]++
 		}
-		if ok, _ := keep.Apply(res); !ok { // the error only says why it left out the line
+		if ok, _ := keep.Apply(res); !ok { // the error only says why the filter left out the line
 			return
 		}
 		for unit, v := range Values(res) {
@@ -195,8 +195,8 @@ func read(dir string, m Manifest, filter string) ([]measured, benchfmt.UnitMetad
 }
 
 // compare compares the rows that are in both slices, before and after. A plugin's row must be in
-// all planned runs: slow runs have too few samples for a p99, and a median over the fast ones hides
-// them. compare adjusts the p-values of plugins for the number of plugin rows, and all other
+// all planned runs, because slow runs with too few samples for a p99 would be missing from its
+// median. compare adjusts the p-values of plugin rows for the number of plugin rows, and all other
 // p-values for the number of other rows.
 func compare(before, after []measured, runsBefore, runsAfter int, units benchfmt.UnitMetadataMap) Comparison {
 	var c Comparison
@@ -244,7 +244,7 @@ func compare(before, after []measured, runsBefore, runsAfter int, units benchfmt
 	return c
 }
 
-// whole returns an error if a gate for changes limits a row that not every run has.
+// whole returns an error if a gate for changes limits a row that some run lacks.
 func (c Comparison) whole(gates []Gate) error {
 	for _, d := range c.lacking {
 		if concerned(gates, d.Unit) {
@@ -266,12 +266,12 @@ func tooFew(rows []Difference) []string {
 // Held says whether a folder keeps to a bound, which is a limit for a figure.
 type Held struct {
 	Gate Gate
-	// Row is the worst row of a plugin: the farthest beyond the limit, or the nearest to it. Rows
-	// is the number of rows with the figure that the gate limits.
+	// Row is the worst row of a plugin: the one farthest beyond the limit or, if none is beyond it,
+	// the one nearest to it. Rows is the number of rows with the limited figure.
 	Row  Row
 	Rows int
-	// Measured is the median over the runs: of the figure, or of its ratio to the baseline's
-	// figure. Value is compared with the limit. It is this median or the worst run's value.
+	// Measured is the median, over the runs, of the figure or of its ratio to the baseline's figure.
+	// Value is compared with the limit. It is this median, or the value of the worst run.
 	Measured Estimate
 	Value    float64
 	Broken   bool
@@ -321,9 +321,9 @@ func (c *Comparison) hold(dir, filter string, bounds []Gate) error {
 	return nil
 }
 
-// hold checks the bound g. The result is about the row farthest beyond the limit, or nearest to it.
-// If a run lacks the figure, or the baseline's figure, hold returns an error. Otherwise figures
-// with the same index are from the same run.
+// hold checks the bound g. It returns the result of the worst row, see [Held]. It returns an error
+// if a run lacks the figure or the baseline's figure. If there is no error, figures with the same
+// index are from the same run.
 func (g Gate) hold(m Manifest, figures []measured, runs map[Row][]float64) (worst Held, err error) {
 	worst.Gate = g
 	for _, f := range g.limited(figures) {
@@ -353,7 +353,7 @@ func (g Gate) hold(m Manifest, figures []measured, runs map[Row][]float64) (wors
 }
 
 // limited returns the rows that g limits: each cell of a plugin, with each unit that any plugin
-// has. All runs of a slow backend may lack a unit, because they have too few samples.
+// has. A row has no figures if all runs of a slow backend have too few samples for the unit.
 func (g Gate) limited(figures []measured) (out []measured) {
 	cells, units := map[string]measured{}, map[string]bool{}
 	for _, f := range figures {
@@ -372,8 +372,8 @@ func (g Gate) limited(figures []measured) (out []measured) {
 	return out
 }
 
-// tried reports whether the plan has the cell. It has no cell of a baseline where baselines cannot
-// be measured. But if the baseline has failed, any cell may lack its figures for this reason.
+// tried reports whether the run tried to measure the cell. A plan may omit the baseline's cell. If
+// the baseline has failed, tried returns true, because this may be why the cell lacks figures.
 func (m Manifest) tried(baseline, cell string, runs map[Row][]float64) bool {
 	for r := range runs {
 		if r.Cell == cell {
@@ -448,8 +448,8 @@ func correct(rows []Difference) {
 	Holm(tests)
 }
 
-// RunsNeeded is how many runs of each build the U test needs to be able to show a difference, if
-// the given number of rows is tested together.
+// RunsNeeded returns the number of runs of each build that the U test needs to show a difference,
+// if the given number of rows is tested together.
 func RunsNeeded(rows int) int {
 	n := 2
 	for leastP(n, n)*float64(max(rows, 1)) >= Alpha {
@@ -468,14 +468,14 @@ func leastP(a, b int) float64 {
 	return 2 / ways
 }
 
-// maxChange is the largest factor between old and new medians that method detectable tries.
+// maxChange is the largest factor between old and new medians that the detectable method tries.
 const maxChange = 16
 
 // detectable returns the smallest change of the median (as a fraction) that a test of these runs
 // could have shown, if the given number of rows is tested together. It scales the new values to the
-// old median, and then scales them more, until the test shows a difference. The result is negative
-// if the parameter above is false. It is infinite if the test could not have shown even a factor of
-// maxChange.
+// old median, and then further, until the test shows a difference. The result is a rise if above is
+// true, and a fall, which is negative, if above is false. It is infinite if the test could not have
+// shown even a factor of maxChange.
 func (d Difference) detectable(above bool, rows int) float64 {
 	sign := 1.0
 	if !above {

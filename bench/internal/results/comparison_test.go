@@ -19,12 +19,12 @@ type run struct {
 	state    State
 	lines    int                // lines of each subject; 0 means one for each run of the plan
 	factor   map[string]float64 // factor for the latencies, by subject; 0 means 1
-	slow     map[string]int     // runs with too few samples for a p99, by subject
-	failed   map[string]int     // runs without figures, by subject
+	slow     map[string]int     // number of runs with too few samples for a p99, by subject
+	failed   map[string]int     // number of runs without figures, by subject
 }
 
-// write writes the folder, with two subjects that have the same number of clients. Their latencies
-// rise from run to run.
+// write writes the folder. Its subjects, two by default, have the same number of clients, and
+// latencies that rise from run to run.
 func (r run) write(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "out")
@@ -194,7 +194,7 @@ func parsed(t *testing.T, texts ...string) (out []Gate) {
 }
 
 // TestBounds checks limits for figures. In ten runs, redis has a p50 of 124 to 134 us and 500
-// cycles per second. redislock has 1/6 less latency and 600 cycles. The last run lost one lease.
+// cycles per second. redislock has 5/6 of the latency and 600 cycles. The last run lost a lease.
 func TestBounds(t *testing.T) {
 	dir := run{factor: map[string]float64{"redis": 1.2}}.write(t)
 	for text, want := range map[string]struct {

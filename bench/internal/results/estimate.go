@@ -12,7 +12,7 @@ import (
 const confidence = 0.95
 
 // Estimate is a median of one figure over several runs. Lo and Hi are the bounds of its confidence
-// interval, or infinite if there are too few runs.
+// interval. They are infinite if there are too few runs.
 type Estimate struct {
 	N      int
 	Center float64
@@ -31,7 +31,7 @@ func Median(values []float64) Estimate {
 	return Estimate{N: len(values), Center: s.Center, Lo: s.Lo, Hi: s.Hi, Min: slices.Min(values), Max: slices.Max(values)}
 }
 
-// Bounded reports whether there were enough runs for an interval.
+// Bounded reports whether there were enough runs for a confidence interval.
 func (e Estimate) Bounded() bool {
 	return e.N > 0 && !math.IsInf(e.Lo, 0) && !math.IsInf(e.Hi, 0)
 }
@@ -50,7 +50,7 @@ type Ratio struct {
 	// Estimate is the median of the ratios, one from each run. A run measures both values soon
 	// after each other, so if the machine gets slower, the ratio hardly changes.
 	Estimate
-	// Test tests whether the two figures differ. If not, the report shows "~" for the ratio.
+	// Test tests whether the figures differ. If not, the report shows "~" instead of the ratio.
 	Test
 }
 
@@ -82,9 +82,9 @@ const Alpha = 0.05
 
 // Test is the result of the Mann-Whitney U test for two samples.
 type Test struct {
-	// P is the p-value. Adjusted is P as corrected by [Holm], or equals P if there is one test.
+	// P is the p-value. Adjusted is P as corrected by [Holm]. It equals P if there is only one test.
 	P, Adjusted float64
-	// Supported reports whether Adjusted is below [Alpha]: the samples then differ.
+	// Supported reports whether Adjusted is below [Alpha], so that the test supports a difference.
 	Supported bool
 }
 

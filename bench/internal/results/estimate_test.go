@@ -102,8 +102,8 @@ func TestLeastP(t *testing.T) {
 	}
 }
 
-// TestSensitivity checks that only larger changes are noticed if the values scatter more, and no
-// changes if there are too few runs.
+// TestSensitivity checks that a gate notices only larger changes if the values scatter more, and no
+// change at all if there are too few runs.
 func TestSensitivity(t *testing.T) {
 	steady, noisy := []float64{100, 101, 99, 100.5, 99.5, 100}, []float64{60, 140, 80, 120, 70, 130}
 	row := Row{"Acquire/backend=NAME/clients=1", "p50-ns/acquire"}

@@ -27,8 +27,8 @@ const (
 // incomplete, at most this many attempts are lost.
 const blockSize = 4096
 
-// A damaged file may have a wrong length. These are limits, in bytes, of the memory that a reader
-// allocates for a frame.
+// A damaged file may give a wrong length for a frame. These constants limit the memory, in bytes,
+// that a reader allocates for a frame.
 const (
 	maxFrame = 64 << 20
 	maxBlock = blockSize * (1 + 7*binary.MaxVarintLen64) // for a block of attempts
@@ -36,7 +36,7 @@ const (
 
 // EventWriter writes the events file: the bytes of eventMagic and then frames. A frame has a kind
 // (1 byte), the payload's length (4 bytes, little endian), its CRC-32C (4 bytes), and the payload,
-// which is compressed with DEFLATE. The numbers of attempts are varints. Times and tokens are
+// which is compressed with DEFLATE. All numbers in an attempt are varints. Times and tokens are
 // differences from earlier values of the same frame, so each frame can be read alone.
 type EventWriter struct {
 	w      io.Writer
@@ -142,9 +142,9 @@ func scanWhole(dir string, emit func(Section, []Attempt) error) error {
 	return err
 }
 
-// ReadEvents calls the function emit for each section with its attempts, in the order of the file.
-// It reuses the slice after emit has returned. If the file is cut off or damaged, ReadEvents emits
-// what comes before, and returns an error wrapping [ErrTruncated]. It returns early if emit fails.
+// ReadEvents calls emit for each section with its attempts, in the order of the file. It reuses the
+// slice of attempts after emit has returned. If the file is cut off or damaged, ReadEvents emits
+// the intact part and returns an error wrapping [ErrTruncated]. It stops if emit fails.
 func ReadEvents(r io.Reader, emit func(Section, []Attempt) error) error {
 	magic := make([]byte, len(eventMagic))
 	if _, err := io.ReadFull(r, magic); err != nil || !bytes.Equal(magic[:len(magic)-1], []byte(eventMagic[:len(eventMagic)-1])) {

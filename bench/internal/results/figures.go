@@ -9,7 +9,7 @@ import (
 type Unit struct {
 	Name     string // as in results.txt, for example "cycles/s"
 	Title    string // title of its column; "" for none
-	Interval bool   // shown with an interval, like the first figure of each operation
+	Interval bool   // shown with its confidence interval, like the first figure of each operation
 	Better   string // "lower", "higher", or "" for neither; for a time, lower is always better
 	Added    bool   // the figures of runs that measure together (parts) are summed
 	Tested   bool
@@ -69,7 +69,7 @@ var Units = []Unit{
 	{Name: "renewal-cpu-%", Title: "renewal-cpu-%", Better: "lower"},
 }
 
-// UnitOf returns the Unit with this name. If it is unknown, the Unit has only the name.
+// UnitOf returns the Unit with this name. If the name is unknown, the Unit has only the name.
 func UnitOf(name string) Unit {
 	for _, u := range Units {
 		if u.Name == name {

@@ -89,8 +89,8 @@ func (f *Folder) begin() (err error) {
 	return err
 }
 
-// Add appends what one run measured for one cell. If c.Interrupted is set, Add writes only the
-// attempts, which the safety checks need, and no figures.
+// Add appends the measurements of one run for one cell. If c.Interrupted is set, Add writes only
+// the attempts, which the safety checks need, and no figures.
 func (f *Folder) Add(c Cell) error {
 	if err := f.eventLog.Write(c.Section, c.Attempts); err != nil {
 		return fmt.Errorf("results: %s: %w", EventsFile, err)
@@ -107,7 +107,7 @@ func (f *Folder) Add(c Cell) error {
 	return nil
 }
 
-// Manifest returns what run.json has. To change run.json, pass a changed copy to
+// Manifest returns the content of run.json. To change run.json, pass a changed copy to
 // [Folder.SetManifest].
 func (f *Folder) Manifest() Manifest { return f.manifest }
 

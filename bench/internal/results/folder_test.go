@@ -43,8 +43,8 @@ func sampleCell(backend string, n int) Cell {
 	return c
 }
 
-// TestEventsCutAnywhere cuts off the file at many lengths. The reader must not panic, take the rest
-// for a complete file, or return attempts that were not written.
+// TestEventsCutAnywhere cuts off the file at many lengths. The reader must return only attempts
+// that were written, report that the file is incomplete, and never panic.
 func TestEventsCutAnywhere(t *testing.T) {
 	var file bytes.Buffer
 	w, _ := NewEventWriter(&file)
@@ -178,8 +178,8 @@ func cut(t *testing.T, path string, n int64) {
 	}
 }
 
-// TestHistogramsOfRunsAreMerged checks that runs are merged, but not modes. A cut file loses one
-// line.
+// TestHistogramsOfRunsAreMerged checks that histograms of several runs are merged, but not those of
+// several modes. A cut file must lose only its last line.
 func TestHistogramsOfRunsAreMerged(t *testing.T) {
 	f := newFolder(t)
 	killed := HistogramKey{CellName{Scenario: "takeover", Backend: "redis", Mode: "kill-host", Hosts: 2, Clients: 1}, "takeover"}

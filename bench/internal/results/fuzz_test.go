@@ -103,7 +103,7 @@ func TestBlocksAreBounded(t *testing.T) {
 	}
 }
 
-// FuzzHistograms checks that scanHistograms ends for any file. The tag of each key that it read
+// FuzzHistograms checks that scanHistograms ends for any file. The tag of each key that it reads
 // must parse to the same key again.
 func FuzzHistograms(f *testing.F) {
 	var file bytes.Buffer

@@ -12,23 +12,23 @@ import (
 	"time"
 )
 
-// Gate is a limit beyond which a comparison fails. It limits how a figure differs between builds,
-// such as "p99-ns/acquire > +10%". A gate that limits the figure itself, not its change, is called
-// a bound: "max-ns/takeover > 20ms", "cycles/s / BASELINE < 1.8".
+// Gate is a limit beyond which a comparison fails. It limits the change of a figure between two
+// builds: "p99-ns/acquire > +10%". A gate that limits the figure itself is called a bound:
+// "max-ns/takeover > 20ms", "cycles/s / BASELINE < 1.8".
 type Gate struct {
 	text     string
 	unit     string // may contain "*"
-	baseline string // for a bound on a ratio: the baseline to divide by; "" for none
-	above    bool   // the gate fails above the limit, else below it
+	baseline string // the baseline to divide by, for a bound on a ratio; otherwise ""
+	above    bool   // if true, the gate fails above the limit; if false, below it
 	bound    bool
-	limit    float64 // a change is a fraction, a time is in nanoseconds
+	limit    float64 // a fraction for a change, and nanoseconds for a time
 	shown    string  // the limit as it was written
 }
 
 var gateForm = regexp.MustCompile(`^\s*(\S+?)(?:\s+/\s+(\S+))?\s*([<>])\s*([+-]?[0-9]+(?:\.[0-9]+)?)\s*(%|[a-zµ]*)\s*$`)
 
-// The word peak can stand in a gate in place of a baseline. The figure is then divided by the
-// figure of the same subject under the number of callers with the highest median.
+// A gate can have the word peak in place of a baseline. It then divides the figure by the same
+// subject's figure at the number of callers with the highest median.
 const peak = "peak"
 
 var callersOf = regexp.MustCompile(`/clients=\d+`)
@@ -47,9 +47,9 @@ func peakOf(r Row, runs map[Row][]float64) string {
 }
 
 // ParseGate parses a gate: a unit, then > or <, then a change of the median in percent. In the
-// unit, "*" stands for any text without a slash. A limit without a percent sign is for the figure
-// and not for its change. If the figure is a time, the limit needs a unit such as ms. If a slash
-// and a baseline (or the word peak) follow the unit, the limit is for a ratio.
+// unit, "*" stands for any text without a slash. A limit without a percent sign limits the figure
+// itself instead of its change. If the figure is a time, the limit needs a unit such as ms. If a
+// slash and a baseline (or the word peak) follow the unit, the limit is for a ratio.
 func ParseGate(text string) (Gate, error) {
 	m := gateForm.FindStringSubmatch(text)
 	if m == nil {
@@ -111,9 +111,9 @@ func (g Gate) beyond(v float64) bool { return g.above && v > g.limit || !g.above
 
 // Verdict is the result of checking a comparison against gates.
 type Verdict struct {
-	// Failed has each row whose change is beyond the limit of a gate and supported by a test.
+	// Failed has each row whose change is beyond the limit of a gate and is supported by a test.
 	Failed []Failure
-	// Blind says why no gate could have failed, however large the changes were, or is "".
+	// Blind is the reason why no change, however large, could have failed a gate. Otherwise it is "".
 	Blind string
 	// Sensitivities has, for each gate, the smallest change that the gate could have noticed.
 	Sensitivities []Sensitivity
@@ -124,9 +124,9 @@ type Failure struct {
 	Row  Difference
 }
 
-// Judge checks rows of plugins against the gates for changes. It corrects p-values for the number
-// of rows that gates limit. So fewer gates can notice smaller changes. The result unknown has the
-// units of gates that limit no row.
+// Judge checks rows of plugins against the gates that limit changes. It corrects p-values for the
+// number of rows that gates limit, so with fewer gates it notices smaller changes. It returns, in
+// unknown, the units of gates that limit no row.
 func (c Comparison) Judge(gates []Gate) (v Verdict, unknown []string) {
 	gates, _ = divided(gates)
 	var rows []Difference
@@ -180,9 +180,9 @@ func (c Comparison) Units() []string {
 // noticed.
 type Sensitivity struct {
 	Gate Gate
-	// Row is that row of the gate in which a change is hardest to notice. Detectable is the
-	// smallest change of its median (as a fraction) that a test could have shown. It is infinite if
-	// no change could have been shown.
+	// Row is the row in which the gate notices a change least easily. Detectable is the smallest
+	// change of its median, as a fraction, that a test could have shown. Detectable is infinite if a
+	// test could not have shown any change.
 	Row        Row
 	Detectable float64
 }

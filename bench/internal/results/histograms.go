@@ -45,7 +45,7 @@ func parseTag(tag string) HistogramKey {
 		case "mode":
 			k.Mode = value
 		case "hosts":
-			k.Hosts, _ = strconv.Atoi(value) // no error, because lockbench wrote a valid number
+			k.Hosts, _ = strconv.Atoi(value) // the error is ignored, because lockbench wrote a valid number
 		case "clients":
 			k.Clients, _ = strconv.Atoi(value)
 		case "keys":

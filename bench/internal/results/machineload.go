@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// MachineLoad says how busy other work kept the machine while the run measured. A figure that the
-// operating system does not provide is 0.
+// MachineLoad is the load of the machine by other work during a run. A figure that the operating
+// system does not provide is 0.
 type MachineLoad struct {
 	// OtherCPUs is the average number of CPUs used by processes other than lockbench and its
 	// descendants.
@@ -23,20 +23,20 @@ type MachineLoad struct {
 	Elapsed float64 `json:"elapsed_s"`
 }
 
-// From these shares on, the report warns that the machine was busy.
+// These are the smallest shares at which the report warns that the machine was busy.
 const (
 	busyOthers    = 0.1  // of all CPUs
 	busySteal     = 0.01 // of the processor time
 	busyThrottled = 0.01 // of the time of the run
 )
 
-// steppedClock is the smallest step of the machine's clock, in seconds, that the report mentions. A
-// server that uses this clock may then have ended leases at the wrong time.
+// steppedClock is the smallest step of the machine's clock, in seconds, that the report mentions.
+// After such a step, a server that uses this clock may have ended leases at the wrong time.
 const steppedClock = 1
 
 // Busy returns warnings about the machine, or about each machine of a merged run. It warns of other
-// work, of a CPU limit that held processes back, and of a clock that was set. Without warnings it
-// is empty.
+// work, of a CPU limit that held processes back, and of a clock that was set. The result is empty
+// if there are no warnings.
 func (m Manifest) Busy() []string {
 	out := m.MachineLoad.words(m.Machine.Cores)
 	for i, p := range m.Parts {

@@ -22,7 +22,7 @@ const (
 	StateFailed      State = "failed"
 )
 
-// Manifest has what run.json has: what was measured, by which programs, and on which machine.
+// Manifest is the content of run.json: a run's plan, programs, machine and subjects.
 type Manifest struct {
 	Format    int       `json:"format"`
 	State     State     `json:"state"`
@@ -33,13 +33,13 @@ type Manifest struct {
 	Plan      Plan      `json:"plan"`
 	Machine   Machine   `json:"machine"`
 	Subjects  []Subject `json:"subjects"`
-	// MachineLoad says how busy other work kept the machine. It is nil while the run goes on, and
-	// if lockbench did not watch the machine.
+	// MachineLoad is the load of the machine by other work. It is nil while the run goes on, and if
+	// lockbench did not watch the machine.
 	MachineLoad *MachineLoad `json:"machine_load,omitempty"`
 	// Rendezvous is set if this run measured at the same time as runs on other machines.
 	Rendezvous *Rendezvous `json:"rendezvous,omitempty"`
-	// Parts are the runs that were merged into this folder. Together says for how much of the time
-	// they measured at once. Both are empty if no runs were merged.
+	// Parts are the runs that were merged into this folder. Together says how much their measurements
+	// overlap in time. Both are empty if no runs were merged.
 	Parts    []Part    `json:"merged_from,omitempty"`
 	Together *Together `json:"together,omitempty"`
 	// Binaries has the SHA-256 of lockbench and of each plugin, by the name of the file.
@@ -48,13 +48,13 @@ type Manifest struct {
 	Skipped []string `json:"skipped,omitempty"`
 	// Failed has the planned cells (a subject under one load) that could not be measured.
 	Failed []FailedCell `json:"failed_cells,omitempty"`
-	// Notes say in which points the run differs from the user's request. Findings describe
-	// unexplained events that no figure shows.
+	// Notes say how the run differs from the user's request. Findings describe unexplained events that
+	// no figure shows.
 	Notes    []string `json:"notes,omitempty"`
 	Findings []string `json:"findings,omitempty"`
 }
 
-// FailedCell is a planned measurement of one run that failed, so that it has no figures.
+// FailedCell is a planned measurement that failed and therefore has no figures.
 type FailedCell struct {
 	Backend string `json:"backend"`        // name of the subject
 	Cell    string `json:"cell,omitempty"` // "acquire, 64 clients"; "" for all cells of the subject
@@ -62,8 +62,8 @@ type FailedCell struct {
 	Reason  string `json:"reason"`
 }
 
-// MeasuredFor is how long each cell (a subject under one load) is measured by default. For a quick
-// plan it is shorter.
+// MeasuredFor returns the default time for which a run measures each cell (a subject under one
+// load). The time is shorter for a quick plan.
 func MeasuredFor(quick bool) time.Duration {
 	if quick {
 		return 150 * time.Millisecond
@@ -86,9 +86,9 @@ type Plan struct {
 	Candidates int             `json:"candidates,omitempty"` // of takeover; 0: its default
 	TickMs     int64           `json:"tick_ms,omitempty"`    // of takeover
 	ForMs      int64           `json:"for_ms,omitempty"`     // of scenario ttl, all runs together
-	Stress     bool            `json:"stress,omitempty"`     // processors and disk were loaded
+	Stress     bool            `json:"stress,omitempty"`     // lockbench loaded processors and disk
 	Runs       int             `json:"runs"`
-	Parts      int             `json:"parts,omitempty"` // runs that measure together; 0: one run
+	Parts      int             `json:"parts,omitempty"` // runs that measure together; 0: only this run
 	TTLms      int64           `json:"ttl_ms"`
 	WarmUpms   int64           `json:"warm_up_ms"`
 	Measurems  int64           `json:"measure_ms"`
@@ -98,7 +98,7 @@ type Plan struct {
 	OwnTargets []string        `json:"own_targets,omitempty"` // backends that had a --target
 	Commands   []string        `json:"commands,omitempty"`    // the values of --server
 	Claims     []string        `json:"claims,omitempty"`      // backends with --claims
-	Config     []string        `json:"config,omitempty"`      // keys set by --config, as BACKEND.KEY; values may be secret
+	Config     []string        `json:"config,omitempty"`      // keys set by --config, as BACKEND.KEY; no values, which may be secret
 }
 
 // Machine describes the machine of the run, without names of users, hosts or networks.
@@ -115,12 +115,12 @@ type Kind string
 
 const (
 	KindPlugin   Kind = "plugin"   // one of our backends through its plugin
-	KindBaseline Kind = "baseline" // a library in process
+	KindBaseline Kind = "baseline" // a lock library that is called in process, without a plugin
 	KindFloor    Kind = "floor"    // the least possible cost of an operation
 )
 
-// Subject is what was measured: a backend through its plugin, a baseline (a library in process), or
-// a floor. Its name appears in results.txt as "backend=NAME".
+// Subject is what was measured: a backend through its plugin, a baseline (a library without a
+// plugin), or a floor. Its name appears in results.txt as "backend=NAME".
 type Subject struct {
 	Name       string `json:"name"`
 	Kind       Kind   `json:"kind"`
@@ -129,10 +129,10 @@ type Subject struct {
 	Durability string `json:"durability,omitempty"`
 	Fencing    string `json:"fencing,omitempty"`
 	Scope      string `json:"scope,omitempty"`
-	// SurvivesCrash reports whether grants survive a crash of the server's machine. It relies on
-	// the settings that lockbench read for Durability. It is nil for a baseline.
+	// SurvivesCrash reports whether grants survive a crash of the server's machine. It follows from
+	// the same server settings as Durability. It is nil for a baseline.
 	SurvivesCrash *bool `json:"survives_crash,omitempty"`
-	// Without lists the features of a plugin that this baseline lacks.
+	// Without lists the features that plugins have and this baseline lacks.
 	Without []string `json:"without,omitempty"`
 	// BuildOf is set if this subject is the second build of a plugin, in a run that compares two
 	// builds. It names the subject with the first build.
@@ -141,7 +141,7 @@ type Subject struct {
 	Reference string `json:"reference,omitempty"`
 }
 
-// OtherBuild ends the name of a subject that is a second build, such as "mine-vs" of "mine".
+// OtherBuild is the suffix of a second build's name: "mine-vs" is the second build of "mine".
 const OtherBuild = "-vs"
 
 // Subject returns the subject with the given name, or the zero Subject if there is none.
@@ -221,7 +221,7 @@ func (p Plan) Differs(q Plan) []string {
 	})
 }
 
-// hosts returns the default, one host, if the plan names no numbers of hosts.
+// hosts returns the plan's numbers of hosts, or one host, the default, if the plan has none.
 func (p Plan) hosts() []int {
 	if len(p.Hosts) == 0 {
 		return []int{1}
@@ -229,7 +229,7 @@ func (p Plan) hosts() []int {
 	return p.Hosts
 }
 
-// Elsewhere lists the settings that show that the servers of two plans were in different places.
+// Elsewhere lists the settings which show that two plans had their servers in different places.
 func (p Plan) Elsewhere(q Plan) []string {
 	return differing([]setting{
 		{"environments", p.Env, q.Env},

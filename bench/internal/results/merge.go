@@ -25,7 +25,7 @@ var ErrIncomplete = errors.New("incomplete run")
 type Part struct {
 	Started time.Time `json:"started"`
 	Machine Machine   `json:"machine"`
-	// Elapsed is how long the part took from Started, in seconds.
+	// Elapsed is the time that the part took from Started, in seconds.
 	Elapsed float64 `json:"elapsed_s,omitempty"`
 	// Rates has the cycles per second of this part alone, for each cell and run. The figures in
 	// results.txt are for all parts together.
@@ -49,10 +49,10 @@ type Rendezvous struct {
 	Part int    `json:"part"` // number of the part, from 1
 }
 
-// Merge merges the folders in dirs. Their runs measured together on several machines. Merge writes
-// the folder out, which must be [Vacant]. Run 1 of out combines run 1 of all folders, and so on:
-// rates are added, and percentiles are over all latencies. The error wraps [ErrApart] if the
-// folders are not from such runs, or if the runs did not measure at the same time.
+// Merge merges the folders in dirs, whose runs measured together on several machines. It writes the
+// result to the folder out, which must be [Vacant]. Run 1 of the result combines run 1 of all
+// folders, and so on. Merge adds rates, and computes percentiles over all latencies. The error
+// wraps [ErrApart] if the runs did not measure together, or not at the same time.
 func Merge(out string, dirs ...string) error {
 	all, err := readMergeable(out, dirs)
 	if err != nil {
@@ -152,8 +152,8 @@ func merged(all []Manifest) Manifest {
 	return m
 }
 
-// notesOf returns the notes of one run. If another run lacks a note, the note begins with "part"
-// and the number of its run.
+// notesOf returns the notes of one run. It puts "part" and the number of the run before each note
+// that another run lacks.
 func notesOf(number int, one Manifest, all []Manifest) []string {
 	notes := slices.Clone(one.Notes)
 	for i, note := range notes {
@@ -181,7 +181,7 @@ type partLines struct {
 	order      []string              // the order of the cells
 	results    map[string][][]Result // by cell, part and run
 	histograms map[HistogramKey][][]*hdrhistogram.Histogram
-	unequal    []string // cells that any part lacks in any run
+	unequal    []string // cells that at least one part lacks in some run
 }
 
 func readParts(dirs []string) (partLines, error) {
@@ -275,10 +275,10 @@ func (f *Folder) addRun(l partLines, parts [][]Result, run int) error {
 
 const rateUnit = "cycles/s"
 
-// The function jointly returns the figures of one run of all parts together, except percentiles. It
-// adds rates and counts, takes the greatest maximum, and keeps values that are equal in all parts.
-// It omits other figures, such as commands per grant, because each part counted the commands of all
-// parts.
+// The jointly function combines the figures of all parts in one run, except percentiles. It adds
+// rates and counts, takes the greatest maximum, and keeps values that are equal in all parts. It
+// omits all other figures, such as commands per grant, for which each part counted the commands of
+// all parts.
 func jointly(parts []map[string]float64) []figure {
 	var out []figure
 	for unit, v := range parts[0] {
@@ -310,8 +310,8 @@ func jointly(parts []map[string]float64) []figure {
 // ErrApart is the error for folders of runs that did not measure at the same time, or not together.
 var ErrApart = errors.New("not measured at the same time")
 
-// leastOverlap is the smallest allowed overlap of a cell: the share of its time during which all
-// parts measured it. At other times, fewer parts made load.
+// leastOverlap is the smallest allowed share of a cell's time during which all parts measured the
+// cell. In the rest of the time, fewer parts made load.
 const leastOverlap = 0.8
 
 type cellRun struct {
@@ -321,11 +321,11 @@ type cellRun struct {
 
 func (c cellRun) String() string { return fmt.Sprintf("%s, run %d", c.cell, c.run) }
 
-// span is the time from the first to the last attempt of a cell. The time met is when the part
-// began the cell, together with the other parts. All are in nanoseconds.
+// span is the time from the first to the last attempt of a cell. Its met field is the time at which
+// the part began the cell, together with the other parts. All times are in nanoseconds.
 type span struct{ from, until, met int64 }
 
-// Together says how much of the time the merged runs (parts) measured at once.
+// Together says how much the measurements of the merged runs (parts) overlap in time.
 type Together struct {
 	// Overlap is the smallest share of a cell's time during which all parts measured the cell. The
 	// clocks of the parts may differ. All parts began each cell at the same moment, so Merge can
@@ -336,7 +336,7 @@ type Together struct {
 	Clocks float64 `json:"clocks_apart_s,omitempty"`
 }
 
-// spans returns, for each cell and run, when the part measured it, by the clock of its machine.
+// spans returns the span of each cell and run of a part, by the clock of the part's machine.
 func spans(dir string, m Manifest) (map[cellRun]span, error) {
 	out, zero := map[cellRun]span{}, m.Started.UnixNano()
 	err := scanWhole(dir, func(s Section, attempts []Attempt) error {
@@ -355,8 +355,8 @@ func spans(dir string, m Manifest) (map[cellRun]span, error) {
 
 func (s span) later(by int64) span { return span{s.from + by, s.until + by, s.met + by} }
 
-// overlap returns the smallest share of a cell's time in which all parts measured it, of the named
-// cells. If the share is less than leastOverlap, the error wraps [ErrApart] and gives the numbers.
+// overlap computes, for each of the cells, the share of its time in which all parts measured it. It
+// returns the smallest. If that is below leastOverlap, the error wraps [ErrApart] and has numbers.
 func overlap(dirs []string, all []Manifest, cells []string) (Together, error) {
 	t := Together{Overlap: 1}
 	parts := make([]map[cellRun]span, len(dirs))
@@ -379,8 +379,8 @@ func overlap(dirs []string, all []Manifest, cells []string) (Together, error) {
 	return t, nil
 }
 
-// shared returns the time in which all parts measured the cell, divided by the longest time that a
-// part measured it. The error is never nil. It names the last part to begin and the first to end.
+// shared divides the time in which all parts measured the cell by the longest time that a part took
+// for it. The error is never nil. It names the part that began last and the first part to end.
 func shared(key cellRun, parts []map[cellRun]span, dirs []string) (float64, error) {
 	last, first := 0, 0 // the part that began last, and the part that ended first
 	longest := int64(1)
@@ -419,7 +419,7 @@ func align(parts []map[cellRun]span) time.Duration {
 			}
 		}
 		if len(ahead) == 0 {
-			continue // the function shared reports that no cell can be compared
+			continue // the shared function returns an error for the missing cells
 		}
 		slices.Sort(ahead)
 		by := ahead[len(ahead)/2]

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// togetherPart writes the folder of one of several runs. Its cells begin at the times in met. If
-// the manifest has a failed cell, the baseline has failed in the first run.
+// togetherPart writes the folder of one part. Run i begins its cells at the time met[i]. If the
+// manifest has a failed cell, the baseline has failed in the first run.
 func togetherPart(t *testing.T, number int, rate float64, change func(*Manifest), met ...time.Duration) string {
 	t.Helper()
 	m := Manifest{

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// quantiles are the quantiles that results.txt has. The field samples is the smallest number of
-// samples for which a quantile is written. With so many samples, at least five are above any
-// quantile but p50.
+// quantiles are the quantiles that results.txt has. The samples field is the smallest number of
+// samples with which a quantile is written. It is chosen so that at least five samples are above
+// the quantile, except for p50.
 var quantiles = []struct {
 	name    string
 	q       float64
@@ -19,7 +19,7 @@ var quantiles = []struct {
 	{"p99.9", 0.999, 5000},
 }
 
-// operations are the operations with latencies. Each results.txt describes all their units.
+// operations are the operations with latencies. Each results.txt declares all their units.
 var operations = []string{"acquire", "open-acquire", "lag", "release", "renew", "call", "handoff", "wait", "takeover", "overdue", "notice", "first-grant", "spent", "replaced"}
 
 func percentiles(op string, samples int64, at func(q float64) float64) []figure {
@@ -32,8 +32,8 @@ func percentiles(op string, samples int64, at func(q float64) float64) []figure 
 	return out
 }
 
-// Samples is the number of samples below which a unit such as "p99-ns/acquire" is not written. It
-// is 0 for a unit that is not a quantile.
+// Samples returns the smallest number of samples with which a unit such as "p99-ns/acquire" is
+// written. It returns 0 for a unit that is not a quantile.
 func Samples(unit string) int64 {
 	name, _, _ := strings.Cut(unit, "-ns/")
 	for _, q := range quantiles {

@@ -25,20 +25,20 @@ type Round struct {
 	Kind    Kind   `json:"kind"`
 	Fencing string `json:"fencing,omitempty"`
 	Fault   string `json:"fault"`
-	// Claims say what the backend promises, if package claim does not know the backend.
+	// Claims has the backend's promises, for a backend that package claim does not know.
 	Claims *claim.Terms `json:"claims,omitempty"`
 	// Conditions are the conditions that the fault creates, by their names in package claim.
 	Conditions []claim.Condition `json:"conditions,omitempty"`
-	// Control reports whether the round turned off a safeguard on purpose. The report shows what
-	// goes wrong then, but it is no violation.
+	// Control reports whether the round turned off a safeguard on purpose. The report shows the broken
+	// rules, but does not count them as violations.
 	Control bool  `json:"control,omitempty"`
 	Round   int   `json:"round,omitempty"` // from 1
 	TTLms   int64 `json:"ttl_ms,omitempty"`
-	// FirstSpanNs is how long the store keeps a grant to a queued waiter: FirstSpan in Properties.
+	// FirstSpanNs is the longest time of a grant to a queued waiter: FirstSpan in Properties.
 	FirstSpanNs int64 `json:"first_span_ns,omitempty"`
 	// Missing says why the fault was not played. The round then has no other results.
 	Missing string `json:"missing,omitempty"`
-	// Failure says why the round ended early. The checks use what was recorded until then.
+	// Failure says why the round ended early. The checks use the records up to that moment.
 	Failure string `json:"failure,omitempty"`
 	// Keeps reports whether all leases should survive the fault.
 	Keeps bool `json:"keeps,omitempty"`
@@ -48,7 +48,7 @@ type Round struct {
 	// BackNs is when the store could serve again. It is set only for faults after which the store
 	// must soon grant locks again.
 	BackNs int64 `json:"back_ns,omitempty"`
-	Hits   int   `json:"hits"` // locks that the holder held at the injection
+	Hits   int   `json:"hits"` // number of locks that the holder held when the fault was injected
 	Names  int   `json:"names,omitempty"`
 	Seen
 }
@@ -103,11 +103,11 @@ type Hold struct {
 	// AskedNs is the time just before the call to acquire, and GrantedNs is the time just after it.
 	AskedNs   int64 `json:"asked_ns"`
 	GrantedNs int64 `json:"granted_ns"`
-	// SentNs is the send time of the request from which the TTL counts, or 0 if unknown. It may be
+	// SentNs is the send time of the request from which the TTL counts. It is 0 if unknown. It may be
 	// later than AskedNs, because a host that waits for the lock may send several requests.
 	SentNs int64 `json:"sent_ns,omitempty"`
-	// UntilNs is the deadline of the lease at GrantedNs, or 0 if unknown. It comes early if the store
-	// granted the lock to a waiter in its queue, for [driver.Properties].FirstSpan or longer.
+	// UntilNs is the deadline of the lease at GrantedNs. It is 0 if unknown. A waiter in the store's
+	// queue may get less than a whole TTL, see [driver.Properties].FirstSpan.
 	UntilNs int64 `json:"until_ns,omitempty"`
 	// ValidNs is the time just before the last check at which the holder found the lease valid.
 	ValidNs int64 `json:"valid_ns"`
@@ -125,8 +125,8 @@ type Hold struct {
 // Held reports whether the hold has not ended: it was neither lost nor released.
 func (h *Hold) Held() bool { return h.DoneNs == 0 && h.ReleaseNs == 0 }
 
-// Until is when the holder stopped acting as the holder: just before it released the lock. If it
-// did not release, Until is when it last found the lease valid.
+// Until returns when the holder stopped acting as the holder: just before it released the lock. If
+// it did not release the lock, Until returns when it last found the lease valid.
 func (h *Hold) Until() int64 {
 	if h.ReleaseNs > 0 {
 		return h.ReleaseNs
@@ -134,7 +134,7 @@ func (h *Hold) Until() int64 {
 	return h.ValidNs
 }
 
-// Attempt converts the hold to an Attempt, which the scenarios other than safety record.
+// Attempt converts the hold to an Attempt, which all scenarios except safety record.
 func (h *Hold) Attempt() Attempt {
 	a := Attempt{
 		Client: int32(h.Host), Name: int32(h.Name), Asked: h.AskedNs, Answered: h.GrantedNs,
@@ -183,9 +183,9 @@ type Call struct {
 	Name   int   `json:"name"`
 	SentNs int64 `json:"sent_ns"`
 	BackNs int64 `json:"back_ns"`
-	// LimitNs is the deadline of the call's context, or 0 if the call was interrupted earlier.
+	// LimitNs is the deadline of the call's context. It is 0 if the call was interrupted earlier.
 	LimitNs int64 `json:"limit_ns,omitempty"`
-	// Outcome is "" for success, or one of the constants below. Error is the text of the error.
+	// Outcome is one of the constants below, or "" for success. Error is the text of the error.
 	Outcome string `json:"outcome,omitempty"`
 	Error   string `json:"error,omitempty"`
 	// Served reports whether the client got a lock at any time before the call. Ran reports whether

@@ -45,8 +45,8 @@ type backend struct {
 	bug string
 }
 
-// KEYS are the keys of the lock, of the token counter, and of the mark that an owner has withdrawn.
-// ARGV are the bug, the owner, the token and the TTL in milliseconds.
+// KEYS are the keys of the lock, of the token counter, and of the mark of an owner that has
+// withdrawn. ARGV are the bug, the owner, the token and the TTL in milliseconds.
 var (
 	// The script acquire with the bug "pause" grants a lock after a missed renewal, although the lease
 	// still runs. With "early" it grants 80 ms before a lease is over, while the holder still relies
@@ -67,8 +67,8 @@ var (
 		redis.call('PEXPIRE', KEYS[1], ARGV[4])
 		return {1, token}`)
 	// The script renew with the bug "resurrect" restores a lost lease, even if another owner has the
-	// lock. With "release" the script always succeeds. Otherwise a refused renewal could tell the
-	// owner in time that its key is gone.
+	// lock. With "release" the script always succeeds, because a refused renewal could tell the owner
+	// in time that its key is gone.
 	renew = redis.NewScript(`
 		local own = redis.call('HGET', KEYS[1], 'owner') == ARGV[2]
 		if not own and ARGV[1] == 'release' then return 1 end
@@ -90,7 +90,7 @@ func (b *backend) run(ctx context.Context, s *redis.Script, r driver.Request) *r
 		b.bug, r.Owner, r.Token, r.TTL.Milliseconds())
 }
 
-// unknown is a server error after which the store may or may not have carried out the request.
+// unknown is a server error that leaves open whether the store has carried out the request.
 type unknown struct{ error }
 
 func (unknown) Unwrap() error { return driver.ErrUnavailable }

@@ -1,5 +1,5 @@
-// Command paced is the memory plugin with slow operations. Each takes the time that the linker
-// sets, for example 10 ms with -ldflags "-X main.pace=10ms".
+// Command paced is the memory plugin with slow operations. Each operation takes at least the time
+// that the linker sets, for example 10 ms with -ldflags "-X main.pace=10ms".
 package main
 
 import (
