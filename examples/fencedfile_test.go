@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// testFencedfile stops a writer between its read and its write for longer than its lease
-// lasts. Meanwhile another writer writes, so the file must refuse the first writer.
+// testFencedfile stops a writer between its read and its write for longer than its lease lasts.
+// Another writer then reads under the lock, so the file must refuse the stopped writer's write.
 func testFencedfile(t *testing.T, w system) {
 	file := filepath.Join(t.TempDir(), "shared.txt")
 	stale := w.run(t, "fencedfile", "--file", file, "--label", "stale", "--pause", "4s", "--max-hold", "1h")
@@ -34,8 +34,8 @@ func TestFencedfileInOneProcess(t *testing.T) {
 	checkFile(t, file, "app/2", "app/3")
 }
 
-// TestFencedfileWithoutCheck checks that a writer whose lease has ended overwrites
-// the lines of the others, if the file does not check tokens.
+// TestFencedfileWithoutCheck checks that a writer whose lease has ended overwrites the lines of
+// other writers, if the file does not check tokens.
 func TestFencedfileWithoutCheck(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "shared.txt")

@@ -22,7 +22,7 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// If long is true, the tests run for as long as they did to measure the figures in the READMEs.
+// If long is true, the tests run as long as the runs that measured the figures in the READMEs.
 var long = os.Getenv("LOCKBENCH_LONG") == "1"
 
 const timeout = 60 * time.Second
@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// system is one backend and its server, as arguments for the examples.
+// system has the arguments that connect an example to one backend's server.
 type system struct {
 	backend string
 	args    []string
@@ -159,8 +159,8 @@ func (p *process) output() []string {
 	return slices.Clone(p.lines)
 }
 
-// await skips as many output lines as the parameter from says, and waits for a line that contains
-// text. It returns the line and its number, counted from 1.
+// await ignores the first n lines of the output, where n is its parameter from. It waits for a line
+// that contains text. It returns the line and its number, counted from 1.
 func (p *process) await(t *testing.T, from int, text string) (string, int) {
 	t.Helper()
 	end := time.After(timeout)

@@ -21,7 +21,7 @@ func init() {
 	}
 }
 
-// starts returns, for each tick, how often the job was started.
+// starts returns the number of times that the job was started at each tick.
 func starts(lines []string) map[string]int {
 	count := map[string]int{}
 	for _, line := range lines {
@@ -65,8 +65,8 @@ func checkTicks(t *testing.T, lines []string) int {
 	return ticks
 }
 
-// testScheduler runs two versions at the same time. It kills an instance
-// in mid-job several times, and starts a new instance each time.
+// testScheduler runs an old and a new version of the scheduler at the same time. Several
+// times it kills an instance during a job, and starts another instance.
 func testScheduler(t *testing.T, w system) {
 	ticks, killEvery := 6, 2
 	if long {

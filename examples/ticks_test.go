@@ -27,9 +27,9 @@ import (
 
 const (
 	tickForm = "2006-01-02T15:04:05.000Z"
-	tickLate = time.Second // for ticks that are a second apart
-	// A process must not miss a tick if it can run for the time enough between the tick and
-	// tickLate after it. The time is long, because the machine may be busy.
+	tickLate = time.Second // the longest delay of a run, for ticks that are a second apart
+	// enough is the time that a process needs to run a tick. A process that has this time within
+	// tickLate after the tick must not miss it. The time is long, because the machine may be busy.
 	enough = 600 * time.Millisecond
 	// If this test pauses for longer than stall between two requests, the machine has stalled.
 	stall     = 100 * time.Millisecond
@@ -61,12 +61,12 @@ type ticking struct {
 	proxy *inject.Proxy
 
 	server  driver.Config // the server behind the proxy
-	expires time.Duration // how long after its TTL the store may end a lease
+	expires time.Duration // the longest time by which a lease may outlive its TTL
 
 	mu    sync.Mutex
 	all   []*process
 	aways [][]away // by the scheduler's number
-	// What the store answered. Only one goroutine uses these fields:
+	// The store's answers. Only one goroutine uses these fields:
 	holds  []away            // periods in which the job's lock was held
 	taken  map[string]string // the host that took each tick, by the tick's time
 	stalls []away            // periods in which this machine was too busy to ask in time
@@ -154,7 +154,7 @@ func (w *ticking) harm(t *testing.T, place int, p *process, end time.Time) *proc
 }
 
 // TestTicks stops and kills three processes and makes their store unreachable. No tick may be run
-// twice, or missed if a process could run it. Unless killed, a process must report each miss.
+// twice, or missed if a process could run it. Each miss must be reported, except after a kill.
 func TestTicks(t *testing.T) {
 	backends, length := []string{"redis"}, 12*time.Second
 	if long {
@@ -204,8 +204,8 @@ func (w *ticking) loseStore(t *testing.T) {
 	}
 }
 
-// watch asks the store, not through the proxy, who holds the job's lock and the lock of each tick.
-// It notes the replies until the returned function end is called.
+// watch asks the store directly, not through the proxy, for the holders of the job's lock and of
+// each tick's lock. It notes the replies until the returned function end is called.
 func (w *ticking) watch(t *testing.T) (end func()) {
 	t.Helper()
 	b, err := plugin.Open(t.Context(), w.backend, &plugin.Options{Path: filepath.Join(plugins, "lockplugin-"+w.backend), Config: w.server})
@@ -265,8 +265,8 @@ func (w *ticking) held(h core.Holder, now time.Time) {
 }
 
 // blocked returns the periods in which a process held the job's lock and was stopped or killed
-// meanwhile. It fails if the process then kept the lock for longer than jobTTL and the store's
-// delay.
+// meanwhile. The test fails if the process kept the lock for more than jobTTL plus w.expires after
+// the stop or kill.
 func (w *ticking) blocked(t *testing.T) (all []away) {
 	for _, a := range slices.Concat(w.aways...) {
 		for _, h := range w.holds {

@@ -57,7 +57,7 @@ var properties = cas.Properties(driver.Properties{
 const (
 	// retryFor is the pause between two attempts to connect to a server.
 	retryFor = 100 * time.Millisecond
-	// markerFor is how long the marker of a deleted key stays.
+	// markerFor is the time for which the marker of a deleted key stays.
 	markerFor = time.Second
 	// clockOff is the largest error allowed for the clock of a host that creates a bucket.
 	clockOff = 10 * time.Second
@@ -131,8 +131,8 @@ type store struct {
 	watches map[*func()]bool
 }
 
-// connect tries to connect until it succeeds. The client library's own attempts would not keep the
-// reason of a failure.
+// connect tries to connect until it succeeds. It does not leave the attempts to the client library,
+// which would not keep the reason of a failure.
 func (s *store) connect(ctx context.Context, addresses string, options []nats.Option) {
 	defer close(s.connecting)
 	for first := true; ; first = false {
@@ -314,7 +314,7 @@ func (s *store) List(ctx context.Context, emit func(cas.Entry) bool) error {
 	for subject := range info.State.Subjects {
 		m, err := stream.GetLastMsgForSubject(ctx, subject)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			continue // has expired
+			continue // the key has expired
 		}
 		if err != nil {
 			return s.explain(err)

@@ -78,9 +78,9 @@ func (s *shop) buy(w http.ResponseWriter, r *http.Request) {
 
 var errSoldOut = errors.New("sold out")
 
-// sell reads the number of coupons left and writes one less. Both requests carry the lock's token,
-// so the read is a POST. After the read, the stock refuses writes of earlier holders, so the number
-// stays right until sell writes.
+// sell reads the number of coupons left and writes one less. Both requests carry the lock's token.
+// The read is a POST, because the stock notes the token of a POST and then refuses earlier holders.
+// So the number stays right until sell writes.
 func (s *shop) sell(ctx context.Context, token uint64) (left int, err error) {
 	text, err := s.ask(ctx, http.MethodPost, token, "")
 	if err != nil {

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// rounds returns how many times a worker is killed.
+// rounds returns the number of times that a worker is killed.
 func rounds() int {
 	if os.Getenv("LOCKBENCH_LONG") == "1" {
 		return 20
@@ -38,7 +38,7 @@ func rounds() int {
 }
 
 // TestIntegrations runs each integration in two processes with one Redis. A job takes longer than
-// the TTL. The test kills a process that runs a job. Then the other must run the next job.
+// the TTL. The test kills the process that runs a job, and the other must run the next job.
 func TestIntegrations(t *testing.T) {
 	plugins, err := filepath.Abs("../../bin")
 	if err != nil {
@@ -91,7 +91,7 @@ func (a *application) start(t *testing.T) *exec.Cmd {
 	return cmd
 }
 
-// Several times, play kills the process that runs a job. Then it sends SIGTERM to both processes.
+// play repeatedly kills the process that runs a job. At the end it sends SIGTERM to both processes.
 func (a *application) play(t *testing.T) {
 	for round := range rounds() {
 		from := len(a.lines(t))
@@ -150,8 +150,8 @@ func (a *application) lines(t *testing.T) (all []line) {
 	return all
 }
 
-// await skips as many lines of the journal as the parameter from says. It then waits for a line
-// with the event in the parameter what, and returns the line.
+// await ignores the first n lines of the journal, where n is its parameter from. It waits for a
+// line whose event is the parameter what, and returns the line.
 func (a *application) await(t *testing.T, from int, what string) line {
 	t.Helper()
 	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {

@@ -29,9 +29,9 @@ const (
 	interval = time.Second
 )
 
-// worker is a process of an integration test. It writes a line into the file
-// journal when it is ready, and when a job starts or ends. Each line has the
-// event, the process id, and the token, or 0 if the job does not get the token.
+// worker is a process of an integration test. It writes a line into its journal file when it is
+// ready, and when a job starts or ends. Each line has the event, the process id, and the token, or
+// 0 if the job does not get the token.
 type worker struct {
 	client  *core.Client
 	journal *os.File

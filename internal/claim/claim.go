@@ -38,10 +38,10 @@ const (
 	Orphaned Rule = "orphaned"
 	// Deadline says that no call goes on for longer than the bound after its ctx ends.
 	Deadline Rule = "deadline"
-	// Leaked says that no process, file or key of a host stays beyond the bound after its end.
+	// Leaked says that no process, file or key of a host stays beyond the bound after the host's end.
 	Leaked Rule = "leaked"
-	// GaveUp says that a client does not give up early. Once the store has served it, the client
-	// keeps waiting until its ctx ends, or keeps trying to release until its ctx or the lease ends.
+	// GaveUp says that a client that the store has served does not give up early. It waits for a lock
+	// until its ctx ends, and tries to release a lock until its ctx or the lease ends.
 	GaveUp Rule = "gave up"
 	// Callback says that a client releases no lock while a function that needs the lock runs.
 	Callback Rule = "callback"
@@ -163,8 +163,8 @@ func (e Exception) asks() int { return len(e.All) + min(1, len(e.Any)) }
 // valid, and the earlier holder then loses its lease.
 func Twice(more ...Rule) []Rule { return append([]Rule{Overlap, Linear, Signal, Survives}, more...) }
 
-// TwiceForLong returns the rules that fail when the store may even forget the second grant and
-// renew the first.
+// TwiceForLong returns the rules that fail when the store may even forget the new grant and renew
+// the earlier lease.
 func TwiceForLong(more ...Rule) []Rule { return Twice(append(more, Renewal)...) }
 
 // Late returns the rules that fail when a store grants nothing for a while.
@@ -178,7 +178,7 @@ var everywhere = []Exception{
 	},
 	{
 		Rules: TwiceForLong(Token), All: []Condition{TwoStores},
-		Why: "two hosts may each be at one of them, which neither can notice. " +
+		Why: "one host may use the first and another host the second, and neither can notice this. " +
 			"A host that is led to both warns, its Check fails, and it uses one at most",
 	},
 	{Rules: Late(Survives, Deadline), All: []Condition{HostStopped}},

@@ -1,16 +1,16 @@
-// Package claim has the promises of all backends in one place: what never happens,
-// what happens within which time, and under which conditions a promise does not hold.
+// Package claim has the promises of all backends in one place: events that never happen, events
+// that happen within a bound, and conditions under which a promise does not hold.
 //
-// [Terms] has what one backend promises differently, with its exceptions. The terms of each backend
-// are in a file that has the backend's name. Package check uses rules and terms to decide whether a
-// run has broken a promise. Everything that is not an exception is promised. docs/safety.md and
+// [Terms] has the exceptions and the times of one backend. The terms of each backend are in a file
+// that has the backend's name. Package check uses rules and terms to decide whether a run has
+// broken a promise. Everything that is not an exception is promised. docs/safety.md and
 // docs/backends.md explain promises and exceptions to users: the events that break a promise, where
 // the times come from, and the sources. This package imports only the standard library.
 //
 // # Where is what
 //
 //   - claim.go: the rules, and the conditions under which a rule is not promised
-//   - bound.go: how long something may take
+//   - bound.go: the longest time that each event may take
 //   - terms.go: the backends; each has a file: etcd.go, memory.go, mysql.go, postgres.go, redis.go,
 //     redlock.go
 //   - file.go: reads the terms of any other backend from a file of its author

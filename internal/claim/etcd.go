@@ -19,7 +19,7 @@ var etcd = Terms{
 		},
 		{
 			Rules: TwiceForLong(Token), All: []Condition{WritesLost},
-			Why: "a member that runs with `--unsafe-no-fsync` may forget what it has promised, and gives revisions (the source of tokens) again",
+			Why: "a member that runs with `--unsafe-no-fsync` may forget what it has promised, and gives out the same revisions (the source of tokens) twice",
 		},
 		{
 			Rules: TwiceForLong(Token), All: []Condition{OldData},
@@ -27,7 +27,7 @@ var etcd = Terms{
 		},
 		{
 			Rules: TwiceForLong(Token), All: []Condition{TwoStores},
-			Why: "two clusters grant every lock each. A host whose addresses lead to both grants nothing, warns once, and its check fails. " +
+			Why: "each cluster grants every lock. A host whose addresses lead to both grants nothing, warns once, and its check fails. " +
 				"It sees only members that answer when it looks, at its first acquire and at most every 30 s in its check, and it grants again 10 s after the second cluster was seen last. " +
 				"Hosts that are led to one cluster each do not notice",
 		},

@@ -7,8 +7,8 @@ var mysql = inRows(
 	Exception{Rules: Late(Leaked), All: []Condition{OldData}},
 )
 
-// inRows has the exceptions of databases whose rows are the locks. The text flushed says when a grant
-// is on disk before it is answered.
+// inRows returns the exceptions of databases that keep each lock in a row. The text flushed says
+// with which settings a grant is on disk before the reply.
 func inRows(flushed string, more ...Exception) Terms {
 	return Terms{Exceptions: append([]Exception{
 		{
@@ -21,11 +21,11 @@ func inRows(flushed string, more ...Exception) Terms {
 		},
 		{
 			Rules: TwiceForLong(), All: []Condition{OldData},
-			Why: "a grant younger than what was restored is not in it",
+			Why: "grants made after the restored copy are missing",
 		},
 		{
 			Rules: TwiceForLong(), All: []Condition{ReplicaPromoted},
-			Why: "replication is asynchronous unless it is configured otherwise: the replica misses the last commits. The next token is higher as far as its clock is not behind",
+			Why: "replication is asynchronous unless it is configured otherwise: the replica misses the last commits. The next token is higher if its clock is not behind",
 		},
 		{
 			Rules: Twice(), All: []Condition{ClockForward},

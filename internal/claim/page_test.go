@@ -62,7 +62,7 @@ func all() []backend {
 	return append(slices.Clone(backends), backend{"all", Terms{Exceptions: everywhere}})
 }
 
-// exceptionRows gives backends with the same exceptions one row.
+// exceptionRows returns the rows of a table. Backends with the same exceptions share one row.
 func exceptionRows(of []backend) (rows string) {
 	var ends []string
 	with := map[string][]string{}
@@ -94,7 +94,7 @@ func exceptionRows(of []backend) (rows string) {
 	return rows
 }
 
-// gone joins the names of the rules in the slice some. For a complete group it writes one name.
+// gone joins the names of the rules in the slice some. A complete group is replaced by its name.
 func gone(some []Rule) string {
 	var out []string
 	for _, set := range sets {

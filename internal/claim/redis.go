@@ -13,15 +13,15 @@ var redis = Terms{
 		},
 		{
 			Rules: TwiceForLong(), All: []Condition{OldData},
-			Why: "a grant younger than what was restored is not in it",
+			Why: "grants made after the restored copy are missing",
 		},
 		{
 			Rules: TwiceForLong(), All: []Condition{ReplicaPromoted},
-			Why: "replication is asynchronous: a failover can lose a grant. The next token is higher as far as the promoted server's clock is not behind",
+			Why: "replication is asynchronous: a failover can lose a grant. The next token is higher if the promoted server's clock is not behind",
 		},
 		{
 			Rules: TwiceForLong(), All: []Condition{ReplicaPromoted, ReplicasWaited},
-			Why: "WAIT makes a lost grant less likely, not impossible: another replica than one that has confirmed may be promoted. " +
+			Why: "WAIT makes a lost grant less likely, not impossible: the promoted replica may be one that has not confirmed. " +
 				"Sentinel looks for those that have everything among replicas of one priority. During its failover the old master serves on, and a spare replica confirms its grants",
 		},
 		{

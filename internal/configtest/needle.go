@@ -31,7 +31,7 @@ var Pasted = []string{
 
 // FuzzNeedle inserts a character into a text with a password. It makes this text the value of each
 // key of spec in turn. The text is from Pasted if the key names a file, otherwise from Haystacks.
-// It passes each configuration to the function check, whose error must not show the password.
+// FuzzNeedle calls the function check with each configuration. No error may show the password.
 func FuzzNeedle(f *testing.F, spec driver.Spec, check func(driver.Config) error) {
 	for i := range Haystacks {
 		f.Add(uint(i), uint(0), byte(0), "x:1")
@@ -47,7 +47,7 @@ func FuzzNeedle(f *testing.F, spec driver.Spec, check func(driver.Config) error)
 			cfg, has := driver.Config{"address": address}, text
 			if strings.HasSuffix(k.Name, "_file") {
 				has = Mutate(Pasted[form%uint(len(Pasted))], at, sign)
-				cfg["tls_cert_file"], cfg["tls_key_file"] = os.DevNull, os.DevNull // only as a pair
+				cfg["tls_cert_file"], cfg["tls_key_file"] = os.DevNull, os.DevNull // accepted only as a pair
 			}
 			cfg[k.Name] = has
 			Hides(t, has, check(cfg))

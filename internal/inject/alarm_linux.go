@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// alarm sends on the channel in its field rings at a set time. It uses a timer of the
-// kernel, because a timer of Go may fire a millisecond late in an otherwise idle process.
+// alarm sends on its rings channel at a set time. It uses a timer of the kernel, because a timer of
+// Go may fire a millisecond late in an otherwise idle process.
 type alarm struct {
 	fd    int
 	timer *os.File
@@ -35,7 +35,7 @@ func newAlarm() (*alarm, error) {
 	return a, nil
 }
 
-// The method in sets the alarm to ring after the time d. A ring set earlier may still come first.
+// The in method makes the alarm ring after the time d. A ring set earlier may come first.
 func (a *alarm) in(d time.Duration) <-chan struct{} {
 	once := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(max(d, 1)))}
 	_ = unix.TimerfdSettime(a.fd, 0, &once, nil) // cannot fail: timer and time are valid

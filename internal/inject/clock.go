@@ -20,7 +20,7 @@ var shim []byte
 // A process that preloads the library gets the time of its [Clock] from the C library.
 //
 // Note: libfaketime cannot replace this library, because with it one of Debian's servers dies at
-// its start. No such library affects a Go program, because Go does not ask the C library.
+// its start. No such library affects a Go program, because Go gets its time without the C library.
 func ClockLibrary(ctx context.Context, dir string) (string, error) {
 	source, library := filepath.Join(dir, "clock.c"), filepath.Join(dir, "clock.so")
 	if strings.ContainsAny(library, " :") { // ld.so would then only print an error

@@ -14,7 +14,7 @@ type impairment struct {
 
 	seen          func(Direction) // called for each piece of data; does no harm
 	upTo          int             // number of the last connection concerned; 0 for all
-	only          []byte          // harms only pieces that contain this; nil for all
+	only          []byte          // harms only pieces that contain this text; nil for all
 	loses         bool            // drops pieces; later pieces pass
 	swallows      bool            // drops data; healing then ends the connection
 	holds         bool            // keeps data back until it is healed
@@ -31,10 +31,10 @@ type impairment struct {
 const (
 	// pieceSize is the largest number of bytes that are read at once.
 	pieceSize = 32 << 10
-	// maxWaiting is how many pieces may wait in one direction of a connection.
+	// maxWaiting is the largest number of pieces that may wait in one direction of a connection.
 	maxWaiting = 1024
-	// takeTime is how long a write to the receiver may block because
-	// the receiver reads nothing. Then the proxy ends the connection.
+	// takeTime is the longest time for which a write may block because the receiver reads nothing.
+	// After this time, the proxy ends the connection.
 	takeTime = 30 * time.Second
 )
 
@@ -100,8 +100,8 @@ func (f *flow) read() {
 	}
 }
 
-// The method now returns the harms that apply to the flow, a channel that is closed when
-// the harms change, and whether a harm has ended the connection in the flow's direction.
+// The now method returns the harms that apply to the flow, a channel that is closed when the harms
+// change, and whether a harm has ended the connection in the flow's direction.
 func (f *flow) now() (harms []*impairment, changed chan struct{}, ended bool) {
 	f.p.mu.Lock()
 	defer f.p.mu.Unlock()
@@ -114,7 +114,7 @@ func (f *flow) now() (harms []*impairment, changed chan struct{}, ended bool) {
 }
 
 // await waits until data arrive, the first waiting piece may pass, or the harms change. It passes
-// arriving data to the method take. If held is true, no piece may pass.
+// arriving data to the take method. If held is true, no piece may pass.
 func (f *flow) await(changed chan struct{}, held bool) {
 	var next <-chan struct{}
 	if len(f.waiting) > 0 && !held {
@@ -160,7 +160,7 @@ func (f *flow) look(harms []*impairment, ended bool) {
 
 func (f *flow) end() { f.over, f.waiting = true, nil }
 
-// The method take handles a piece of incoming data. If data is nil, the sender sends no more.
+// The take method handles a piece of incoming data. If data is nil, the sender sends no more.
 func (f *flow) take(data []byte) {
 	if data == nil {
 		f.closed, f.over = true, true

@@ -55,7 +55,7 @@ func (p *Proxy) Fragment(size int, gap time.Duration) error {
 	return p.harm(impairment{size: size, gap: gap}, Requests, Replies)
 }
 
-// Reset resets a connection (TCP RST) in place of passing on a request or a reply. The parameter
+// Reset resets a connection (TCP RST) instead of passing on a request or a reply. The parameter
 // share, from 0 to 1, is the probability of a reset for each request and reply.
 func (p *Proxy) Reset(share float64) error {
 	return p.harm(impairment{resets: share}, Requests, Replies)
@@ -90,8 +90,8 @@ func (p *Proxy) Silence() error {
 	return nil
 }
 
-// forget ends all connections in the direction that ended names. In the direction that
-// hidden names, it hides from the receiver that the sender has ended a connection.
+// forget ends all connections in the direction in parameter ended. In the direction in parameter
+// hidden, it hides from the receiver that the sender has ended a connection.
 func (p *Proxy) forget(hidden, ended Direction) error {
 	err := p.harm(impairment{hidesEnds: true}, hidden)
 	p.mu.Lock()

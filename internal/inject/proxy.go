@@ -29,16 +29,16 @@ type Proxy struct {
 	mu      sync.Mutex
 	harms   []*impairment // harms and observers
 	changed chan struct{} // closed and replaced when harms, ended or far changes
-	// leads are the addresses of the servers that get new connections in turn. next is how many
-	// connections they have got so far.
+	// leads are the addresses of the servers that get new connections in turn. next is the number of
+	// connections that they have got so far.
 	leads    []string
 	next     int
 	listener net.Listener // nil while connections are refused
 	open     map[*link]bool
-	opened   int               // how many connections there were
+	opened   int               // number of connections so far
 	far      time.Duration     // delay of all data in each direction; not a harm, so Heal keeps it
 	ended    map[Direction]int // number of the last connection that was ended in a direction
-	cuts     int               // how often all connections were reset
+	cuts     int               // number of times that all connections were reset
 }
 
 type link struct {
@@ -66,8 +66,8 @@ func NewProxy(upstream string) (*Proxy, error) {
 // Addr is the host:port on which the proxy listens.
 func (p *Proxy) Addr() string { return p.port.Addr(0) }
 
-// settle limits how long the method listen retries while the port is in use, and how long
-// connecting to a server may take.
+// settle is the longest time for which the listen method retries while the port is in use. It also
+// limits the time for connecting to a server.
 const settle = 2 * time.Second
 
 // listen starts to listen. It tries again while the port is in use, because a
@@ -179,9 +179,9 @@ func (p *Proxy) tell() {
 	p.changed = make(chan struct{})
 }
 
-// Apart calls the function do, which harms the proxy by calls of its methods. The
-// function heal that Apart returns ends only these harms. While Apart runs, other
-// goroutines may harm the proxy only by calls of Apart, which wait for each other.
+// Apart calls the function do, which harms the proxy by calls of its methods. The returned function
+// heal ends only these harms. While Apart runs, other goroutines may harm the proxy only by calls
+// of Apart, which wait for each other.
 func (p *Proxy) Apart(do func(*Proxy) error) (heal func() error, err error) {
 	p.apart.Lock()
 	defer p.apart.Unlock()
@@ -197,8 +197,8 @@ func (p *Proxy) Apart(do func(*Proxy) error) (heal func() error, err error) {
 	}, err
 }
 
-// Heal ends all harms. It ends the connections on which data were dropped (except by DelayPushes),
-// because they cannot go on without the data. Other connections go on.
+// Heal ends all harms. It also ends each connection that has lost data (except by DelayPushes),
+// because such a connection cannot go on. Other connections go on.
 func (p *Proxy) Heal() error { return p.heal(func(h *impairment) bool { return h.seen == nil }) }
 
 func (p *Proxy) heal(which func(*impairment) bool) error {

@@ -100,7 +100,7 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// Healing one of two equal harms leaves the other, and SlowStart delays only the first message.
+// If one of two equal harms is healed, the other must go on. SlowStart delays only first messages.
 func TestApart(t *testing.T) {
 	p, _ := proxied(t)
 	must(t, p.SlowStart(200*time.Millisecond))

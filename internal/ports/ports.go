@@ -4,7 +4,7 @@
 // have chosen it, too, or the kernel may have given it to an outgoing connection. So this package
 // chooses ports that the kernel does not give to outgoing connections. Until the caller gives the
 // port back, the package also binds the UDP port of the same number, to lock out other users of
-// this package. This hinders no server, and the kernel frees the UDP port when its process ends.
+// this package. This hinders no server, and the kernel frees the UDP port when this process ends.
 package ports
 
 import (
@@ -53,7 +53,7 @@ func (t *Taken) take(port int) error {
 
 // unused returns nil if no process listens on addr. To find out, it connects to addr. It must not
 // listen there, because a child that this process starts at that moment would hold the listening
-// socket until it executes its program. Then the server could not bind the port.
+// socket until it executes its program. During that time the server could not bind the port.
 func unused(addr string) error {
 	c, err := net.DialTimeout("tcp4", addr, answers)
 	switch {
@@ -65,7 +65,7 @@ func unused(addr string) error {
 	return err
 }
 
-// The constant answers limits how long the loopback interface may take to refuse a connection.
+// The constant answers limits the time that the loopback interface takes to refuse a connection.
 const answers = time.Second
 
 func (t *Taken) Port(i int) int { return t.numbers[i] }
@@ -88,10 +88,10 @@ func (t *Taken) Close() error {
 // usualLow and usualHigh bound the range to choose from if outgoing connections use no port in it.
 const usualLow, usualHigh = 16000, 32000
 
-// rangeOf returns the range of ports to choose from: one that outgoing
-// connections do not use. file and err are the result of reading the file in
-// which Linux states the range of outgoing connections. If neither side of that
-// range has a thousand ports, rangeOf returns usualLow and usualHigh anyway.
+// rangeOf returns a range of ports that outgoing connections do not use. The parameters file and
+// err are the result of reading the file in which Linux states the range of outgoing connections.
+// If that range leaves less than a thousand ports on each side, rangeOf returns usualLow and
+// usualHigh anyway.
 func rangeOf(file []byte, err error) (low, high int) {
 	var from, to int
 	if err == nil {

@@ -36,7 +36,7 @@ type Child struct {
 }
 
 // started is the line with which a child reports that it is ready, or why it could not start. The
-// child may write other lines before.
+// child may write other lines before this line.
 type started struct {
 	Ready bool   `json:"ready,omitempty"`
 	Error string `json:"error,omitempty"`
@@ -118,8 +118,8 @@ func (c *Child) start() (out *os.File, err error) {
 	}
 	c.cmd.Env = append(append(os.Environ(), c.Role+"=1"), c.Env...)
 	c.cmd.Stderr = os.Stderr
-	// The child gets a separate process group, so that signals of our terminal do not reach it. It
-	// stays in our session. So if we die while it is frozen, the kernel resumes it and ends it.
+	// The child gets a separate process group, so that signals of the terminal do not reach it. It
+	// stays in this session: if this process dies, the kernel resumes and ends a frozen child.
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
 		return nil, err

@@ -33,8 +33,8 @@ func NewClock() Clock { return ClockFrom(time.Now()) }
 // process must have got that time from time.Now, or computed it from such a time.
 func ClockFrom(zero time.Time) Clock { return Clock{base: zero} }
 
-// readings is how often MachineClock reads the machine's clock and Go's clock, one right after the
-// other. It uses the pair with the shortest time between them, because a pause between them makes
+// readings is the number of times that MachineClock reads the machine's clock and Go's clock
+// together. It uses the two readings with the least time between them, because a pause there makes
 // the result wrong. A wrong result could make two holders in different processes seem to overlap.
 const readings = 50
 

@@ -16,7 +16,7 @@ const (
 // Stall is a period in which this process did not run, whatever the reason.
 type Stall struct{ From, To time.Time }
 
-// Heartbeat runs every few milliseconds, and notes when this process did not run.
+// Heartbeat runs every few milliseconds, and notes the periods in which this process did not run.
 type Heartbeat struct {
 	stop  chan struct{}
 	once  sync.Once
@@ -63,7 +63,7 @@ func (h *Heartbeat) note(now time.Time) (stall *Stall) {
 	return stall
 }
 
-// Stalled returns how long the process stalled in total between two times.
+// Stalled returns the total time for which the process stalled between two times.
 func (h *Heartbeat) Stalled(from, to time.Time) (sum time.Duration) {
 	h.note(time.Now()) // after a stall, this goroutine may run before the ticker's goroutine
 	h.mu.Lock()
@@ -89,8 +89,8 @@ func (h *Heartbeat) Stop() []Stall {
 	return h.stalls
 }
 
-// Ran calls the function do and returns how long this process ran during the call. It subtracts the
-// process's stalls, which a plain stopwatch on a busy machine would count.
+// Ran calls the function do and returns the time for which this process ran during the call. It
+// subtracts the process's stalls, which a plain stopwatch on a busy machine would count.
 func Ran(do func()) time.Duration {
 	h := StartHeartbeat(nil)
 	defer h.Stop()
@@ -100,9 +100,9 @@ func Ran(do func()) time.Duration {
 	return to.Sub(from) - h.Stalled(from, to)
 }
 
-// Waits notes how long threads of processes are ready to run but wait for a processor. A
-// [Heartbeat] does not show these waits. Its thread sleeps most of the time, so the kernel runs it
-// at once, while busy threads wait for each other. Any goroutine may call the methods of Waits.
+// Waits notes the times for which threads are ready to run but wait for a processor. A [Heartbeat]
+// does not show such waits, because its thread sleeps most of the time, and the kernel runs such a
+// thread at once. Any goroutine may call the methods of Waits.
 type Waits struct {
 	mu     sync.Mutex
 	before map[int]time.Duration // total wait of each thread at the last call of Look

@@ -11,7 +11,7 @@ func AdoptOrphans() error {
 	return errors.New("this system gives orphans to its first process only")
 }
 
-// Reap calls the function clear at once after the reaping. This system cannot wait without reaping.
+// Reap reaps the command and then calls clear at once. This system cannot wait without reaping.
 func Reap(cmd *exec.Cmd, clear func()) error {
 	err := cmd.Wait()
 	clear()

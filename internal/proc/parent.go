@@ -19,21 +19,21 @@ type Parent struct {
 // Agent runs in a child process and carries out the orders of the parent process.
 type Agent[Order any] interface {
 	// Do carries out one order of the parent. The next order waits until Do returns. Work that Do
-	// starts may go on after Do returns, but must end when ctx ends. Then Close is called.
+	// starts may go on after Do returns, but must end when ctx ends. Close is called after that.
 	Do(ctx context.Context, order Order)
 	// Close waits for the work that Do has started, and ends the agent.
 	Close() error
 }
 
-// Become does nothing if the environment variable that the parameter role names is not set.
-// Otherwise it runs this process as a child and exits. Call it first in main or TestMain. Become
-// passes the parent's first line to the function open. It reports to the parent that the child is
-// ready, or the error of open. Other errors go to standard error, after the text in called.
+// Become does nothing if the environment variable named in role is not set. If it is set, Become
+// runs this process as a child and exits. Call Become first in main or TestMain. Become passes the
+// parent's first line to the function open. To the parent, it reports either that the child is
+// ready or the error of open. Other errors go to standard error, after the text in called.
 func Become[Spec, Order any](role, called string, open func(*Parent, Spec) (Agent[Order], error)) {
 	if os.Getenv(role) == "" {
 		return
 	}
-	os.Unsetenv(role) // our own children must not take this role
+	os.Unsetenv(role) // children of this process must not take this role
 	if err := serve(&Parent{in: json.NewDecoder(os.Stdin), out: json.NewEncoder(os.Stdout)}, open); err != nil {
 		fmt.Fprintln(os.Stderr, called+":", err)
 		os.Exit(1)

@@ -28,9 +28,9 @@ func Resume(pid int) error {
 // may then still be a zombie, until its parent waits for it.
 func Kill(pid int) error { return signal("kill", pid, syscall.SIGKILL, Stat.Ended) }
 
-// FreezeFamily freezes a process and all its descendants, parents first, and returns their ids. It
-// calls the functions in first with each id before. A process may start children before it stops.
-// So FreezeFamily looks again until it finds no more descendants.
+// FreezeFamily freezes a process and all its descendants, parents first, and returns their ids.
+// Before it freezes a process, it calls the functions in first with its id. A process may start
+// children before it stops, so FreezeFamily looks again until it finds no more descendants.
 func FreezeFamily(pid int, first ...func(pid int) error) (stopped []int, err error) {
 	for again := true; again; {
 		again = false

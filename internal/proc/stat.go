@@ -19,8 +19,8 @@ type Stat struct {
 	Threads int           // number of living threads; the first thread counts even after its end
 	CPU     time.Duration // processor time of its threads, in steps of 10 ms
 	Reaped  time.Duration // processor time of ended children that the process has waited for
-	// Start is when the process started, in clock ticks after boot. Process
-	// ids are used again, so only id and Start together identify a process.
+	// Start is the process's start time in clock ticks after boot. Process ids are used again, so only
+	// id and Start together identify a process.
 	Start string
 }
 
@@ -83,13 +83,13 @@ func Family(pid int) []int {
 // which pid has not waited.
 //
 // If pid adopts orphans and waits for no child meanwhile, an empty list proves that pid has no
-// descendants, except below another process that adopts orphans. This holds because an ended child
-// stays on the list until pid waits for it. By then its children are children of pid.
+// descendants, except below another process that adopts orphans. The reason is that an ended child
+// stays on the list until pid waits for it. By that time, the child's own children belong to pid.
 func Children(pid int) (all []int) {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is valid
 	for _, f := range files {
 		text, _ := os.ReadFile(f) // a thread that has ended has left its children to another thread
-		// While the kernel writes the list, a child that vanishes can make it leave out another one.
+		// If a child vanishes while the kernel writes the list, the kernel can leave out another child.
 		for range 10 { // a process that forks fast may never have two readings that agree
 			again, _ := os.ReadFile(f)
 			if bytes.Equal(text, again) {
@@ -152,9 +152,9 @@ func Running(pid int) bool {
 
 func (s Stat) Stopped() bool { return s.State == 'T' }
 
-// Waited returns, by thread id, how long each thread of the process pid has been ready to
-// run but had no processor, in total since the thread began. It does not include a wait
-// that still goes on. The result is empty without Linux's schedstat (proc_pid_schedstat).
+// Waited returns, by thread id, the total time for which each thread of process pid has been ready
+// to run but had no processor. It does not include a wait that still goes on. The result is empty
+// without Linux's schedstat (proc_pid_schedstat).
 func Waited(pid int) map[int]time.Duration {
 	out := map[int]time.Duration{}
 	dirs, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/[0-9]*", pid)) // the pattern is valid
@@ -174,9 +174,9 @@ func Waited(pid int) map[int]time.Duration {
 	return out
 }
 
-// Resident returns how many bytes of the memory of process pid are resident.
+// Resident returns the number of bytes of process pid that are resident in memory.
 //
-// Note: /proc/PID/stat, which the function Of reads, has this figure, too. But there it is inexact
+// Note: /proc/PID/stat, which the function Of reads, has this figure, too, but it is inexact there
 // on machines with many processors.
 func Resident(pid int) (uint64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

@@ -1,7 +1,7 @@
-// Package rawio reads and writes non-blocking sockets by system calls that the Go runtime is not
-// told of. If the runtime is told of a call, it prepares for it, because the call may block its
-// thread. After an idle moment, this preparation wakes the runtime's monitor thread and costs as
-// much as the call. On non-blocking sockets no call blocks.
+// Package rawio reads and writes non-blocking sockets by raw system calls, which the Go runtime
+// does not notice. For an ordinary call, the runtime prepares for a blocked thread. After an idle
+// moment, this preparation wakes the runtime's monitor thread and costs as much as the call. It is
+// not needed here, because no call on a non-blocking socket blocks.
 package rawio
 
 import (

@@ -18,16 +18,16 @@ import (
 )
 
 // Compose is a docker compose project with the servers of the repository's compose.yaml.
-// [Compose.Up] starts services on free loopback ports. Close removes them. If the process that made
-// the Compose ends before, a watcher process removes them. Only one goroutine may use a Compose.
+// [Compose.Up] starts services on free loopback ports. Close removes them. If the process ends
+// without Close, a watcher process removes the services. Only one goroutine may use a Compose.
 type Compose struct {
 	project, file string
 	taken         []*ports.Taken
 	watch         *watcher
 }
 
-// composeTimeout limits how long a backend's services may take to become healthy, including the
-// download of their images.
+// composeTimeout is the longest time that a backend's services may take to become healthy. It
+// includes the download of their images.
 const composeTimeout = 5 * time.Minute
 
 // removeProject is a script that waits until its standard input ends. It then
@@ -41,8 +41,8 @@ ids=$(docker network ls -q --filter "$mine"); [ -z "$ids" ] || docker network rm
 ids=$(docker volume ls -q --filter "$mine"); [ -z "$ids" ] || docker volume rm --force $ids
 `
 
-// NewCompose prepares a project. It starts no service, only the process that later removes the
-// services. It fails if docker, its daemon or compose v2 is missing.
+// NewCompose prepares a project. It starts no service, but it starts the process that later removes
+// the services. It fails if docker, its daemon or compose v2 is missing.
 func NewCompose(ctx context.Context) (*Compose, error) {
 	file, err := composeFile()
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestCompose checks that services start on the ports in their addresses, and that Close
-// removes the project's containers. A script in place of docker notes its arguments.
+// TestCompose checks that services start on the ports in their addresses, and that Close removes
+// the project's containers. A script replaces docker and records its arguments.
 func TestCompose(t *testing.T) {
 	dir := t.TempDir()
 	asked := filepath.Join(dir, "asked")

@@ -9,17 +9,17 @@ type Served struct {
 	// not those that scripts ran. For Redis, Sent is right only if clients send
 	// nothing but scripts, subscriptions and pings. Plugins send hardly anything else.
 	Run, Sent float64
-	// Busy is how many nanoseconds the server has worked on the commands in Sent.
+	// Busy is the time in nanoseconds that the server has worked on the commands in Sent.
 	Busy float64
 }
 
-// Since returns the work that was done since the earlier reading in the parameter before.
+// Since returns the difference between s and an earlier reading.
 func (s Served) Since(before Served) Served {
 	return Served{s.Run - before.Run, s.Sent - before.Sent, s.Busy - before.Busy}
 }
 
-// Counter reads from the servers' own counters how many commands the servers
-// of a backend have received. Only one goroutine may use a Counter.
+// Counter reads the number of commands that a backend's servers have received, as the servers
+// themselves count them. Only one goroutine may use a Counter.
 //
 // Redis counts commands, including those that scripts run (total_commands_processed of
 // INFO). MySQL and MariaDB count statements (Questions). etcd counts the messages that

@@ -4,8 +4,8 @@
 //
 // A local server is a child process on a free loopback port with a temporary directory. Server and
 // directory are removed when the server is closed, or when the process that started it ends in any
-// way. For this, each server and each project of containers has a watcher, a small child process
-// that notices when the pipe from its parent closes. Test files of any package may use this
+// way. For this purpose, each server and each project of containers has a watcher, a small child
+// process that notices when the pipe from its parent closes. Test files of any package may use this
 // package. The error for a server that is not installed wraps [ErrNotInstalled].
 //
 // # Where is what
@@ -15,6 +15,6 @@
 //   - environment.go: the servers of a backend, and the proxies by which hosts reach them
 //   - server.go: a local server; process.go: its process; programs.go: finds the server's program
 //   - compose.go: servers in containers
-//   - counter.go: what servers have done
+//   - counter.go: counts the commands that servers have received
 //   - missing.go: skips or fails a test whose server is missing
 package servers

@@ -17,8 +17,8 @@ import (
 	"github.com/lockbench/lockbench/internal/inject"
 )
 
-// Timeout limits how long a server may take to do what it was told. The slowest is a replica that
-// has lost its master: it looks for the master once a second, and then copies all data.
+// Timeout is the longest time that a server may take to obey a command. The slowest is a replica
+// that has lost its master: it looks for the master once a second, and then copies all data.
 const Timeout = 15 * time.Second
 
 const healthTimeout = 2 * time.Second
@@ -29,7 +29,7 @@ type Environment struct {
 	// Servers are the servers that hosts use, in the order of their addresses. There
 	// are none if the backend has no server, or if its servers are in containers.
 	Servers Nodes
-	// Replica replicates the first server asynchronously. Link, if not nil, is the proxy between.
+	// Replica replicates the first server asynchronously. Link, if not nil, is the proxy between them.
 	Replica *Server
 	Link    *inject.Proxy
 	Clocks  []*inject.Clock // the clocks of Servers and of the replica
@@ -44,7 +44,7 @@ type Environment struct {
 	Shifted bool
 	User    string // account with which hosts log in
 	Login   string // replaces the login in the address, unless it is ""
-	// PasswordFile is where hosts read their password, or "" if they use no file.
+	// PasswordFile is the file with the hosts' password. It is "" if hosts use no such file.
 	PasswordFile string
 	// Ready, if not nil, gives the servers back the roles that they had at first.
 	// It returns when the next run can begin.
@@ -66,7 +66,7 @@ type Product interface {
 
 // Requirements says what an environment must have.
 type Requirements struct {
-	// Setting is the name of one of [Kind.Settings]. "" means the first.
+	// Setting is the name of one of [Kind.Settings]. "" means the first setting.
 	Setting string
 	Needs   []Capability
 	TTL     time.Duration // the longest TTL of the leases
@@ -94,7 +94,7 @@ func (k *Kind) Open(ctx context.Context, w Requirements) (*Environment, error) {
 
 // Start starts the servers of store k for a measurement. Call [Environment.Admit] before hosts use
 // the servers. If durable is false, servers that can do so run without durability, to be faster.
-// plugin is the path of the backend's plugin.
+// Parameter plugin is the path of the backend's plugin.
 func (k *Kind) Start(ctx context.Context, plugin string, durable bool) (*Environment, error) {
 	e := &Environment{kind: k, plugin: plugin, Config: driver.Config{}}
 	var err error
@@ -122,8 +122,8 @@ func (k *Kind) Up(ctx context.Context, c *Compose, plugin string, durable bool) 
 	return &Environment{kind: k, plugin: plugin, Config: k.config(at)}, nil
 }
 
-// Admit lets servers vote at once. Without it, they would not vote for a while after their start.
-// It does nothing for backends whose servers do not vote.
+// Admit lets servers vote at once. Without Admit, servers do not vote for a while after their
+// start. It does nothing for backends whose servers do not vote.
 func (e *Environment) Admit(ctx context.Context) error {
 	if !e.Has(CapVotes) {
 		return nil
@@ -135,8 +135,8 @@ func (e *Environment) Admit(ctx context.Context) error {
 	return Init(ctx, e.plugin, config...)
 }
 
-// Init runs the command init of the plugin at the path binary, so that fresh servers vote at
-// once. config has the configuration of the hosts, including the address, in lines "key=value".
+// Init runs the init command of the plugin at the path binary, so that fresh servers vote at once.
+// Parameter config has the hosts' configuration, including the address, in lines "key=value".
 func Init(ctx context.Context, binary string, config ...string) error {
 	cmd := exec.CommandContext(ctx, binary, "init")
 	cmd.Stdin = strings.NewReader(strings.Join(config, "\n") + "\n")
@@ -174,8 +174,8 @@ func (e *Environment) AddPaths() ([]*inject.Proxy, error) {
 	return paths, nil
 }
 
-// Lead leads path n of each host to other servers. The slice to has their addresses. For each host,
-// it calls the proxy's method in the parameter by.
+// Lead leads path n of each host to the servers whose addresses are in the slice to. For each host,
+// it calls the function by, which is a method of the proxy, such as Retarget.
 func (e *Environment) Lead(n int, by inject.Leading, to ...string) error {
 	return inject.Each(e.Paths, func(paths []*inject.Proxy) error { return by(paths[n], to...) })
 }
@@ -214,8 +214,8 @@ func (e *Environment) Again(ctx context.Context) error {
 	return err
 }
 
-// Healthy asks each server, and returns nil if all serve hosts and are as
-// they were at first, with the same roles and settings and the right time.
+// Healthy asks each server. It returns nil if all servers serve hosts, have their first roles and
+// settings, and show the right time.
 func (e *Environment) Healthy(ctx context.Context) error {
 	if e.Product == nil {
 		return nil
@@ -269,16 +269,16 @@ func (e *Environment) StartClock(ctx context.Context, w Requirements) ([]string,
 	return c.Wrap(), nil
 }
 
-// Hosts log in with an account that has fewer rights than the first account of a server.
+// Hosts log in with an account that has fewer rights than a server's first account.
 const (
 	HostUser      = "recorder"
 	HostPassword  = "recorder-password"
 	OtherPassword = "another-password"
 )
 
-// Account sets how hosts log in, depending on the keys of their plugin. If the plugin has the
-// key "password_file", the password is in a file, which Close removes. Otherwise it is in the
-// configuration. If the plugin has no key "username", hosts log in as the default user.
+// Account sets how hosts log in, depending on the keys of their plugin. If the plugin has the key
+// "password_file", the password is in a file, which Close removes. Without this key, the password
+// is in the configuration. If the plugin has no key "username", hosts log in as the default user.
 func (e *Environment) Account(ctx context.Context, w Requirements) error {
 	said, _ := exec.CommandContext(ctx, w.Plugin, "describe").Output() // a program that cannot be run fails later, when it is opened
 	takes := func(key string) bool { return bytes.Contains(said, []byte("\n"+key+" ")) }

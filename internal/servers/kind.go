@@ -23,26 +23,26 @@ type Kind struct {
 	// Forgets reports whether locks are lost if a server that is not durable restarts. It is false
 	// if other servers make up for the loss.
 	Forgets bool
-	// Synced lists the words in the plugin's Properties.Durability that mean that a grant is on
-	// disk before the reply. SyncsUntold reports whether the servers started by lockbench do so
-	// although the plugin does not report it.
+	// Synced lists words for Properties.Durability. If a plugin reports no other words there, a grant
+	// is on disk before the reply. SyncsUntold reports whether servers that lockbench starts write a
+	// grant to disk first, although the plugin does not report it.
 	Synced      []string
 	SyncsUntold bool
-	// ExpiryStep is how often the store looks for expired leases; 0 means that they end on time.
+	// ExpiryStep is the interval at which the store ends expired leases. If it is 0, they end on time.
 	ExpiryStep time.Duration
 	// Push is a text that occurs only in messages that the store's servers send to
 	// waiters without a request; see [inject.Proxy]. It is "" if there is no such text.
 	Push string
 	// Floor is the cheapest call to the store's servers. Measured locks are compared with it.
 	Floor *Floor
-	// LeftKeys lists the keys of locks on the server at addr whose names begin with
-	// prefix. It omits the few keys that exist once for each prefix and not for each lock.
+	// LeftKeys lists, for the server at addr, the keys of locks whose names begin with prefix. It
+	// omits the few keys that exist once for each prefix and not for each lock.
 	LeftKeys func(ctx context.Context, addr, prefix string) ([]string, error)
 
 	// Foreign returns an instruction for operators. It says how to remove the lock of the given
 	// name if a program other than our backend has created its key.
 	Foreign func(prefix, name string) string
-	// Operations are what an operator may do to the servers. Each names the settings it is for.
+	// Operations are what an operator may do to the servers. Each operation names its settings.
 	Operations []Operation
 	// Staged are further operations. The random search for failures
 	// omits them, because their effect lasts until the servers restart.
@@ -55,14 +55,14 @@ type Kind struct {
 	// Prepare starts the servers of the environment e. If it fails, the caller closes e.
 	Prepare func(ctx context.Context, e *Environment, w Requirements) error
 	// Launch starts servers for a measurement. If Launch is nil, Prepare starts them.
-	// Durable is the additional configuration of hosts that use durable servers.
+	// Durable is what a host must add to its configuration if the servers were launched durable.
 	Launch  func(ctx context.Context, durable bool) (Nodes, error)
 	Durable driver.Config
 	// Services are the store's services in compose.yaml, in the order of their addresses.
 	Services []string
 	// Remove deletes all data of the backend whose names begin with prefix; see [Kind.Sweep].
 	Remove func(ctx context.Context, cfg driver.Config, prefix string) error
-	// Address turns the servers' addresses into one for hosts. If it is nil, commas join them.
+	// Address makes one address for hosts. If it is nil, the servers' addresses are joined by commas.
 	Address func(at []string) string
 	// HostIn matches an address of this store. Its first group is the host:port in the address.
 	HostIn *regexp.Regexp
@@ -176,7 +176,7 @@ const (
 	CapEvict    Capability = "evict"    // the servers can be made to delete keys when their memory is full
 )
 
-// Lacking returns a copy of the map others. For each of the capabilities it adds the reason in why.
+// Lacking returns a copy of the map others. For each capability, it adds the reason in why.
 func Lacking(others map[Capability]string, why string, capabilities ...Capability) map[Capability]string {
 	out := maps.Clone(others)
 	if out == nil {

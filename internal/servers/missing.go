@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// requireVar is an environment variable, which CI sets. It lists servers, separated by commas. If
-// one is missing, tests fail and are not skipped. "all" means every server.
+// requireVar is an environment variable, which CI sets. It lists servers, separated by commas. If a
+// listed server is missing, tests fail instead of being skipped. "all" means every server.
 const requireVar = "LOCKBENCH_REQUIRE"
 
 // test is the part of testing.TB that Missing and Keep need.
@@ -21,8 +21,8 @@ type test interface {
 	Fatalf(format string, args ...any)
 }
 
-// Missing ends a test whose server could not be started. cause is the error of that start. If
-// it wraps [ErrNotInstalled], Missing skips the test, unless the variable LOCKBENCH_REQUIRE
+// Missing ends a test whose server could not be started. Parameter cause is the error of the start.
+// If cause wraps [ErrNotInstalled], Missing skips the test, unless the variable LOCKBENCH_REQUIRE
 // names the server or is "all". In all other cases Missing fails the test.
 func Missing(t test, server string, cause error) {
 	t.Helper()
@@ -36,8 +36,8 @@ func Missing(t test, server string, cause error) {
 	t.Skipf("no %s: %v", server, cause)
 }
 
-// Keep makes the test close the server s when the test ends. err is the error of starting s. If err
-// is not nil, Keep calls [Missing] instead.
+// Keep makes the test close the server s when the test ends. Parameter err is the error of the
+// start of s. If err is not nil, Keep calls [Missing] instead.
 func Keep(t test, server string, s io.Closer, err error) {
 	t.Helper()
 	if err != nil {

@@ -16,16 +16,16 @@ type Operation struct {
 	Does string
 	// Settings are the names of the settings in which the operation is possible. Empty means all.
 	Settings []string
-	// Server reports whether the operation concerns one server. Otherwise it concerns all servers.
+	// Server reports whether the operation concerns one server. If not, it concerns all servers.
 	Server bool
 	// Lasts is the shortest and the longest time from Do to Undo. It is zero if Undo is nil.
 	Lasts [2]time.Duration
-	// Stops reports whether the store may serve no host during the operation, or only for StopsFor
-	// if that is not zero. StopsGrants reports whether the store may grant nothing but still renews
-	// leases. Recovers is how long either effect may last after the operation's end.
+	// Stops reports whether the store may serve no host during the operation. If StopsFor is not zero,
+	// this effect lasts only for StopsFor. StopsGrants reports whether the store may grant nothing but
+	// still renews leases. Recovers is the longest time of either effect after the operation's end.
 	Stops, StopsGrants bool
 	StopsFor, Recovers time.Duration
-	// Makes are the conditions that the operation causes. In them, the store may break some rules.
+	// Makes are the conditions that the operation causes. They permit the store to break some rules.
 	Makes []claim.Condition
 
 	// Do begins the operation, and Undo ends it. Undo is nil if there is nothing to undo.
@@ -62,8 +62,8 @@ func (e *Environment) ShiftClock(n int, d time.Duration) error {
 	return e.Clocks[n].Shift(d)
 }
 
-// FreezeMember freezes one server of a cluster. The parameter after counts from the leader (0) in
-// the order of e.Servers. After the last server comes the first.
+// FreezeMember freezes one server of a cluster. The number in parameter after is the server's
+// distance behind the leader in e.Servers. The first server follows the last.
 func (e *Environment) FreezeMember(ctx context.Context, after int) error {
 	leader, err := e.Product.(interface {
 		Leader(ctx context.Context) (int, error)

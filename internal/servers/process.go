@@ -68,7 +68,7 @@ func start(dir string, argv []string) (*process, error) {
 	return p, nil
 }
 
-// quitWithin is how long a server may take to end after the method quit has sent a signal.
+// quitWithin is the longest time that a server may take to end after the quit method's signal.
 const quitWithin = 3 * time.Second
 
 func (p *process) quit(how syscall.Signal) {
@@ -114,7 +114,7 @@ func (p *process) resume() error {
 	return p.unmark()
 }
 
-// mark records a process of the server's family that is in another group than the server.
+// mark records the process pid in a file if the process is in another group than the server.
 func (p *process) mark(pid int) error {
 	if group, err := syscall.Getpgid(pid); err != nil || group == p.pid {
 		return nil // the process has ended, or the watcher ends it by pidFile
@@ -130,9 +130,9 @@ func (p *process) unmark() error {
 	return inject.Each(marks, os.RemoveAll)
 }
 
-// Mark records in a file that a process may be frozen, until the caller removes the file. If this
-// process is killed, the watcher of the directory dir ends the process group of each such process,
-// because a frozen process cannot end by itself. Mark does nothing if there is no such process.
+// Mark records in a file that process pid may be frozen, until the caller removes the file. If this
+// process is killed, the watcher of the directory dir ends the process group of pid, because a
+// frozen process cannot end by itself. Mark does nothing if there is no process pid.
 func Mark(dir string, pid int) (file string, err error) {
 	group, err := syscall.Getpgid(pid)
 	if pid <= 0 || errors.Is(err, syscall.ESRCH) {
@@ -172,10 +172,10 @@ func tail(dir string) string {
 	return strings.Join(lines[max(0, len(lines)-3):], " | ")
 }
 
-// watch is the script of a watcher. It waits until its standard input ends. This happens when its
-// parent closes the pipe or ends. It then kills the server and removes the server's directory.
-// Before the kill it renames the directory. After that, a server that is just being started cannot
-// write its pid, and does not start.
+// watch is the script of a watcher. It waits until its parent ends or closes the pipe to its
+// standard input. It then renames the server's directory, kills the server and removes the
+// directory. After the renaming, a server that is just being started cannot write its pid, and does
+// not start.
 const watch = `
 trap '' HUP INT TERM
 while read -r _; do :; done
@@ -187,15 +187,15 @@ n=0
 until rm -rf "$1.ended" 2>/dev/null || [ $n -ge 100 ]; do n=$((n+1)); sleep 0.1; done
 `
 
-// watcher is a child process that removes a server when its parent has ended.
-// It is a shell script, because a run of this binary would need a hook in the main of each test
-// binary that starts servers. Pdeathsig would leave the directory.
+// watcher is a child process that removes a server when its parent has ended. It is a shell script,
+// because a run of this binary would need a hook in the main of each test binary that starts
+// servers. Pdeathsig, a signal at the parent's end, would leave the directory.
 type watcher struct {
 	cmd      *exec.Cmd
 	lifeline io.Closer
 }
 
-// The parameter what is the script's argument: the directory or the project that it removes.
+// startWatcher runs script with the argument what, the directory or project that it removes.
 func startWatcher(script, what string) (*watcher, error) {
 	cmd := exec.Command("/bin/sh", "-c", script, "lockbench-env-watcher", what)
 	cmd.Dir = "/"
@@ -219,10 +219,10 @@ func (w *watcher) close() error {
 	return nil
 }
 
-// Scratch is a temporary directory. A watcher process removes it when the
-// process that made it ends in any way. Any goroutine may call the methods.
+// Scratch is a temporary directory. A watcher process removes it when the process that made the
+// directory ends in any way. Any goroutine may call the methods.
 //
-// Note: the end of a container kills that process and its watcher at once. The directory then
+// Note: the end of a container kills this process and its watcher together. The directory then
 // remains, but the container's servers have ended, too.
 type Scratch struct {
 	dir   string

@@ -26,7 +26,7 @@ type Program struct {
 	Err error
 }
 
-// versionTimeout is how long a program may take to print its version. docker may ask its daemon.
+// versionTimeout is the time limit for a program to print its version. docker may ask its daemon.
 const versionTimeout = 5 * time.Second
 
 func ContainerPrograms() []Program {

@@ -35,7 +35,7 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// A server that ends by itself must leave no process of its group, and no file that names it.
+// A server that ends by itself must leave no process of its group, and no file with its pid.
 func TestServerThatEnds(t *testing.T) {
 	dir := t.TempDir()
 	p, err := start(dir, []string{"sh", "-c", "sleep 600 & echo $! > child"})
@@ -61,8 +61,8 @@ func await(t *testing.T, pid int) {
 	}
 }
 
-// TestNothingLeft checks that the watcher ends a frozen server, also its process in another session,
-// and removes the server's directory when the other end of the watcher's pipe is closed.
+// TestNothingLeft checks that the watcher acts when the other end of its pipe is closed. It must
+// end a frozen server with its process in another session, and remove the server's directory.
 func TestNothingLeft(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("there is no /proc")

@@ -68,7 +68,7 @@ func Launch(ctx context.Context, r Recipe) (*Server, error) {
 	return s, nil
 }
 
-// The caller of up holds mu, or no other goroutine has s yet.
+// up starts the server's process. The caller holds mu, or no other goroutine has s yet.
 func (s *Server) up(ctx context.Context, joins bool) error {
 	argv, err := s.recipe.Prepare(s.scratch.dir, s.recipe.Ports.Port(0), joins)
 	if err != nil {
@@ -129,7 +129,7 @@ func Answers(ask string, right func(reply string) bool) func(ctx context.Context
 	}
 }
 
-// shortest is how many bytes of a reply suffice to recognize the reply.
+// shortest is the number of bytes that suffice to recognize a reply.
 const shortest = 5
 
 // Addr is the server's host:port. It stays the same when the server is stopped and started.
@@ -281,7 +281,7 @@ func (n Nodes) EachRunning(do func(*Server) error) error {
 		if s.Pid() == 0 {
 			return nil
 		}
-		if err := do(s); !errors.Is(err, syscall.ESRCH) { // it may have been stopped meanwhile
+		if err := do(s); !errors.Is(err, syscall.ESRCH) { // the server may have been stopped meanwhile
 			return err
 		}
 		return nil
@@ -290,7 +290,7 @@ func (n Nodes) EachRunning(do func(*Server) error) error {
 
 func (n Nodes) Close() error { return n.AtOnce((*Server).Close) }
 
-// Retry calls the function do until it succeeds, for at most as long as a server may take to start.
+// Retry calls the function do until it succeeds, for at most startTimeout, like a server's start.
 func Retry(ctx context.Context, what string, do func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

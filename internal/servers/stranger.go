@@ -140,7 +140,7 @@ func (c Stranger) at(addr string) driver.Config {
 }
 
 // Route replaces the server's address in cfg by the address that the function via returns for the
-// server. The result ok is false if no command has started the server to which cfg leads.
+// server. The result ok is false if cfg leads to a server that no command has started.
 func (k *Kind) Route(cfg driver.Config, via func(address string) (string, error)) (ok bool, err error) {
 	if k.stranger == nil {
 		return false, nil
@@ -149,7 +149,7 @@ func (k *Kind) Route(cfg driver.Config, via func(address string) (string, error)
 		pattern := strings.ReplaceAll(regexp.QuoteMeta(value), portMark, `(\d+)`)
 		port := regexp.MustCompile("^" + pattern + "$").FindStringSubmatch(cfg[key])
 		if port == nil {
-			continue // the key leads to a server of the caller
+			continue // the key leads to the user's own server
 		}
 		to, err := via("127.0.0.1:" + port[1])
 		maps.Copy(cfg, k.stranger.at(to))

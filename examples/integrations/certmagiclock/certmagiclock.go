@@ -71,7 +71,7 @@ func (s *Storage) lock(ctx context.Context, name string, take func(*core.Lock, c
 
 // Unlock implements certmagic.Locker. A caller names only the lock, not its lease. So if this
 // process lost a lease and was then granted the lock again, the first Unlock counts for the lost
-// lease, and releases nothing. Otherwise a caller could release another caller's lease.
+// lease, and releases nothing. This way no caller can release another caller's lease.
 func (s *Storage) Unlock(ctx context.Context, name string) error {
 	lease := s.pop(name)
 	if lease == nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/core/tick"
 )
 
-// Job is a job that knows its lock. ctx ends when the lock is lost. The field Lease of the tick t
-// has the fencing token for the job's writes.
+// Job is a job that knows its lock. ctx ends when the lock is lost. The Lease field of t has the
+// fencing token for the job's writes.
 type Job func(ctx context.Context, t tick.Tick) error
 
 // Run implements cron.Job. cron calls it only in a chain without [Once], where

@@ -22,7 +22,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// Flags say which backend to use, and how many instances this process has.
+// Flags choose the backend, and the number of instances in this process.
 type Flags struct {
 	backend, address, config, dir string
 	label                         string

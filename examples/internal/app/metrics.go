@@ -51,8 +51,8 @@ func serveMetrics(address string, state *status.Handler) (recorder *otel.Recorde
 	}, nil
 }
 
-// metricName returns a lock's name in the metrics. Every tick of a job has a lock called
-// job@TICK. All of them count under the name of the job, so that few series are made.
+// metricName returns a lock's name in the metrics. Every tick of a job has a lock called job@TICK.
+// The metrics count all these locks under the job's name, so that there are few series.
 func metricName(lock string) string {
 	name, _, _ := strings.Cut(lock, "@")
 	return name

@@ -18,7 +18,7 @@ const (
 	FewOperations = "few-operations"
 )
 
-// members is the size of a cluster with Three or Balanced. Of fewer members, one is no minority.
+// members is the size of a cluster with Three or Balanced, the smallest in which one is a minority.
 const members = 3
 
 var Kind = &servers.Kind{
@@ -36,7 +36,7 @@ var Kind = &servers.Kind{
 		{Name: Balanced, Servers: members, Elects: true, Balanced: true}, {Name: FewOperations, Servers: 1},
 	},
 	SyncsUntold: true,
-	ExpiryStep:  500 * time.Millisecond, // how often server/lease/lessor.go looks for expired leases
+	ExpiryStep:  500 * time.Millisecond, // interval of expiry checks (server/lease/lessor.go)
 
 	Prepare:    prepare,
 	Operations: operations,
@@ -51,7 +51,7 @@ var Kind = &servers.Kind{
 func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements) error {
 	s := &store{Environment: e}
 	size := 1
-	// By default (true), etcd changes its members only after 5 s without a disturbance.
+	// With the default, true, etcd changes its members only after 5 s without a disturbance.
 	args := []string{"--strict-reconfig-check=false"}
 	if w.Setting == FewOperations {
 		args = append(args, "--max-txn-ops=64")

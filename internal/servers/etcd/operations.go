@@ -41,7 +41,7 @@ func alarm(what pb.AlarmRequest_AlarmAction) servers.Step {
 	})
 }
 
-// cutOff returns a step that cuts member n off from the others, or reconnects the member.
+// cutOff(true) returns a step that cuts member n off from the others. cutOff(false) reconnects it.
 func cutOff(is bool) servers.Step {
 	return servers.On(func(_ context.Context, s *store, n int) error {
 		s.peers.CutOff(n, is)
@@ -98,7 +98,7 @@ var operations = []servers.Operation{
 		Do: deleted(etcdPrefix + "\xffe"),
 	},
 	{Name: "delete", Does: "a lock is deleted by hand", Makes: []claim.Condition{claim.EndedByHand}, Do: deletedFrom(0)},
-	// A deleted queue entry of a waiter excuses no broken rule, because the holder keeps the lock.
+	// If a waiter's queue entry is deleted, all rules still hold, because the holder keeps the lock.
 	{Name: "entry-deleted", Does: "the queue entry of a waiter is deleted by hand", Do: deletedFrom(1)},
 	{
 		Name: "wipe", Does: "all keys of the locks are deleted", Makes: []claim.Condition{claim.DataLost},
@@ -224,7 +224,7 @@ func addMember(ctx context.Context, s *store, n int) error {
 	}
 	err := s.with(func(c *clientv3.Client) error {
 		return servers.Retry(ctx, "the member is added", func() error {
-			// A member that asks a leader that has just gone never answers the request.
+			// If a member asks a leader that has just gone, the member never answers the request.
 			once, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
 			_, err := c.MemberAdd(once, s.removed)

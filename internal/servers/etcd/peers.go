@@ -35,7 +35,7 @@ type peerRelay struct {
 }
 
 // relay starts a relay to the member with the given peer port. It returns the relay's port, which
-// the other members use instead.
+// the other members use instead of the peer port.
 func (p *Peers) relay(port int) (int, error) {
 	target, err := url.Parse(loopback("http", port))
 	if err != nil {

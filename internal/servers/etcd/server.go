@@ -130,7 +130,7 @@ func loopback(scheme string, port int) string {
 	return scheme + "://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
 
-// ready returns nil if the member is healthy. Then it has served a read that needs a leader.
+// ready returns nil if the member is healthy: it has served a read that needs a leader.
 func (m *member) ready(ctx context.Context, _ string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -154,7 +154,7 @@ func (m *member) ready(ctx context.Context, _ string) error {
 	return nil
 }
 
-// Program says where the program that [Start] runs is, or why it was not found.
+// Program returns the path of the program that [Start] runs, or why it was not found.
 func Program() servers.Program {
 	path, err := binary("")
 	return servers.Program{Name: "etcd", Path: path, Err: err, Built: "make servers builds it from Go modules"}

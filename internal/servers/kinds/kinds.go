@@ -38,8 +38,8 @@ func Names() []string {
 
 var added sync.Map
 
-// Add makes [Of] return the kind k for the backend with the name of k. It replaces an earlier kind
-// of the same name. It must be called before [Of] is called for the backend.
+// Add makes [Of] return the kind k for the backend called k.Name. It replaces an earlier kind of
+// the same name. It must be called before [Of] is called for the backend.
 func Add(k *servers.Kind) { added.Store(k.Name, k) }
 
 // Of returns the kind of a backend's store. For an unknown
@@ -116,8 +116,8 @@ func Route(backend string, cfg driver.Config, via func(address string) (string, 
 	return out, nil
 }
 
-// hostIn returns where host and port are in the address, and the kind of store whose addresses have
-// this form. If there is no such kind, the whole address counts as host:port.
+// hostIn returns the position of host:port in the address, and the kind of store whose addresses
+// have this form. If there is no such kind, the whole address counts as host:port.
 func hostIn(address string) (at []int, k *servers.Kind) {
 	for _, k := range All() {
 		if k.HostIn == nil {

@@ -19,7 +19,7 @@ import (
 const sqlConns = 300
 
 // Dial opens a pool of connections to the server in the configuration of a backend. The client
-// itself fills placeholders with values. Otherwise each statement needs a round trip to prepare it.
+// itself fills placeholders with values, so no statement needs a round trip to prepare it.
 func Dial(cfg driver.Config) (*sql.DB, error) {
 	c, err := mysqldriver.ParseDSN(cfg["address"])
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// statements returns a step that runs SQL statements. It does not fail if no table exists yet.
+// statements returns a step that runs SQL statements. The step does not fail if a table is missing.
 func statements(all ...string) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, _ int) error {
 		if err := s.exec(ctx, all...); err != nil && !numbered(err, unknownTable) {
@@ -140,7 +140,7 @@ func sqlRotate(to string) servers.Step {
 }
 
 // lockGaps locks the gaps between rows by SELECT FOR UPDATE of rows that do not exist. It sends one
-// query for each gap. One query for several rows might lock all rows of a small table.
+// query for each gap, because a query for several rows might lock all rows of a small table.
 func lockGaps(ctx context.Context, s *store, _ int) error {
 	names, err := s.texts(ctx, "SELECT CONCAT('0x', HEX(CONCAT(name, '!'))) FROM "+sqlTable+" ORDER BY expires_at DESC LIMIT 40")
 	if err != nil && !numbered(err, unknownTable) {
@@ -153,7 +153,7 @@ func lockGaps(ctx context.Context, s *store, _ int) error {
 	return s.hold(ctx, all...)
 }
 
-// foreignRows is how many rows an operator locks. They are a large part of the table.
+// foreignRows is the number of rows that an operator locks, a large part of the table.
 const foreignRows = 500
 
 func lockForeignRows() servers.Step {

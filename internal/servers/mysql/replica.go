@@ -15,8 +15,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// The constant ahead is how far the promoted replica's clock is ahead. Most leases have less time
-// left.
+// The constant ahead is the time by which the promoted replica's clock is ahead. Most leases have
+// less time left.
 const ahead = 3 * time.Second
 
 // failovers make the replica the master without losing writes.
@@ -71,7 +71,7 @@ func (s *store) both() [2]*sql.DB { return [2]*sql.DB{s.admin, s.second} }
 
 func (s *store) addrs() [2]string { return [2]string{s.Servers[0].Addr(), s.Replica.Addr()} }
 
-// follow makes server n (0 or 1) replicate the other server, beginning at the GTID that from names.
+// follow makes server n (0 or 1) replicate the other server. It starts at the GTID named by from.
 func (s *store) follow(ctx context.Context, n int, from string) error {
 	host, port, err := net.SplitHostPort(s.addrs()[1-n])
 	if err != nil {
@@ -83,8 +83,8 @@ func (s *store) follow(ctx context.Context, n int, from string) error {
 			host, port, user, password, from), "START SLAVE")
 }
 
-// failOver makes the replica of server n the master after it has got all writes of
-// server n. It then leads the hosts to the new master, and makes server n the replica.
+// failOver makes the replica of server n the master after the replica has received all writes. It
+// then leads the hosts to the new master, and makes server n the replica.
 func (s *store) failOver(ctx context.Context, n int, by inject.Leading) error {
 	from, to := s.both()[n], s.both()[1-n]
 	var at string

@@ -123,8 +123,8 @@ type mysqlProgram struct {
 	tables []string
 }
 
-// These are the programs to look for. sbin has directories with servers that are not on an ordinary
-// user's PATH.
+// These are the programs that this package looks for. An ordinary user's PATH may lack the
+// directories in sbin.
 var (
 	sbin    = []string{"/usr/sbin", "/usr/local/sbin", "/opt/homebrew/bin"}
 	mariadb = servers.Wanted{Name: "mariadbd", Debian: "mariadb-server", Homebrew: "mariadb", After: sbin}
@@ -132,8 +132,8 @@ var (
 	mysql   = servers.Wanted{Name: "mysqld", Variable: "LOCKBENCH_MYSQLD", After: sbin}
 )
 
-// findMySQL uses the mysqld that LOCKBENCH_MYSQLD names. Otherwise it looks for mariadbd, and for
-// mysqld only if there is no mariadbd.
+// findMySQL uses the mysqld that LOCKBENCH_MYSQLD names. If the variable is not set, it looks for
+// mariadbd, and for mysqld only if there is no mariadbd.
 func findMySQL() (*mysqlProgram, error) {
 	binary, err := mariadb.Find()
 	if err != nil || os.Getenv(mysql.Variable) != "" {
@@ -156,7 +156,7 @@ func findMySQL() (*mysqlProgram, error) {
 	}}, nil
 }
 
-// Program says where the program that [Start] runs is, or why it was not found.
+// Program returns the path of the program that [Start] runs, or why it was not found.
 func Program() servers.Program {
 	found, err := findMySQL()
 	if err != nil {

@@ -15,7 +15,7 @@ const (
 	saved = "lockbench_saved_locks"
 )
 
-// The steps of setting and of undone also affect open sessions.
+// The functions setting and undone return steps that also affect open sessions.
 func setting(name, value string) servers.Step {
 	return statements("ALTER SYSTEM SET "+name+" = "+value, "SELECT pg_reload_conf()")
 }

@@ -58,7 +58,7 @@ func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 	return servers.Launch(ctx, servers.Recipe{
 		Product: "postgres",
 		Keeps:   true,
-		Quit:    syscall.SIGQUIT, // otherwise its shared memory remains
+		Quit:    syscall.SIGQUIT, // without this signal, SIGKILL would leave its shared memory
 		Prepare: func(dir string, port int, _ bool) ([]string, error) {
 			data := filepath.Join(dir, "data")
 			if _, err := os.Stat(data); err != nil {
@@ -115,7 +115,7 @@ func versions() []string {
 
 var server = servers.Wanted{Name: "postgres", Debian: "postgresql", Homebrew: "postgresql", After: versions()}
 
-// Program returns the server program that [Start] runs: its path, or why it was not found.
+// Program returns the path of the program that [Start] runs, or why it was not found.
 func Program() servers.Program {
 	path, err := server.Find()
 	return servers.Program{Name: server.Name, Path: path, Err: err}
@@ -124,7 +124,7 @@ func Program() servers.Program {
 // account is the user that the server runs as. A nil *account means the user of this process.
 type account struct{ uid, gid int }
 
-// accountOf returns nil unless this process is root, because PostgreSQL refuses to run as root.
+// accountOf returns nil if this process is not root. PostgreSQL refuses to run as root.
 func accountOf() (*account, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -138,7 +138,7 @@ func accountOf() (*account, error) {
 	return &account{uid, gid}, nil
 }
 
-// The method as returns the words to put in front of a command to run it as the account.
+// The as method returns the words to put in front of a command to run it as the account.
 func (a *account) as() []string {
 	if a == nil {
 		return nil
@@ -208,7 +208,7 @@ func (a *account) certify(data, from string) error {
 	return nil
 }
 
-// Certify makes the server s, which has certificates, use those in the directory named by from.
+// Certify replaces the certificates of the server s with those in the directory named by from.
 func Certify(ctx context.Context, s *servers.Server, from string) error {
 	account, err := accountOf()
 	if err != nil {

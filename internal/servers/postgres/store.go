@@ -106,7 +106,7 @@ const standard = "lockbench_/"
 
 var endSessions = statements("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '" + servers.HostUser + "'")
 
-// statements returns a step that runs SQL statements. It ignores that a table is missing.
+// statements returns a step that runs SQL statements. The step does not fail if a table is missing.
 func statements(all ...string) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, _ int) error {
 		err := s.exec(ctx, all...)

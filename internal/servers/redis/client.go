@@ -113,9 +113,9 @@ func Count(cfg driver.Config) (*servers.Counter, error) {
 // neverScripted are commands that no script of lockbench runs, so only clients send them.
 var neverScripted = []string{"evalsha", "eval", "script|load", "subscribe", "unsubscribe", "ssubscribe", "sunsubscribe", "wait", "ping"}
 
-// fromClients returns how often clients have sent the commands in neverScripted, and how
-// long the server worked on them. The time includes the commands that scripts ran. The map
-// commands is the section commandstats of INFO. It omits commands that were never called.
+// fromClients returns how many times clients have sent commands of neverScripted, and the time that
+// the server worked on them. The time includes the commands that scripts ran. The map commands is
+// INFO's commandstats section, which omits commands that were never called.
 func fromClients(commands map[string]string) (calls, microseconds float64) {
 	for _, name := range neverScripted {
 		var n, took float64
@@ -131,7 +131,7 @@ func fromClients(commands map[string]string) (calls, microseconds float64) {
 // Longer keys that begin with controlKey belong to processes that wait for locks, and expire.
 const controlKey, withdrawnKey = "~s:{}", "~b:{}"
 
-// controlSize is the longest correct value of controlKey, which must not grow with the locks.
+// controlSize limits the length of controlKey's value, which must not grow with the locks.
 const controlSize = 128
 
 // LeftKeys lists the keys that begin with prefix, except withdrawnKey and the keys that begin with

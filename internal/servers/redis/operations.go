@@ -26,7 +26,7 @@ func setting(name string, value any) servers.Step { return command("CONFIG", "SE
 
 func began(name string) servers.Step { return setting(name, beganAs[name]) }
 
-// disconnect ends all connections of hosts. The step unsubscribe ends only those that subscribe.
+// disconnect ends all connections of hosts. unsubscribe ends only connections that subscribe.
 var (
 	disconnect  = servers.InTurn(disconnectAll("NORMAL"), unsubscribe)
 	unsubscribe = disconnectAll("PUBSUB")
@@ -38,7 +38,7 @@ func disconnectAll(kind string) servers.Step {
 	})
 }
 
-// The step full lowers the memory limit of a server below the memory that the server uses.
+// The full step lowers the memory limit of a server below the memory that the server uses.
 var full = setting("maxmemory", 1)
 
 // missingReplicas is larger than the number of replicas of any server.
@@ -111,8 +111,8 @@ var onGroups = []servers.Operation{
 		Do: failForth((*inject.Proxy).Lead), Undo: failBack((*inject.Proxy).Lead),
 	},
 	{
-		// On the second master the lock is free. But a host that has used the first
-		// master refuses connections to the second as long as the first serves it.
+		// On the second master the lock is free. But a host that has used the first master refuses the
+		// second as long as the first serves that host.
 		Name: "two-masters", Does: "the replica is promoted beside the server, and new connections of hosts lead to both in turn", Settings: []string{servers.WithReplica},
 		Lasts: servers.UntilLost, Makes: []claim.Condition{claim.TwoStores},
 		Do: func(ctx context.Context, e *servers.Environment, _ int) error {
@@ -156,12 +156,12 @@ var staged = []servers.Operation{
 	demotion("demotion-uncut", "the same, and no connection is cut when hosts are led to the new master", (*inject.Proxy).Lead),
 }
 
-// learnsLater is how much later than the other hosts the last host learns of a new master. In
-// production, the clients learn of it at times that differ by a second or more.
+// learnsLater is the delay until the last host learns of a new master that the other hosts know. In
+// production, the times at which clients learn of it differ by a second or more.
 const learnsLater = 500 * time.Millisecond
 
-// demotion makes the replica the master and the master its replica.
-// Hosts stay at the old master until Undo leads them to the new one.
+// demotion returns an operation that swaps the roles of master and replica. Hosts stay at the old
+// master until Undo leads them to the new master.
 func demotion(name, does string, by inject.Leading) servers.Operation {
 	return servers.Operation{
 		Name: name, Does: does,
@@ -190,7 +190,7 @@ var Rotation = servers.Operation{
 	Do: rotate(servers.HostPassword, servers.OtherPassword), Undo: rotate(servers.OtherPassword, servers.HostPassword),
 }
 
-// Operations returns a copy of [onServers]. The function in parameter as adapts each operation.
+// Operations returns a copy of [onServers]. The function as may change each operation in the copy.
 func Operations(as func(*servers.Operation)) []servers.Operation {
 	all := slices.Clone(onServers)
 	for i := range all {
@@ -247,7 +247,7 @@ func promoteLate(ctx context.Context, e *servers.Environment, _ int) error {
 	return takeOver(ctx, e, e.Paths)
 }
 
-// missed is how long the replica has received no writes when it is promoted.
+// missed is the time for which the replica receives no writes before its promotion.
 const missed = 300 * time.Millisecond
 
 func deleteLock(ctx context.Context, s *store, n int) error {
@@ -259,7 +259,7 @@ func deleteLock(ctx context.Context, s *store, n int) error {
 	return s.do(ctx, n, "DEL", keys[rand.IntN(len(keys))])
 }
 
-// The keys of the step fill need more memory than the servers have left (spareMemory). So the
+// The keys of the fill step need more memory than the servers have left (spareMemory). So the
 // servers evict other keys.
 const (
 	spareMemory = 4 << 20
@@ -267,8 +267,8 @@ const (
 	fillers     = 1000
 )
 
-// The step evicting allows servers to evict keys, and limits their memory to little more than
-// they use. The step keeping undoes both changes, and deletes the keys of the step fill.
+// The evicting step allows servers to evict keys, and limits their memory to little more than they
+// use. The keeping step undoes both changes, and deletes the keys of the fill step.
 var (
 	evicting = servers.OnEach(servers.On(func(ctx context.Context, s *store, n int) error {
 		info, err := s.admins[n].InfoMap(ctx, "memory").Result()
@@ -282,7 +282,7 @@ var (
 	keeping = servers.OnEach(servers.InTurn(began("maxmemory-policy"), began("maxmemory"), command(append([]any{"UNLINK"}, fillerKeys...)...)))
 )
 
-// The step fill writes so much at once that servers evict keys before hosts read the policy again.
+// The fill step writes so much at once that servers evict keys before hosts read the policy again.
 var fill = servers.OnEach(servers.On(func(ctx context.Context, s *store, n int) error {
 	value := strings.Repeat(" ", fillerSize)
 	_, err := s.admins[n].Pipelined(ctx, func(all goredis.Pipeliner) error {
@@ -317,8 +317,8 @@ func saveKeys(ctx context.Context, s *store, n int) error {
 		if err != nil {
 			return err
 		}
-		// If a key was gone when its expiry was read, it is not saved, even if it exists again. It
-		// would be restored without an expiry.
+		// If a key was gone when its expiry was read, it is not saved, even if it exists again, because
+		// it would be restored without an expiry.
 		const gone = -2
 		if data, err := s.admins[n].Dump(ctx, key).Result(); err == nil && expires != gone {
 			s.saved = append(s.saved, savedKey{key, data, expires})

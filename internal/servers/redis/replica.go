@@ -47,7 +47,7 @@ func follow(ctx context.Context, addr, master string) error {
 	return awaitLink(ctx, addr)
 }
 
-// followClosely does what func follow does, and then waits until writes of the master reach the
+// followClosely calls the follow function, and then waits until writes of the master reach the
 // replica. The master first sends a copy of its data. It sends no writes until the replica has
 // acknowledged the copy, which may take up to a second. In one run, a replica that was promoted
 // earlier lacked all leases of the last 830 ms.
@@ -96,9 +96,9 @@ func rejoin(ctx context.Context, e *servers.Environment) error {
 		followClosely(ctx, e.Replica.Addr(), e.Link.Addr()))
 }
 
-// failOver replaces the master by its replica. Their addresses are in the parameters from and
-// to. No write is lost, because the master stops writes until the replica has all of them. The
-// function by (Retarget or Lead) then leads the hosts to the new master.
+// failOver replaces the master at the address from by its replica at the address to. No write is
+// lost, because the master stops writes until the replica has all of them. The function by
+// (Retarget or Lead) then leads the hosts to the new master.
 func failOver(ctx context.Context, e *servers.Environment, from, to string, by inject.Leading) error {
 	host, port, err := net.SplitHostPort(to)
 	if err != nil {
@@ -135,7 +135,7 @@ func failBack(by inject.Leading) servers.Step {
 
 const sentinelMaster = "main"
 
-// sentinelReplicas is the number of replicas. In no fault does a grant wait for more than one.
+// sentinelReplicas is the number of replicas. In every fault, a grant waits for at most one.
 const sentinelReplicas = 2
 
 // startSentinel starts a master, replicas and a Sentinel. The Sentinel tells
@@ -169,9 +169,9 @@ func startSentinel(ctx context.Context, e *servers.Environment) error {
 	return e.Ready(ctx)
 }
 
-// sentinelFailOver makes Sentinel promote a replica by a planned failover. It
-// returns when Sentinel names the new master and the other replicas follow the new
-// master. Then no replica is left that could confirm a write of the old master.
+// sentinelFailOver makes Sentinel promote a replica by a planned failover. It returns when Sentinel
+// names the new master and the other replicas follow the new master. From that time on, no replica
+// can confirm a write of the old master.
 func sentinelFailOver(ctx context.Context, e *servers.Environment, _ int) error {
 	s := goredis.NewSentinelClient(&goredis.Options{Addr: e.Config["address"]})
 	defer s.Close()

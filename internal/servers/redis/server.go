@@ -89,12 +89,12 @@ func (o Options) conf(dir string, port int) []byte {
 }
 
 // answers reports whether a server serves requests. A server that refuses PING because the client
-// has no password is ready. A server that still loads its data is not.
+// has no password is ready. A server that still loads its data is not ready.
 var answers = servers.Answers("PING\r\n", func(reply string) bool {
 	return strings.HasPrefix(reply, "+PONG") || strings.HasPrefix(reply, "-NOAUTH")
 })
 
-// Program returns the server program that [Start] runs: its path, or why it was not found.
+// Program returns the path of the program that [Start] runs, or why it was not found.
 func Program() servers.Program {
 	path, err := program.Find()
 	return servers.Program{Name: program.Name, Path: path, Err: err}

@@ -15,8 +15,8 @@ import (
 const (
 	// nodes is the number of servers. Two of five may fail.
 	nodes = 5
-	// quarantine is how long a node does not vote after a restart or a loss of
-	// its data. It is a little more than the longest TTL, which is 10 s here.
+	// quarantine is the time for which a node does not vote after a restart or a loss of its data. It
+	// is a little more than the longest TTL, which is 10 s here.
 	quarantine = 11 * time.Second
 )
 
@@ -58,7 +58,7 @@ func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 	return redis.Prepare(ctx, e, w, slices.Repeat([]redis.StartStep{redis.StartServer}, nodes)...)
 }
 
-// oneOfSeveral adapts an operation on one server, because hosts do not depend on any one node.
+// oneOfSeveral adapts an operation on one server, because hosts depend on no single node.
 func oneOfSeveral(o *servers.Operation) {
 	o.Stops, o.StopsGrants, o.Settings = false, false, nil
 	if o.Forgets {
