@@ -30,8 +30,8 @@ func TestArchitectureNamesWhatIsThere(t *testing.T) {
 	}
 }
 
-// wrongNames returns the names in a line for which there is no file. For a row of a table it adds
-// the identifiers in the last cell that occur in none of the files that the row names.
+// wrongNames returns the file names in a line that belong to no file. If the line is a row of a
+// table, it also returns each identifier in the last cell that none of the row's files contains.
 func wrongNames(line string) (wrong []string) {
 	var texts, identifiers []string
 	cells := strings.Split(strings.TrimSuffix(strings.TrimSpace(line), "|"), "|")

@@ -50,8 +50,8 @@ func TestFiguresAgree(t *testing.T) {
 	}
 }
 
-// otherFigures returns the rows of figures in the string text that the string page lacks. The page
-// has a row if one of its lines begins with that row.
+// otherFigures returns the rows of figures that are in the string text but not in the string page.
+// A row is in page if a line of page begins with it.
 func otherFigures(text, page string) (wrong []string) {
 	for _, row := range figureRow.FindAllString(text, -1) {
 		if !strings.Contains(page, "\n"+strings.TrimSpace(row)) {

@@ -1,5 +1,5 @@
-// Package lockbench_test tests the repository: which package may
-// import which package, and whether what the documents say is true.
+// Package lockbench_test tests the repository: the imports of the packages, and the facts in the
+// documents.
 package lockbench_test
 
 import (
@@ -14,8 +14,8 @@ import (
 
 const module = "github.com/lockbench/lockbench/"
 
-// A rule forbids packages to import the paths in forbid and all paths below these. Paths in or
-// below allow are exceptions, but a path in allow with "!" in front stays forbidden.
+// A rule forbids packages to import paths in or below its forbid list. Paths in or below its allow
+// list are exceptions, but a path in that list with "!" in front stays forbidden.
 type rule struct {
 	dirs     []string // the packages and all packages below them; "!" in front excludes
 	forbid   []string // import prefixes

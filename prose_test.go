@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Readers must read a longer sentence twice.
+// Readers must read a longer sentence or paragraph twice.
 const (
 	mostSentenceWords  = 40
 	mostParagraphWords = 90
@@ -37,11 +37,11 @@ func TestProse(t *testing.T) {
 	}
 }
 
-// mostWords limits the words of documents, by path. Blocks of code do not
-// count.
+// mostWords maps the path of a document to the most words that it may have. Words in blocks of code
+// do not count.
 var mostWords = map[string]int{"README.md": 700, "CONTRIBUTING.md": 900, "docs/authoring.md": 2_000}
 
-// mostWordsOfUsers limits the words of all pages in docs, except those for backend authors.
+// mostWordsOfUsers limits the words of all pages in docs, except the pages for backend authors.
 const mostWordsOfUsers = 15_000
 
 // TestDocumentsAreShort keeps documents short, so that each fact is stated only once.

@@ -16,7 +16,7 @@ var (
 	inline = regexp.MustCompile("`((?:lockbench|lockplugin-[a-z]+) [^`]+)`")
 )
 
-// aroundPart makes a whole program from a part of a program, such as README.md has.
+// aroundPart turns a part of a program, such as the one in README.md, into a whole program.
 const aroundPart = `package main
 
 import (
@@ -72,8 +72,8 @@ func blocks(text, language string) (found []string) {
 	return found
 }
 
-// commands returns the command lines in a document: those within sentences, and those in sh blocks.
-// A line of a sh block that calls several programs is split into one command line for each.
+// commands returns the command lines in the sentences and in the sh blocks of a document. If a line
+// of an sh block calls several programs, the result has one command line for each program.
 func commands(text string) (found []string) {
 	for _, block := range blocks(text, "sh") {
 		block = strings.ReplaceAll(block, "\\\n", " ")
@@ -131,7 +131,7 @@ func TestDocumentedProgramsCompile(t *testing.T) {
 }
 
 // TestDocumentedCommands checks every command in the documents. It runs each command of lockbench
-// with --help. This does nothing, but fails if the command or a flag is unknown.
+// with --help, which only prints the help, but fails if the command or a flag is unknown.
 func TestDocumentedCommands(t *testing.T) {
 	lockbench := filepath.Join(t.TempDir(), "lockbench")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", lockbench, "./cmd/lockbench")
@@ -153,7 +153,7 @@ func TestDocumentedCommands(t *testing.T) {
 	}
 }
 
-// checker checks command lines. Its method check returns what is wrong with a line, or "".
+// checker checks command lines. Its check method returns "" for a correct line, or an error text.
 type checker struct {
 	t                   *testing.T
 	lockbench, makefile string
@@ -215,8 +215,8 @@ func (c checker) help(words []string) string {
 	return c.output(c.lockbench, append(slices.Clone(words), "--help")...)
 }
 
-// plugin checks that a command is one that every plugin has, or that it appears in the sources of
-// the plugin called name.
+// plugin checks that every plugin has the command in words, or that the sources of the plugin
+// called name contain it.
 func (c checker) plugin(name string, words []string) string {
 	if len(words) == 0 || words[0] == "describe" || words[0] == "help" {
 		return ""

@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// These patterns find the texts that a user may see. A text is a string literal of several words,
-// but no statement for a store and no text that only contributors read.
+// These patterns find the texts that a user may see: string literals that have several words and
+// are no statement or script for a store.
 var (
 	unseen   = regexp.MustCompile(`^(SELECT|INSERT|UPDATE|DELETE|CREATE|DROP|SET|ALTER|DO|GRANT|REVOKE|KILL|SHOW|local|FLUSH) |^--|\bredis\.call\b`)
 	unworded = regexp.MustCompile(`(?i)\b(nobody|somebody|everybody|whoever|tells that)\b`)
