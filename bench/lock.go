@@ -150,7 +150,7 @@ func (l Locked) found(ctx context.Context, out io.Writer, signals <-chan os.Sign
 
 func (l Locked) notFound(err error, out io.Writer) error {
 	fmt.Fprintf(out, "lockbench: %v\n", err)
-	if errors.Is(err, os.ErrPermission) {
+	if errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EISDIR) {
 		return StatusError(126)
 	}
 	return StatusError(127)
