@@ -164,16 +164,18 @@ func (t *table) where(e *entry) (l *lease, unsure bool) {
 	return e.lease, e.unsure
 }
 
-// moving notes that a request to move e's key is on its way. It keeps e from being deleted until
-// its answer calls endRenewal, because a delete would not find the key on its new lease.
-func (t *table) moving(e *entry) {
+// moving notes that a request to move e's key from its lease, which moving returns, is on its way.
+// It keeps e from being deleted until the answer calls unpin, because a delete would not find the
+// key on its new lease.
+func (t *table) moving(e *entry) (from *lease) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e.busy++
+	return e.lease
 }
 
-// beginRenewal keeps e from being deleted until endRenewal. It returns false if e's deadline has
-// passed or e is already being deleted.
+// beginRenewal keeps e, which is the lock, from being deleted until unpin. It returns false if e's
+// deadline has passed or e is already being deleted.
 func (t *table) beginRenewal(e *entry, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -184,22 +186,11 @@ func (t *table) beginRenewal(e *entry, now time.Time) bool {
 	return true
 }
 
-// endRenewal lets the table delete e again. The parameter deadline is zero if the renewal failed.
-func (t *table) endRenewal(e *entry, deadline time.Time, rev int64) {
+// until makes the table delete e, which was seen at the revision rev, at deadline and not before.
+func (t *table) until(e *entry, deadline time.Time, rev int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	e.busy--
-	if !deadline.IsZero() {
-		e.deadline, e.seenAt = deadline, max(e.seenAt, rev)
-	}
-	t.due(e.deadline)
-}
-
-// shorten makes the table delete e at deadline, although e was renewed for longer.
-func (t *table) shorten(e *entry, deadline time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	e.deadline = deadline
+	e.deadline, e.seenAt = deadline, max(e.seenAt, rev)
 	t.due(deadline)
 }
 

@@ -176,7 +176,7 @@ func (b *Backend) keep(ctx context.Context, r driver.Request) error {
 	if err != nil {
 		return err
 	}
-	b.table.shorten(e, now.Add(r.Keep))
+	b.table.until(e, now.Add(r.Keep), 0)
 	return nil
 }
 

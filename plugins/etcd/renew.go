@@ -72,7 +72,6 @@ func (b *Backend) stay(ctx context.Context, all []*renewal, now time.Time) {
 	gone, rev, err := b.table.verify(ctx, entries)
 	for _, re := range all {
 		unanswered := b.leases.await(ctx, re.lease, keepalives[re.lease])
-		var deadline time.Time
 		switch {
 		case err == nil && (gone[re.entry] || errors.Is(unanswered, keepalive.ErrGone)):
 			b.table.drop(re.entry)
@@ -80,9 +79,9 @@ func (b *Backend) stay(ctx context.Context, all []*renewal, now time.Time) {
 		case err != nil || unanswered != nil:
 			*re.err = b.cluster.Wrap(cmp.Or(err, unanswered))
 		default:
-			deadline = now.Add(re.r.TTL)
+			b.table.until(re.entry, now.Add(re.r.TTL), rev)
 		}
-		b.table.endRenewal(re.entry, deadline, rev)
+		b.table.unpin(re.entry, nil)
 	}
 }
 
@@ -111,17 +110,16 @@ func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) (stay
 		if re.step != nil {
 			*re.err = b.awaitMove(ctx, re)
 		}
-		var deadline time.Time
 		l, unsure := b.table.where(re.entry)
 		switch err := *re.err; {
 		case err == nil:
-			deadline = now.Add(re.r.TTL)
+			b.table.until(re.entry, now.Add(re.r.TTL), 0)
 		case cluster.OutOfSpace(err) && b.cluster.Harmless(err) && !unsure && l.ttl >= re.r.TTL:
 			*re.err = nil
 			staying = append(staying, re)
 			continue
 		}
-		b.table.endRenewal(re.entry, deadline, 0)
+		b.table.unpin(re.entry, nil)
 	}
 	return staying
 }
@@ -129,8 +127,7 @@ func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) (stay
 // moving returns the operation that moves the lock e to the lease l. The operation fails unless e
 // is on the lease that this process's table has for e. So a move that comes too late fails.
 func (b *Backend) moving(e *entry, l *lease) *txn.Step {
-	from, _ := b.table.where(e)
-	b.table.moving(e)
+	from := b.table.moving(e)
 	s := &txn.Step{Name: e.name, In: e.generation, Repeatable: true, Req: &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.At(e.key, e.rev), txn.OnLease(e.key, from.id)},
 		Success: []*pb.RequestOp{txn.Move(e.key, l.id)},
@@ -146,7 +143,7 @@ func (b *Backend) moving(e *entry, l *lease) *txn.Step {
 		} else {
 			b.table.notMoved(e, l, s.Err != nil && !b.cluster.Harmless(s.Err))
 		}
-		b.table.endRenewal(e, time.Time{}, 0)
+		b.table.unpin(e, nil)
 	}
 	return s
 }
