@@ -100,7 +100,7 @@ func (a *acquisition) txn() *txn.Step {
 		req.Compare = append(req.Compare, txn.NoneUnder(s.entries(name)))
 		return &txn.Step{Name: name, Req: req, Size: len(a.value)}
 	}
-	from, _ := a.b.table.where(e)
+	from := a.b.table.snapshot(e).lease
 	req.Compare = append(req.Compare, txn.NoneBefore(s.entries(name), e.rev), txn.At(e.key, e.rev), txn.OnLease(e.key, from.id))
 	// A second execution does nothing, because the entry is gone or on another lease by then.
 	return &txn.Step{Name: name, In: e.generation, Repeatable: true, Req: req, Size: len(a.value)}

@@ -158,10 +158,11 @@ func (t *table) notMoved(e *entry, l *lease, unsure bool) {
 	e.unsure = e.unsure || unsure
 }
 
-func (t *table) where(e *entry) (l *lease, unsure bool) {
+// snapshot returns e as it is now.
+func (t *table) snapshot(e *entry) entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return e.lease, e.unsure
+	return *e
 }
 
 // moving notes that a request to move e's key from its lease, which moving returns, is on its way.
@@ -230,12 +231,6 @@ func (t *table) withdrawing(name, owner string) (e *entry, put bool) {
 	}
 	e.ending = true
 	return e, e.rev != 0
-}
-
-func (t *table) left(e *entry, now time.Time) time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return e.deadline.Sub(now)
 }
 
 // verify reads which of the entries are still in the store. It returns the entries that are gone,

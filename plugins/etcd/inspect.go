@@ -34,7 +34,7 @@ func (b *Backend) holder(ctx context.Context, v lockState) driver.Holder {
 		Label: rec.label, Value: rec.value, Waiters: max(0, v.entries-1),
 	}
 	if e := b.table.find(h.Name, h.Owner, h.Token); e != nil {
-		h.TTL = max(time.Millisecond, kit.UpToMillis(b.table.left(e, time.Now())))
+		h.TTL = max(time.Millisecond, kit.UpToMillis(time.Until(b.table.snapshot(e).deadline)))
 		return h
 	}
 	end, err := b.leases.expiry(ctx, v.first.Lease)

@@ -103,10 +103,7 @@ func (t *table) look(suspects []*entry) {
 // lost announces that the lock e is gone, unless this process is deleting it. The loss
 // of a waiter's entry is not announced, because the waiter does not have the lock yet.
 func (t *table) lost(e *entry) {
-	t.mu.Lock()
-	own, held := e.ending, e.held
-	t.mu.Unlock()
-	if !own && t.drop(e) && held {
+	if now := t.snapshot(e); !now.ending && t.drop(e) && now.held {
 		t.feeds.Announce(driver.Notice{Kind: driver.NoticeLost, Name: e.name, Owner: e.owner, Token: e.token(), Err: errDeleted})
 	}
 }

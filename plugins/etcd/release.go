@@ -159,7 +159,7 @@ func (b *Backend) keep(ctx context.Context, r driver.Request) error {
 	if err != nil {
 		return err
 	}
-	if b.table.left(e, now) <= r.Keep { // never lengthen it
+	if b.table.snapshot(e).deadline.Sub(now) <= r.Keep { // never lengthen it
 		gone, _, err := b.table.verify(ctx, []*entry{e})
 		if gone[e] {
 			b.table.drop(e)

@@ -43,11 +43,11 @@ func (b *Backend) renew(ctx context.Context, all []*renewal, now time.Time) {
 		if *re.err != nil {
 			continue
 		}
-		l, unsure := b.table.where(re.entry)
+		e := b.table.snapshot(re.entry)
 		switch {
 		case !b.table.beginRenewal(re.entry, now):
 			*re.err = b.notHeld(ctx, re.r)
-		case !unsure && l.purpose == purpose{ttl: re.r.TTL} && !l.retired.Load():
+		case !e.unsure && e.lease.purpose == purpose{ttl: re.r.TTL} && !e.lease.retired.Load():
 			staying = append(staying, re)
 		default:
 			moving = append(moving, re)
@@ -65,7 +65,7 @@ func (b *Backend) stay(ctx context.Context, all []*renewal, now time.Time) {
 	entries := make([]*entry, len(all))
 	for i, re := range all {
 		entries[i] = re.entry
-		if re.lease, _ = b.table.where(re.entry); keepalives[re.lease] == nil {
+		if re.lease = b.table.snapshot(re.entry).lease; keepalives[re.lease] == nil {
 			keepalives[re.lease] = b.leases.keepalive(re.lease, now)
 		}
 	}
@@ -110,11 +110,11 @@ func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) (stay
 		if re.step != nil {
 			*re.err = b.awaitMove(ctx, re)
 		}
-		l, unsure := b.table.where(re.entry)
+		e := b.table.snapshot(re.entry)
 		switch err := *re.err; {
 		case err == nil:
 			b.table.until(re.entry, now.Add(re.r.TTL), 0)
-		case cluster.OutOfSpace(err) && b.cluster.Harmless(err) && !unsure && l.ttl >= re.r.TTL:
+		case cluster.OutOfSpace(err) && b.cluster.Harmless(err) && !e.unsure && e.lease.ttl >= re.r.TTL:
 			*re.err = nil
 			staying = append(staying, re)
 			continue

@@ -187,18 +187,16 @@ const eraseAgain = 500 * time.Millisecond
 // had no answer, the put may still arrive, so erase withdraws the owner. Without the right to
 // delete, erase retires the lease.
 func (t *table) erase(e *entry) {
-	t.mu.Lock()
-	own := []*pb.Compare{txn.At(e.key, e.rev)}
-	if e.short() && !e.unsure { // delete no entry that its owner is confirming right now
-		own = append(own, txn.OnLease(e.key, e.lease.id))
-	}
-	rev := e.rev
-	t.mu.Unlock()
-	if rev == 0 {
+	now := t.snapshot(e)
+	if now.rev == 0 {
 		t.cluster.Go(func() { t.erased(e, t.withdraw(t.cluster.Context(), e.name, e.owner, false)) })
 		return
 	}
-	s := &txn.Step{Name: e.name, In: e.generation, Repeatable: true, Req: &pb.TxnRequest{
+	own := []*pb.Compare{txn.At(e.key, now.rev)}
+	if now.short() && !now.unsure { // delete no entry that its owner is confirming right now
+		own = append(own, txn.OnLease(e.key, now.lease.id))
+	}
+	s := &txn.Step{Name: e.name, In: now.generation, Repeatable: true, Req: &pb.TxnRequest{
 		Compare: own, Success: []*pb.RequestOp{txn.Delete(e.key)},
 	}}
 	s.OnAnswer = func() { t.erased(e, s.Err) }
@@ -212,9 +210,9 @@ func (t *table) erased(e *entry, err error) {
 	case err == nil, errors.Is(err, cluster.ErrDataLost):
 		t.drop(e)
 	case cluster.Is(err, rpctypes.ErrPermissionDenied):
-		l, unsure := t.where(e)
-		t.leases.retire(l)
-		if unsure {
+		now := t.snapshot(e)
+		t.leases.retire(now.lease)
+		if now.unsure {
 			t.leases.retireAll() // the key may be on one of them
 		}
 		t.drop(e)

@@ -117,7 +117,7 @@ var errNoEntry = errors.New("etcd: queue entry is gone")
 // keep renews the lease of the waiting entry e, unless the last renewal was less than age ago. It
 // returns false if the lease is no longer renewed.
 func (t *table) keep(e *entry, age time.Duration) bool {
-	l, _ := t.where(e)
+	l := t.snapshot(e).lease
 	if l.retired.Load() {
 		return false
 	}
@@ -148,20 +148,14 @@ func (t *table) follow(p *predecessor) (<-chan watch.Event, *watch.Watch) {
 	})
 }
 
-// guarded reports whether the watch of e would already have reported an end of e.
-func (t *table) guarded(e *entry) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.watches.Covers(e.watch, e.seenAt)
-}
-
 // passed handles an event of the watch of p, the entry before e. It returns the entry that is now
 // before e, or nil when it is e's turn. Only the lock's key is put twice (see mark). So if the
 // version of a deleted key is above 1, its entry was the lock. If the event does not show that, or
-// the watch may have missed something, the method passed asks the store.
+// the watch may have missed something, or an end of e, the method passed asks the store.
 func (t *table) passed(ctx context.Context, e *entry, p *predecessor, event watch.Event) (*predecessor, error) {
+	own := t.snapshot(e)
 	switch {
-	case event.Changed != 0 && (p.first || event.Created == p.rev && event.Version > 1) && t.guarded(e):
+	case event.Changed != 0 && (p.first || event.Created == p.rev && event.Version > 1) && t.watches.Covers(own.watch, own.seenAt):
 		return nil, nil
 	case event.Changed == 0 && (event.Opened == 0 || event.Opened == p.seenAt): // broken, or reopened without news
 		return p, nil
