@@ -167,15 +167,16 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 // Observe watches the lock's entries and reads the lock after each change. So it reports
 // the present state even if compaction has removed some event, such as the end of a lease.
 func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
-	told := make(chan struct{}, 1)
+	f, _ := b.cluster.Follow()
+	defer f.Close()
 	all := b.space.entries(name)
-	defer b.watches.Drop(b.watches.Changes(all, txn.Beyond(all), func(watch.Event) { kit.Wake(told) }))
-	defer b.cluster.Follow(told)()
-	defer context.AfterFunc(b.cluster.Context(), func() { kit.Wake(told) })()
+	defer b.watches.Drop(b.watches.Changes(all, txn.Beyond(all), func(watch.Event) { kit.Wake(f.More()) }))
+	defer context.AfterFunc(b.cluster.Context(), func() { kit.Wake(f.More()) })()
 	return kit.Follow(ctx, 0, func() (h driver.Holder, _ <-chan struct{}, err error) {
-		if _, err = b.cluster.State(); err == nil {
+		f.Take() // each notice is a reason to look
+		if err = b.cluster.Down(); err == nil {
 			h, err = b.Inspect(ctx, name)
 		}
-		return h, told, err
+		return h, f.More(), err
 	}, emit)
 }

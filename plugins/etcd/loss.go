@@ -22,7 +22,7 @@ const young = 20 * time.Millisecond
 // has begun. It ignores an entry that may not be the lock, because another owner may hold the lock.
 // The caller holds mu.
 func (t *table) watchLater(e *entry) {
-	if !t.feeds.Watched() || !e.held || t.watches.Covers(e.watch, e.seenAt) {
+	if !t.cluster.Notices().Watched() || !e.held || t.watches.Covers(e.watch, e.seenAt) {
 		return
 	}
 	if e.watch != nil { // watched since it waited, but only from a later revision on
@@ -104,27 +104,20 @@ func (t *table) look(suspects []*entry) {
 // of a waiter's entry is not announced, because the waiter does not have the lock yet.
 func (t *table) lost(e *entry) {
 	if now := t.snapshot(e); !now.ending && t.drop(e) && now.held {
-		t.feeds.Announce(driver.Notice{Kind: driver.NoticeLost, Name: e.name, Owner: e.owner, Token: e.token(), Err: errDeleted})
+		t.cluster.Notices().Announce(driver.Notice{Kind: driver.NoticeLost, Name: e.name, Owner: e.owner, Token: e.token(), Err: errDeleted})
 	}
 }
 
 // Watch reports the loss of locks that were acquired through this process, and
 // when the store stops or resumes answering.
 func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
-	f := b.table.feeds.Open()
+	f, down := b.cluster.Follow()
 	defer f.Close()
 	b.table.watchAll()
-	defer b.cluster.Follow(f.More())()
-	for seen := -1; ; {
-		changes, down := b.cluster.State()
-		if changes != seen && (seen >= 0 || down != nil) { // at first, only an outage is news
-			n := driver.Notice{Kind: driver.NoticeUp, Err: down}
-			if down != nil {
-				n.Kind = driver.NoticeDown
-			}
-			emit(n)
-		}
-		seen = changes
+	if down != nil {
+		emit(driver.Notice{Kind: driver.NoticeDown, Err: down})
+	}
+	for {
 		for _, n := range f.Take() {
 			emit(n)
 		}

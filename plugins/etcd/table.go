@@ -34,7 +34,6 @@ type table struct {
 	first   time.Time         // no deadline is earlier; zero when there is no deadline
 
 	// These are for finding out which locks are lost, by watching their keys.
-	feeds   kit.Feeds
 	fresh   []*entry // not watched yet, oldest first
 	suspect []*entry // watched, but must be read because they may be gone
 	looking bool     // suspects are being read

@@ -50,7 +50,7 @@ type Cluster struct {
 // New returns a Cluster. It does not wait for a member to answer.
 func New(o Options) *Cluster {
 	c := &Cluster{opts: o, background: kit.NewGroup()}
-	c.health.wake, c.health.subscribers = make(chan struct{}, 1), map[chan struct{}]bool{}
+	c.health.wake = make(chan struct{}, 1)
 	for _, e := range o.Address {
 		c.all = append(c.all, &member{endpoint: e, dial: make(chan struct{}, 1)})
 	}

@@ -104,7 +104,7 @@ func TestOutOfSpace(t *testing.T) {
 	if err := c.Untouched(err); !cluster.OutOfSpace(err) || !c.Harmless(err) {
 		t.Errorf("of a request that touched nothing: %v", err)
 	}
-	if _, down := c.State(); down != nil {
+	if down := c.Down(); down != nil {
 		t.Errorf("it has answered: %v", down)
 	}
 }
@@ -131,24 +131,27 @@ func TestWithoutAnswer(t *testing.T) {
 	}
 }
 
-// TestHealth checks that callers of Follow are told when the store stops
+// TestHealth checks that callers of Follow get a notice when the store stops
 // answering, and when it answers again.
 func TestHealth(t *testing.T) {
 	ill := &member{answered: make(chan struct{})}
 	c := clustertest.Serve(t, func(s *grpc.Server) { pb.RegisterKVServer(s, ill) })
 	silent := make(chan struct{}, 100)
 	c.OnSilence(func() { silent <- struct{}{} })
-	changed := make(chan struct{}, 1)
-	defer c.Follow(changed)()
-	<-changed
-	if changes, down := c.State(); changes != 1 || down == nil {
-		t.Errorf("after %d changes: %v", changes, down)
+	f, down := c.Follow()
+	defer f.Close()
+	if down != nil {
+		t.Errorf("before it was asked: %v", down)
+	}
+	<-f.More()
+	if n := f.Take(); len(n) != 1 || n[0].Kind != driver.NoticeDown || n[0].Err == nil || c.Down() == nil {
+		t.Errorf("after an outage: %v, %v", n, c.Down())
 	}
 	<-silent
 	close(ill.answered)
-	<-changed
-	if changes, down := c.State(); changes != 2 || down != nil {
-		t.Errorf("after %d changes: %v", changes, down)
+	<-f.More()
+	if n := f.Take(); len(n) != 1 || n[0].Kind != driver.NoticeUp || n[0].Err != nil || c.Down() != nil {
+		t.Errorf("after an answer: %v, %v", n, c.Down())
 	}
 }
 
@@ -159,7 +162,8 @@ func TestAttempts(t *testing.T) {
 	backendtest.Must(t, err)
 	defer l.Close()
 	c := clustertest.At(t, l.Addr().String())
-	defer c.Follow(make(chan struct{}, 1))()
+	f, _ := c.Follow()
+	defer f.Close()
 	backendtest.Must(t, l.(*net.TCPListener).SetDeadline(time.Now().Add(10*time.Second)))
 	for n := range 8 {
 		conn, err := l.Accept()

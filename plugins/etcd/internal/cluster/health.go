@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
@@ -21,15 +22,14 @@ const (
 // health records whether the store is up. A failed request does not prove that the store is down.
 // So health at once sends a read through the consensus, and the outcome of this read decides.
 type health struct {
-	wake   chan struct{}
-	late   atomic.Int32           // counts requests whose answer is overdue
-	silent atomic.Pointer[func()] // called after each check without an answer
+	wake    chan struct{}
+	late    atomic.Int32           // counts requests whose answer is overdue
+	silent  atomic.Pointer[func()] // called after each check without an answer
+	notices kit.Feeds
 
-	mu          sync.Mutex
-	heard       time.Time // when the last answer came
-	down        error     // why the store is down; nil when it is up
-	changes     int       // number of changes between up and down
-	subscribers map[chan struct{}]bool
+	mu    sync.Mutex
+	heard time.Time // when the last answer came
+	down  error     // why the store is down; nil when it is up
 }
 
 // Report must be called with each error of a request or a stream, and with nil after an answer.
@@ -51,35 +51,34 @@ func (h *health) set(down error) {
 		return
 	}
 	h.down = down
-	h.changes++
-	for f := range h.subscribers {
-		kit.Wake(f)
+	n := driver.Notice{Kind: driver.NoticeUp, Err: down}
+	if down != nil {
+		n.Kind = driver.NoticeDown
 	}
+	h.notices.Announce(n)
 }
 
-// State returns the number of changes between up and down so far, and why the
-// store is down, or nil if it is up.
-func (c *Cluster) State() (changes int, down error) {
+// Down returns why the store is down, or nil if it is up.
+func (c *Cluster) Down() error {
 	h := &c.health
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.changes, h.down
+	return h.down
 }
 
-// Follow sends to ch at each change between up and down, until stop is called.
-// A store that is up is asked regularly only while there is a follower.
-func (c *Cluster) Follow(ch chan struct{}) (stop func()) {
+// Follow opens a feed, which gets a notice at each change between up and down. It also returns
+// why the store is down before the first notice, or nil if it is up. A store that is up is asked
+// regularly only while a feed is open. The caller closes the feed.
+func (c *Cluster) Follow() (f *kit.Feed, down error) {
 	h := &c.health
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.subscribers[ch] = true
 	kit.Wake(h.wake)
-	return func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		delete(h.subscribers, ch)
-	}
+	return h.notices.Open(), h.down
 }
+
+// Notices returns the feeds of all callers of Follow, which may get other notices, too.
+func (c *Cluster) Notices() *kit.Feeds { return &c.health.notices }
 
 // OnSilence makes f run after each health check that the store did not answer.
 func (c *Cluster) OnSilence(f func()) { c.health.silent.Store(&f) }
@@ -108,7 +107,7 @@ func (h *health) pause() time.Duration {
 		return downPause
 	case h.late.Load() > 0:
 		return slowAfter
-	case len(h.subscribers) == 0:
+	case !h.notices.Watched():
 		return time.Hour // Follow wakes it
 	}
 	return quiet
@@ -117,7 +116,7 @@ func (h *health) pause() time.Duration {
 func (h *health) stale() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.down != nil || h.late.Load() > 0 || len(h.subscribers) > 0 && time.Since(h.heard) >= quiet
+	return h.down != nil || h.late.Load() > 0 || h.notices.Watched() && time.Since(h.heard) >= quiet
 }
 
 func (c *Cluster) ask() {
