@@ -6,8 +6,6 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 // Txn sends the transaction req. The parameter repeatable says whether req may be done twice.
@@ -162,19 +160,17 @@ func (s *Stream) ended(err error) {
 	}
 }
 
-// Late must be called while an answer is overdue. The parameter since is how long the
-// caller has waited for it. Late starts a comparison of the members, or reports that
-// the stream must be given up. If so, the next stream goes to another member.
-func (s *Stream) Late(since time.Duration) (giveUp bool) {
-	switch {
-	case since >= s.c.opts.RequestTimeout:
+// Expect is called when a request is sent on the stream. While its answer is overdue, the members
+// are compared. Unless the returned function answered is called within the request timeout, the
+// next stream goes to another member, and Expect calls giveUp. The caller calls answered once.
+func (s *Stream) Expect(giveUp func()) (answered func()) {
+	stop := s.c.overdue()
+	timer := time.AfterFunc(s.c.opts.RequestTimeout, func() {
 		s.c.avoid(s.on.member)
-		return true
-	case since >= slowAfter && s.c.several():
-		kit.Wake(s.c.health.wake)
+		giveUp()
+	})
+	return func() {
+		timer.Stop()
+		stop()
 	}
-	return false
 }
-
-// LateAfter is how often [Stream.Late] should be called.
-func (c *Cluster) LateAfter() time.Duration { return min(slowAfter, c.opts.RequestTimeout/4) }

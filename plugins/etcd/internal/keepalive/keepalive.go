@@ -27,8 +27,9 @@ type Keepalive struct {
 	Sent time.Time
 	Err  error // an error of the client library
 
-	id    int64
-	again bool // sent a second time, because its first stream broke
+	id       int64
+	again    bool   // sent a second time, because its first stream broke
+	answered func() // see cluster.Stream.Expect
 }
 
 // Sender sends keepalives. Its methods may be called from any number of goroutines.
@@ -72,14 +73,10 @@ func (s *Sender) Send(id int64) *Keepalive {
 }
 
 func (s *Sender) run() {
-	late := time.NewTicker(s.cluster.LateAfter())
-	defer late.Stop()
 	for {
 		select {
 		case <-s.wake:
 			s.flush()
-		case now := <-late.C:
-			s.expire(now)
 		case <-s.cluster.Context().Done():
 			s.fail(s.current(), driver.ErrClosed)
 			s.drain(driver.ErrClosed)
@@ -112,7 +109,7 @@ func (s *Sender) flush() {
 	s.queue = nil
 	now := time.Now()
 	for _, k := range batch {
-		k.Sent = now
+		k.Sent, k.answered = now, on.Expect(func() { s.fail(on, context.DeadlineExceeded) })
 	}
 	on.sent = append(on.sent, batch...)
 	s.mu.Unlock()
@@ -139,6 +136,7 @@ func (s *Sender) receive(on *stream) {
 		}
 		k := on.sent[0]
 		on.sent = on.sent[1:]
+		k.answered()
 		if resp.TTL <= 0 {
 			k.Err = ErrGone
 		}
@@ -163,6 +161,7 @@ func (s *Sender) fail(on *stream, err error) {
 	}
 	var given []*Keepalive
 	for _, k := range waiting {
+		k.answered()
 		if k.again {
 			given = append(given, k)
 			continue
@@ -190,18 +189,5 @@ func finish(keepalives []*Keepalive, err error) {
 	for _, k := range keepalives {
 		k.Err = err
 		close(k.Done)
-	}
-}
-
-func (s *Sender) expire(now time.Time) {
-	s.mu.Lock()
-	on := s.stream
-	var since time.Duration
-	if on != nil && len(on.sent) > 0 {
-		since = now.Sub(on.sent[0].Sent)
-	}
-	s.mu.Unlock()
-	if on != nil && on.Late(since) {
-		s.fail(on, context.DeadlineExceeded)
 	}
 }
