@@ -12,7 +12,6 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
@@ -21,7 +20,8 @@ import (
 // no longer knows.
 var ErrGone = errors.New("etcd: lease has expired or was revoked")
 
-// Keepalive is one keepalive under way. Sent and Err are valid once Done is closed.
+// Keepalive is one keepalive under way. Sent and Err are valid once Done is closed. After the
+// cluster was closed, Done may stay open.
 type Keepalive struct {
 	Done chan struct{}
 	Sent time.Time
@@ -78,19 +78,23 @@ func (s *Sender) run() {
 		case <-s.wake:
 			s.flush()
 		case <-s.cluster.Context().Done():
-			s.fail(s.current(), driver.ErrClosed)
-			s.drain(driver.ErrClosed)
 			return
 		}
 	}
 }
 
 func (s *Sender) flush() {
-	on := s.current()
+	s.mu.Lock()
+	on := s.stream
+	s.mu.Unlock()
 	if on == nil {
 		client, link, err := s.cluster.KeepAlive()
 		if err != nil {
-			s.drain(err)
+			s.mu.Lock()
+			waiting := s.queue
+			s.queue = nil
+			s.mu.Unlock()
+			finish(waiting, err)
 			return
 		}
 		on = &stream{Lease_LeaseKeepAliveClient: client, Stream: link}
@@ -121,12 +125,6 @@ func (s *Sender) flush() {
 	}
 }
 
-func (s *Sender) current() *stream {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stream
-}
-
 func (s *Sender) receive(on *stream) {
 	err := cluster.Receive(on.Stream, on.Recv, func(resp *pb.LeaseKeepAliveResponse) error {
 		s.mu.Lock()
@@ -149,9 +147,6 @@ func (s *Sender) receive(on *stream) {
 // fail ends a stream. Its unanswered keepalives are sent once more, on another
 // stream, because a login may have expired, or the member may have gone.
 func (s *Sender) fail(on *stream, err error) {
-	if on == nil {
-		return
-	}
 	on.Cancel()
 	s.mu.Lock()
 	waiting := on.sent
@@ -175,14 +170,6 @@ func (s *Sender) fail(on *stream, err error) {
 		s.cluster.Report(err)
 		kit.Wake(s.wake)
 	}
-}
-
-func (s *Sender) drain(err error) {
-	s.mu.Lock()
-	waiting := s.queue
-	s.queue = nil
-	s.mu.Unlock()
-	finish(waiting, err)
 }
 
 func finish(keepalives []*Keepalive, err error) {

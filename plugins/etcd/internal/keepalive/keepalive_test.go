@@ -8,7 +8,6 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 
-	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/clustertest"
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
@@ -131,22 +130,5 @@ func TestOutOfOrder(t *testing.T) {
 	}))
 	if err := ended(t, s.Send(1)); err != nil {
 		t.Errorf("the next stream answers: %v", err)
-	}
-}
-
-// TestStopped checks that no caller waits for a keepalive after the connection was closed.
-func TestStopped(t *testing.T) {
-	got := make(chan struct{})
-	c := on(t, func(stream pb.Lease_LeaseKeepAliveServer, _ int) error {
-		_, err := stream.Recv()
-		close(got)
-		<-stream.Context().Done()
-		return err
-	})
-	k := New(c).Send(1)
-	<-got
-	backendtest.Must(t, c.Close(t.Context(), func() {}))
-	if err := ended(t, k); err == nil || errors.Is(err, ErrGone) {
-		t.Errorf("%v, want something like %v", err, driver.ErrClosed)
 	}
 }
