@@ -18,93 +18,69 @@ import (
 func (c *Cluster) poll(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	p := &poll{c: c, began: time.Now(), errs: map[*member]error{}}
+	began := time.Now()
 	c.mu.Lock()
-	p.order = c.order()
+	order := c.order()
 	c.mu.Unlock()
-	p.answers = make(chan answer, len(p.order))
-	p.next(ctx)
+	type answer struct {
+		from *member
+		err  error // an error of the client library
+	}
+	var (
+		used    = order[0]
+		asked   int                 // how many members of order were asked
+		answers = make(chan answer, len(order))
+		errs    = map[*member]error{} // errors of the members that have answered
+		failed  error                 // error of the member in use or, until it fails, of the member that failed first
+		winner  *member               // the first other member that answered without an error
+		late    <-chan time.Time      // when the member in use must have answered, once there is a winner
+	)
+	next := func() {
+		if winner != nil || asked == len(order) {
+			return
+		}
+		m := order[asked]
+		asked++
+		c.Go(func() { answers <- answer{m, c.probe(ctx, m)} })
+	}
+	next()
 	pause := time.NewTicker(askNext)
 	defer pause.Stop()
-	var failed error // error of the member in use or, until it fails, of the member that failed first
-	for len(p.errs) < len(p.order) {
+	for ctx.Err() == nil && len(errs) < len(order) {
 		select {
-		case a := <-p.answers:
-			if p.errs[a.from] = a.err; a.err == nil {
-				p.compare(ctx, a.from)
+		case a := <-answers:
+			errs[a.from] = a.err
+			switch {
+			case a.err == nil && a.from == used:
 				return nil
-			}
-			if failed == nil || a.from == p.order[0] {
+			case a.err == nil && winner == nil:
+				winner, late = a.from, time.After(time.Until(began.Add(sickAfter)))
+			case a.err != nil && (failed == nil || a.from == used):
 				failed = fmt.Errorf("%s: %w", a.from.endpoint, a.err)
 			}
-			p.next(ctx)
+			if err := errs[used]; err != nil && winner != nil {
+				c.leave(used, winner, err)
+				return nil
+			}
+			next()
+		case <-late:
+			c.leave(used, winner, errSick)
+			return nil
 		case <-pause.C:
-			p.next(ctx)
+			next()
 		case <-ctx.Done():
-			p.redial()
-			return cmp.Or(failed, ctx.Err())
 		}
 	}
-	p.redial()
-	return failed
-}
-
-// redial makes a new connection to each asked member that needs one.
-func (p *poll) redial() {
+	if winner != nil {
+		return nil
+	}
+	failed = cmp.Or(failed, ctx.Err())
 	var work sync.WaitGroup
-	for _, m := range p.order[:p.asked] {
-		err := p.errs[m]
-		work.Go(func() { p.c.redial(m, err) })
+	for _, m := range order[:asked] {
+		work.Go(func() { c.redial(m, errs[m]) })
 	}
 	work.Wait()
-}
-
-// poll is the state of one call of Cluster.poll.
-type poll struct {
-	c       *Cluster
-	order   []*member // the member in use is the first
-	began   time.Time
-	asked   int // how many members of order were asked
-	answers chan answer
-	errs    map[*member]error // errors of the members that have answered
-}
-
-type answer struct {
-	from *member
-	err  error // an error of the client library
-}
-
-func (p *poll) next(ctx context.Context) {
-	if p.asked == len(p.order) {
-		return
-	}
-	m := p.order[p.asked]
-	p.asked++
-	p.c.Go(func() { p.answers <- answer{m, p.c.probe(ctx, m)} })
-}
-
-// compare replaces the member in use by winner, unless the member in use answers before sickAfter.
-func (p *poll) compare(ctx context.Context, winner *member) {
-	old := p.order[0]
-	late := time.NewTimer(time.Until(p.began.Add(sickAfter)))
-	defer late.Stop()
-	for {
-		if err, answered := p.errs[old]; answered {
-			if err != nil {
-				p.c.leave(old, winner, err)
-			}
-			return
-		}
-		select {
-		case a := <-p.answers:
-			p.errs[a.from] = a.err
-		case <-late.C:
-			p.c.leave(old, winner, errSick)
-			return
-		case <-ctx.Done():
-			return
-		}
-	}
+	return failed
 }
 
 // probe sends a linearizable read to the member m. A refusal counts as an answer.
