@@ -65,24 +65,12 @@ func (c *Cluster) serves() bool {
 	c.mu.Unlock()
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(c.background), sickAfter)
 	defer cancel()
-	answers := make(chan bool, len(own))
 	for _, on := range own {
-		c.Go(func() {
-			resp, err := on.kv.Range(ctx, c.question())
-			if err == nil {
-				answers <- clusterName(resp.GetHeader().GetClusterId()) == current
-			} else {
-				answers <- !strings.Contains(err.Error(), "Error while dialing")
-			}
-		})
-	}
-	for range own {
-		select {
-		case yes := <-answers:
-			if yes {
-				return true
-			}
-		case <-ctx.Done():
+		resp, err := on.kv.Range(ctx, c.question())
+		if err == nil && clusterName(resp.GetHeader().GetClusterId()) == current {
+			return true
+		}
+		if err != nil && (ctx.Err() != nil || !strings.Contains(err.Error(), "Error while dialing")) {
 			return true
 		}
 	}
