@@ -90,11 +90,8 @@ func (c *Cluster) join(ctx context.Context, m *member) (*conn, error) {
 	if conn != nil {
 		return conn, nil
 	}
-	token, err := c.login(ctx, m)
+	conn, err := c.login(ctx, m)
 	if err != nil {
-		return nil, c.Untouched(err)
-	}
-	if conn, err = c.connect(m, token); err != nil {
 		return nil, c.Untouched(err)
 	}
 	c.mu.Lock()
@@ -107,16 +104,12 @@ func (c *Cluster) join(ctx context.Context, m *member) (*conn, error) {
 	return conn, nil
 }
 
-// login returns a token for the user, or "" if there are no users.
-func (c *Cluster) login(ctx context.Context, m *member) (string, error) {
-	if c.opts.Username == "" {
-		return "", nil
-	}
+// login returns a new connection to m, with a token for the user if there are users.
+func (c *Cluster) login(ctx context.Context, m *member) (*conn, error) {
 	conn, err := c.connect(m, "")
-	if err != nil {
-		return "", err
+	if err != nil || c.opts.Username == "" {
+		return conn, err
 	}
-	defer conn.close()
 	ctx, cancel := context.WithTimeout(ctx, c.opts.DialTimeout)
 	defer cancel()
 	defer context.AfterFunc(c.background, cancel)()
@@ -124,9 +117,13 @@ func (c *Cluster) login(ctx context.Context, m *member) (string, error) {
 		Name: c.opts.Username, Password: c.opts.Source.Password(),
 	})
 	if Is(err, rpctypes.ErrAuthNotEnabled) {
-		return "", nil
+		return conn, nil
 	}
-	return resp.GetToken(), err
+	conn.close()
+	if err != nil {
+		return nil, err
+	}
+	return c.connect(m, resp.GetToken())
 }
 
 func (c *Cluster) connect(m *member, token string) (*conn, error) {

@@ -135,11 +135,7 @@ func (c *Cluster) look(ctx context.Context) {
 }
 
 func (c *Cluster) lookAt(ctx context.Context, m *member) {
-	token, err := c.login(ctx, m)
-	if err != nil {
-		return
-	}
-	conn, err := c.connect(m, token)
+	conn, err := c.login(ctx, m)
 	if err != nil {
 		return
 	}
