@@ -58,7 +58,7 @@ func of(t *testing.T, ill, well *member) *cluster.Cluster {
 		addrs = append(addrs, clustertest.Member(t, func(s *grpc.Server) { pb.RegisterKVServer(s, m) }))
 	}
 	c := clustertest.At(t, addrs...)
-	if !c.Prefer("http://" + addrs[0]) {
+	if !c.Prefer(addrs[0]) {
 		t.Fatal("no such member")
 	}
 	return c
@@ -135,7 +135,7 @@ func TestWithoutAnswer(t *testing.T) {
 // answering, and when it answers again.
 func TestHealth(t *testing.T) {
 	ill := &member{answered: make(chan struct{})}
-	c := clustertest.Serve(t, func(s *grpc.Server) { pb.RegisterKVServer(s, ill) })
+	c := clustertest.At(t, clustertest.Member(t, func(s *grpc.Server) { pb.RegisterKVServer(s, ill) }))
 	silent := make(chan struct{}, 100)
 	c.OnSilence(func() { silent <- struct{}{} })
 	f, down := c.Follow()
@@ -161,7 +161,7 @@ func TestAttempts(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	backendtest.Must(t, err)
 	defer l.Close()
-	c := clustertest.At(t, l.Addr().String())
+	c := clustertest.At(t, "http://"+l.Addr().String())
 	f, _ := c.Follow()
 	defer f.Close()
 	backendtest.Must(t, l.(*net.TCPListener).SetDeadline(time.Now().Add(10*time.Second)))
@@ -177,7 +177,7 @@ func TestAttempts(t *testing.T) {
 // TestReset checks the error for a server that resets a connection before it has answered. The
 // error must name tls_cert_file, as the server may have refused the certificate.
 func TestReset(t *testing.T) {
-	c := clustertest.At(t, "https://"+clustertest.Nowhere)
+	c := clustertest.At(t, "https://127.0.0.1:1")
 	for text, unsent := range map[string]bool{
 		"write tcp 127.0.0.1:2->127.0.0.1:1: write: connection reset by peer":                                                          false,
 		"write tcp 127.0.0.1:2->127.0.0.1:1: write: broken pipe":                                                                       false,

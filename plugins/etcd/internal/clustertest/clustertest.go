@@ -5,7 +5,6 @@ import (
 	"context"
 	"log/slog"
 	"net"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,34 +15,21 @@ import (
 )
 
 // Nowhere is an address on which no server listens.
-const Nowhere = "127.0.0.1:1"
+const Nowhere = "http://127.0.0.1:1"
 
-// At returns a Cluster of the members at addrs. An address without a scheme uses
-// http. The Cluster is closed when the test ends.
+// At returns a Cluster of the members at addrs, each with its scheme. The Cluster is closed when
+// the test ends.
 func At(t testing.TB, addrs ...string) *cluster.Cluster {
 	t.Helper()
-	var members []string
-	for _, a := range addrs {
-		if !strings.Contains(a, "://") {
-			a = "http://" + a
-		}
-		members = append(members, a)
-	}
 	log := slog.New(slog.DiscardHandler)
 	connect := config.Connect{DialTimeout: time.Second, RequestTimeout: 3 * time.Second}
 	source, err := config.NewSource(connect, false, log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := cluster.New(cluster.Options{Address: members, Connect: connect, Source: source, Logger: log, Probe: "probe"})
+	c := cluster.New(cluster.Options{Address: addrs, Connect: connect, Source: source, Logger: log, Probe: "probe"})
 	t.Cleanup(func() { _ = c.Close(context.Background(), func() {}) })
 	return c
-}
-
-// Serve starts a member in this process and returns a Cluster of it; see Member and At.
-func Serve(t testing.TB, register func(*grpc.Server)) *cluster.Cluster {
-	t.Helper()
-	return At(t, Member(t, register))
 }
 
 // Member starts a member in this process and returns its address. The function
@@ -58,5 +44,5 @@ func Member(t testing.TB, register func(*grpc.Server)) (addr string) {
 	register(s)
 	go func() { _ = s.Serve(l) }() // ends with Stop
 	t.Cleanup(s.Stop)
-	return l.Addr().String()
+	return "http://" + l.Addr().String()
 }

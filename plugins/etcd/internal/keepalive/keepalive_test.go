@@ -30,7 +30,7 @@ func (l *leases) LeaseKeepAlive(stream pb.Lease_LeaseKeepAliveServer) error {
 func on(t *testing.T, serve func(stream pb.Lease_LeaseKeepAliveServer, nth int) error) *cluster.Cluster {
 	l := &leases{streams: make(chan int, 1), serve: serve}
 	l.streams <- 0
-	return clustertest.Serve(t, func(s *grpc.Server) { pb.RegisterLeaseServer(s, l) })
+	return clustertest.At(t, clustertest.Member(t, func(s *grpc.Server) { pb.RegisterLeaseServer(s, l) }))
 }
 
 func ended(t *testing.T, k *Keepalive) error {

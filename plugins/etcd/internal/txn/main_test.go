@@ -27,5 +27,5 @@ func onServer(t testing.TB) *Writer {
 	t.Helper()
 	s, err := etcdserver.Start(t.Context(), nil)
 	servers.Keep(t, "etcd", s, err)
-	return at(t, s.Addr())
+	return at(t, "http://"+s.Addr())
 }

@@ -41,7 +41,7 @@ func (w *watcher) Watch(stream pb.Watch_WatchServer) error {
 
 func serve(t *testing.T) (*cluster.Cluster, *watcher) {
 	w := &watcher{streams: make(chan *serving, 8)}
-	return clustertest.Serve(t, func(s *grpc.Server) { pb.RegisterWatchServer(s, w) }), w
+	return clustertest.At(t, clustertest.Member(t, func(s *grpc.Server) { pb.RegisterWatchServer(s, w) })), w
 }
 
 func (w *watcher) next(t *testing.T) *serving {
