@@ -65,7 +65,9 @@ func (b *Backend) do(ctx context.Context, ops []driver.Op, wave []int, results [
 			}
 			sent[i], steps = a.finish, append(steps, a.step)
 		case op.Kind == driver.OpRenew:
-			renewals = append(renewals, &renewal{r: r, err: &results[i].Err})
+			if results[i].Err = b.checkTTL(r.TTL); results[i].Err == nil {
+				renewals = append(renewals, &renewal{r: r, err: &results[i].Err})
+			}
 		case op.Kind == driver.OpRelease:
 			apart.Go(func() { results[i].Err = b.Release(ctx, r) })
 		case op.Kind == driver.OpWithdraw:

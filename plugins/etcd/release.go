@@ -168,12 +168,7 @@ func (b *Backend) keep(ctx context.Context, r driver.Request) error {
 		return err
 	}
 	r.TTL = max((r.Keep + time.Second - 1).Truncate(time.Second), b.leases.shortest())
-	err = b.Renew(ctx, r)
-	if least := b.leases.shortest(); err != nil && least > r.TTL { // the server has just shown its shortest TTL
-		r.TTL = least
-		err = b.Renew(ctx, r)
-	}
-	if err != nil {
+	if b.renew(ctx, []*renewal{{r: r, err: &err}}, now); err != nil {
 		return err
 	}
 	b.table.until(e, now.Add(r.Keep), 0)

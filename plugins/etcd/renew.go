@@ -178,9 +178,6 @@ func (b *Backend) adoptAll(ctx context.Context, all []*renewal) {
 	var group sync.WaitGroup
 	slots := make(chan struct{}, maxAdoptions)
 	for _, re := range all {
-		if *re.err = b.checkTTL(re.r.TTL); *re.err != nil {
-			continue
-		}
 		if re.entry = b.table.find(re.r.Name, re.r.Owner, re.r.Token); re.entry != nil {
 			continue
 		}
