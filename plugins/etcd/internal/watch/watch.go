@@ -3,6 +3,8 @@ package watch
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -317,10 +319,7 @@ func (m *Mux) note(on *stream, resp *pb.WatchResponse) (*Watch, Event) {
 
 func (m *Mux) broken() {
 	m.mu.Lock()
-	all := make([]*Watch, 0, len(m.watches))
-	for w := range m.watches {
-		all = append(all, w)
-	}
+	all := slices.Collect(maps.Keys(m.watches))
 	m.mu.Unlock()
 	for _, w := range all {
 		w.notify(Event{})
