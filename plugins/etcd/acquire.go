@@ -43,7 +43,7 @@ func (b *Backend) acquisition(ctx context.Context, r driver.Request, now time.Ti
 		return nil, err
 	}
 	if ctx.Err() != nil {
-		return nil, b.cluster.Interrupted(ctx, false)
+		return nil, b.cluster.Untouched(ctx.Err())
 	}
 	if err := b.cluster.Certain(ctx, false); err != nil {
 		return nil, err

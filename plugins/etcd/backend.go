@@ -129,7 +129,7 @@ func (b *Backend) learn(ctx context.Context) error {
 	select {
 	case b.learning <- struct{}{}:
 	case <-ctx.Done():
-		return b.cluster.Interrupted(ctx, true)
+		return b.cluster.Wrap(ctx.Err())
 	}
 	defer func() { <-b.learning }()
 	if b.server.Load() != nil {

@@ -101,7 +101,7 @@ func (ls *leases) get(ctx context.Context, p purpose) (*lease, error) {
 	select {
 	case ls.granting <- struct{}{}:
 	case <-ctx.Done():
-		return nil, ls.cluster.Interrupted(ctx, false)
+		return nil, ls.cluster.Untouched(ctx.Err())
 	}
 	defer func() { <-ls.granting }()
 	if l := ls.atHand(p); l != nil {
@@ -177,7 +177,7 @@ func (ls *leases) await(ctx context.Context, l *lease, k *keepalive.Keepalive) e
 	select {
 	case <-k.Done:
 	case <-ctx.Done():
-		return ls.cluster.Interrupted(ctx, true)
+		return ls.cluster.Wrap(ctx.Err())
 	case <-ls.cluster.Context().Done():
 		return driver.ErrClosed
 	}

@@ -79,7 +79,7 @@ func (c *Cluster) join(ctx context.Context, m *member) (*conn, error) {
 	select {
 	case m.dial <- struct{}{}:
 	case <-ctx.Done():
-		return nil, c.Interrupted(ctx, false)
+		return nil, c.Untouched(ctx.Err())
 	case <-c.background.Done():
 		return nil, driver.ErrClosed
 	}

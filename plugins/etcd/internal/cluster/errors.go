@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -77,7 +76,8 @@ func Is(err, target error) bool {
 }
 
 // Wrap wraps an error of the client library in the sentinel error that the contract requires. An
-// error that it does not know becomes driver.ErrUnavailable, because the outcome is unknown.
+// error that it does not know, such as that of a caller's context, becomes driver.ErrUnavailable,
+// because the outcome is unknown.
 func (c *Cluster) Wrap(err error) error {
 	if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrDenied) || errors.Is(err, driver.ErrClosed) {
 		return err
@@ -148,17 +148,6 @@ func neverSent(err error, text string) bool {
 		}
 	}
 	return Refused(err) || declined(err)
-}
-
-// Interrupted returns the error for a caller whose ctx ended before the answer.
-func (c *Cluster) Interrupted(ctx context.Context, sent bool) error {
-	if c.background.Err() != nil {
-		return driver.ErrClosed
-	}
-	if !sent {
-		return fmt.Errorf("etcd: %s: %w: %w: %w", c.addresses(), driver.ErrUnavailable, driver.ErrNotSent, ctx.Err())
-	}
-	return fmt.Errorf("etcd: %s: %w: %w", c.addresses(), driver.ErrUnavailable, ctx.Err())
 }
 
 // Untouched is Wrap for a request that cannot have changed a lock. It adds driver.ErrNotSent.

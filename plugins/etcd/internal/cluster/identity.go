@@ -109,7 +109,7 @@ func (c *Cluster) Certain(ctx context.Context, anew bool) error {
 			c.look(ctx)
 			<-c.identity.looking
 		case <-ctx.Done():
-			return c.Interrupted(ctx, false)
+			return c.Untouched(ctx.Err())
 		}
 	}
 	return c.identity.stray()

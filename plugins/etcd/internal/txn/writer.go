@@ -84,11 +84,11 @@ func (w *Writer) Wait(ctx context.Context, s *Step) error {
 	case kit.Answered:
 		return nil
 	case kit.NotSent:
-		s.Err = w.cluster.Interrupted(ctx, false)
+		s.Err = w.cluster.Untouched(ctx.Err())
 		s.finish()
 		return s.Err
 	}
-	return w.cluster.Interrupted(ctx, true)
+	return w.cluster.Wrap(ctx.Err())
 }
 
 // Submit queues steps, in this order, and returns at once.
@@ -233,7 +233,7 @@ func (w *Writer) current(batch []*Step, g *Generation) []*Step {
 	for _, s := range batch {
 		switch {
 		case s.Until != nil && s.Until.Err() != nil && s.sent.IsZero():
-			s.Err = w.cluster.Interrupted(s.Until, false)
+			s.Err = w.cluster.Untouched(s.Until.Err())
 		case s.In != nil && !g.Same(s.In):
 			s.Generation, s.Err = g, cluster.ErrDataLost
 		default:
