@@ -153,7 +153,7 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 	value := record{owner: r.Owner, label: e.label, value: r.Value}.encode()
 	s := &txn.Step{Name: r.Name, In: e.generation, Size: len(value), Req: &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.At(e.key, e.rev)},
-		Success: []*pb.RequestOp{txn.Replace(e.key, value)},
+		Success: []*pb.RequestOp{txn.Change(&pb.PutRequest{Key: []byte(e.key), Value: value, IgnoreLease: true})},
 		Failure: []*pb.RequestOp{entries(b.space, r.Name, 1)},
 	}}
 	s.Done = func() bool {

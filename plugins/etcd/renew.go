@@ -130,7 +130,7 @@ func (b *Backend) moving(e *entry, l *lease) *txn.Step {
 	from := b.table.moving(e)
 	s := &txn.Step{Name: e.name, In: e.generation, Repeatable: true, Req: &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.At(e.key, e.rev), txn.OnLease(e.key, from.id)},
-		Success: []*pb.RequestOp{txn.Move(e.key, l.id)},
+		Success: []*pb.RequestOp{txn.Change(&pb.PutRequest{Key: []byte(e.key), IgnoreValue: true, Lease: l.id})},
 		Failure: []*pb.RequestOp{entries(b.space, e.name, 1)},
 	}}
 	s.Done = func() bool {

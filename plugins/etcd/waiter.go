@@ -106,7 +106,8 @@ func (t *table) turn(ctx context.Context, e *entry, p *predecessor) (*predecesso
 // that grant would have to ask the store. With only two hosts, no mark is needed.
 func (t *table) mark(e *entry) {
 	t.txns.Submit(&txn.Step{Name: e.name, In: e.generation, Req: &pb.TxnRequest{
-		Compare: []*pb.Compare{txn.At(e.key, e.rev)}, Success: []*pb.RequestOp{txn.Touch(e.key)},
+		Compare: []*pb.Compare{txn.At(e.key, e.rev)},
+		Success: []*pb.RequestOp{txn.Change(&pb.PutRequest{Key: []byte(e.key), IgnoreValue: true, IgnoreLease: true})},
 	}})
 }
 

@@ -109,25 +109,12 @@ func created(key string, end []byte, result pb.Compare_CompareResult, rev int64)
 
 // Put puts key with value on the lease with the id lease, where 0 means no lease.
 func Put(key string, value []byte, lease int64) *pb.RequestOp {
-	return opPut(&pb.PutRequest{Key: []byte(key), Value: value, Lease: lease})
+	return Change(&pb.PutRequest{Key: []byte(key), Value: value, Lease: lease})
 }
 
-// Move puts key on the lease with the id lease. The key keeps its value and create revision.
-func Move(key string, lease int64) *pb.RequestOp {
-	return opPut(&pb.PutRequest{Key: []byte(key), IgnoreValue: true, Lease: lease})
-}
-
-// Touch puts key unchanged, which only raises its version.
-func Touch(key string) *pb.RequestOp {
-	return opPut(&pb.PutRequest{Key: []byte(key), IgnoreValue: true, IgnoreLease: true})
-}
-
-// Replace replaces key's value. The key keeps its lease and create revision.
-func Replace(key string, value []byte) *pb.RequestOp {
-	return opPut(&pb.PutRequest{Key: []byte(key), Value: value, IgnoreLease: true})
-}
-
-func opPut(r *pb.PutRequest) *pb.RequestOp {
+// Change puts a key. A key that exists keeps its create revision, and its value or lease if r
+// ignores that.
+func Change(r *pb.PutRequest) *pb.RequestOp {
 	return &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: r}}
 }
 
