@@ -53,7 +53,7 @@ func (b *Backend) holder(ctx context.Context, v lockState) driver.Holder {
 const unreadable = "?"
 
 func recordOf(kv *mvccpb.KeyValue) record {
-	rec, _ := decodeRecord(kv.Value) // empty after an error
+	rec := decodeRecord(kv.Value)
 	rec.owner = cmp.Or(rec.owner, unreadable)
 	return rec
 }

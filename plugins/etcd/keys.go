@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"encoding/binary"
-	"errors"
 	"strings"
 )
 
@@ -64,8 +63,6 @@ type record struct {
 
 const recordVersion = 3
 
-var errRecord = errors.New("a value that this version did not write")
-
 func (r record) encode() []byte {
 	b := make([]byte, 0, 1+2*binary.MaxVarintLen16+len(r.owner)+len(r.label)+len(r.value))
 	b = append(b, recordVersion)
@@ -76,16 +73,17 @@ func (r record) encode() []byte {
 	return append(b, r.value...)
 }
 
-func decodeRecord(b []byte) (record, error) {
+// decodeRecord returns the zero record for a value that this version did not write.
+func decodeRecord(b []byte) record {
 	if len(b) == 0 || b[0] != recordVersion {
-		return record{}, errRecord
+		return record{}
 	}
 	b = b[1:]
 	var part [2]string
 	for i := range part {
 		n, size := binary.Uvarint(b)
 		if size <= 0 || n > uint64(len(b)-size) {
-			return record{}, errRecord
+			return record{}
 		}
 		part[i], b = string(b[size:size+int(n)]), b[size+int(n):]
 	}
@@ -93,5 +91,5 @@ func decodeRecord(b []byte) (record, error) {
 	if len(b) > 0 {
 		r.value = b
 	}
-	return r, nil
+	return r
 }
