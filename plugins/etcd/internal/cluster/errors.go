@@ -137,17 +137,9 @@ func (c *Cluster) denied(native error, advice string) error {
 }
 
 // neverSent reports whether there was no connection, or the server refused the
-// request before doing anything.
+// request before doing anything. It is for texts for which unanswered returns false.
 func neverSent(err error, text string) bool {
-	for _, early := range []string{
-		"Error while dialing", "authentication handshake failed", "latest balancer error",
-		"error reading server preface", "failed to write client preface",
-	} {
-		if strings.Contains(text, early) {
-			return true
-		}
-	}
-	return Refused(err) || declined(err)
+	return strings.Contains(text, "Error while dialing") || strings.Contains(text, "latest balancer error") || Refused(err) || declined(err)
 }
 
 // Untouched is Wrap for a request that cannot have changed a lock. It adds driver.ErrNotSent.
