@@ -196,10 +196,7 @@ func (m *Mux) run() {
 		pause := reopenPause
 		for m.wanted() {
 			began := time.Now()
-			on, err := m.open()
-			if err == nil {
-				err = m.serve(on)
-			}
+			err := m.serve()
 			if time.Since(began) > maxReopenPause {
 				pause = reopenPause
 			}
@@ -230,25 +227,22 @@ func (m *Mux) wanted() bool {
 	return len(m.watches) > 0
 }
 
-func (m *Mux) open() (*stream, error) {
+// serve opens a stream with all watches, and returns the reason when the stream has ended.
+func (m *Mux) serve() error {
 	client, link, err := m.cluster.Watch()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	on := &stream{Watch_WatchClient: client, Stream: link, wake: make(chan struct{}, 1), byID: map[int64]*Watch{}, spare: map[string]*Watch{}}
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.stream = on
 	for w := range m.watches {
 		on.create(w)
 	}
-	return on, nil
-}
-
-func (m *Mux) serve(on *stream) error {
+	m.mu.Unlock()
 	var sender sync.WaitGroup
 	sender.Go(func() { m.send(on) })
-	err := cluster.Receive(on.Stream, on.Recv, func(resp *pb.WatchResponse) error {
+	err = cluster.Receive(on.Stream, on.Recv, func(resp *pb.WatchResponse) error {
 		if resp.Created && resp.Canceled {
 			return fmt.Errorf("%w: %s", cluster.ErrWatchRefused, resp.CancelReason)
 		}
