@@ -221,18 +221,6 @@ func (t *table) ended(e *entry, gone bool) {
 	}
 }
 
-// withdrawing notes that the owner's entry is being deleted. It returns the entry, or nil if this
-// process knows none. The result put reports whether this process knows that the key was created.
-func (t *table) withdrawing(name, owner string) (e *entry, put bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if e = t.entries[entryKey{name, owner}]; e == nil {
-		return nil, false
-	}
-	e.ending = true
-	return e, e.rev != 0
-}
-
 // verify reads which of the entries are still in the store. It returns the entries that are gone,
 // and the lowest revision of the reads. Both are incomplete after an error.
 func (t *table) verify(ctx context.Context, entries []*entry) (gone map[*entry]bool, rev int64, err error) {

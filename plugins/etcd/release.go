@@ -99,7 +99,13 @@ func (t *table) undo(ctx context.Context, name, owner string, first ...*pb.Reque
 	s := &txn.Step{Name: name, Size: 2 * maxRecord, Repeatable: true, Req: &pb.TxnRequest{
 		Success: append([]*pb.RequestOp{entries(t.space, name, maxFound)}, first...),
 	}}
-	known, put := t.withdrawing(name, owner)
+	t.mu.Lock()
+	known := t.entries[entryKey{name, owner}] // nil if this process knows none
+	put := known != nil && known.rev != 0     // this process knows that the key was created
+	if known != nil {
+		known.ending = true
+	}
+	t.mu.Unlock()
 	switch {
 	case put:
 		s.In, s.Req.Success = known.generation, append(s.Req.Success, txn.When(txn.At(known.key, known.rev), txn.Delete(known.key)))
