@@ -26,14 +26,13 @@ func (c *Cluster) poll(ctx context.Context) error {
 		from *member
 		err  error // an error of the client library
 	}
+	answers := make(chan answer, len(order))
+	errs := map[*member]error{} // errors of the members that have answered
+	used, asked := order[0], 0  // the member in use, and how many members were asked
 	var (
-		used    = order[0]
-		asked   int                 // how many members of order were asked
-		answers = make(chan answer, len(order))
-		errs    = map[*member]error{} // errors of the members that have answered
-		failed  error                 // error of the member in use or, until it fails, of the member that failed first
-		winner  *member               // the first other member that answered without an error
-		late    <-chan time.Time      // when the member in use must have answered, once there is a winner
+		failed error            // of the member in use or, until it fails, of the first that failed
+		winner *member          // the first other member that answered without an error
+		late   <-chan time.Time // ends the time of the member in use, once there is a winner
 	)
 	next := func() {
 		if winner != nil || asked == len(order) {
