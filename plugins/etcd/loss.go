@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/watch"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 // errDeleted is the cause in the notice that another client has ended a lease.
@@ -25,14 +26,11 @@ func (t *table) watchLater(e *entry) {
 		return
 	}
 	if e.watch != nil { // watched since it waited, but only from a later revision on
-		t.doubt(e)
-		return
+		t.suspect = append(t.suspect, e)
+		kit.Wake(t.wake)
+	} else if t.fresh = append(t.fresh, e); len(t.fresh) == 1 {
+		kit.Wake(t.wake)
 	}
-	time.AfterFunc(time.Until(e.since.Add(young)), func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.watch(e)
-	})
 }
 
 func (t *table) watchAll() {
@@ -40,6 +38,26 @@ func (t *table) watchAll() {
 	defer t.mu.Unlock()
 	for _, e := range t.entries {
 		t.watchLater(e)
+	}
+}
+
+// watchDue begins to watch locks that are old enough, and reads the locks that may be gone.
+func (t *table) watchDue() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	for len(t.fresh) > 0 && now.Sub(t.fresh[0].since) >= young {
+		e := t.fresh[0]
+		t.fresh[0] = nil
+		t.fresh = t.fresh[1:]
+		t.watch(e)
+	}
+	if len(t.suspect) > 0 && !t.looking {
+		suspects := t.suspect
+		t.suspect, t.looking = nil, true
+		if !t.cluster.Go(func() { t.look(suspects) }) {
+			t.looking = false
+		}
 	}
 }
 
@@ -59,39 +77,27 @@ func (t *table) heard(e *entry, ev watch.Event) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if e.held && (ev.Opened > e.seenAt || ev.Opened < e.rev) { // less: a member is behind, or data is lost
-			t.doubt(e)
+			t.suspect = append(t.suspect, e)
+			kit.Wake(t.wake)
 		}
 	}
 }
 
-// doubt makes look read whether the key of e, which may be lost, still exists. The caller holds mu.
-func (t *table) doubt(e *entry) {
-	t.suspect = append(t.suspect, e)
-	if !t.looking {
-		t.looking = t.cluster.Go(t.look)
-	}
-}
-
-// look reads the keys of suspects until there are no more. If a read fails, look resets the stream
-// of watches, because each watch that is opened again makes its lock a suspect.
-func (t *table) look() {
-	for {
-		t.mu.Lock()
-		suspects := t.suspect
-		t.suspect, t.looking = nil, len(suspects) > 0
-		t.mu.Unlock()
-		if len(suspects) == 0 {
-			return
-		}
-		gone, _, err := t.verify(t.cluster.Context(), suspects)
-		if err != nil {
-			t.watches.Reset()
-			continue
-		}
+// look reads whether the keys of suspects, which may be lost, still exist. If the read fails, look
+// resets the stream of watches, because each watch that is opened again makes its lock a suspect.
+func (t *table) look(suspects []*entry) {
+	gone, _, err := t.verify(t.cluster.Context(), suspects)
+	if err == nil {
 		for e := range gone {
 			t.lost(e)
 		}
+	} else {
+		t.watches.Reset()
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.looking = false
+	kit.Wake(t.wake)
 }
 
 // lost announces that the lock e is gone, unless this process is deleting it. The loss

@@ -34,8 +34,9 @@ type table struct {
 	first   time.Time         // no deadline is earlier; zero when there is no deadline
 
 	// These are for finding out which locks are lost, by watching their keys.
+	fresh   []*entry // not watched yet, oldest first
 	suspect []*entry // watched, but must be read because they may be gone
-	looking bool     // the method look runs
+	looking bool     // suspects are being read
 }
 
 type entryKey struct{ name, owner string }
@@ -127,26 +128,41 @@ func (t *table) detach(e *entry) bool {
 
 func (t *table) run() {
 	for {
-		over, pause := t.overdue(time.Now())
-		for _, e := range over {
-			t.erase(e)
-		}
 		select {
 		case <-t.wake:
-		case <-time.After(pause):
+		case <-time.After(t.pause()):
 		case <-t.cluster.Context().Done():
 			return
+		}
+		t.watchDue()
+		for _, e := range t.overdue(time.Now()) {
+			t.erase(e)
 		}
 	}
 }
 
-// overdue returns the entries whose time is over, and marks them, so that no renewal begins. It
-// also returns how long it takes until the next deadline.
-func (t *table) overdue(now time.Time) (over []*entry, pause time.Duration) {
+func (t *table) pause() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if now.Before(t.first) {
-		return nil, t.first.Sub(now)
+	until := time.Hour
+	if !t.first.IsZero() {
+		until = time.Until(t.first)
+	}
+	switch {
+	case len(t.suspect) > 0 && !t.looking:
+		return 0
+	case len(t.fresh) > 0:
+		until = min(until, time.Until(t.fresh[0].since.Add(young)))
+	}
+	return max(0, until)
+}
+
+// overdue returns the entries whose time is over, and marks them, so that no renewal begins.
+func (t *table) overdue(now time.Time) (over []*entry) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.first.IsZero() || now.Before(t.first) {
+		return nil
 	}
 	t.first = time.Time{}
 	for _, e := range t.entries {
@@ -159,10 +175,7 @@ func (t *table) overdue(now time.Time) (over []*entry, pause time.Duration) {
 			over = append(over, e)
 		}
 	}
-	if t.first.IsZero() {
-		return over, time.Hour // the method due wakes it
-	}
-	return over, t.first.Sub(now)
+	return over
 }
 
 // eraseAgain is the shortest pause after a delete that failed or got no answer.

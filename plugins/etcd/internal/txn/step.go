@@ -8,7 +8,6 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
@@ -149,5 +148,14 @@ func Exists(key string) *pb.RequestOp {
 	return Range(&pb.RangeRequest{Key: []byte(key), KeysOnly: true})
 }
 
-// Beyond returns the end of the range of keys that begin with prefix.
-func Beyond(prefix string) []byte { return []byte(clientv3.GetPrefixRangeEnd(prefix)) }
+// Beyond returns the end of the range of keys that begin with prefix. The
+// prefix must contain a byte below 0xff.
+func Beyond(prefix string) []byte {
+	end := []byte(prefix)
+	for i := len(end) - 1; ; i-- {
+		if end[i] < 0xff {
+			end[i]++
+			return end[:i+1]
+		}
+	}
+}
