@@ -45,7 +45,7 @@ func withUsers(t *testing.T, s *servers.Server, prefix string) *clientv3.Client 
 	return root
 }
 
-// use does each operation once.
+// use does each operation of the backend once.
 func use(t *testing.T, b *Backend, name string) {
 	t.Helper()
 	must(t, b.Check(t.Context()))
@@ -190,7 +190,7 @@ func TestTTLs(t *testing.T) {
 	if _, err := b.TryAcquire(t.Context(), r); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("TTL 4s where 8s is the minimum: %v", err)
 	}
-	// The first wait must not fail with the TTL of waiters, which the user did not choose.
+	// The first wait must not fail because of the waiters' TTL, which the user did not choose.
 	b.leases.setLeast(assumedTTLMin)
 	if _, err := b.Wait(t.Context(), lock("other", "b"), 100*time.Millisecond); err != nil {
 		t.Errorf("wait before the shortest TTL is known: %v", err)
@@ -226,8 +226,8 @@ func TestTLS(t *testing.T) {
 	})
 }
 
-// authority has a certificate authority's file, and the files
-// of one certificate for servers on loopback and their clients.
+// authority holds the file of a certificate authority, and the files of one certificate for servers
+// on loopback and their clients.
 type authority struct{ file, cert, key string }
 
 func newAuthority(t *testing.T) authority {

@@ -16,8 +16,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 )
 
-// TryAcquire sends one transaction (Txn). At the same time it sends a keepalive of the etcd lease
-// of the key, unless the lease is new. If the lock is held, it may also ask for the holder's TTL.
+// TryAcquire sends one transaction (Txn). At the same time, it sends a keepalive of the key's etcd
+// lease, unless the lease is new. If the lock is held, it may also ask for the holder's TTL.
 func (b *Backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
 	res := b.Batch(ctx, []driver.Op{{Kind: driver.OpAcquire, Request: r}})[0]
 	return res.Token, res.Err
@@ -60,7 +60,7 @@ func (b *Backend) acquisition(ctx context.Context, r driver.Request, now time.Ti
 }
 
 // acquiring prepares an acquire that puts the owner's entry, a key, on the etcd lease l. An owner
-// that waits already has an entry in the queue. The table keeps the entry until the answer.
+// that waits already has an entry in the queue. The table keeps the entry until the answer comes.
 func (b *Backend) acquiring(r driver.Request, l *lease, now time.Time) *acquisition {
 	a := &acquisition{b: b, r: r, began: now, lease: l}
 	a.entry, _ = b.table.queued(r, now)
@@ -106,8 +106,8 @@ func (a *acquisition) txn() *txn.Step {
 	return &txn.Step{Name: name, In: e.generation, Repeatable: true, Req: req, Size: len(a.value)}
 }
 
-// answered notes the outcome in the table, even if the caller has stopped waiting. If the
-// outcome is unknown, the table keeps the entry, and deletes the key at the entry's deadline.
+// answered records the outcome in the table, even if the caller has stopped waiting. If the outcome
+// is unknown, the table keeps the entry, and deletes the key at the entry's deadline.
 func (a *acquisition) answered() {
 	s, t := a.step, a.b.table
 	switch {

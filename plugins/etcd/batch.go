@@ -99,8 +99,8 @@ func (b *Backend) Start(ctx context.Context, op driver.Op, done func(driver.Resu
 	b.txns.Submit(s)
 }
 
-// ready prepares an op that needs only one Txn. It returns nil if another request must come first:
-// to read the token base, to find the entry to release, or to make an etcd lease for the new key.
+// ready prepares an op that needs only one Txn. It returns nil for any other op, for example an op
+// that must first read the token base, find the entry to release, or make an etcd lease.
 func (b *Backend) ready(ctx context.Context, op driver.Op, now time.Time) (finish, *txn.Step) {
 	switch {
 	case b.txns.Known() == nil:

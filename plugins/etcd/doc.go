@@ -2,33 +2,32 @@
 //
 // # What it guarantees
 //
-// A grant is one transaction of the cluster's consensus. It is on the disks of a majority of
-// members before the caller gets it. A crash or partition of a minority of members, a restart or a
+// A grant is one transaction that passes the cluster's consensus. A majority of members has it on
+// disk before the caller gets it. A crash or partition of a minority of members, a restart or a
 // change of leader never grants a lock twice or loses one. Tokens keep rising through all of these
 // events. The waiters of all hosts get the lock in the order in which they came. A waiter whose
 // process sends nothing for 2 s loses its place in the queue.
 //
 // # What breaks it
 //
-//   - A member that leads and stalls for longer than a TTL. When it continues, it may revoke leases
-//     that the next leader has renewed (etcd-io/etcd#12528 and #15247). The lock is then granted
-//     again while the holder's lease is valid. The holder's watch reports the loss, usually before
-//     the next holder acts, and the resource can refuse the old token. A stall of 2 s is enough to
-//     end waiters' entries in this way, and a lock that was granted to a waiter and was not
-//     renewed yet.
+//   - A leader that stalls for longer than a TTL. When it continues, it may revoke leases that the
+//     next leader has renewed (etcd-io/etcd#12528 and #15247). The lock is then granted again while
+//     the holder's lease is valid. The holder's watch reports the loss, usually before the next
+//     holder acts, and the resource can refuse the old token. A stall of only 2 s can end waiters'
+//     entries in this way. It can also end a lock that a waiter was granted but has not renewed.
 //   - A member that runs with --unsafe-no-fsync may forget what it has acknowledged. No client
 //     can detect this.
 //   - Addresses that lead to two clusters. A host that sees both clusters grants nothing (see
-//     cluster.Cluster.Certain). Two hosts that see one cluster each notice nothing.
-//   - The program grpc-proxy. It answers some keepalives late, so the answer to an
-//     earlier keepalive may be taken for the answer to the last one.
-//   - A restored older snapshot brings back old leases and tokens, unless its revisions are
-//     bumped (etcdutl snapshot restore --bump-revision). After a cluster was set up anew,
-//     without data, the leases are gone. The new tokens are above the earlier tokens if the
-//     clock of the first host that uses the new cluster is not behind (see txn.Generation).
-//   - A put of a queue entry that got no answer and was sent again. If its first copy arrives after
-//     the owner has released the lock, it makes a lock that no process knows. This lock stays while
-//     the owner's process waits for locks, unless an operator breaks the lock.
+//     cluster.Cluster.Certain). If two hosts each see a different one, neither notices.
+//   - The program grpc-proxy. It answers some keepalives late, so the backend may take the answer
+//     to an earlier keepalive for the answer to the last one.
+//   - A restored older snapshot brings back old leases and tokens, unless its revisions are bumped
+//     (etcdutl snapshot restore --bump-revision). After a cluster was set up anew, without data,
+//     the leases are gone. The new tokens are above the earlier tokens unless the first host that
+//     uses the new cluster has a clock that is behind (see txn.Generation).
+//   - A put that adds a queue entry and is sent again because no answer came. If the first copy
+//     arrives after the owner has released the lock, it makes a lock that no process knows. This
+//     lock lasts as long as the owner's process waits for any lock, unless an operator breaks it.
 //   - As with every lease, a holder that is paused past its deadline does not know that it
 //     has lost the lock. The resource can tell by the token.
 //   - After a change of leader the TTL of every lease starts anew, so a dead host's locks may
@@ -60,32 +59,32 @@
 // below). The first renewal then costs one more entry, and so does an acquire that is
 // refused before the wait. From a release to the next grant there is only one entry: the release.
 //
-// Operations that come at the same time, up to 120, share one transaction and its flush. The
-// first acquire with a TTL makes an etcd lease, which costs 1 and 1 more. So does the first
-// acquire after a whole TTL without an acquire or a renewal, and so does the first wait.
+// Up to 120 operations that come at the same time share one transaction and its flush. The first
+// acquire with each TTL makes an etcd lease, which costs 1 and 1 more. So do the first wait and the
+// first acquire after a whole TTL without an acquire or a renewal.
 //
 // # The queue
 //
-// The queue of a lock consists of keys, called entries. An acquire puts an entry only if
-// there is none. A waiter puts its entry behind the others. The entry with the lowest create
-// revision is the lock: its owner holds it. When that entry ends, for any reason, the next
-// entry becomes the lock in the same revision. So a lock with waiters is never free.
+// The queue of a lock consists of keys, called entries. An acquire puts an entry only if the queue
+// is empty. A waiter puts its entry behind the others. The entry with the lowest create revision is
+// the lock: its owner holds it. When that entry is deleted, for any reason, the next entry becomes
+// the lock in the same revision. So a lock with waiters is never free.
 //
 //   - No two owners hold the lock at once. A new entry comes behind all others, and a former
 //     holder cannot change another entry, because its requests name its own create revision.
 //   - Tokens are create revisions. They rise, because each entry that becomes the lock
 //     was put after every entry that was the lock before.
-//   - A waiter watches the entry before its own. If that entry was the lock, its end is the grant
-//     to the waiter. The waiter knows this if the entry was the first when the waiter came, or
-//     if the entry's owner has put it again, as a mark. Otherwise the waiter asks the store.
+//   - A waiter watches the entry before its own. If that entry was the lock, its end grants the
+//     lock to the waiter. The waiter knows that the entry was the lock if it was the first when the
+//     waiter came, or if its owner has put it again, as a mark. If not, the waiter asks the store.
 //   - The waiters of a process share an etcd lease. A waiter's grant lasts for this lease's TTL.
-//     The time counts from when the last confirmed keepalive was sent, even if the waiter learns
-//     of the grant late. If half of the time is over by then, the waiter asks the store.
+//     The TTL begins when the last confirmed keepalive was sent, even if the waiter learns of the
+//     grant late. If half of it is over by that time, the waiter asks the store.
 //   - The first renewal moves the entry from the waiters' lease to another lease. If no renewal
-//     comes, this process deletes the entry. So a frozen or lost host costs 2 s.
-//   - A request without an answer may reach the store late. After a withdrawal, the tombstone
-//     of the owner refuses a late put of an entry. A late move of an entry to another lease
-//     is refused, because the entry is gone or no longer on the lease that the request names.
+//     comes, this process deletes the entry. So a frozen or lost host delays others by 2 s.
+//   - A request without an answer may reach the store late. After a withdrawal, a key (the owner's
+//     tombstone) makes etcd refuse a late put of an entry. A late move of an entry to another
+//     lease is refused, because the entry is gone or no longer on the lease that the request names.
 //
 // # Leases
 //
@@ -105,8 +104,9 @@
 //
 //	etcdctl role grant-permission locks readwrite --prefix=true lockbench/
 //
-// No other program may use the prefix. The key with the base of tokens always exists below it. A
-// concurrency.Mutex or Election named like the prefix would take this key for an earlier candidate.
+// No other program may use the prefix. The key that stores the base of tokens always exists under
+// the prefix. A concurrency.Mutex or Election named like the prefix would take this key for an
+// earlier candidate.
 //
 // These settings matter: --election-timeout sets the least TTL. --max-txn-ops is 128 by default;
 // a lower value, down to 8, makes smaller batches. --max-request-bytes limits published values.
@@ -117,17 +117,17 @@
 // # Errors
 //
 // All requests go to one member, until it fails or does not answer although another member does.
-// The backend then repeats the requests that may be executed twice. The outcome of the other
-// requests is unknown, because etcd may still execute them. So the caller withdraws the owner, and
-// a tombstone makes etcd refuse the owner for a minute.
+// The backend then repeats the requests that do no harm if they are executed twice. The outcome of
+// the other requests is unknown, because etcd may still execute them. So the caller withdraws the
+// owner, and a tombstone makes etcd refuse the owner for a minute.
 //
-// A server whose database becomes full reports this even for requests that it has executed
-// (see cluster.OutOfSpace). One read then finds out which requests were executed, so that
-// no unknown entry is left. From then on the server refuses every put, so acquires fail at
-// once, but held locks can still be renewed and released. A withdrawal deletes the owner's
-// entries, but fails because it cannot put a tombstone. A lock that was granted in the
-// queue is lost after 2 s, because its first renewal is refused. Errors from compaction, a
-// change of leader and the restart of a member pass by themselves.
+// A server whose database becomes full reports this even for requests that it has executed (see
+// cluster.OutOfSpace). One read then finds out which requests were executed, so that no unknown
+// entry is left. From then on the server refuses every put, so acquires fail at once, but held
+// locks can still be renewed and released. A withdrawal deletes the owner's entries, but fails
+// because it cannot put a tombstone. A lock that was granted in the queue is lost after 2 s,
+// because its first renewal is refused. Errors from compaction, a change of leader and the restart
+// of a member end by themselves.
 //
 // # Where is what
 //

@@ -19,11 +19,11 @@ type entry struct {
 
 	key        string
 	rev        int64           // the key's create revision; 0 until it is known
-	generation *txn.Generation // the generation in which rev counts
+	generation *txn.Generation // the generation that rev belongs to
 	lease      *lease          // the lease that the key is on, as far as this process knows
 	unsure     bool            // the key may be on another lease, because a move had no answer
 	deadline   time.Time       // when this process deletes it
-	busy       int             // waits, acquires, renewals and moves under way, which delay the delete
+	busy       int             // number of waits, acquires, renewals and moves that delay the delete
 	ending     bool            // this process is deleting the entry
 
 	before *predecessor // what the last Wait knew of the entry in front; nil while a Wait runs
@@ -38,7 +38,7 @@ func (e *entry) who() entryKey { return entryKey{e.name, e.owner} }
 // token returns the token of the grant to e's owner. It rises with the entry's create revision.
 func (e *entry) token() uint64 { return e.generation.Token(e.rev) }
 
-// The method is reports whether kv, read in the generation gen of the store's data, is e's key.
+// The is method reports whether kv, which was read in the generation gen, is e's key.
 func (e *entry) is(kv *mvccpb.KeyValue, gen *txn.Generation) bool {
 	return kv != nil && e.rev != 0 && kv.CreateRevision == e.rev && string(kv.Key) == e.key && gen.Same(e.generation)
 }
@@ -50,22 +50,22 @@ func (e *entry) short() bool { return e.lease.use == waiting }
 // for entryFor after that. The caller holds mu.
 func (t *table) pin(e *entry, now time.Time) *entry {
 	if e.busy == 0 && !e.held && !now.Before(e.deadline) {
-		e.before = nil // the process was paused, so the entry must be read again
+		e.before = nil // the process was paused, so the entry in front must be read again
 	}
 	e.busy++
 	e.extend(now)
 	return e
 }
 
-// extend sets e's deadline to now plus entryFor, unless e is the lock, which renewals extend.
+// extend sets e's deadline to now plus entryFor, unless e is the lock, which only renewals extend.
 func (e *entry) extend(now time.Time) {
 	if !e.held {
 		e.deadline = now.Add(entryFor)
 	}
 }
 
-// unpin undoes one call of pin. It keeps the parameter before, the entry in front of e, for the
-// owner's next Wait.
+// unpin undoes one call of pin. It keeps the entry in front of e (parameter before) for the owner's
+// next Wait.
 func (t *table) unpin(e *entry, before *predecessor) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -76,8 +76,8 @@ func (t *table) unpin(e *entry, before *predecessor) {
 }
 
 // queued pins and returns the owner's entry if the owner waits, or if the owner was granted the
-// lock in the queue and has not renewed the lock yet. Otherwise it returns nil. It also returns the
-// entry in front, as the owner's last Wait knew it, or nil if the owner must read the queue again.
+// lock in the queue and has not renewed the lock yet. If not, it returns nil. The predecessor is
+// the entry in front that the last Wait found. It is nil if the owner must read the queue.
 func (t *table) queued(r driver.Request, now time.Time) (*entry, *predecessor) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -124,9 +124,9 @@ func (t *table) confirm(e *entry, l *lease, began time.Time, ttl time.Duration, 
 }
 
 // granted notes that e is the lock, because it is the first in the queue, and returns the grant.
-// The grant lasts for the TTL of the waiters' lease, but at most for r.TTL. This time counts from
-// the lease's last confirmed keepalive. The result is the zero Grant if more than half of the time
-// is over, if e may be on another lease, or if the value in r is too long for the key.
+// The grant lasts for the TTL of the waiters' lease, but at most for r.TTL. This time begins when
+// the lease's last confirmed keepalive was sent. The result is the zero Grant if more than half of
+// it is over, if e may be on another lease, or if the value in r is too long for the key.
 func (t *table) granted(e *entry, r driver.Request) driver.Grant {
 	now := time.Now()
 	t.mu.Lock()
@@ -139,8 +139,8 @@ func (t *table) granted(e *entry, r driver.Request) driver.Grant {
 	return driver.Grant{Token: e.token(), Sent: sent, For: span}
 }
 
-// moved notes that e's key is now on the lease l. If an earlier request to move the key still
-// arrives, it does nothing, because it demands that the key is on an earlier lease.
+// moved notes that e's key is now on the lease l. An earlier request to move the key does nothing
+// if it still arrives, because it requires the key to be on an earlier lease.
 func (t *table) moved(e *entry, l *lease) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -165,9 +165,9 @@ func (t *table) snapshot(e *entry) entry {
 	return *e
 }
 
-// moving notes that a request to move e's key from its lease, which moving returns, is on its way.
-// It keeps e from being deleted until the answer calls unpin, because a delete would not find the
-// key on its new lease.
+// moving is called before a request that moves e's key from its lease. It returns this lease, and
+// keeps e from being deleted until unpin is called, because a delete would not find the key on its
+// new lease.
 func (t *table) moving(e *entry) (from *lease) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -175,8 +175,8 @@ func (t *table) moving(e *entry) (from *lease) {
 	return e.lease
 }
 
-// beginRenewal keeps e, which is the lock, from being deleted until unpin. It returns false if e's
-// deadline has passed or e is already being deleted.
+// beginRenewal keeps e, which is the lock, from being deleted until unpin is called. It returns
+// false if e's deadline has passed or e is already being deleted.
 func (t *table) beginRenewal(e *entry, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -187,7 +187,7 @@ func (t *table) beginRenewal(e *entry, now time.Time) bool {
 	return true
 }
 
-// until makes the table delete e, which was seen at the revision rev, at deadline and not before.
+// The until method sets the time at which the table deletes e, and notes that e was seen at rev.
 func (t *table) until(e *entry, deadline time.Time, rev int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -203,7 +203,7 @@ func (t *table) end(e *entry) {
 }
 
 // The method ended notes the result of a delete of e. If gone is true, e is deleted and cannot come
-// back. Otherwise the table deletes the key again at e's deadline, and repeatedly after that.
+// back. If not, the table deletes the key again at e's deadline, and repeatedly after that.
 func (t *table) ended(e *entry, gone bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -222,7 +222,7 @@ func (t *table) ended(e *entry, gone bool) {
 }
 
 // verify reads which of the entries are still in the store. It returns the entries that are gone,
-// and the lowest revision of the reads. Both are incomplete after an error.
+// and the lowest revision at which it has read. Both are incomplete after an error.
 func (t *table) verify(ctx context.Context, entries []*entry) (gone map[*entry]bool, rev int64, err error) {
 	gone = map[*entry]bool{}
 	reads := make([][]*pb.RequestOp, len(entries))

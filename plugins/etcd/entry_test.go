@@ -16,8 +16,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// TestKeysAreUsedAgain checks that a lock always uses the same key, whoever owns it. Each other
-// key would stay in the server's index until compaction, and every acquire would read that key.
+// TestKeysAreUsedAgain checks that a lock always uses the same key, for every owner. Any further
+// key would stay in the server's index until compaction, and every acquire would read it.
 func TestKeysAreUsedAgain(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, on(s))
@@ -77,7 +77,7 @@ func TestEntryOfALateProcess(t *testing.T) {
 	}
 }
 
-// Hosts that compete for a lock must put the same few keys again, and no new key for each grant.
+// Hosts that compete for a lock must reuse a few keys, and must not put a new key for each grant.
 func TestEntriesAreUsedAgain(t *testing.T) {
 	const hosting, rounds = 3, 20
 	s := start(t, nil)
@@ -124,8 +124,8 @@ func TestEntriesAreUsedAgain(t *testing.T) {
 	}
 }
 
-// TestEntryOfAnEarlierProcess checks a waiter whose process was replaced. No process renews
-// its old entry. When that entry has ended, the new process must get the lock for the waiter.
+// TestEntryOfAnEarlierProcess checks a waiter whose process was replaced. No process renews the
+// waiter's old entry. When that entry has ended, the new process must get the lock for the waiter.
 func TestEntryOfAnEarlierProcess(t *testing.T) {
 	s := start(t, nil)
 	other, before := connect(t, on(s)), connect(t, on(s))
@@ -175,7 +175,7 @@ func TestWithdrawOfOneOnly(t *testing.T) {
 	must(t, stranger.Release(t.Context(), third)) // a read of the lock, then the release
 }
 
-// A withdrawal must delete an entry behind many others, even if its put got no answer.
+// A withdrawal must delete an entry behind many others, even if the entry's put got no answer.
 func TestWithdrawBehindMany(t *testing.T) {
 	s := start(t, nil)
 	b, operator := connect(t, on(s)), plain(t, s)
@@ -221,7 +221,7 @@ func TestMoveDelaysTheDelete(t *testing.T) {
 	l, err := b.leases.get(t.Context(), purpose{ttl: 2 * r.TTL})
 	must(t, err)
 	s := b.moving(e, l)
-	b.table.until(e, time.Now(), 0) // its time is over before the request is sent
+	b.table.until(e, time.Now(), 0) // e's deadline passes before the request is sent
 	must(t, b.txns.Do(t.Context(), s))
 	if s.Err != nil || !s.OK {
 		t.Errorf("deleted while it moved: %v", s.Err)

@@ -49,7 +49,7 @@ func FuzzNeedle(f *testing.F) {
 	})
 }
 
-// configured does what Open does with a configuration before Open makes a client.
+// configured checks a configuration as Open does before making a client.
 func configured(cfg driver.Config) (Options, error) {
 	cfg, err := Spec.CheckConfig(cfg)
 	if err != nil {
@@ -61,8 +61,8 @@ func configured(cfg driver.Config) (Options, error) {
 	return o, err
 }
 
-// FuzzRecord checks that records, which are the values of entries, are read as they were
-// written. Any other value must give the zero record, or a record that is not longer.
+// FuzzRecord checks that records, which are the values of entries, are read as they were written.
+// Any other value must be read as the zero record, or as a record that is not longer than it.
 func FuzzRecord(f *testing.F) {
 	f.Add("o-2", "label", []byte("value"), []byte{recordVersion, 0, 1, 'l', 0xff})
 	f.Add("", "", []byte{}, []byte{})

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// After a loss of data another owner has the same key with the same create revision.
-// No operation of the owner from before the loss may affect the new lease.
+// After a loss of data another owner has the same key with the same create revision. No operation
+// by the owner that held the lock before the loss may affect the new lease.
 func TestSameRevisionOfTwoGenerations(t *testing.T) {
 	s := start(t, nil)
 	c := plain(t, s)

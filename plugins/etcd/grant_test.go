@@ -38,9 +38,9 @@ func waitsFor(t *testing.T, b *Backend, r driver.Request) driver.Request {
 	return r
 }
 
-// TestGrantOfTheQueue checks the grant that a waiter gets when the holder's entry ends. It must
-// have the waiter's value and label. It must not outlast the lease of the waiter's entry. The first
-// renewal must move the lock to a lease with its TTL, and keep the token.
+// TestGrantOfTheQueue checks the grant that a waiter gets when the holder's entry ends. The lock
+// must have the waiter's value and label. The grant must not outlast the lease of the waiter's
+// entry. The first renewal must move the lock to a lease with its TTL, and keep the token.
 func TestGrantOfTheQueue(t *testing.T) {
 	s := start(t, nil)
 	b, other, operator := connect(t, on(s)), connect(t, on(s)), plain(t, s)
@@ -78,8 +78,8 @@ func TestGrantOfTheQueue(t *testing.T) {
 	isNotHeld(t, b.Release(t.Context(), next)) // releases it a second time
 }
 
-// TestNoQuestion checks when a waiter asks the store whether it holds the lock. It need not ask
-// if the entry in front was marked as the lock before that entry ended. If the entry in front
+// TestNoQuestion checks when a waiter asks the store whether it holds the lock. A waiter need not
+// ask if the entry in front was marked as the lock before that entry ended. If the entry in front
 // ends without a mark, because its waiter has given up, the waiter must ask and wait on.
 func TestNoQuestion(t *testing.T) {
 	s := start(t, nil)

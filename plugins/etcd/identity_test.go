@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// TestTwoClusters checks addresses that lead to two clusters: a list of both, or one address
-// that leads to each in turn. No lock may be granted, and Check must report the two clusters.
+// TestTwoClusters checks a list of addresses of two clusters, and one address that leads to the
+// clusters in turn. No lock may be granted, and Check must report the two clusters.
 func TestTwoClusters(t *testing.T) {
 	one, two := start(t, nil), start(t, nil)
 	for what, o := range map[string]Options{
@@ -51,7 +51,7 @@ func (w *warnings) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// A host that changes over to a member of another cluster must lose no lease.
+// If a host turns to a member of another cluster, it must lose no lease.
 func TestOtherClusterIsNotUsed(t *testing.T) {
 	t.Parallel() // most of its time is waiting
 	members, _ := three(t)

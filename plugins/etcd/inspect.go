@@ -15,7 +15,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Inspect reads the lock by consensus, and the TTL left if another process holds the lock.
+// Inspect reads the lock by consensus, and also the TTL left if another process holds the lock.
 func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, error) {
 	v, err := b.readLock(ctx, name)
 	if err != nil {
@@ -58,7 +58,7 @@ func recordOf(kv *mvccpb.KeyValue) record {
 	return rec
 }
 
-// entries returns a read of up to limit entries of a lock, oldest first. The first is the lock.
+// entries returns a read of the oldest entries of a lock, up to limit. The first entry is the lock.
 func entries(s space, name string, limit int64) *pb.RequestOp {
 	all := s.entries(name)
 	return txn.Range(&pb.RangeRequest{
@@ -67,9 +67,9 @@ func entries(s space, name string, limit int64) *pb.RequestOp {
 	})
 }
 
-// lockState is the state of a lock, read by the request that entries returns.
+// lockState is the state of a lock, as read by the request of function entries or by List.
 type lockState struct {
-	generation *txn.Generation  // the generation in which it was read
+	generation *txn.Generation  // the generation in which the lock was read
 	rev        int64            // the store's revision at that time
 	first      *mvccpb.KeyValue // the lock; nil when there is no holder
 	entries    int              // number of entries, including the first
@@ -93,8 +93,8 @@ func (b *Backend) readLock(ctx context.Context, name string) (lockState, error) 
 	return lockStateIn(found), b.cluster.Wrap(err)
 }
 
-// listPage is how many keys are read at a time. So many keys
-// fit into one answer, even if all have the largest value.
+// listPage is the number of keys in one read. One answer has room for this number of keys, even if
+// each has a value of the largest size.
 const listPage = 48
 
 // List reads the keys in pages. It may miss a change that happens between the reads of two pages.
@@ -138,7 +138,7 @@ func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	if v.first == nil || v.generation.Token(v.first.CreateRevision) != token {
 		return &driver.NotHeldError{Holder: b.holder(ctx, v)}
 	}
-	// This entry is not the table's. If the table has the lock, its watch reports the loss.
+	// This entry stays out of the table. If the table knows the lock, its own watch reports the loss.
 	s := b.releasing(&entry{name: name, key: string(v.first.Key), rev: v.first.CreateRevision, generation: v.generation})
 	b.txns.Submit(s)
 	return b.finish(ctx, s)

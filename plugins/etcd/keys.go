@@ -18,13 +18,13 @@ import (
 //
 // Valid UTF-8 never contains 0xFF. So no two keys collide, and a scan of one name never meets
 // another name, although prefixes and names are not escaped. Until the store loses its data, each
-// grant has a different create revision, so a compare of the revision is a compare of owner and
-// token, too; see txn.Step.In.
+// grant has a different create revision, so a request that compares the revision also compares
+// owner and token; see txn.Step.In.
 //
 // Note: the owner, which is different for each grant, is not part of the keys of entries. The
-// server keeps deleted keys in its index until compaction. A Txn that asks whether N is free would
-// read all deleted keys of N. A lock taken a hundred times a second would become slow within
-// minutes.
+// server keeps deleted keys in its index until compaction. If each owner had its own key, a Txn
+// that asks whether N is free would read all deleted keys of N. A lock taken a hundred times a
+// second would become slow within minutes.
 const (
 	separator   = "\xff"
 	kindFree    = "h"
@@ -52,9 +52,9 @@ func (s space) nameOf(key string) string {
 	return name
 }
 
-// record is the value of an entry, the key of a holder or a waiter. It consists of a
-// version byte, owner and label, each after its length, and the published value.
-// Each grant's record is unique because each grant has a different owner.
+// record is the value of an entry. It consists of a version byte, the owner and the label, each
+// preceded by its length, and the published value. Each grant's record is unique because each grant
+// has a different owner.
 type record struct {
 	owner string
 	label string

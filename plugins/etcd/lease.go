@@ -13,13 +13,13 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// lease is an etcd lease, which many keys of one purpose share. The mutex leases.mu guards acked,
-// and is held while load is raised.
+// lease is an etcd lease, which many keys of one purpose share. The mutex leases.mu guards the
+// acked field. It is also held while the load field is raised.
 type lease struct {
 	id int64
 	purpose
 
-	acked   time.Time    // when its grant, or its last acknowledged keepalive, was sent
+	acked   time.Time    // when the request for it, or its last acknowledged keepalive, was sent
 	retired atomic.Bool  // it is no longer renewed
 	load    atomic.Int32 // number of keys put on it
 }
@@ -39,14 +39,14 @@ const (
 	foreign // locks, on a lease that this process did not make
 )
 
-// maxLoad is how many keys may share a lease. When the lease ends because its host has
+// maxLoad is the largest number of keys on one lease. When the lease ends because its host has
 // died, the server deletes all keys at once, and does nothing else in that time.
 const maxLoad = 1024
 
 const (
-	// A withdrawn owner is refused while the store has a key, its tombstone. This key lasts for at
-	// least tombstoneFor. One lease takes the tombstones put within tombstoneUse, at most
-	// maxTombstones, and is never renewed.
+	// The store refuses a withdrawn owner while it has a key, the owner's tombstone, which lasts for
+	// at least tombstoneFor. At most maxTombstones, all put within tombstoneUse, share one lease. That
+	// lease is never renewed.
 	tombstoneFor  = time.Minute
 	tombstoneUse  = 10 * time.Second
 	maxTombstones = 256
@@ -61,9 +61,8 @@ var forTombstones = purpose{ttl: tombstoneFor + tombstoneUse, use: tombstones}
 //   - A key that is put late in the life of its lease would end too early. So
 //     every Txn with acquires is sent together with one keepalive of the lease.
 //     From then on, the lease lasts for the whole TTL.
-//   - A key whose lock is not renewed would live on with the other keys. So the
-//     backend deletes it at the deadline of its lock (table.run), repeatedly
-//     until the delete is confirmed.
+//   - A key whose lock is not renewed would live on with the other keys. So the backend deletes it
+//     at the deadline of its lock (table.run), repeatedly until the delete is confirmed.
 //   - A new process does not know the deadlines, so it never renews a lease of an earlier
 //     process. It moves each lock that it is asked to renew to a lease that it has made.
 //
@@ -91,9 +90,9 @@ func newLeases(c *cluster.Cluster) *leases {
 	return ls
 }
 
-// get returns the lease for a new key of purpose p. If the server grants no TTL as short as that
-// of p, the lease has the shortest TTL that the server grants. Only one lease is made at a time. No
-// key is on a new lease, so an unknown outcome is harmless and has changed no lock.
+// get returns the lease for a new key of purpose p. If p's TTL is below the shortest TTL that the
+// server grants, the lease has that shortest TTL. Only one lease is made at a time. After an error
+// no lock has changed, because a new lease has no keys.
 func (ls *leases) get(ctx context.Context, p purpose) (*lease, error) {
 	if l := ls.atHand(p); l != nil {
 		return l, nil
@@ -139,8 +138,8 @@ func (ls *leases) atHand(p purpose) *lease {
 	return l
 }
 
-// usable reports whether lease l may take another key. A lease that is retired (no longer renewed)
-// or full, or could end before the next keepalive, may not.
+// usable reports whether lease l may take another key. It takes none if it is full or retired (no
+// longer renewed), or could end before the next keepalive.
 func (l *lease) usable(now time.Time) bool {
 	switch {
 	case l.retired.Load():
@@ -155,8 +154,8 @@ func (ls *leases) setLeast(ttl time.Duration) { ls.least.Store(int64(ttl)) }
 
 func (ls *leases) shortest() time.Duration { return time.Duration(ls.least.Load()) }
 
-// keepalive starts a keepalive of the lease l. It returns nil if a keepalive that
-// was sent at or after the instant since has already been acknowledged.
+// keepalive starts a keepalive of the lease l. If one that was sent at or after the instant since
+// is already acknowledged, it starts none and returns nil.
 func (ls *leases) keepalive(l *lease, since time.Time) *keepalive.Keepalive {
 	switch acked := ls.sign(l); {
 	case !acked.Before(since):
@@ -196,8 +195,8 @@ func (ls *leases) await(ctx context.Context, l *lease, k *keepalive.Keepalive) e
 	return nil
 }
 
-// sign returns when the last confirmed keepalive of the lease l was sent. If there is none, it
-// returns when the request that made l was sent. From that instant, l lives for at least its TTL.
+// sign returns when the last confirmed keepalive of the lease l was sent or, if there is none, the
+// request that made l. From that time, l lives for at least its TTL.
 func (ls *leases) sign(l *lease) time.Time {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -213,7 +212,7 @@ func (ls *leases) retire(l *lease) {
 	}
 }
 
-// retireAll stops the renewal of the leases that new keys get.
+// retireAll retires the present lease of each purpose. New keys are then put on new leases.
 func (ls *leases) retireAll() {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -223,8 +222,7 @@ func (ls *leases) retireAll() {
 	clear(ls.current)
 }
 
-// expiry is a server's answer about a lease: when it ends, and for how long it
-// was granted.
+// expiry is a server's answer about a lease: when it ends, and the TTL that it was granted with.
 type expiry struct {
 	at      time.Time
 	granted time.Duration
@@ -235,9 +233,9 @@ const (
 	maxTTLs     = 1000
 )
 
-// expiry asks a server when the lease id ends, and remembers the answer for a moment. A remembered
-// answer is good enough, because a waiter needs only a hint. The time may be up to 1 s too early,
-// because etcd rounds down. For id 0, which is no lease, the result is the zero expiry.
+// The method expiry asks a server when the lease with this id ends, and keeps the answer for a
+// moment. A kept answer suffices, because a waiter needs only a hint. The end may be up to 1 s too
+// early, because etcd rounds down. For id 0, which is no lease, the result is the zero expiry.
 func (ls *leases) expiry(ctx context.Context, id int64) (expiry, error) {
 	if e, known := ls.expiries.Get(id); known || id == 0 {
 		return e, nil

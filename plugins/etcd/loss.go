@@ -10,12 +10,12 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// errDeleted is the cause in the notice that another client has ended a lease.
+// errDeleted is the cause in the notice that another client has ended a lock.
 var errDeleted = errors.New("etcd: key was deleted or its lease revoked from outside")
 
 // The key of a lock that was granted without a wait is watched only once the lock has been held for
 // 20 ms (young). A watch costs two messages, and most locks are released sooner. If the lock is
-// lost before that, the watch shows the loss when it opens.
+// lost within these 20 ms, the watch shows the loss when it opens.
 const young = 20 * time.Millisecond
 
 // watchLater makes sure that the lock e is watched 20 ms (young) after its grant, unless its delete
@@ -25,7 +25,7 @@ func (t *table) watchLater(e *entry) {
 	if !t.cluster.Notices().Watched() || !e.held || t.watches.Covers(e.watch, e.seenAt) {
 		return
 	}
-	if e.watch != nil { // watched since it waited, but only from a later revision on
+	if e.watch != nil { // watched since e waited, but only for changes after a later revision
 		t.suspect = append(t.suspect, e)
 		kit.Wake(t.wake)
 	} else if t.fresh = append(t.fresh, e); len(t.fresh) == 1 {
@@ -76,7 +76,7 @@ func (t *table) heard(e *entry, ev watch.Event) {
 	case ev.Opened != 0:
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		if e.held && (ev.Opened > e.seenAt || ev.Opened < e.rev) { // less: a member is behind, or data is lost
+		if e.held && (ev.Opened > e.seenAt || ev.Opened < e.rev) { // below e.rev: a member is behind, or data is lost
 			t.suspect = append(t.suspect, e)
 			kit.Wake(t.wake)
 		}
@@ -84,7 +84,7 @@ func (t *table) heard(e *entry, ev watch.Event) {
 }
 
 // look reads whether the keys of suspects, which may be lost, still exist. If the read fails, look
-// resets the stream of watches, because each watch that is opened again makes its lock a suspect.
+// resets the stream of watches. Each watch is then opened again, which makes its lock a suspect.
 func (t *table) look(suspects []*entry) {
 	gone, _, err := t.verify(t.cluster.Context(), suspects)
 	if err == nil {
@@ -108,8 +108,8 @@ func (t *table) lost(e *entry) {
 	}
 }
 
-// Watch reports the loss of locks that were acquired through this process, and
-// when the store stops or resumes answering.
+// Watch reports the loss of each lock that was acquired through this process. It also reports when
+// the store stops answering and when it answers again.
 func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	f, down := b.cluster.Follow()
 	defer f.Close()

@@ -39,7 +39,7 @@ func leader(t *testing.T, members []*servers.Server) int {
 	return found
 }
 
-// The function sits makes the backend b use the member at addr, which must exist.
+// The sits function makes the backend b use the member at addr, which must exist.
 func sits(t *testing.T, b *Backend, addr string) {
 	t.Helper()
 	if !b.cluster.Prefer("http://" + addr) {
@@ -47,7 +47,7 @@ func sits(t *testing.T, b *Backend, addr string) {
 	}
 }
 
-// Close must release all locks of a host, whose TTL is long, while its member is frozen.
+// While a host's member is frozen, Close must release all of the host's locks, whose TTL is long.
 func TestReleaseWithFrozenMember(t *testing.T) {
 	members, o := three(t)
 	ill := members[(leader(t, members)+1)%3]
@@ -105,8 +105,8 @@ func TestMemberWithoutAnswer(t *testing.T) {
 	}
 }
 
-// TestMemberWithoutLeader checks a member that has lost the other members. Requests
-// to it have certainly not been done, and their errors must say so at once.
+// TestMemberWithoutLeader checks a member that has lost the other members. Requests to that member
+// are certainly not done, and their errors must say so at once.
 func TestMemberWithoutLeader(t *testing.T) {
 	peers := &etcdserver.Peers{}
 	t.Cleanup(func() { must(t, peers.Close()) })

@@ -26,9 +26,9 @@ type Connect = config.Connect
 // mean a server on this machine. The tag of a field names its configuration
 // key.
 type Options struct {
-	// Address lists the members, each as host:port, http://host:port,
-	// https://host:port or unix:///path. Requests go to one member, and to
-	// another if it fails. Either all members use TLS, or none does.
+	// Address lists the members, each as host:port, http://host:port, https://host:port or
+	// unix:///path. Requests go to one member and, if that member fails, to another. Either all
+	// members use TLS, or none does.
 	Address []string `key:"address" default:"127.0.0.1:2379" doc:"members: host:port, http://, https:// or unix:///path, separated by commas"`
 	Connect `request_timeout:"3s"`
 	// Prefix begins every key, so that equal lock names under two prefixes are
@@ -70,8 +70,8 @@ func (o Options) complete() (Options, *config.Source, error) {
 	return o, source, err
 }
 
-// completeAddress writes every member with its scheme, because the client would use
-// the first member's scheme for all. It reports whether the addresses ask for TLS.
+// completeAddress adds a scheme to each address that has none, because the client library would use
+// the first member's scheme for all members. It reports whether the addresses ask for TLS.
 func (o *Options) completeAddress() (bool, error) {
 	o.Address = slices.Clone(o.Address)
 	secure := 0

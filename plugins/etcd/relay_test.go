@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// relayTo starts a relay to the server at addr. The relay runs until the test ends. At the first
-// answer to each request, it calls the function answered, from many goroutines. If that function
+// relayTo starts a relay to the server at addr. The relay runs until the test ends. It calls the
+// function answered, from many goroutines, at the first answer to each request. If that function
 // returns an error, the client gets the error in place of the answer.
 func relayTo(t testing.TB, addr string, answered func(method string, request []byte) error) (relay string) {
 	t.Helper()

@@ -14,8 +14,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 )
 
-// Release sends one Txn. If an earlier process acquired the lock, Release first reads
-// the lock. If r.Keep is set, the lock ends only after that time; see the method keep.
+// Release sends one Txn. If an earlier process acquired the lock, Release first reads the lock. If
+// r.Keep is set, the lock ends after that time, or earlier at its deadline; see the method keep.
 func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	if r.Keep > 0 {
 		return b.keep(ctx, r)
@@ -48,8 +48,8 @@ func (b *Backend) finish(ctx context.Context, s *txn.Step) error {
 	return b.outcome(ctx, s)
 }
 
-// outcome returns the error for the caller of the operation s. This operation
-// compares an owner's key and, if the compare fails, reads the lock's entries.
+// outcome returns the error that the step s means for its caller. This step compares an owner's key
+// and, if the compare fails, reads the lock's entries.
 func (b *Backend) outcome(ctx context.Context, s *txn.Step) error {
 	switch {
 	case errors.Is(s.Err, cluster.ErrDataLost):
@@ -62,15 +62,15 @@ func (b *Backend) outcome(ctx context.Context, s *txn.Step) error {
 	return &driver.NotHeldError{Holder: b.holder(ctx, lockStateIn(s.Found))}
 }
 
-// Withdraw sends one Txn. If that finds other entries of owner, a second Txn deletes them.
-// Sometimes Withdraw must first make an etcd lease for the keys that bar withdrawn owners.
+// Withdraw sends one Txn. If that Txn finds other entries of owner, a second Txn deletes them.
+// Withdraw first makes an etcd lease for tombstones (see withdraw) if none is in use.
 func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
 	return b.table.withdraw(ctx, name, owner, false)
 }
 
-// withdraw deletes the owner's entries. It also puts a tombstone, a key that bars the owner,
-// because an acquire by the owner may still be on its way. A store without space accepts only the
-// deletes. The lock is then free, and the error means that a late acquire may still take it.
+// withdraw deletes the owner's entries. It also puts a tombstone, a key that makes the store refuse
+// a late acquire by the owner. A store without space accepts only the deletes. The lock is then
+// free, and withdraw returns an error, because a late acquire may take it.
 func (t *table) withdraw(ctx context.Context, name, owner string, again bool) error {
 	l, err := t.leases.get(ctx, forTombstones)
 	if err == nil {
@@ -87,14 +87,14 @@ func (t *table) withdraw(ctx context.Context, name, owner string, again bool) er
 }
 
 const (
-	// maxFound is how many entries are read to find those that an earlier process has put
-	// for an owner. maxRecord bounds the bytes of a deleted record in the answer.
+	// maxFound limits the entries that are read to find an owner's entries from an earlier process.
+	// maxRecord is the largest size, in bytes, of a deleted record in the answer.
 	maxFound  = 100
 	maxRecord = 64 << 10
 )
 
 // undo does the operations in parameter first. In the same Txn, it deletes the owner's entry that
-// this process knows. Then it deletes the owner's other entries. Its error is the client library's.
+// this process knows. A second Txn deletes the other entries. The error is the client library's.
 func (t *table) undo(ctx context.Context, name, owner string, first ...*pb.RequestOp) error {
 	s := &txn.Step{Name: name, Size: 2 * maxRecord, Repeatable: true, Req: &pb.TxnRequest{
 		Success: append([]*pb.RequestOp{entries(t.space, name, maxFound)}, first...),
@@ -138,8 +138,8 @@ func (t *table) undo(ctx context.Context, name, owner string, first ...*pb.Reque
 	return last.Err
 }
 
-// rest returns an operation that deletes the owner's entries that s has read, or nil if none is
-// left. If put is true, s has already deleted the entry in parameter known.
+// The method rest returns a step that deletes the owner's entries that s has read. It returns nil
+// if none is left. If put is true, s has already deleted the entry in parameter known.
 func (t *table) rest(owner string, s *txn.Step, known *entry, put bool) *txn.Step {
 	if s.Err != nil {
 		return nil
@@ -156,9 +156,9 @@ func (t *table) rest(owner string, s *txn.Step, known *entry, put bool) *txn.Ste
 	return d
 }
 
-// keep makes this process delete the lock after r.Keep. This process may end first, so keep also
-// renews the lock for r.Keep, rounded up to whole seconds, and for at least leases.shortest(). If
-// the lock ends by then anyway, keep only checks that its entry exists.
+// The method keep makes this process delete the lock after r.Keep. Because this process may end
+// first, keep also renews the lock for r.Keep, rounded up to whole seconds, and for at least
+// leases.shortest(). If the lock ends within r.Keep anyway, keep only checks that its entry exists.
 func (b *Backend) keep(ctx context.Context, r driver.Request) error {
 	now := time.Now()
 	e, err := b.known(ctx, r)

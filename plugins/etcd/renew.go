@@ -17,10 +17,10 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 )
 
-// Renew sends a keepalive and, at the same time, a read of the key, because a
-// keepalive alone would succeed for a key that Break has deleted. If the lock was
-// granted in the queue, was acquired by an earlier process, or gets another TTL,
-// Renew instead sends one Txn, which moves the lock to a lease with its TTL.
+// Renew sends a keepalive and, at the same time, a read of the key, because a keepalive alone would
+// succeed for a key that Break has deleted. If the lock was granted in the queue, was acquired by
+// an earlier process, or gets another TTL, Renew instead sends one Txn, which moves the lock to a
+// lease with the TTL in r.
 func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
 	return b.Batch(ctx, []driver.Op{{Kind: driver.OpRenew, Request: r}})[0].Err
 }
@@ -30,7 +30,7 @@ type renewal struct {
 	entry *entry
 	err   *error
 
-	// These fields belong to a renewal that moves its lock to another lease.
+	// The lease is the lock's lease after the renewal. A move to it also sets step and keepalive.
 	lease     *lease
 	step      *txn.Step
 	keepalive *keepalive.Keepalive
@@ -56,7 +56,7 @@ func (b *Backend) renew(ctx context.Context, all []*renewal, now time.Time) {
 	b.stay(ctx, append(staying, b.move(ctx, moving, now)...), now)
 }
 
-// stay renews locks by a keepalive of their leases.
+// stay renews locks, which stay on their leases, by one keepalive of each lease.
 func (b *Backend) stay(ctx context.Context, all []*renewal, now time.Time) {
 	if len(all) == 0 {
 		return
@@ -85,10 +85,10 @@ func (b *Backend) stay(ctx context.Context, all []*renewal, now time.Time) {
 	}
 }
 
-// move renews locks by moving their keys to this process's lease for that TTL. A store without
-// space refuses this. move then returns the locks whose present lease has a sufficient TTL, and the
-// caller renews them by a keepalive, which is no write. The keepalive also extends the other keys
-// that an earlier process has put on those leases.
+// move renews locks by moving their keys to this process's leases for their TTLs. A store without
+// space refuses a move. In that case, move returns the locks whose present leases have sufficient
+// TTLs. The caller renews them by keepalives, which write nothing. A keepalive also extends the
+// other keys that an earlier process has put on that lease.
 func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) (staying []*renewal) {
 	var steps []*txn.Step
 	var refused error // the refusal by a store without space
@@ -124,8 +124,8 @@ func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) (stay
 	return staying
 }
 
-// moving returns the operation that moves the lock e to the lease l. The operation fails unless e
-// is on the lease that this process's table has for e. So a move that comes too late fails.
+// moving returns the operation that moves the lock e to the lease l. The operation fails unless the
+// store has e's key on the lease that the table has for e. So a move that arrives too late fails.
 func (b *Backend) moving(e *entry, l *lease) *txn.Step {
 	from := b.table.moving(e)
 	s := &txn.Step{Name: e.name, In: e.generation, Repeatable: true, Req: &pb.TxnRequest{
@@ -190,7 +190,7 @@ func (b *Backend) adoptAll(ctx context.Context, all []*renewal) {
 	group.Wait()
 }
 
-// maxAdoptions is how many locks may be read at a time after a restart.
+// maxAdoptions is the largest number of locks that are read at the same time after a restart.
 const maxAdoptions = 16
 
 // adopt takes over a lock that this process does not know. An earlier process of this host

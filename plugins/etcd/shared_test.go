@@ -18,8 +18,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// expiryStep is how late the server may end a lease. The server looks for
-// expired leases twice a second, and needs a commit to end a lease.
+// expiryStep is the longest delay with which the server ends a lease. The server looks for expired
+// leases twice a second, and needs a commit to end a lease.
 const expiryStep = 1500 * time.Millisecond
 
 func short(name, owner string) driver.Request {

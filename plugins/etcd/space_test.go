@@ -27,8 +27,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// filling is a server whose database becomes full at the next Txn with a put if armed is true. As
-// etcd does, it then raises its alarm and returns ErrNoSpace.
+// filling is a server. If its armed field is true, the database becomes full at the next Txn with a
+// put. As etcd does, it then raises its alarm and returns ErrNoSpace.
 type filling struct {
 	*servers.Server
 	operator *clientv3.Client
@@ -112,7 +112,7 @@ func lacksSpace(t *testing.T, err error, unsure bool) {
 	}
 }
 
-// TestGrantedWithoutSpace has a store that grants locks but answers that it has no space. The
+// TestGrantedWithoutSpace uses a store that grants locks but answers that it has no space. The
 // owners must get the locks, whether or not they share one transaction.
 func TestGrantedWithoutSpace(t *testing.T) {
 	for what, many := range map[string]int{"alone": 1, "together": 5} {
@@ -231,7 +231,7 @@ func TestUnknownWithoutSpace(t *testing.T) {
 	must(t, b.Renew(t.Context(), kept))
 }
 
-// onItsLease fails the test unless r's key is on the lease that b would renew for r.
+// onItsLease fails the test unless r's key is on the lease that b renews for r.
 func (f *filling) onItsLease(t *testing.T, b *Backend, r driver.Request) {
 	t.Helper()
 	l, all := b.table.find(r.Name, r.Owner, r.Token).lease, f.keys(t, b.space.entries(r.Name))
@@ -356,8 +356,8 @@ func TestUnderAlarm(t *testing.T) {
 	isNotHeld(t, b.Release(t.Context(), held))
 }
 
-// TestSpaceRunsOut fills a database by acquires of many hosts. After that, the
-// store must have exactly the locks that were granted.
+// TestSpaceRunsOut fills a database by the acquires of many hosts. After that, the store must hold
+// the granted locks and no others.
 func TestSpaceRunsOut(t *testing.T) {
 	s := start(t, &etcdserver.Options{Args: []string{"--quota-backend-bytes=2000000"}})
 	value := []byte(strings.Repeat("x", 2_000))

@@ -103,8 +103,8 @@ func TestRightsTakenAway(t *testing.T) {
 	acquire(t, b, short("left", "c"))
 }
 
-// TestGenerationDeletedByHand deletes the generation's key, as if all data were lost. A lock held
-// before must be free after its TTL, although the holder's process goes on taking other locks.
+// TestGenerationDeletedByHand deletes the generation's key, as if all data were lost. A lock
+// acquired earlier must be free after its TTL, although the holder's process acquires other locks.
 func TestGenerationDeletedByHand(t *testing.T) {
 	s := start(t, nil)
 	b, operator := connect(t, on(s)), plain(t, s)

@@ -17,8 +17,8 @@ import (
 )
 
 // table records the keys that this process has put on shared leases. It deletes a key when the
-// key's time is over, because etcd keeps the key as long as the lease lives. A restarted
-// process renews and releases locks that its table does not have, by reading the store.
+// key's time is over, because etcd keeps the key as long as the lease lives. After a restart, the
+// table is empty, so the first renewal or release of a lock reads the store.
 type table struct {
 	space   space
 	cluster *cluster.Cluster
@@ -31,9 +31,9 @@ type table struct {
 	mu      sync.Mutex
 	entries map[entryKey]*entry
 	keys    map[string]*entry // by queue key; kept until the key is certainly gone
-	first   time.Time         // no deadline is earlier; zero when there is no deadline
+	first   time.Time         // not after the earliest deadline; zero if there is no deadline
 
-	// These are for finding out which locks are lost, by watching their keys.
+	// These fields are used to find lost locks, by watching the locks' keys.
 	fresh   []*entry // not watched yet, oldest first
 	suspect []*entry // watched, but must be read because they may be gone
 	looking bool     // suspects are being read
@@ -52,8 +52,8 @@ func newTable(s space, c *cluster.Cluster, txns *txn.Writer, leases *leases, wat
 	return t
 }
 
-// add records the entry e before its key is put, so that e ends in time even if
-// no answer comes. An owner that acquires again keeps its entry.
+// add records the entry e before its key is put, so that e ends in time even if no answer comes. If
+// the owner already has an entry that is not being deleted, add does nothing.
 func (t *table) add(e *entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -64,7 +64,7 @@ func (t *table) add(e *entry) {
 	}
 }
 
-// The method due makes the method run wake up at the deadline d. The caller holds mu.
+// The due method makes the run method wake up at the deadline d. The caller holds mu.
 func (t *table) due(d time.Time) {
 	if t.first.IsZero() || d.Before(t.first) {
 		t.first = d
@@ -82,7 +82,7 @@ func (t *table) find(name, owner string, token uint64) *entry {
 	return e
 }
 
-// adopt records the entry e of a lock read from the store, unless the table knows the lock.
+// adopt adds the entry e of a lock read from the store, or returns the lock's known entry.
 func (t *table) adopt(e *entry) *entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -167,7 +167,7 @@ func (t *table) overdue(now time.Time) (over []*entry) {
 	t.first = time.Time{}
 	for _, e := range t.entries {
 		switch {
-		case e.ending, e.busy > 0: // due is called when these end
+		case e.ending, e.busy > 0: // due is called when the delete or the last operation ends
 		case now.Before(e.deadline):
 			t.due(e.deadline)
 		default:
@@ -183,8 +183,8 @@ const eraseAgain = 500 * time.Millisecond
 
 // erase deletes the key of the entry e, whose time is over. It tries until the store says that the
 // key is gone, because the renewal of other locks on the lease would keep the key alive. If e's put
-// had no answer, the put may still arrive, so erase withdraws the owner. Without the right to
-// delete, erase retires the lease.
+// had no answer, the put may still arrive, so erase withdraws the owner. If the user may not delete
+// the key, its lease is retired.
 func (t *table) erase(e *entry) {
 	now := t.snapshot(e)
 	if now.rev == 0 {
@@ -202,7 +202,7 @@ func (t *table) erase(e *entry) {
 	t.txns.Submit(s)
 }
 
-// erased notes the outcome of erase. If another delete may help, it lets erase run again.
+// erased records the outcome of erase. If another delete may help, it lets erase run again.
 func (t *table) erased(e *entry, err error) {
 	switch {
 	case t.cluster.Context().Err() != nil:

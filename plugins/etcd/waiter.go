@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// entryFor is how long a waiting entry lives on after its owner's last Wait or TryAcquire. It
-	// is also the TTL of the waiters' lease, if the server grants so short a TTL. If an owner does
-	// not use a lock that was granted in the queue, the lock lasts no longer than that TTL.
+	// entryFor is the time that a waiting entry remains after its owner's last Wait or TryAcquire. It
+	// is also the TTL of the waiters' lease, unless the server's shortest TTL is longer. A lock that
+	// was granted in the queue ends within that TTL if its owner does not use it.
 	entryFor = 2 * time.Second
-	// entryRenewal is how often the waiters' lease is renewed.
+	// entryRenewal is the interval between two renewals of the waiters' lease.
 	entryRenewal = entryFor / 4
-	// maxWaitingValue bounds the published value in a waiting entry, in bytes, because other
-	// waiters read many entries at a time. A waiter with a longer value must call TryAcquire.
+	// maxWaitingValue limits the published value in a waiting entry, in bytes, because other waiters
+	// read many entries at a time. A waiter with a longer value must call TryAcquire.
 	maxWaitingValue = 512
 )
 
@@ -31,11 +31,11 @@ func (ls *leases) forWaiting() purpose {
 	return purpose{ttl: max(entryFor, ls.shortest()), use: waiting}
 }
 
-// Wait watches the entry before the waiter's entry, so a release wakes only one waiter.
-// If the watched entry was the lock, its end grants the lock, and Wait does not ask the
-// store. The waiter's own entry is watched on the same stream, so a delete of it by an
-// operator would have been reported first. A Wait that times out notes the watched entry
-// for its owner's next Wait, and the watch stays open for a second.
+// Wait watches the entry before the waiter's entry, so a release wakes only one waiter. If the
+// watched entry was the lock, its end grants the lock, and Wait does not ask the store. The same
+// stream watches the waiter's own entry, so Wait already knows if an operator has deleted that
+// entry. A Wait that times out notes the watched entry for its owner's next Wait, and the watch
+// stays open for a second.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration) (driver.Grant, error) {
 	limited, cancel := context.WithTimeout(ctx, max)
 	defer cancel()
@@ -44,7 +44,7 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration)
 	if err != nil || e == nil {
 		return driver.Grant{}, err
 	}
-	many := p != nil && !p.first // e came before p was the lock
+	many := p != nil && !p.first // when e was put, p was not the lock yet
 	t.mu.Lock()
 	t.watch(e) // so that an end of e is reported before the end of the entry in front
 	t.mu.Unlock()
@@ -91,7 +91,7 @@ func (t *table) turn(ctx context.Context, e *entry, p *predecessor) (*predecesso
 		}
 		t.watches.Drop(w)
 		if errors.Is(err, context.DeadlineExceeded) {
-			t.keep(e, 0) // the place outlives this call
+			t.keep(e, 0) // e keeps its place after this call
 		}
 		if err != nil {
 			return p, err
@@ -102,8 +102,8 @@ func (t *table) turn(ctx context.Context, e *entry, p *predecessor) (*predecesso
 }
 
 // mark puts the key of e once more, unchanged, after e has become the lock. When e ends, the key's
-// version in the event then shows that e was the lock. Without a mark, a waiter that came before
-// that grant would have to ask the store. With only two hosts, no mark is needed.
+// version in the event then shows that e was the lock. Without a mark, a waiter that came before e
+// became the lock would have to ask the store. With only two hosts, no mark is needed.
 func (t *table) mark(e *entry) {
 	t.txns.Submit(&txn.Step{Name: e.name, In: e.generation, Req: &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.At(e.key, e.rev)},
@@ -116,14 +116,14 @@ func (t *table) mark(e *entry) {
 var errNoEntry = errors.New("etcd: queue entry is gone")
 
 // keep renews the lease of the waiting entry e, unless the last renewal was less than age ago. It
-// returns false if the lease is no longer renewed.
+// returns false if the lease is retired (no longer renewed).
 func (t *table) keep(e *entry, age time.Duration) bool {
 	l := t.snapshot(e).lease
 	if l.retired.Load() {
 		return false
 	}
 	if k := t.leases.keepalive(l, time.Now().Add(-age)); k != nil {
-		t.cluster.Go(func() { _ = t.leases.await(t.cluster.Context(), l, k) }) // a lost lease is noticed next time
+		t.cluster.Go(func() { _ = t.leases.await(t.cluster.Context(), l, k) }) // the next keep notices a loss
 	}
 	return true
 }
@@ -151,8 +151,8 @@ func (t *table) follow(p *predecessor) (<-chan watch.Event, *watch.Watch) {
 
 // passed handles an event of the watch of p, the entry before e. It returns the entry that is now
 // before e, or nil when it is e's turn. Only the lock's key is put twice (see mark). So if the
-// version of a deleted key is above 1, its entry was the lock. If the event does not show that, or
-// the watch may have missed something, or an end of e, the method passed asks the store.
+// version of a deleted key is above 1, its entry was the lock. The method passed asks the store if
+// the event does not show that, or if a watch may have missed the end of p or of e.
 func (t *table) passed(ctx context.Context, e *entry, p *predecessor, event watch.Event) (*predecessor, error) {
 	own := t.snapshot(e)
 	switch {
@@ -170,8 +170,8 @@ func (t *table) passed(ctx context.Context, e *entry, p *predecessor, event watc
 }
 
 // queue makes sure that the owner has an entry. It returns that entry, pinned (kept in the table),
-// and the entry in front, or nil when it is the owner's turn. If the owner must call TryAcquire, it
-// returns no entry.
+// and the entry in front, which is nil when it is the owner's turn. Both are nil if the owner must
+// call TryAcquire.
 func (t *table) queue(ctx context.Context, r driver.Request) (*entry, *predecessor, error) {
 	for try := range 3 {
 		now := time.Now()
@@ -201,8 +201,8 @@ func (t *table) queue(ctx context.Context, r driver.Request) (*entry, *predecess
 // newWaiting makes the entry of an owner that enters the queue. Its key ends in the parameter
 // number, or in a higher number if this process already uses that key. A key contains a text that
 // only this process has, so no two processes use the same key. Keys are used again, because each
-// new key would stay in the server's index until the next compaction. An entry whose put got no
-// answer is put once more. newWaiting returns nil for an owner that has already tried to acquire.
+// new key would stay in the server's index until the next compaction. newWaiting returns an entry
+// again if its put got no answer, and returns nil for an owner that has already tried to acquire.
 func (t *table) newWaiting(r driver.Request, l *lease, number int, now time.Time) *entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -299,7 +299,7 @@ func (t *table) enter(ctx context.Context, r driver.Request, number int, now tim
 	return e, before, err
 }
 
-// ahead returns a read of name's newest entries. If rev is not 0, all are older than revision rev.
+// ahead returns a read of name's newest entries. Unless rev is 0, all were created before rev.
 func ahead(s space, name string, rev int64, limit int64) *pb.RequestOp {
 	all := s.entries(name)
 	return txn.Range(&pb.RangeRequest{
@@ -308,8 +308,8 @@ func ahead(s space, name string, rev int64, limit int64) *pb.RequestOp {
 	})
 }
 
-// nextTo picks the entry to watch from op, the answer at revision rev to the read of function
-// ahead. It picks the newest entry whose key is not own. It is the lock if op has no older entry.
+// nextTo returns the newest entry in op whose key is not own. It is the lock if op has no older
+// entry. The parameter op answers, at revision rev, the read of function ahead.
 func nextTo(own string, op *pb.ResponseOp, rev int64) *predecessor {
 	var before *predecessor
 	for _, kv := range op.GetResponseRange().GetKvs() {

@@ -25,9 +25,9 @@ type Options struct {
 	Probe string
 }
 
-// Cluster is the connection of a process to a cluster. All its requests and streams go to
-// one member. The next requests and streams go to another member as soon as the member in
-// use reports a failure, or does not answer a read that another member answers.
+// Cluster is the connection of a process to an etcd cluster. All its requests and streams go to one
+// member. The next requests and streams go to another member as soon as the member in use reports a
+// failure, or does not answer a read that another member answers.
 //
 // Its methods may be called from any number of goroutines.
 //
@@ -64,7 +64,7 @@ func New(o Options) *Cluster {
 // Go runs f in a goroutine that Close waits for. After Close it does nothing and returns false.
 func (c *Cluster) Go(f func()) bool { return c.background.Go(f) }
 
-// Apart runs f like Go, but after Close it calls f directly. Then f must have nothing to wait for.
+// Apart runs f like Go, but after Close it calls f directly. In that case f must not wait.
 func (c *Cluster) Apart(f func()) {
 	if !c.Go(f) {
 		f()
@@ -89,7 +89,7 @@ func (c *Cluster) Close(ctx context.Context, last func()) error {
 	})
 }
 
-// RequestTimeout returns how long one request may take.
+// RequestTimeout returns the time limit of one request.
 func (c *Cluster) RequestTimeout() time.Duration { return c.opts.RequestTimeout }
 
 func (c *Cluster) several() bool { return len(c.all) > 1 }

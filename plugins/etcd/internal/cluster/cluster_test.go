@@ -50,7 +50,7 @@ func (m *member) Range(ctx context.Context, _ *pb.RangeRequest) (*pb.RangeRespon
 	return &pb.RangeResponse{Header: &pb.ResponseHeader{}}, m.wait(ctx)
 }
 
-// The function of returns a Cluster of the members ill and well that first uses the member ill.
+// The of function returns a Cluster of two members. The Cluster uses the member ill first.
 func of(t *testing.T, ill, well *member) *cluster.Cluster {
 	t.Helper()
 	var addrs []string
@@ -155,8 +155,8 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// TestAttempts checks that a member is found soon after it is back, even if it was away for long.
-// With grpc's default pauses there would be five attempts in 10 s, not 8.
+// TestAttempts checks that a member is used again soon after it is back, even if it was away for a
+// long time. With grpc's default pauses there would be five attempts in 10 s, not 8.
 func TestAttempts(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	backendtest.Must(t, err)
@@ -170,7 +170,7 @@ func TestAttempts(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%d attempts in 10 s, want 8: %v", n, err)
 		}
-		_ = conn.Close() // like a server that goes away
+		_ = conn.Close() // closes it, like a server that stops
 	}
 }
 

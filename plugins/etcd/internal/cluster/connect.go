@@ -23,12 +23,12 @@ import (
 // conn is a connection to one member, with one login.
 //
 // Note: requests use the generated clients on the connection of clientv3, and not the types KV,
-// Lease and Watch of clientv3. These wait for a member to come back instead of failing fast (K8),
-// repeat reads a hundred times, open a stream for each keepalive, and run a goroutine for each
-// watch. This package uses clientv3 only for endpoints and TLS.
+// Lease and Watch of clientv3. Those types wait for a member to come back instead of failing fast
+// (K8), repeat reads a hundred times, open a stream for each keepalive, and run a goroutine for
+// each watch. This package uses clientv3 only for endpoints and TLS.
 //
-// Note: clientv3 must not renew an expired login. It sends the expired token with the new
-// login, which servers before 3.5 refuse. After each refusal clientv3 logs in again, in a
+// Note: clientv3 must not renew an expired login. It sends the expired token with the new login,
+// and servers before 3.5 refuse such a login. After each refusal clientv3 logs in again, in a
 // recursion, until memory runs out.
 type conn struct {
 	member *member
@@ -46,7 +46,7 @@ type conn struct {
 	leader atomic.Pointer[leader]
 }
 
-// leader has the context of the requests that a connection makes under one raft leader.
+// A leader value has the context of the requests that a connection makes under one raft leader.
 type leader struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -104,7 +104,7 @@ func (c *Cluster) join(ctx context.Context, m *member) (*conn, error) {
 	return conn, nil
 }
 
-// login returns a new connection to m, with a token for the user if there are users.
+// login returns a new connection to m. It logs in if the options name a user and users are enabled.
 func (c *Cluster) login(ctx context.Context, m *member) (*conn, error) {
 	conn, err := c.connect(m, "")
 	if err != nil || c.opts.Username == "" {
@@ -137,8 +137,8 @@ func (c *Cluster) connect(m *member, token string) (*conn, error) {
 	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: []string{m.endpoint}, TLS: c.opts.Source.LastingTLSConfig(names), Token: token,
-		// grpc pings the member, so as to notice that packets are dropped even while
-		// no request is made. grpc allows no shorter interval than 10 s; see redial.
+		// grpc pings the member. So it notices dropped packets even while no request is made. grpc allows
+		// no shorter interval than 10 s; see redial.
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
 		// The client must not try again. If a server has reported a cancelled context,
 		// the client would repeat a write that may have been done. If a write is
@@ -161,7 +161,7 @@ func (c *Cluster) connect(m *member, token string) (*conn, error) {
 	return made, nil
 }
 
-// attempts says how grpc tries to reach a member that is away. grpc's default pauses between
+// attempts makes grpc try often to reach a member that is away. By default, grpc's pauses between
 // attempts grow to two minutes. An attempt may take 20 s, because the error of an attempt that is
 // cut short says less. But the method redial begins another attempt long before that.
 //
@@ -202,8 +202,8 @@ func (c *Cluster) forsake(conn *conn) {
 	})
 }
 
-// nextAddress is how long dial waits for one address of a name before it also
-// tries the next address, as in RFC 8305.
+// nextAddress is the time that dial waits for one address of a name before it also tries the next
+// address, as in RFC 8305.
 const nextAddress = 250 * time.Millisecond
 
 // dial connects to a host:port whose host may be a name with several addresses, some of

@@ -16,8 +16,8 @@ import (
 // prepared, and that the request had no effect.
 var ErrDataLost = errors.New("etcd: the store has lost its data")
 
-// ErrWatchRefused means that a server does not open a watch. Old servers report an expired login as
-// missing rights in this way.
+// ErrWatchRefused means that a server does not open a watch. Old servers also do this when a login
+// has expired, as if rights were missing.
 var ErrWatchRefused = errors.New("etcd: watch refused")
 
 // refusals are answers by which the server refuses a whole Txn and does no part of it. ErrNoSpace
@@ -37,10 +37,10 @@ var declines = []error{
 func Refused(err error) bool { return isOneOf(err, refusals) }
 
 // OutOfSpace reports whether the server answered that its database is full. The server gives this
-// answer to requests that it refuses while its alarm is raised. It also gives it to requests that
-// it has done just before it raised the alarm. (The quota's applier, etcdserver/apply/quota.go,
-// checks first, does the request, and then answers with the error.) So the outcome is unknown but
-// final: no part of the request is still under way.
+// answer to requests that it refuses while its alarm is raised. It gives the same answer to a
+// request that it did just before it raised the alarm. (The quota's applier,
+// etcdserver/apply/quota.go, checks first, does the request, and then answers with the error.) So
+// the outcome is unknown but final: no part of the request is still under way.
 func OutOfSpace(err error) bool { return Is(err, rpctypes.ErrNoSpace) }
 
 // isAnswer reports whether err, which may be nil, shows that the store answers.
@@ -116,9 +116,9 @@ func (c *Cluster) Wrap(err error) error {
 	return fmt.Errorf("etcd: %s: %w: %w", c.addresses(), driver.ErrUnavailable, native)
 }
 
-// ended reports whether text says that a server that has never answered has reset
-// the connection. The reason may be the certificate: with TLS 1.3, a server refuses
-// it only after the client has begun to send, and the server's alert may be lost.
+// ended reports whether text says that a server that has never answered has reset the connection.
+// The server may have refused the client's certificate. With TLS 1.3 it does so only after the
+// client has begun to send, and its alert may be lost.
 func (c *Cluster) ended(text string) bool {
 	return c.identity.Current() == "" && (strings.Contains(text, "connection reset by peer") || strings.Contains(text, "broken pipe"))
 }

@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	lookEvery = 30 * time.Second // how long the result of a look at all members counts
+	lookEvery = 30 * time.Second // the least time between two looks at all members
 	lookAgain = 2 * time.Second  // the same after a second cluster was seen
 	// Locks are granted again once no second cluster has answered for the duration settles. A load
-	// balancer may lead us to the clusters in turn, so one look is too few.
+	// balancer may lead connections to the clusters in turn, so one look does not suffice.
 	settles = 10 * time.Second
 )
 
@@ -35,7 +35,8 @@ type identity struct {
 type header interface{ GetHeader() *pb.ResponseHeader }
 
 // admit returns an error if the answer h, which came over conn, is from another cluster than the
-// one in use. Then h and conn must not be used. No lock of the cluster in use was changed.
+// one in use. After an error, h and conn must not be used. The request changed no lock of the
+// cluster in use.
 func (c *Cluster) admit(conn *conn, h header) error {
 	id := h.GetHeader().GetClusterId()
 	if id == 0 {
@@ -81,8 +82,7 @@ func (c *Cluster) question() *pb.RangeRequest {
 	return &pb.RangeRequest{Key: []byte(c.opts.Probe), KeysOnly: true}
 }
 
-// Looked reports whether locks may be granted, as far as is known without
-// asking the members again.
+// Looked reports whether locks may be granted, as far as is known without asking the members again.
 func (c *Cluster) Looked() bool {
 	return !c.identity.looked.Load().IsZero() && c.identity.stray() == nil
 }
@@ -99,9 +99,9 @@ func (i *identity) stray() error {
 
 // Certain returns an error if the addresses lead to members of two clusters. It asks all members
 // over new connections, because a load balancer or a DNS name may lead new connections elsewhere.
-// Later calls ask again at most every 2 s while two clusters are seen. Otherwise they ask only if
-// anew is true, at most every 30 s. Certain does not find a cluster that is down or that only
-// other processes reach.
+// While two clusters are seen, later calls ask again, at most every 2 s. While only one is seen,
+// they ask again only if anew is true, at most every 30 s. Certain does not find a cluster that is
+// down or that only other processes reach.
 func (c *Cluster) Certain(ctx context.Context, anew bool) error {
 	if !c.Looked() || anew {
 		select {

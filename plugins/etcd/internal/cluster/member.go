@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// slowAfter is how long a request may go unanswered before its member is
-	// compared with the others.
+	// slowAfter is the time after which an unanswered request makes the Cluster compare its member
+	// with the others.
 	slowAfter = 250 * time.Millisecond
-	// askNext is how long a comparison of members waits for one member's answer before it
-	// also asks the next member. sickAfter is how long after the comparison's start the
-	// member in use must have answered, if another member has answered.
+	// askNext is the time that a comparison of members waits for an answer before it also asks the
+	// next member. sickAfter is the time, from the comparison's start, in which the member in use must
+	// answer if another member answers.
 	askNext   = 150 * time.Millisecond
 	sickAfter = 500 * time.Millisecond
-	// electedGrace is how long requests sent before a change of leader may still
-	// wait for their answer.
+	// electedGrace is the time that requests sent before a change of leader may still wait for
+	// answers.
 	electedGrace = 300 * time.Millisecond
 )
 
@@ -65,9 +65,9 @@ func (c *Cluster) avoid(m *member) {
 	}
 }
 
-// order returns the member in use, and then the others in the order in which to try them. First
-// come the members that never failed, in random order, then those that failed, the longest ago
-// first. The caller holds mu.
+// order returns the member in use, and then the others in the order in which to try them. Members
+// that never failed come first, in random order. After them come members that failed, the earliest
+// failure first. The caller holds mu.
 func (c *Cluster) order() []*member {
 	order := []*member{c.at}
 	for _, i := range rand.Perm(len(c.all)) {

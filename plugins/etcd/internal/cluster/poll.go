@@ -30,9 +30,9 @@ func (c *Cluster) poll(ctx context.Context) error {
 	errs := map[*member]error{} // errors of the members that have answered
 	used, asked := order[0], 0  // the member in use, and how many members were asked
 	var (
-		failed error            // of the member in use or, until it fails, of the first that failed
+		failed error            // error of the member in use or, until it fails, of the first that failed
 		winner *member          // the first other member that answered without an error
-		late   <-chan time.Time // ends the time of the member in use, once there is a winner
+		late   <-chan time.Time // fires when the member in use is too late; nil until there is a winner
 	)
 	next := func() {
 		if winner != nil || asked == len(order) {

@@ -25,14 +25,14 @@ func (c *Cluster) Grant(ctx context.Context, ttl time.Duration) (*pb.LeaseGrantR
 	})
 }
 
-// TimeToLive asks how long the etcd lease with the given id still lives.
+// TimeToLive asks for the remaining time of the etcd lease with the given id.
 func (c *Cluster) TimeToLive(ctx context.Context, id int64) (*pb.LeaseTimeToLiveResponse, error) {
 	return call(c, ctx, true, func(ctx context.Context, on *conn) (*pb.LeaseTimeToLiveResponse, error) {
 		return on.lease.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: id})
 	})
 }
 
-// Status asks a member about itself.
+// Status asks the member in use for its status.
 func (c *Cluster) Status(ctx context.Context) (*pb.StatusResponse, error) {
 	return call(c, ctx, true, func(ctx context.Context, on *conn) (*pb.StatusResponse, error) {
 		return on.server.Status(ctx, &pb.StatusRequest{})
@@ -86,7 +86,7 @@ func try[T header](c *Cluster, ctx context.Context, on *conn, request func(conte
 	return resp, err
 }
 
-// Stream is a handle for a stream to one member. Its user reports by its methods what happens.
+// Stream is a handle for a stream to one member. Its user calls its methods to report events.
 type Stream struct {
 	c  *Cluster
 	on *conn
@@ -115,7 +115,7 @@ func (c *Cluster) Watch() (pb.Watch_WatchClient, *Stream, error) {
 		func(ctx context.Context, on *conn) (pb.Watch_WatchClient, error) { return on.watch.Watch(ctx) })
 }
 
-// The stream ends, at the latest, with the context that the function lifetime returns.
+// open opens a stream, which ends at the latest with the context that function lifetime returns.
 func open[T any](c *Cluster, lifetime func(*conn) context.Context, request func(context.Context, *conn) (T, error)) (T, *Stream, error) {
 	defer c.overdue()()
 	var none T
@@ -135,8 +135,8 @@ func open[T any](c *Cluster, lifetime func(*conn) context.Context, request func(
 }
 
 // Receive passes the answers on the stream s, which the function next returns, to the function use.
-// It returns the first error: of next, of use, or because an answer comes from another cluster than
-// the one in use. The stream must then be given up.
+// It returns the first error of next or use, or an error if another cluster answers. After that,
+// the caller must give up the stream.
 func Receive[T header](s *Stream, next func() (T, error), use func(T) error) error {
 	for {
 		answer, err := next()
@@ -161,8 +161,8 @@ func (s *Stream) ended(err error) {
 }
 
 // Expect is called when a request is sent on the stream. While its answer is overdue, the members
-// are compared. Unless the returned function answered is called within the request timeout, the
-// next stream goes to another member, and Expect calls giveUp. The caller calls answered once.
+// are compared. The caller must call the returned function exactly once. If it does not do so
+// within the request timeout, giveUp is called, and the next stream goes to another member.
 func (s *Stream) Expect(giveUp func()) (answered func()) {
 	stop := s.c.overdue()
 	timer := time.AfterFunc(s.c.opts.RequestTimeout, func() {

@@ -17,8 +17,8 @@ import (
 // Nowhere is an address on which no server listens.
 const Nowhere = "http://127.0.0.1:1"
 
-// At returns a Cluster of the members at addrs, each with its scheme. The Cluster is closed when
-// the test ends.
+// At returns a Cluster of the members at addrs, which are addresses with a scheme. The Cluster is
+// closed when the test ends.
 func At(t testing.TB, addrs ...string) *cluster.Cluster {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)

@@ -38,7 +38,7 @@ type Sender struct {
 	wake    chan struct{}
 
 	mu     sync.Mutex
-	queue  []*Keepalive // not sent yet; one for each lease, and those to send again
+	queue  []*Keepalive // not sent yet: one for each lease, and those to send a second time
 	stream *stream      // nil when there is none
 }
 
@@ -101,7 +101,7 @@ func (s *Sender) flush() {
 		s.mu.Lock()
 		s.stream = on
 		s.mu.Unlock()
-		s.cluster.Apart(func() { s.receive(on) }) // after Close, the stream has ended
+		s.cluster.Apart(func() { s.receive(on) }) // returns at once after Close: the stream has ended
 	}
 	s.mu.Lock()
 	if s.stream != on { // it has failed meanwhile, so nothing would be received from it

@@ -26,9 +26,9 @@ func single(r *pb.TxnRequest, holds *pb.Compare) *pb.TxnRequest {
 	}
 }
 
-// lookAfter does the reads in the Failure branches of the refused steps of a shared Txn. The shared
-// Txn itself has no such branches, because refusals are rare under load, and the branches would be
-// most of the Txn.
+// lookAfter does the reads that the refused steps of batch have in Req.Failure. A shared Txn is
+// sent without these reads, because refusals are rare under load, and the reads would be most of
+// the Txn.
 func (w *Writer) lookAfter(batch []*Step) {
 	var refused []*Step
 	var reads [][]*pb.RequestOp
@@ -49,10 +49,10 @@ func (w *Writer) lookAfter(batch []*Step) {
 type Found struct {
 	Ops        []*pb.ResponseOp
 	Rev        int64       // the store's revision at that time
-	Generation *Generation // the generation in which Rev counts
+	Generation *Generation // the generation that Rev belongs to
 }
 
-// ReadEach does groups of reads. The reads of a group see one revision, and one Txn has as many
+// ReadEach does groups of reads. All reads of a group see the same revision. One Txn has as many
 // groups as the server allows. ReadEach calls the function found with each group's answer, in
 // order. It returns the number of answered groups. Its error is the client library's.
 func (w *Writer) ReadEach(ctx context.Context, groups [][]*pb.RequestOp, found func(int, Found)) (n int, err error) {

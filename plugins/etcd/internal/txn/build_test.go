@@ -85,8 +85,8 @@ func (s *shaped) step(d *dice) *Step {
 	return st
 }
 
-// outcome describes the answer to the step st, and the keys that the store then has.
-// It leaves out the prefix, in which the keys of the two sets differ.
+// outcome describes the answer to the step st, and the keys that the store then has. It leaves out
+// the prefix of the keys, because the two sets have different prefixes.
 func (s *shaped) outcome(t *testing.T, st *Step) string {
 	var out strings.Builder
 	say := func(kvs []*mvccpb.KeyValue) {

@@ -13,11 +13,10 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
 )
 
-// Generation is the life of a namespace from its first use to the loss of its
-// data. A token is the create revision of the lock's key plus the generation's
-// base. Revisions rise through crashes and changes of leader, but a cluster
-// that was set up anew starts at 1 again. A resource that remembers the highest
-// token would then refuse the new holders or, worse, accept an old holder.
+// Generation is the period from the first use of a namespace to the loss of its data. A token is
+// the create revision of the lock's key plus the generation's base. Revisions rise through crashes
+// and changes of leader, but a cluster that was set up anew starts at 1 again. Without a base, a
+// resource that remembers the highest token would refuse new holders or, worse, accept an old one.
 //
 // A generation is identified by its base, which is stored in the value of its
 // key. The revision of that key cannot identify a generation, because the first
@@ -26,9 +25,9 @@ type Generation struct {
 	Base uint64 // when the generation began, in microseconds since 1970
 }
 
-// format begins the value of the generation's key. Old releases of this package wrote no such
-// text, and had two kinds of key, for locks and for queue entries. They cannot read this value,
-// so they refuse all requests. The keys that they have left expire with their leases.
+// The constant format begins the value of the generation's key. Old releases of this package wrote
+// no such text, and had two kinds of key, for locks and for queue entries. They cannot read this
+// value, so they refuse all requests. The keys that they have left expire with their leases.
 const format = "2:"
 
 func (g *Generation) value() []byte { return strconv.AppendUint([]byte(format), g.Base, 10) }
@@ -42,8 +41,8 @@ func (g *Generation) Same(other *Generation) bool { return g.Base == other.Base 
 // Generation returns the present generation of the store's data, which the first
 // caller reads from the store. After an error no lock has been changed.
 //
-// Every Txn compares the generation's key with it. So a process that goes on after a loss of its
-// store's data cannot mix two generations.
+// Every Txn compares the key of the generation in the store with this generation. So a process that
+// goes on after a loss of its store's data cannot mix two generations.
 //
 // Note: etcd has no clock that can be read, so the first user of an empty
 // namespace sets the base from its own clock. That clock orders only
@@ -79,7 +78,7 @@ func (w *Writer) fetch(ctx context.Context, least uint64) (*Generation, error) {
 		if g.Base, err = strconv.ParseUint(base, 10, 62); err != nil {
 			return nil, fmt.Errorf("etcd: key %q: %w", w.key, err)
 		}
-		if !present { // done once, by whichever host is first
+		if !present { // the first host that finds an old value replaces it
 			if _, err := w.txn(ctx, true, &pb.TxnRequest{
 				Compare: []*pb.Compare{HasValue(w.key, kvs[0].Value)}, Success: []*pb.RequestOp{Put(w.key, g.value(), 0)},
 			}); err != nil {
@@ -92,18 +91,19 @@ func (w *Writer) fetch(ctx context.Context, least uint64) (*Generation, error) {
 	return g, nil
 }
 
-// holds returns a compare that fails once the store has lost the data of generation g.
+// The method holds returns a compare that fails once the store has lost the data of generation g.
 func (w *Writer) holds(g *Generation) *pb.Compare { return HasValue(w.key, g.value()) }
 
-// goesOn reports whether g was still the present generation when the store gave the
-// answers in ops. The last of these must answer a read of the generation's key.
+// goesOn reports whether g was still the present generation when the store gave the answers in ops.
+// The last of these must answer a read of the generation's key.
 func goesOn(g *Generation, ops []*pb.ResponseOp) bool {
 	kvs := ops[len(ops)-1].GetResponseRange().GetKvs()
 	return len(kvs) > 0 && bytes.Equal(kvs[0].Value, g.value())
 }
 
 // The method over is called when the generation g has ended. It begins the next generation, unless
-// another client has. The new base is above the base of g, even if this machine's clock is behind.
+// another client has begun it. The new base is above that of g, even if this machine's clock is
+// behind.
 func (w *Writer) over(ctx context.Context, g *Generation) error {
 	if w.present.CompareAndSwap(g, nil) {
 		w.ended()
@@ -112,8 +112,8 @@ func (w *Writer) over(ctx context.Context, g *Generation) error {
 	return err
 }
 
-// Read does the reads ops in one Txn, and repeats it once if the generation has ended. Its error
-// is the client library's.
+// Read does the reads ops in one Txn. It repeats the Txn once if the generation has ended. Its
+// error is the client library's.
 func (w *Writer) Read(ctx context.Context, ops ...*pb.RequestOp) (Found, error) {
 	for range 2 {
 		g, err := w.Generation(ctx)

@@ -1,5 +1,5 @@
 // Package txn sends transactions to etcd. The waiting operations of many callers share one
-// transaction. No operation is done in a later generation of the data than the one it was made for.
+// transaction. An operation made for one generation of the data is never done in a later one.
 package txn
 
 import (
@@ -24,8 +24,8 @@ type Step struct {
 	// Alongside, unless nil, runs when the step is sent. It may start work that must end before
 	// Then runs. It returns a channel that is closed when that work is done, or nil.
 	Alongside func() <-chan struct{}
-	// Repeatable reports whether a second try does no harm, even if the first
-	// try arrives later. Such a step is sent again while no answer comes.
+	// Repeatable reports whether a second try does no harm, even if the first try arrives later. Such
+	// a step is sent again and again while no answer comes, until the request timeout is over.
 	Repeatable bool
 	// Done reports whether the step was done. It is called when the compares fail, because an
 	// earlier try may have been done, or when their result is unknown. It may read the answers to
@@ -91,7 +91,7 @@ func HasValue(key string, value []byte) *pb.Compare {
 	}
 }
 
-// OnLease returns a compare that holds when key exists and is on lease, where 0 means no lease.
+// OnLease returns a compare that holds when key exists and has the lease id lease; 0 means none.
 func OnLease(key string, lease int64) *pb.Compare {
 	return &pb.Compare{
 		Key: []byte(key), Result: pb.Compare_EQUAL, Target: pb.Compare_LEASE,
@@ -111,8 +111,8 @@ func Put(key string, value []byte, lease int64) *pb.RequestOp {
 	return Change(&pb.PutRequest{Key: []byte(key), Value: value, Lease: lease})
 }
 
-// Change puts a key. A key that exists keeps its create revision, and its value or lease if r
-// ignores that.
+// Change does the put r. A key that exists keeps its create revision. Its value or lease stays if r
+// says so.
 func Change(r *pb.PutRequest) *pb.RequestOp {
 	return &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: r}}
 }

@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// maxBatch is how many operations may share a Txn. A server allows 128 by default, of which the
-	// nesting takes up to four.
+	// maxBatch is the most steps in one Txn. A server allows 128 operations in a Txn by default, and
+	// the nesting of steps needs up to four of them.
 	maxBatch = 120
 	// maxBatchBytes keeps a Txn well below the servers' limit of 1.5 MB, and its
 	// answer well below the client's limit of 4 MB.
 	maxBatchBytes = 512 << 10
-	// maxInFlight is how many Txns may be under way at a time. Operations that
-	// come in the meantime share the next Txn.
+	// maxInFlight is the most Txns that are under way at a time. Operations that come in the meantime
+	// share the next Txn.
 	maxInFlight = 2
 )
 
@@ -33,7 +33,7 @@ const (
 type Writer struct {
 	cluster *cluster.Cluster
 	steps   *kit.Batcher[*Step]
-	limit   atomic.Int32 // most steps, or reads, in a Txn; see tooMany
+	limit   atomic.Int32 // the most steps, or reads, in a Txn; see tooMany
 
 	key     string // the generation's key
 	ended   func() // called when a generation has ended
@@ -41,7 +41,7 @@ type Writer struct {
 	highest atomic.Int64 // the highest revision seen
 }
 
-// New returns a Writer. In the store, key holds the base from which tokens are counted. The
+// New returns a Writer. The parameter key names the store's key with the base of tokens. The
 // function ended is called when the store has lost its data, before any step is done on new data.
 func New(c *cluster.Cluster, key string, ended func()) *Writer {
 	w := &Writer{cluster: c, key: key, ended: ended}
@@ -182,7 +182,7 @@ func (w *Writer) settle(batch []*Step, g *Generation, full error) {
 		free = append(free, s)
 	}
 	switch {
-	case len(rest) == 0: // the server refused more than it should
+	case len(rest) == 0: // the server refused even steps that need no space
 		for _, s := range free {
 			s.Err = s.Doubt
 			s.finish()
@@ -208,7 +208,7 @@ func (w *Writer) settle(batch []*Step, g *Generation, full error) {
 }
 
 // again repeats steps of batch if err is a reason to ask another member. It repeats the steps that
-// may be done twice and whose timeout is not over.
+// may be done twice and whose timeout is not over, and returns the others.
 func (w *Writer) again(batch []*Step, err error) (rest []*Step) {
 	var twice []*Step
 	for _, s := range batch {
@@ -224,10 +224,10 @@ func (w *Writer) again(batch []*Step, err error) (rest []*Step) {
 	return rest
 }
 
-// current returns the steps to send. It ends the steps that were given up before they were sent,
-// and those whose revisions are of another generation than g. In generation g, another client may
-// have created the same key at the same revision. The compare in every Txn would not notice that,
-// because it checks only that g is the present generation.
+// current returns the steps to send. It ends each step that was given up before it was sent, and
+// each step whose revisions belong to another generation than g. In generation g, another client
+// may have created the same key at the same revision. The generation's compare in every Txn cannot
+// notice that, because it checks only that g is the present generation.
 func (w *Writer) current(batch []*Step, g *Generation) []*Step {
 	rest := make([]*Step, 0, len(batch))
 	for _, s := range batch {

@@ -17,8 +17,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// TestDeliverWaitsForNobody checks that the sender goes on at once after a
-// refused step, and after a step whose function Then must wait for other work.
+// TestDeliverWaitsForNobody checks that the sender goes on at once after a refused step, and after
+// a step whose Then function must wait for other work.
 func TestDeliverWaitsForNobody(t *testing.T) {
 	w := at(t, clustertest.Nowhere)
 	for what, s := range map[string]*Step{
@@ -40,7 +40,7 @@ func TestDeliverWaitsForNobody(t *testing.T) {
 	}
 }
 
-// TestDeliverAtOnce checks that the function Then runs in no new goroutine if it need not wait.
+// TestDeliverAtOnce checks that the Then function runs in no new goroutine if it need not wait.
 func TestDeliverAtOnce(t *testing.T) {
 	over := make(chan struct{})
 	close(over)

@@ -18,7 +18,7 @@ import (
 // member is behind the others, it opens a watch at an older revision, and then reports old changes
 // again. Only a delete proves something: the key's earlier owner has lost the key.
 //
-// The zero Event says that the stream is broken. Changes are missed until an Event sets Opened.
+// The zero Event says that the stream is broken. Changes may be missed until an Event sets Opened.
 type Event struct {
 	Opened  int64 // if not 0, changes after this revision are reported from now on
 	Changed int64 // if not 0, the revision of the last change
@@ -27,23 +27,22 @@ type Event struct {
 	Created, Version int64
 }
 
-// Watch is one watch. The fields after notify are about the present stream, and
-// guarded by Mux.mu.
+// Watch is one watch. The fields after notify are about the present stream, and guarded by Mux.mu.
 type Watch struct {
 	key     string
 	end     []byte
 	deletes bool // only deletes are of interest
 	notify  func(Event)
 	id      int64
-	opened  int64 // as in Event; 0 until the server says so
+	opened  int64 // as in Event; 0 until the server has opened the watch
 	changed int64 // as in Event
 }
 
-// Mux carries watches on one stream. It opens them at the present revision, because
-// the server serves watches with an older revision only every 100 ms. After an Event
-// that sets Opened, the user of a watch must read what happened before the watch was
-// opened or while the stream was broken. So a compaction of old revisions cannot
-// harm a watch. The methods of Mux may be called from any number of goroutines.
+// Mux carries watches on one stream. It opens them at the present revision, because the server
+// serves watches with an older revision only every 100 ms. After an Event that sets Opened, the
+// user of a watch must read the store, to learn what happened before the watch was opened or while
+// the stream was broken. So a compaction of old revisions cannot harm a watch. The methods of Mux
+// may be called from any number of goroutines.
 type Mux struct {
 	cluster *cluster.Cluster
 	wake    chan struct{}
@@ -53,9 +52,9 @@ type Mux struct {
 	stream  *stream // nil when there is none
 }
 
-// spareFor is how long a dropped watch stays open, for the next watch of its key. A
-// caller that waits for a lock again and again mostly follows the same key. Without
-// spareFor, each of its waits would end a watch and begin a new watch.
+// spareFor is the time that a dropped watch stays open, for reuse by the next watch of its key. A
+// caller that waits for a lock again and again mostly follows the same key. Without spareFor, each
+// of its waits would end a watch and begin a new watch.
 const spareFor = time.Second
 
 // stream is one stream of watches. The fields after wake are guarded by Mux.mu.
@@ -78,14 +77,15 @@ func New(c *cluster.Cluster) *Mux {
 	return m
 }
 
-// Changes watches the keys from key up to, but without, end. The function notify must not block,
-// because one goroutine makes all calls.
+// Changes watches the keys from key up to, but not including, end. The function notify must not
+// block, because one goroutine makes all calls.
 func (m *Mux) Changes(key string, end []byte, notify func(Event)) *Watch {
 	return m.add(&Watch{key: key, end: end, notify: notify}, 0)
 }
 
-// Deletes watches for deletes of key that come after revision; see [Mux.Changes]. If a dropped
-// watch of the key has been open since then, it is used again, and no Event sets Opened.
+// Deletes watches for deletes of key that come after revision; see [Mux.Changes]. A dropped watch
+// of key is reused if it has been open since that revision and has seen no later delete. In that
+// case no Event sets Opened.
 func (m *Mux) Deletes(key string, revision int64, notify func(Event)) *Watch {
 	return m.add(&Watch{key: key, deletes: true, notify: notify}, revision)
 }
@@ -131,9 +131,9 @@ func (m *Mux) Drop(w *Watch) {
 }
 
 // Covers reports whether the watch w, which may be nil, has reported every delete after revision
-// that the stream has brought. The events on one stream come in the order of revisions. So a
-// delete that another watch reports is earlier than the deletes that w has yet to report.
-// That order is lost if the server, unable to send for a while, holds back 128 reports.
+// that the stream has brought. The events on one stream come in the order of revisions. So a delete
+// that another watch reports is earlier than the deletes that w has yet to report. The order is
+// lost if the server cannot send for a while and holds back 128 reports.
 func (m *Mux) Covers(w *Watch, revision int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -227,7 +227,7 @@ func (m *Mux) wanted() bool {
 	return len(m.watches) > 0
 }
 
-// serve opens a stream with all watches, and returns the reason when the stream has ended.
+// serve opens a stream with all watches. It returns the error with which the stream ends.
 func (m *Mux) serve() error {
 	client, link, err := m.cluster.Watch()
 	if err != nil {
