@@ -28,7 +28,7 @@ var etcd = Terms{
 		{
 			Rules: TwiceForLong(Token), All: []Condition{TwoStores},
 			Why: "each cluster grants every lock. A host whose addresses lead to both grants nothing, warns once, and its check fails. " +
-				"It sees only members that answer when it looks, at its first acquire and at most every 30 s in its check, and it grants again 10 s after the second cluster was seen last. " +
+				"It looks at its first acquire and at most every 30 s in its check, and sees only members that answer. It grants again 10 s after it last saw the second cluster. " +
 				"Hosts that are led to one cluster each do not notice",
 		},
 		{Rules: []Rule{Token}, All: []Condition{DataLost, ClockBack}},

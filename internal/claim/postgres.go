@@ -1,5 +1,5 @@
 package claim
 
 var postgres = inRows(
-	"a grant is on disk before it is answered only with `fsync=on` and another `synchronous_commit` than `off`, which a role or a database may have of its own",
+	"a grant is on disk before it is answered only with `fsync=on` and a `synchronous_commit` other than `off`, which roles and databases may override",
 )

@@ -22,11 +22,11 @@ var redis = Terms{
 		{
 			Rules: TwiceForLong(), All: []Condition{ReplicaPromoted, ReplicasWaited},
 			Why: "WAIT makes a lost grant less likely, not impossible: the promoted replica may be one that has not confirmed. " +
-				"Sentinel looks for those that have everything among replicas of one priority. During its failover the old master serves on, and a spare replica confirms its grants",
+				"Among replicas of equal priority, Sentinel prefers those that have received everything. During its failover the old master serves on, and a spare replica confirms its grants",
 		},
 		{
 			Rules: TwiceForLong(Token), All: []Condition{TwoStores},
-			Why: "each server grants its locks. An address must lead to one master, and in a Cluster to nodes of one",
+			Why: "each server grants its locks. An address must lead to one master or to nodes of one Cluster",
 		},
 		{
 			Rules: Twice(), All: []Condition{ClockForward},
@@ -39,7 +39,7 @@ var redis = Terms{
 		{Rules: Late(Orphaned, Leaked), All: []Condition{ClockBack}},
 		{
 			Rules: Twice(), All: []Condition{Evicting},
-			Why: "an evicted lock is a lost lock. The policy is read once a second: what is evicted before that, or just before it is set back, may be granted while its holder does not know",
+			Why: "an evicted lock is a lost lock. The policy is read once a second: a lock evicted before that, or just before the policy is set back, may be granted unknown to its holder",
 		},
 		{Rules: Late(Survives), All: []Condition{EvictionSeen}},
 		{Rules: []Rule{Token}, All: []Condition{ClockBack}, Any: []Condition{DataLost, WritesLost, OldData, ReplicaPromoted, Evicting}},
