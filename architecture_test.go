@@ -30,8 +30,8 @@ func TestArchitectureNamesWhatIsThere(t *testing.T) {
 	}
 }
 
-// wrongNames returns the file names in a line that belong to no file. If the line is a row of a
-// table, it also returns each identifier in the last cell that none of the row's files contains.
+// wrongNames returns an error text for each file name in a line that belongs to no file. In a row
+// of a table, it also checks that one of the row's files contains each identifier in the last cell.
 func wrongNames(line string) (wrong []string) {
 	var texts, identifiers []string
 	cells := strings.Split(strings.TrimSuffix(strings.TrimSpace(line), "|"), "|")

@@ -14,7 +14,7 @@ import (
 var variable = regexp.MustCompile(`\bLOCK(?:BENCH|PLUGIN)_[A-Z0-9]+(?:_[A-Z0-9]+)*\b`)
 
 // The table in CONTRIBUTING.md must list each environment variable that a source file names. At
-// least one file that the row names must contain the variable's name.
+// least one file named in the variable's row must contain the variable's name.
 func TestEnvironmentVariablesAreListed(t *testing.T) {
 	text, err := os.ReadFile("CONTRIBUTING.md")
 	if err != nil {

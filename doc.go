@@ -39,7 +39,7 @@
 //   - [github.com/lockbench/lockbench/core/drivertest]: the conformance suite
 //
 // The command is [github.com/lockbench/lockbench/cmd/lockbench]. It measures
-// backends, injects faults around them, checks that no lock was granted twice,
+// backends, tests them under faults, checks that no lock was granted twice,
 // and shows and breaks locks.
 //
 // In the repository, docs/concepts.md explains the terms, docs/backends.md says what each backend

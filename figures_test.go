@@ -20,7 +20,7 @@ var (
 )
 
 // TestFiguresAgree checks that a row has the same figure in every document. README.md and DESIGN.md
-// must have no other measured figures, and README.md must name the build that was measured.
+// must have measured figures only in such rows. README.md must name the build that was measured.
 func TestFiguresAgree(t *testing.T) {
 	page := readText(t, performance)
 	all := documents(t)

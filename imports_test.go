@@ -14,8 +14,8 @@ import (
 
 const module = "github.com/lockbench/lockbench/"
 
-// A rule forbids packages to import paths in or below its forbid list. Paths in or below its allow
-// list are exceptions, but a path in that list with "!" in front stays forbidden.
+// A rule forbids packages to import a path in or below its forbid list. A path in or below its
+// allow list is an exception, unless it is in or below a path that has "!" in front in this list.
 type rule struct {
 	dirs     []string // the packages and all packages below them; "!" in front excludes
 	forbid   []string // import prefixes

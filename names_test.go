@@ -16,8 +16,8 @@ import (
 // storeNames matches names of backends. It omits "memory", which has other meanings.
 var storeNames = regexp.MustCompile(`(?i)redis|redlock|mysql|mariadb|postgres|etcd`)
 
-// namesStores has the parts of the benchmark, in addition to internal/servers, that may name a
-// backend. It maps the beginning of their paths to the reason.
+// namesStores has the parts of the benchmark that may name a backend, besides internal/servers. It
+// maps the beginning of their paths to the reason.
 var namesStores = map[string]string{
 	"bench/internal/baseline/":       "a baseline is another library for the server of one backend",
 	"bench/internal/faults/planted/": "it is a backend, with bugs",
@@ -26,7 +26,7 @@ var namesStores = map[string]string{
 	"internal/configtest/":           "it has addresses in the form of each backend",
 }
 
-// TestStoresAreNamedOnce checks that the benchmark names no store, but uses package kinds.
+// TestStoresAreNamedOnce checks that the benchmark names no store, and so must use package kinds.
 func TestStoresAreNamedOnce(t *testing.T) {
 	for _, dir := range []string{"bench", "cmd", "internal"} {
 		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
@@ -89,7 +89,7 @@ func namedIn(path string, source any, found func(name string)) error {
 	return nil
 }
 
-// TestStoreNamesAreFound checks which names in which files the function namedIn finds.
+// TestStoreNamesAreFound checks the number of names that the function namedIn finds in a file.
 func TestStoreNamesAreFound(t *testing.T) {
 	for _, tt := range []struct {
 		path, source string

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Readers must read a longer sentence or paragraph twice.
+// Readers would have to read a longer sentence or paragraph twice.
 const (
 	mostSentenceWords  = 40
 	mostParagraphWords = 90
@@ -26,7 +26,7 @@ var (
 )
 
 // TestProse checks that the documents have no long sentences, no long paragraphs
-// and no banned words, such as "somebody", which leave open who is meant.
+// and no banned words, such as "somebody", which does not say who is meant.
 func TestProse(t *testing.T) {
 	all := documents(t)
 	maps.DeleteFunc(all, func(path, _ string) bool { return !isProse(path) })
@@ -37,11 +37,11 @@ func TestProse(t *testing.T) {
 	}
 }
 
-// mostWords maps the path of a document to the most words that it may have. Words in blocks of code
-// do not count.
+// mostWords maps the path of a document to the largest number of words that it may have. Words in
+// blocks of code do not count.
 var mostWords = map[string]int{"README.md": 700, "CONTRIBUTING.md": 900, "docs/authoring.md": 2_000}
 
-// mostWordsOfUsers limits the words of all pages in docs, except the pages for backend authors.
+// mostWordsOfUsers limits the number of words in docs, without the pages for backend authors.
 const mostWordsOfUsers = 15_000
 
 // TestDocumentsAreShort keeps documents short, so that each fact is stated only once.

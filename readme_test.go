@@ -72,8 +72,8 @@ func blocks(text, language string) (found []string) {
 	return found
 }
 
-// commands returns the command lines in the sentences and in the sh blocks of a document. If a line
-// of an sh block calls several programs, the result has one command line for each program.
+// commands returns the command lines that a document has in its sentences and in its sh blocks. If
+// a line of an sh block calls several programs, the result has one command line for each program.
 func commands(text string) (found []string) {
 	for _, block := range blocks(text, "sh") {
 		block = strings.ReplaceAll(block, "\\\n", " ")
@@ -93,7 +93,7 @@ func commands(text string) (found []string) {
 	return slices.DeleteFunc(found, func(s string) bool { return s == "" })
 }
 
-// noCgo is a setting of make build. With it, go build reuses the packages that make build compiled.
+// noCgo is a setting of make build. With it, go build can reuse what make build compiled.
 const noCgo = "CGO_ENABLED=0"
 
 func TestDocumentedProgramsCompile(t *testing.T) {
@@ -131,7 +131,7 @@ func TestDocumentedProgramsCompile(t *testing.T) {
 }
 
 // TestDocumentedCommands checks every command in the documents. It runs each command of lockbench
-// with --help, which only prints the help, but fails if the command or a flag is unknown.
+// with --help. That only prints the help, but fails if the command or a flag is unknown.
 func TestDocumentedCommands(t *testing.T) {
 	lockbench := filepath.Join(t.TempDir(), "lockbench")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", lockbench, "./cmd/lockbench")
@@ -215,8 +215,8 @@ func (c checker) help(words []string) string {
 	return c.output(c.lockbench, append(slices.Clone(words), "--help")...)
 }
 
-// plugin checks that every plugin has the command in words, or that the sources of the plugin
-// called name contain it.
+// plugin checks that the sources of the plugin called name contain the command in words. It does
+// not search for the commands describe and help, which every plugin has.
 func (c checker) plugin(name string, words []string) string {
 	if len(words) == 0 || words[0] == "describe" || words[0] == "help" {
 		return ""

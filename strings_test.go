@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// These patterns find the texts that a user may see: string literals that have several words and
-// are no statement or script for a store.
+// These patterns find the texts that a user may see. Such a text is a string literal that has
+// several words and is no statement or script for a store.
 var (
 	unseen   = regexp.MustCompile(`^(SELECT|INSERT|UPDATE|DELETE|CREATE|DROP|SET|ALTER|DO|GRANT|REVOKE|KILL|SHOW|local|FLUSH) |^--|\bredis\.call\b`)
 	unworded = regexp.MustCompile(`(?i)\b(nobody|somebody|everybody|whoever|tells that)\b`)
@@ -23,7 +23,7 @@ var (
 )
 
 // TestStringsOfUsers prints, with -v, all texts that users can see in errors, help, reports, logs
-// and events. It fails if a text has a word such as "somebody", which leaves open who is meant.
+// and events. It fails if a text has a word such as "somebody", which does not say who is meant.
 func TestStringsOfUsers(t *testing.T) {
 	found := 0
 	for _, dir := range []string{"core", "plugins", "internal", "bench", "cmd"} {

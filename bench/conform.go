@@ -20,13 +20,13 @@ type ConformPlan struct {
 	MTLS   bool
 	// Require makes Conform fail when a rule that applies to the plugin did not run.
 	Require bool
-	// Rules receives a line for each rule as soon as the rule's result is known. Below the line are
-	// the rule's failed cases, or all its cases if AllCases is set.
+	// Rules receives a line for each rule as soon as the rule's result is known. The rule's failed
+	// cases follow the line. If AllCases is set, all cases of the rule follow.
 	Rules    io.Writer
 	AllCases bool
 }
 
-// sweepTimeout limits the time in which lockbench removes its data from the caller's server.
+// sweepTimeout is the longest time that lockbench takes to remove its data from the user's server.
 const sweepTimeout = 30 * time.Second
 
 // Conform runs the conformance suite.
@@ -38,7 +38,7 @@ func Conform(ctx context.Context, p ConformPlan, opts Options) (o *Outcome, err 
 		return nil, err
 	}
 	suite := conform.Options{Name: d.Name, Path: d.Path, Config: d.config, Namespaces: d.takes("prefix") != nil, NoMTLS: !p.MTLS}
-	// Conform starts no server for a backend without an address key, unless flags describe its store.
+	// Start servers if flags describe the store, or if the plugin takes an address and none is known.
 	if p.strangers[d.Name] != nil || len(p.Targets) == 0 && d.config["address"] == "" && d.takes("address") != nil {
 		servers, err := new(environment).start(ctx, d.Found, true)
 		if err != nil {

@@ -47,8 +47,8 @@ type environment struct {
 	compose *servers.Compose         // nil without containers
 }
 
-// openEnvironment chooses where servers run. Parameter up has the servers of "env up" (nil for
-// none). They are used if name is "" or their environment. Without them, "" means EnvLocal.
+// openEnvironment chooses where servers run. Parameter up has the servers of "env up", if any. They
+// are used if name is "" or is their environment. If up is nil, "" means EnvLocal.
 func openEnvironment(ctx context.Context, name string, up *kept) (e *environment, err error) {
 	e = &environment{name: cmp.Or(name, EnvLocal)}
 	if up != nil && (name == "" || name == up.Env) {

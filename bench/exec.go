@@ -32,7 +32,7 @@ func Exec(argv []string, grace time.Duration, stderr io.Writer) error {
 	if err := proc.AdoptOrphans(); err != nil {
 		fmt.Fprintf(stderr, "warning: cannot wait for the plugins of a program that was killed: %v\n", err)
 	}
-	// Note: catch signals before the program starts. If Exec did so later, it could miss its end.
+	// Note: catch signals before the program starts, or Exec could miss the SIGCHLD at its end.
 	children, signals := make(chan os.Signal, 1), make(chan os.Signal, 16)
 	signal.Notify(children, syscall.SIGCHLD)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT,

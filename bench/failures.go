@@ -26,7 +26,7 @@ type failure struct {
 	err  error
 }
 
-// add records that the measurement called label has no figures for the subject sub in this run. An
+// add records that the subject sub has no figures for the measurement called label in this run. An
 // empty label means that no measurement of that subject has figures.
 func (f *failures) add(sub *subject, label string, run int, err error) {
 	if f.last == nil {
@@ -56,8 +56,8 @@ func (f *failures) down(ctx context.Context, sub *subject) error {
 	return nil
 }
 
-// hopeless reports whether the last measurement of every plugin failed, because the server or the
-// plugin cannot be used.
+// hopeless reports whether the last measurement of every plugin failed with an EnvError: the server
+// or the plugin cannot be used.
 func (f *failures) hopeless(subjects []*subject) bool {
 	for _, sub := range subjects {
 		var dead *EnvError
@@ -92,8 +92,8 @@ func (f *failures) sums(baselines bool) (sums []error) {
 	return sums
 }
 
-// err returns the error that makes the run fail. It is nil if all measurements have figures, except
-// perhaps those of baselines.
+// err returns the error that makes the run fail. It is nil if no measurement failed, or if only
+// measurements of baselines failed.
 func (f *failures) err() error { return errors.Join(f.sums(false)...) }
 
 // besides returns one line for each failed baseline. The lines are shown, but do not make the run

@@ -22,7 +22,7 @@ type FaultsMode string
 const (
 	FaultsTable  FaultsMode = ""       // plays the table of faults
 	FaultsSearch FaultsMode = "search" // draws schedules of actions
-	FaultsReplay FaultsMode = "replay" // plays reproducers
+	FaultsReplay FaultsMode = "replay" // plays reproducers, which are recorded failures
 	FaultsSoak   FaultsMode = "soak"   // searches with hosts that keep running from one schedule to the next
 	FaultsList   FaultsMode = "list"   // lists faults, actions and reproducers
 )
@@ -51,8 +51,8 @@ type FaultsPlan struct {
 	// Runs is the number of times that each fault or reproducer is played. 0 means 3 for a fault and
 	// 10 for a reproducer, and fewer if Quick is set.
 	Runs int
-	// Seed determines schedules, orders and times. 0 means a random seed, but the reproducer's seed in
-	// a replay.
+	// Seed determines schedules, orders and times. If Seed is 0, a replay uses the reproducer's seed.
+	// All other modes then use a random seed.
 	Seed uint64
 	// KeepGoing makes a search go on after it has found a backend's first reproducer. All other modes
 	// always go on.
@@ -197,7 +197,7 @@ func (p FaultsPlan) runs(usual, quick int) int {
 // tellEvery is the shortest time between two reports of frequent events.
 const tellEvery = 10 * time.Second
 
-// lines reports the progress of a mode without a progress bar. Its mention method is for frequent
+// lines reports the progress of a mode that has no progress bar. Its mention method is for frequent
 // events. Unless all is set, mention writes at most once per tellEvery.
 type lines struct {
 	w   io.Writer
@@ -266,7 +266,7 @@ func (p FaultsPlan) table(ctx context.Context, opts Options) (*Outcome, error) {
 	return res.outcome(ctx, err)
 }
 
-// tableRound is the rough duration of a round. tableSetup is the rough time to start its servers.
+// tableRound is the rough time to play a fault once. tableSetup is the rough time to start servers.
 const (
 	tableRound = 5 * time.Second
 	tableSetup = 3 * time.Second

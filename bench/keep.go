@@ -30,7 +30,7 @@ type kept struct {
 	Skipped []string                 `json:"skipped,omitempty"`
 }
 
-// openState opens the file that describes the kept servers. The environment variable
+// openState opens the file that describes the servers that "env up" keeps. The environment variable
 // LOCKBENCH_STATE gives its path. Without the variable, the file is in the user's cache directory.
 func openState(flag int) (*os.File, error) {
 	state := os.Getenv("LOCKBENCH_STATE")
@@ -49,7 +49,7 @@ func openState(flag int) (*os.File, error) {
 	return os.OpenFile(state, flag, 0o600)
 }
 
-// readKept returns the description of the kept servers, or nil if no process keeps servers.
+// readKept returns the description of the servers that "env up" keeps, or nil if it keeps none.
 func readKept() (*kept, error) {
 	f, err := openState(os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -109,8 +109,8 @@ func Keep(ctx context.Context, p Plan, up func(shown string)) (err error) {
 	return nil
 }
 
-// start starts the servers of the backends in found. If a server cannot be started, start skips it.
-// But if the user named the backends (named is true), start returns the error.
+// start starts the servers of the backends in found. If a server cannot be started, start skips it,
+// or returns the error if named is true (the user named the backends).
 func (k *kept) start(ctx context.Context, e *environment, found []plugin.Found, named bool) (all []*servers.Environment, err error) {
 	for _, one := range found {
 		s, err := e.start(ctx, one, false)
@@ -133,8 +133,8 @@ func (k *kept) start(ctx context.Context, e *environment, found []plugin.Found, 
 	return all, nil
 }
 
-// claimState creates and locks the file that describes the kept servers. Only this user may read
-// it, because its addresses have passwords.
+// claimState creates and locks the file that describes the servers that "env up" keeps. Only this
+// user may read it, because its addresses have passwords.
 func claimState() (*os.File, error) {
 	f, err := openState(os.O_CREATE | os.O_RDWR)
 	if err != nil {
@@ -146,7 +146,7 @@ func claimState() (*os.File, error) {
 	return f, f.Truncate(0)
 }
 
-// KeptServers returns an Outcome that describes the kept servers.
+// KeptServers returns an Outcome that describes the servers that "lockbench env up" keeps.
 func KeptServers() (*Outcome, error) {
 	k, err := readKept()
 	if err != nil {

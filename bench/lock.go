@@ -112,8 +112,8 @@ func (l Locked) Run(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// found resolves the backend. If a signal comes first, found returns the status that a shell shows
-// for the signal.
+// found returns the plugin with its description. If a signal comes before that, found returns the
+// status that a shell shows for the signal.
 func (l Locked) found(ctx context.Context, out io.Writer, signals <-chan os.Signal) (d described, _ error) {
 	asking, cancel := context.WithCancel(context.WithoutCancel(ctx)) // a signal below cancels it
 	defer cancel()

@@ -211,8 +211,8 @@ func waiters(h driver.Holder) string {
 	return strconv.Itoa(h.Waiters)
 }
 
-// granted returns the time of the lease's grant by the store's clock. It returns nil if the token
-// contains no time.
+// granted returns the time by the store's clock at which the lease was granted. It returns nil if
+// the token contains no time.
 func (s store) granted(h driver.Holder) *time.Time {
 	if !s.timed || h.Token == 0 {
 		return nil

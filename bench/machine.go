@@ -106,7 +106,7 @@ type gauged struct {
 	throttled   time.Duration // time for which the control group was throttled
 }
 
-// gauge reads counters, which takes some milliseconds. A counter that it cannot read stays 0.
+// gauge reads counters. It takes some milliseconds. A counter that it cannot read stays 0.
 func gauge() gauged {
 	g := gauged{at: time.Now(), own: ownTime()}
 	g.wall = g.at.Round(0)
@@ -161,7 +161,7 @@ func watch() func(*results.Manifest) {
 
 func (g gauged) until(end gauged) *results.MachineLoad {
 	took := end.at.Sub(g.at)
-	// end.own can be too small, because it lacks some processes that have ended.
+	// end.own can be too small, because it lacks the time of some processes that have ended.
 	others := max(0, (end.busy-g.busy)-max(0, end.own-g.own))
 	return &results.MachineLoad{
 		OtherCPUs: ratio(others, took), Steal: ratio(end.stolen-g.stolen, end.all-g.all),

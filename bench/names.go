@@ -35,7 +35,7 @@ func Choices(flag string) []Named {
 	case "actions":
 		return named(faults.Actions(), nameOfAction)
 	case "replay":
-		kept, _ := faults.Kept() // no error, because a test reads all reproducers
+		kept, _ := faults.Kept() // cannot fail, because a test has read all reproducers
 		return named(kept, nameOfReproducer)
 	}
 	return nil

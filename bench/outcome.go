@@ -97,12 +97,12 @@ func orInterrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// result says how a run that made a result folder ended.
+// result describes the end of a run that has made a result folder.
 type result struct {
 	dir         string
 	verdict     check.Verdict
 	cells       int  // number of measured cells, over all runs of the plan
-	interrupted bool // ctx ended before the plan was done; what was measured until then is kept
+	interrupted bool // ctx ended before the plan was done; earlier measurements are kept
 	closing     error
 }
 

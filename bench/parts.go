@@ -59,7 +59,7 @@ func (r *runner) join(ctx context.Context) error {
 const (
 	// partsTimeout is the longest time that a part (one of several runs) waits for the other parts.
 	partsTimeout = 5 * time.Minute
-	// placeTTL is the time for which the place (election) of a killed part stays taken.
+	// placeTTL is the time for which a killed part still leads its place (election).
 	placeTTL = 10 * time.Second
 	// gatherEvery is the interval at which a part checks whether the other parts have started.
 	gatherEvery = 50 * time.Millisecond
@@ -75,23 +75,23 @@ const (
 type rendezvous struct {
 	backend string
 	places  []*core.Elector
-	mine    int // index into places
+	mine    int // index of this part's place in places
 	term    *core.Term
 	said    station // what this part published last; its All field is the same in all parts of one rendezvous, and differs in others
-	seed    uint64  // the seed of the first place, which all parts use
+	seed    uint64  // the seed of the part in the first place; all parts use it
 }
 
 type station struct {
 	Part string `json:"part"` // a random name
 	Seed uint64 `json:"seed"`
 	Plan string `json:"plan"`
-	// All is a hash of the names of all parts. An old station in the store, from a part that was
-	// killed, has another hash.
+	// All is a hash of the names of all parts. An old value in the store, from a part that was killed,
+	// has another hash.
 	All  string `json:"all,omitempty"`
 	Step int    `json:"step"` // the step that the part is ready for
 }
 
-// joinParts returns when each place is led by a part, and each part has seen all others. If plans
+// joinParts returns when each part leads a place (election) and has seen all others. If plans
 // differ in more than the seed, it fails. The part leaves its place when the client is closed.
 func joinParts(ctx context.Context, client *core.Client, backend string, parts int, seed uint64, plan string) (*rendezvous, error) {
 	m := &rendezvous{backend: backend, said: station{Part: rand.Text(), Seed: seed, Plan: plan}}
@@ -135,7 +135,7 @@ func (m *rendezvous) sit(ctx context.Context) error {
 	}
 }
 
-// gather waits until all places are taken, and all parts have published that they saw each other.
+// gather waits until every part leads a place, and has published that it has seen all other parts.
 func (m *rendezvous) gather(ctx context.Context) error {
 	for {
 		all, there := m.look(ctx)

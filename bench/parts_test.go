@@ -29,7 +29,7 @@ func together(t *testing.T, n int, part func(i int, c *core.Client) error) []err
 	return errs
 }
 
-// TestDeadPartsAreNotMet checks that parts ignore a killed part whose place is still taken.
+// TestDeadPartsAreNotMet checks that parts do not meet a dead part, but wait until its lease ends.
 func TestDeadPartsAreNotMet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewStore()

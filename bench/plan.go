@@ -26,12 +26,12 @@ type Plan struct {
 	Baselines []string // a baseline of a backend that is not measured is left out
 	Clients   []int    // numbers of concurrent callers per host, each measured in turn; empty means the scenario's defaults
 	Hosts     []int    // numbers of host processes, each measured in turn (1 is lockbench itself); empty means the scenario's defaults
-	// Keys and Hold are for scenario throughput. Keys has numbers of locks. Hold has the durations for
+	// Keys and Hold are for scenario throughput. Keys lists numbers of locks. Hold lists durations for
 	// which callers hold a lock. Each value is measured. An empty list means the defaults. Scenarios
 	// contend and footprint also use Hold.
 	Keys []int
 	Hold []time.Duration
-	// RTT has delays, from 0 to one second, to add to each round trip between a host and the store.
+	// RTT lists delays, from 0 to one second, to add to each round trip between a host and the store.
 	// Each value is measured. An empty list means no delay.
 	RTT []time.Duration
 	// Rate is the number of cycles that scenario acquire's open loop starts per second. 0 means half
@@ -60,8 +60,8 @@ type Plan struct {
 	Seed  uint64
 	Quick bool
 	MTLS  bool
-	// Env is the one of [Environments] in which throwaway servers run. "" means the servers that "env
-	// up" keeps. If it keeps none, "" means local processes.
+	// Env is the environment in which throwaway servers run, one of [Environments]. "" means the
+	// servers that "env up" keeps. If there are none, "" means local processes.
 	Env string
 	Servers
 	// VS is a directory with a second build of the plugins. Both builds are measured in turn, to
@@ -73,7 +73,7 @@ type Plan struct {
 }
 
 const (
-	// A user may choose a Measure from minMeasure to maxMeasure.
+	// The Measure field of a plan is between minMeasure and maxMeasure.
 	minMeasure = 10 * time.Millisecond
 	maxMeasure = time.Hour
 	maxHold    = time.Hour
@@ -82,8 +82,8 @@ const (
 	// may choose a duration from minFor to maxFor.
 	usualFor, quickFor = time.Minute, 12 * time.Second
 	minFor, maxFor     = time.Second, 6 * time.Hour
-	// QuickTTL is the default TTL of a quick plan for takeover alone. It is short, because half of the
-	// modes change the leader a dozen times, and each change takes a TTL.
+	// QuickTTL is the default TTL of a quick plan whose only scenario is takeover. It is short,
+	// because half of the modes change the leader a dozen times, and each change takes a TTL.
 	QuickTTL = 3 * time.Second
 	// quickRuns is the smallest number of runs from which a median has a confidence interval.
 	quickRuns = 6
@@ -109,7 +109,7 @@ func DefaultPlan(quick bool) Plan {
 	return p
 }
 
-// filled returns the plan with a random seed in place of 0, and with the known names in place of
+// filled returns the plan with a random seed if it has none, and with all known names in place of
 // the word "all".
 func (p Plan) filled() Plan {
 	for _, list := range []struct {
@@ -133,7 +133,7 @@ func (p Plan) filled() Plan {
 	return p
 }
 
-// near is the list of RTTs that is used if the plan names none. Its only delay is 0.
+// near is the list of RTTs of a plan that names none. Its only delay is 0.
 var near = []time.Duration{0}
 
 // randomSeed returns a seed that is short enough for a user to type it.
@@ -218,7 +218,7 @@ func (p Plan) asked() measure.Overrides {
 	return measure.Overrides{Clients: p.Clients, Hosts: p.Hosts, Keys: p.Keys, Hold: p.Hold, Quick: p.Quick, Modes: p.Modes, Candidates: p.Candidates}
 }
 
-// A cell is one subject (backend, baseline or floor) in a scenario under a load.
+// A cell is the measurement of one subject, such as a backend, in one scenario under one load.
 type cell struct {
 	measure.Workload
 	subject  *subject
@@ -241,8 +241,8 @@ type group struct {
 }
 
 // rounds returns, for each run, the cells in the order in which the run measures them. The order
-// depends only on the seed. The subjects that are compared under one load follow each other, so
-// that the machine is in the same state for all of them.
+// depends only on the seed. Subjects that are compared are measured one after the other, so that
+// the machine is in the same state for all of them.
 func rounds(cells []cell, runs int, seed uint64) [][]cell {
 	r := rand.New(rand.NewPCG(seed, 0x6c6f636b))
 	var groups [][]cell
@@ -309,7 +309,7 @@ func (p Plan) checkTakeover() error {
 }
 
 // keepsData reports whether a throwaway server must store its data on disk, because the plan
-// restarts the server. If the server forgot its leader, a second host would become leader.
+// restarts the server. If it then forgot the leader, a second host would become leader.
 func (p Plan) keepsData(backend string) bool {
 	return kinds.Of(backend).Forgets && slices.Contains(p.Modes, "server-restart")
 }

@@ -80,8 +80,8 @@ func (d described) takes(key string) *driver.Key {
 	return &d.says.Keys[i]
 }
 
-// ownPrefix adds a random text to the prefix of lock names, so that the run can remove exactly what
-// it wrote to the user's servers. It returns the new prefix, or "" if the plugin has no prefixes.
+// ownPrefix adds a random text to the value of the key "prefix", so that the run can remove exactly
+// what it wrote to the user's servers. It returns the new value, or "" if there is no such key.
 func (d described) ownPrefix() string {
 	key := d.takes("prefix")
 	if key == nil {
@@ -122,8 +122,8 @@ func checkTTL(d plugin.Description, ttl time.Duration) error {
 	return nil
 }
 
-// Plugins lists the plugins that are found. It searches the directories dirs first, and then the
-// places where each run searches.
+// Plugins lists the plugins that are found. It searches the directories dirs first, then
+// lockbench's own directory, and then PATH.
 func Plugins(ctx context.Context, dirs []string) (*Outcome, error) {
 	parts := foundPlugins(ctx, dirs)
 	if len(parts) == 0 {
@@ -189,7 +189,7 @@ func (d described) text() string {
 	return b.String()
 }
 
-// part describes a plugin, or a program that starts servers.
+// part describes a plugin, or a program that lockbench needs for servers.
 type part struct {
 	Kind    string `json:"kind"` // "plugin", "program"
 	Name    string `json:"name"`
@@ -202,8 +202,8 @@ type part struct {
 	doc     string
 }
 
-// Examine lists plugins, each with its description, and the programs of servers. It searches for
-// plugins in dirs first, and then in the places where each run searches. It starts no server.
+// Examine lists plugins with their descriptions, and the programs that servers need. It searches
+// for plugins in the same places as [Plugins]. It starts no server.
 func Examine(ctx context.Context, dirs []string) (*Outcome, error) {
 	parts := foundPlugins(ctx, dirs)
 	plugins, usable := len(parts), slices.ContainsFunc(parts, func(p part) bool { return p.Usable })

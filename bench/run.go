@@ -192,7 +192,7 @@ func (r *runner) rounds(ctx context.Context, cells []cell) error {
 	return r.failures.err()
 }
 
-// cells returns the cells that can be measured. It notes in r.skipped which others cannot, and why.
+// cells returns the cells that can be measured. For the others, it adds the reasons to r.skipped.
 func (r *runner) cells() []cell {
 	var out []cell
 	for _, sub := range r.subjects {
@@ -284,7 +284,7 @@ func overlong(took, planned time.Duration) bool {
 	return took-planned > max(3*time.Second, planned)
 }
 
-// If no caller did anything although the store answers, classify returns an [InvalidError].
+// classify returns an [InvalidError] if no caller finished an operation although the store answers.
 func classify(ctx context.Context, sub *subject, err error) error {
 	if errors.Is(err, measure.ErrNothingDone) && sub.check != nil {
 		// The callers may have waited all the time because the store is down.
@@ -305,8 +305,8 @@ func classify(ctx context.Context, sub *subject, err error) error {
 
 func (r *runner) takes(c cell) time.Duration { return c.scenario.Takes(r.input(c, 0)) }
 
-// The seed in the result of input depends only on the plan's seed and the number of the run. So
-// compared subjects get the same sequence of requests.
+// input gives the scenario a seed that depends only on the plan's seed and the number of the run.
+// So subjects that are compared get the same sequence of requests.
 func (r *runner) input(c cell, run int) measure.Input {
 	n := max(c.Clients, c.Keys)
 	for i := len(c.subject.names); i < n; i++ {

@@ -9,8 +9,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// TestFailuresCostTheirOwnCells checks that a subject whose last cell failed must answer before it
-// is measured again. Other subjects are not asked.
+// TestFailuresCostTheirOwnCells checks that the down method checks a subject's store only after a
+// measurement of that subject has failed. The error must end when the store answers again.
 func TestFailuresCostTheirOwnCells(t *testing.T) {
 	down := errors.New("connection refused")
 	asked := 0

@@ -24,7 +24,7 @@ const (
 	quickShrinkFor = time.Minute
 )
 
-// A soak is a long run with faults, in which each host holds roughly this number of leases.
+// A soak is a long run with faults. In a soak, each host holds about soakPool leases.
 const (
 	soakPool      = 500
 	quickSoakPool = 50

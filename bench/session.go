@@ -37,7 +37,7 @@ type session struct {
 	baselines   []string
 	skipped     []string
 	counters    []*servers.Counter
-	company     *core.Client // used for the rendezvous with other parts; nil without other parts
+	company     *core.Client // used to meet the other parts of the run; nil if there are none
 	notes       []string
 	findings    []string
 	failures    failures
@@ -47,7 +47,7 @@ type session struct {
 
 const closeTimeout = 10 * time.Second
 
-// openSession may return a session together with an error. The caller must close it even then.
+// openSession may return a session together with an error. The caller must then close the session.
 func openSession(ctx context.Context, p Plan, log *slog.Logger) (*session, error) {
 	s := &session{plan: p, log: log, binaries: map[string]string{}}
 	kept, err := readKept()
@@ -103,8 +103,8 @@ func (s *session) sweep(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// openBackend starts servers for one backend, unless the user named a target for it. If the user
-// named backends, servers that cannot be started are an error. Otherwise the backend is skipped.
+// openBackend starts servers for one backend, unless the user named a target for it. If they cannot
+// be started, openBackend skips the backend, or fails if the user named backends.
 func (s *session) openBackend(ctx context.Context, f described) error {
 	var harm *servers.Server
 	own := false
@@ -146,7 +146,7 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 }
 
 // openAt opens a backend. If rtt is not 0, its connections go through relays that delay each round
-// trip by rtt. If they cannot use a relay, openAt opens nothing, and the report says so.
+// trip by rtt. If they cannot use relays, openAt opens nothing, and the report says so.
 func (s *session) openAt(ctx context.Context, f described, rtt time.Duration, harm *servers.Server, own bool) (err error) {
 	first := len(s.relays)
 	if rtt > 0 {
@@ -189,7 +189,7 @@ func (s *session) relayed(backend string, cfg driver.Config, rtt time.Duration) 
 	})
 }
 
-// openCounter opens the counter of sub's commands. If it cannot be read, the report says so.
+// openCounter opens the counter of sub's commands. If this counter fails, the report says so.
 func (s *session) openCounter(ctx context.Context, sub *subject) {
 	open := kinds.Of(sub.Name).Counter
 	if open == nil && len(sub.relays) > 0 {
@@ -212,8 +212,8 @@ func (s *session) openCounter(ctx context.Context, sub *subject) {
 	sub.counter = counter
 }
 
-// relayCounter counts commands for servers that do not count them. Each time that data from a
-// client arrives at a relay counts as one command.
+// relayCounter counts commands for servers that do not count them. It counts one command whenever
+// data from a client arrive at a relay.
 func relayCounter(relays []*inject.Proxy) *servers.Counter {
 	c := &servers.Counter{End: func() error { return nil }} // counting stops when the relays are closed
 	for _, relay := range relays {
@@ -268,11 +268,11 @@ func (s *session) openBaselines(ctx context.Context, of *subject, cfg driver.Con
 	return nil
 }
 
-// floorPluginCall names the floor of all plugins, which is a call that inspects a free lock through
-// the memory plugin. The call costs little more than a call from one process to another.
+// floorPluginCall names the call that all plugins are compared with. It inspects a free lock
+// through the memory plugin, and costs little more than a call from one process to another.
 const floorPluginCall = "plugin-call"
 
-// openFloor opens the floor of plugin calls if the memory plugin, which needs no server, is found.
+// openFloor makes floorPluginCall a subject if the memory plugin, which needs no server, is found.
 func (s *session) openFloor(ctx context.Context) error {
 	if !slices.ContainsFunc(plugin.Discover(s.plan.PluginDirs), func(f plugin.Found) bool { return f.Name == memory.Kind.Name }) {
 		s.skipped = append(s.skipped, "floor "+floorPluginCall+": there is no "+memory.Kind.Name+" plugin")
@@ -323,8 +323,8 @@ func (s *session) Close(ctx context.Context) error {
 	return errors.Join(append(errs, s.environment.close())...)
 }
 
-// harmed chooses the server that faults may hit. It chooses only one, because some stores refuse to
-// grant locks for a while after a restart. If three of five servers refused, no host could become
+// harmed chooses the server that faults may hit. It chooses only one, because some servers take no
+// part in grants for a while after a restart. Without three of five servers, no host could become
 // leader.
 func harmed(all servers.Nodes) *servers.Server {
 	if len(all) == 0 {
@@ -333,7 +333,7 @@ func harmed(all servers.Nodes) *servers.Server {
 	return all[rand.IntN(len(all))]
 }
 
-// openOther opens a plugin's second build. One lockbench calls both builds, to cause no difference.
+// openOther opens a plugin's second build. One process calls both, so that only the builds differ.
 func (s *session) openOther(ctx context.Context, d described, of *subject) error {
 	if s.plan.VS == "" {
 		return nil

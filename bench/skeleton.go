@@ -74,7 +74,7 @@ func NewPlugin(name, lang string, cas bool, dir, module, replace string) (*Outco
 	return o, nil
 }
 
-// Base returns the last element of the import path. The Package field can differ from it.
+// Base returns the last element of the import path. The Package field can differ from that element.
 func (s skeleton) Base() string { return path.Base(s.Import) }
 
 var pluginName = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)

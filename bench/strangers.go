@@ -26,7 +26,7 @@ type stranger struct {
 // ofBackend matches "BACKEND=TEXT", in which TEXT is a command or the path of a claim file.
 var ofBackend = regexp.MustCompile(`(?s)^([a-z][a-z0-9-]*)=(.+)$`)
 
-// readStrangers reads the flags about unknown stores. Parameter only is passed to forBackend.
+// readStrangers reads flags of unknown stores. Parameter only has the backends that the user named.
 func (s *Servers) readStrangers(only []string) error {
 	s.strangers = map[string]*stranger{}
 	for _, c := range s.Commands {
@@ -68,7 +68,7 @@ func (s *Servers) readStrangers(only []string) error {
 	return nil
 }
 
-// forBackend splits "BACKEND=TEXT". "TEXT" alone is for only[0], if only has a single backend.
+// forBackend splits "BACKEND=TEXT". A text without a backend is for only[0] if only has length 1.
 func forBackend(flag, text string, only []string) (backend, what string, err error) {
 	if parts := ofBackend.FindStringSubmatch(text); parts != nil {
 		return parts[1], parts[2], nil
@@ -107,7 +107,7 @@ func (s *Servers) meetAll(ctx context.Context) error {
 	return nil
 }
 
-// addressKeys are tried in order as the key of the server's address if Config has no "{port}".
+// addressKeys are the keys to try, in order, for the server's address if Config has no "{port}".
 var addressKeys = []string{"address", "addresses"}
 
 // meet registers the plugin's store with package kinds. It removes the keys with placeholders from
@@ -148,8 +148,8 @@ func (s *Servers) meet(d described) error {
 	return nil
 }
 
-// asking starts the plugin. It returns check, which checks whether the store answers, and end,
-// which ends the plugin.
+// asking starts the plugin. The function check returns nil if the store answers. The function end
+// ends the plugin.
 func asking(ctx context.Context, d described, o *plugin.Options) (check func(context.Context) error, end func() error, err error) {
 	b, err := plugin.Open(ctx, d.Name, o)
 	if err != nil {

@@ -49,8 +49,8 @@ type subject struct {
 	server  *servers.Server // the server that may be harmed; nil for none
 }
 
-// commands returns nil if the subject has no counter. For a baseline, the returned function gives
-// NaN for Sent and Busy, because these figures are right only for plugins.
+// commands returns a function that reads the subject's counter, or nil if there is no counter. For
+// a baseline, Sent and Busy are NaN, because these figures are right only for plugins.
 func (s *subject) commands() func(ctx context.Context) (servers.Served, error) {
 	if s.counter == nil {
 		return nil

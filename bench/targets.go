@@ -29,7 +29,7 @@ type Servers struct {
 	// Config has no "{port}", lockbench sets the address key. If the store is only files, there is no
 	// command, and Config has "{dir}".
 	Commands []string
-	// Claims name files, as BACKEND=FILE or FILE. They say what the stores of Commands do not promise.
+	// Claims name files (BACKEND=FILE or FILE) that say what the stores of Commands do not promise.
 	Claims []string
 	// PluginDirs are searched for plugins first, before lockbench's own directory and PATH.
 	PluginDirs []string
@@ -37,7 +37,7 @@ type Servers struct {
 	own    map[string]bool          // backends with a target
 	config map[string]driver.Config // includes the configuration of targets
 
-	starts    bool // the command starts throwaway servers, so Commands are allowed
+	starts    bool // throwaway servers may be started, so Commands are allowed
 	noMTLS    bool // applies to the plugins that check whether servers answer
 	strangers map[string]*stranger
 	claimed   []string // backends with claims
@@ -57,9 +57,9 @@ func (s *Servers) configured() (keys []string) {
 	return keys
 }
 
-// read returns an error if an address on the command line has a password, because other users can
-// see the command line in the list of processes. A password in Config only causes a warning. The
-// parameter backends has the backends that the user named.
+// read parses the flags. It refuses an address with a password on the command line, because other
+// users can see it in the list of processes. A password in Config only causes a warning. Parameter
+// backends has the backends that the user named.
 func (s *Servers) read(warn io.Writer, backends ...string) error {
 	s.own, s.config = map[string]bool{}, map[string]driver.Config{}
 	for _, t := range s.Targets {
@@ -119,7 +119,7 @@ func (s Servers) stray(backends []string) (what, backend string) {
 	return "", ""
 }
 
-// If no backend is given, find returns all plugins that it finds.
+// find returns the plugins of the given backends, or all plugins if no backend is given.
 func (s Servers) find(backends []string) ([]plugin.Found, error) {
 	all := plugin.Discover(s.PluginDirs)
 	if len(all) == 0 {

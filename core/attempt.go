@@ -21,7 +21,7 @@ type grant struct {
 
 func (a *contender) ask(ctx context.Context) (*Lease, error) {
 	c := a.lock.c
-	g := grant{epoch: c.sched.epoch.Load(), span: a.lock.opts.TTL, sent: c.clock.now()} // not the method early, because an idle client may not have noticed a suspend yet
+	g := grant{epoch: c.sched.epoch.Load(), span: a.lock.opts.TTL, sent: c.clock.now()} // c.clock.now, not c.clock.early, because an idle client may not have noticed a suspend yet
 	call := c.calls.begin(ctx, acquireBudget(a.lock.opts.TTL))
 	var err error
 	g.token, err = c.b.TryAcquire(call, a.request())
@@ -64,7 +64,7 @@ func (a *contender) answered(ctx context.Context, g grant, err error) (*Lease, e
 	return nil, err
 }
 
-// A lease's time counts from the sending of its request, so usable refuses a grant that came late.
+// A lease's time begins when its request is sent, so usable refuses a grant that came too late.
 func (a *contender) usable(ctx context.Context, g grant) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -138,8 +138,8 @@ const (
 	tick = 10 * time.Millisecond
 )
 
-// calls ends each call to the backend at the call's deadline. After the caller's context has ended,
-// a call may go on only for the time in the call's rest field.
+// The type calls ends each call to the backend at that call's deadline. After the caller's context
+// has ended, a call may go on only for the time in the call's rest field.
 //
 // Note: context.WithTimeout and context.AfterFunc do the same with less code. But their timers took
 // half of the processor time of an uncontended acquire, although they hardly ever fire. Here one

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// callbacks has a function for each method that runs a callback, and for two nested calls. Each
-// function makes client c run fn for the lock "jobs".
+// callbacks has a function for each method that runs a callback, and two that nest such methods.
+// Each function makes client c run fn for the lock "jobs".
 var callbacks = map[string]func(t *testing.T, c *Client, fn func(ctx context.Context, valid func() bool)) error{
 	"Do": func(t *testing.T, c *Client, fn func(context.Context, func() bool)) error {
 		return lockOf(t, c, "jobs", nil).Do(context.Background(), func(ctx context.Context, l *Lease) error {
@@ -53,8 +53,8 @@ func unlessClosed(err error) error {
 	return err
 }
 
-// A callback may go on for several TTLs after Close has ended its ctx. Until the callback returns,
-// no other host gets the lock.
+// TestCloseWaitsForCallbacks checks that no other host gets the lock before the callback returns,
+// even several TTLs after Close has ended the ctx of the callback.
 func TestCloseWaitsForCallbacks(t *testing.T) {
 	for name, run := range callbacks {
 		t.Run(name, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestCloseFromACallbackIsRefused(t *testing.T) {
 	}
 }
 
-// TestCallbackDoesNotStartWhileCloseReleases lets Close begin between the grant and the callback.
+// TestCallbackDoesNotStartWhileCloseReleases begins Close after the grant, before the callback.
 func TestCallbackDoesNotStartWhileCloseReleases(t *testing.T) {
 	c, _ := open(t, newFake())
 	lock := lockOf(t, c, "a", nil)

@@ -182,7 +182,7 @@ func (c *Client) inspect(ctx context.Context, op, name string) (h Holder, err er
 	return h, err
 }
 
-// here returns h, with the current token of this host's lease if h describes the lease's grant.
+// here returns h. If h describes the grant of this host's lease, the result has that lease's token.
 func (c *Client) here(name string, h Holder) Holder {
 	l := c.queues.holder(name)
 	if l != nil && l.owner == h.Owner && GrantNumber(l.token) == GrantNumber(h.Token) {
@@ -215,8 +215,8 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Holder, erro
 	}
 }
 
-// Break ends the current lease of the lock called name, if the token belongs to the current grant
-// of the store. Otherwise the error is a [*NotHeldError]. Inspect returns the token. If one
+// Break ends the current lease of the lock called name if token belongs to the store's current
+// grant of that lock. If not, the error is a [*NotHeldError]. Inspect returns the token. If one
 // goroutine hands the lock over to another goroutine of its host, the leases of both belong to the
 // same grant. The error wraps ErrUnsupported if the backend cannot break leases.
 func (c *Client) Break(ctx context.Context, name string, token uint64) error {
@@ -301,7 +301,7 @@ func (c *Client) stopSpawning() {
 	c.ended = true
 }
 
-// wrap returns err inside an *Error. It returns nil, or an err that contains an *Error, unchanged.
+// wrap returns err inside an *Error. If err is nil or contains an *Error, the result is err.
 func (c *Client) wrap(op, name string, err error) error {
 	if err == nil {
 		return nil

@@ -16,11 +16,11 @@ func (i instant) add(d time.Duration) instant { return i + instant(d) }
 
 func (i instant) sub(j instant) time.Duration { return time.Duration(i - j) }
 
-// noise is the smallest difference between the two clocks that counts as a suspend of the machine.
+// noise is the smallest difference between boot time and monotonic time that counts as a suspend.
 // Smaller differences come from reading one clock after the other.
 const noise = time.Millisecond
 
-// clock is the only clock by which package core decides anything. It counts the time in which the
+// clock is the only clock that package core uses for decisions. It counts the time in which the
 // machine is suspended, because leases expire in the store meanwhile. Go's monotonic clock does not
 // count that time.
 type clock struct {
@@ -29,7 +29,7 @@ type clock struct {
 	boot  func() (time.Duration, bool)
 	start time.Duration // boot's reading at base
 	// suspended is the total time of the machine's suspends since base, in nanoseconds. When the now
-	// method notices a suspend, it sets suspended to the boot clock's gain on Go's monotonic clock.
+	// method notices a suspend, it sets suspended to the boot clock's lead over Go's monotonic clock.
 	suspended atomic.Int64
 	noted     atomic.Int64
 }
@@ -50,9 +50,9 @@ func (c *clock) now() instant {
 	if c.boot == nil {
 		return instant(time.Since(c.base))
 	}
-	// Read boot time before monotonic time. If this thread is paused in between, this call may miss
-	// a suspend, but the next call notices it. If monotonic time were read first, the pause would
-	// count as a suspend for good.
+	// Read boot time before monotonic time. If this thread is paused in between, this call may miss a
+	// suspend, but the next call notices it. If monotonic time were read first, such a pause would be
+	// recorded as a suspend for ever.
 	total, ok := c.boot()
 	mono := time.Since(c.base)
 	if ok {
@@ -63,7 +63,7 @@ func (c *clock) now() instant {
 
 // The early method returns the time as the now method does, but does not look for new suspends. So
 // the result may be too early, but is never too late. Use it only where that is safe. For example,
-// if a request counts as sent too early, its lease only ends too early.
+// if the recorded time of a request is too early, the lease only ends too early.
 func (c *clock) early() instant {
 	return instant(time.Since(c.base)).add(time.Duration(c.suspended.Load()))
 }
@@ -71,7 +71,7 @@ func (c *clock) early() instant {
 // sleptSince reports whether the machine may have been suspended since the instant i. Unlike the
 // now method, it reads the monotonic clock first. A pause between the two readings may look like a
 // suspend, but no suspend is missed. If i comes from an age that another process measured, that age
-// does not count a suspend, and i is too late.
+// lacks the time of the suspend, so i is too late.
 func (c *clock) sleptSince(i instant) bool {
 	if c.boot == nil {
 		return false
@@ -88,7 +88,7 @@ func (c *clock) note(growth time.Duration) {
 		if growth < time.Duration(known)+noise {
 			return
 		}
-		c.noted.Store(int64(time.Since(c.base) + growth)) // before suspended, so that a goroutine that sees suspended grow sees the new noted
+		c.noted.Store(int64(time.Since(c.base) + growth)) // stored before suspended: a goroutine that reads the new suspended also reads the new noted
 		if c.suspended.CompareAndSwap(known, int64(growth)) {
 			return
 		}
@@ -101,8 +101,8 @@ func (c *clock) time(i instant) time.Time {
 	return c.base.Add(i.sub(0) - time.Duration(c.suspended.Load()))
 }
 
-// driftOf returns how much earlier than the TTL a lease must end, because the clocks of host and
-// store run at different speeds. It is 1 % of the TTL plus 2 ms, but at most 10 % of the TTL.
+// driftOf returns the time by which a lease must end before its TTL is over, because the clocks of
+// host and store differ in speed. It is 1 % of the TTL plus 2 ms, but at most 10 % of the TTL.
 func driftOf(ttl time.Duration) time.Duration {
 	return min(ttl/100+2*time.Millisecond, ttl/10)
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// fakeBoot is a clock that goes on in a suspend. A test sets field ahead to simulate a suspend.
+// fakeBoot is a clock that goes on in a suspend. A test simulates a suspend by its ahead field.
 type fakeBoot struct {
 	base   time.Time
 	ahead  atomic.Int64 // nanoseconds; atomic, because a client's scheduler also reads it
@@ -83,8 +83,8 @@ func TestL3SuspendedMachineFindsItsLeaseExpired(t *testing.T) {
 	}
 }
 
-// The machine of an idle client is suspended before an acquire. The acquire must not count the
-// suspend as time that the store needed to answer.
+// TestAcquireAfterSuspend suspends the machine of an idle client before an acquire. The client must
+// not count the suspend as time that the store needed to answer.
 func TestAcquireAfterSuspend(t *testing.T) {
 	f := newFake()
 	c, _ := open(t, f)

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// releasers is the most leases that Close releases at the same time. It is large, because a release
-// may hang until ctx ends, for example if another program has locked the row of the lock. Close
-// must still release all other leases.
+// releasers is the largest number of leases that Close releases at the same time. It is large,
+// because a release may hang until ctx ends, for example if another program has locked the row of
+// the lock. Close must still release all other leases.
 const releasers = 1024
 
 // Close ends campaigns, observers, and the contexts of callbacks of Lock.Do, Lock.TryDo and
@@ -24,7 +24,7 @@ const releasers = 1024
 // When ctx ends, Close stops waiting for callbacks. Their locks stay taken until they expire. If
 // the backend does not answer, Close tries to release each lease again, until the lease has
 // expired, or until the time Options.CleanupBudget has passed since ctx ended. So call Close with a
-// ctx that ends. The error names one unreleased lock, and the number of the others.
+// ctx that ends. The error names one lock that may stay taken, and the number of other such locks.
 //
 // At its end, Close waits until Logger and OnEvent have received every event. It waits for at most
 // Options.CleanupBudget, or only a moment if ctx has ended. Events that are left are delivered
@@ -58,7 +58,7 @@ func (c *Client) shutdown(ctx context.Context) error {
 	defer cancel()
 	failed := c.releaseAll(rctx)
 	err := c.drain(ctx)
-	failed = append(failed, c.releaseAll(rctx)...) // leases granted or resigned since then
+	failed = append(failed, c.releaseAll(rctx)...) // leases granted or resigned since the first releaseAll
 	err = joinErrors(firstOf(failed), err)
 	c.stopSpawning()
 	c.abandon()
@@ -169,7 +169,7 @@ func firstOf(failed []*Error) error {
 	return fmt.Errorf("%w (and %d more)", first, len(names)-1)
 }
 
-// errAbandoned is the cause with which a lease is lost if Close does not wait for its holder.
+// errAbandoned is the cause of a lease's loss if Close does not wait for the lease's holder.
 var errAbandoned = fmt.Errorf("%w: Close did not wait for it: %w", ErrReleased, ErrClosed)
 
 // abandon ends the remaining leases in this process only. Their locks expire in the store.
@@ -214,8 +214,8 @@ func (s *scheduler) served(l *Lease) {
 	l.serving = false
 }
 
-// leaving returns the live leases that Close can release. No callback can start under them any
-// more.
+// leaving returns the live leases that Close can release. It marks them, so that no callback starts
+// under them any more.
 func (s *scheduler) leaving() []*Lease {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -140,7 +140,7 @@ func TestCloseOnAFrozenBackend(t *testing.T) {
 	})
 }
 
-// Many hanging renewals must not delay Close longer than one hanging renewal would.
+// Many renewals that hang must not delay Close longer than one such renewal would.
 func TestCloseWithRenewalsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(driver.CapBatcher)
@@ -166,7 +166,7 @@ func TestCloseWithRenewalsUnderWay(t *testing.T) {
 	})
 }
 
-// Close must release all other leases if some cannot be released.
+// If some leases cannot be released, Close must still release all other leases.
 func TestCloseTriesWhatOthersHoldUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -200,8 +200,8 @@ func TestCloseTriesWhatOthersHoldUp(t *testing.T) {
 	})
 }
 
-// Run does not return the error of its final release. So Close must return that error if the lock
-// is still taken.
+// Run does not return the error of its last release. So if the lock is still taken, Close must
+// return that error.
 func TestCloseReportsWhatRunLeft(t *testing.T) {
 	for name, comesBack := range map[string]bool{"the store stays away": false, "the store comes back": true} {
 		t.Run(name, func(t *testing.T) {

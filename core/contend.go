@@ -177,7 +177,7 @@ func (a *contender) contend(ctx context.Context) (*Lease, error) {
 
 // waitsFirst reports whether the contender enters the store's queue before it asks for the lock. It
 // does so if other hosts have wanted the lock recently, and if the store grants a free lock to the
-// first owner in its queue. This saves a request.
+// first owner in its queue. That saves a request that would probably be refused.
 func (a *contender) waitsFirst() bool {
 	c := a.lock.c
 	return c.b.waiter != nil && c.queues.wanted(a.lock.name, c.clock.early()) && c.b.Properties().FirstSpan > 0
@@ -282,10 +282,10 @@ func (a *contender) request() driver.Request {
 }
 
 const (
-	// maxAsk limits the pause of the first caller in this host's queue between two requests (K4).
+	// maxAsk limits the pause between two requests of the first caller in this host's queue (K4).
 	maxAsk = time.Second
-	// waitSlack is the most time by which a wait in the store may exceed the requested time. If the
-	// wait takes longer, the backend counts as hung (rule K4).
+	// waitSlack is the longest time by which a wait in the store may exceed the requested time. After
+	// that, the client assumes that the backend hangs (rule K4).
 	waitSlack = time.Second
 	// A wake-up counts as spurious if the wait and the refusal after it together took less than
 	// spuriousWake plus two round trips. A round trip longer than maxRTT counts as maxRTT.
@@ -295,7 +295,7 @@ const (
 	pollFrom, pollTo = 5 * time.Millisecond, 250 * time.Millisecond
 	// While the backend does not answer, pauses grow from at most retryFrom to at most retryTo.
 	retryFrom, retryTo = 20 * time.Millisecond, 500 * time.Millisecond
-	// After a refusal or a long wait, other hosts count as wanting the lock for the time wantedFor.
+	// After a refusal or a long wait, other hosts are assumed to want the lock for the time wantedFor.
 	wantedFor = time.Second
 	// tellEvery is the shortest time between two events of a client about failed waits.
 	tellEvery = time.Minute
@@ -342,7 +342,7 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease,
 	}
 	a.queued, a.epoch = true, g.epoch
 	before := a.answer
-	began, at := c.clock.early(), time.Now() // began first: instants counted from it must not be too late
+	began, at := c.clock.early(), time.Now() // began is read first, so that instants computed from it are not too late
 	wctx, cancel := context.WithTimeout(ctx, rest+waitSlack)
 	own, err := c.b.Wait(wctx, a.request(), rest)
 	cancel()
@@ -380,7 +380,7 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease,
 // doubts reports whether a request must confirm the grant g, which the store made during a wait
 // that started at the instant began. A request is needed if a renewal might come too late, if the
 // machine may have been suspended since g.sent (unnoticed by the plugin's clock), or if the lock
-// has AtLeast. With AtLeast, a lock must outlast a lost holder, and such a grant is too short.
+// has AtLeast. A lock with AtLeast must outlast a lost holder, and g is too short for that.
 func (a *contender) doubts(g grant, began instant) bool {
 	c := a.lock.c
 	age := c.clock.now().sub(g.sent)

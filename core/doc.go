@@ -1,10 +1,10 @@
-// Package core is what applications use: locks and leader elections on a
-// backend, with all the waiting, renewing and deadlines that they need.
+// Package core gives applications locks and leader elections on a backend. It waits for locks,
+// renews leases, and ends each lease at its deadline.
 //
 // A [Client] stands for one backend in one host. [Client.Lock] returns a lock by its name, and
 // [Lock.Acquire] returns a [Lease] of the lock. The client renews the lease until the lease is
-// released or lost. Whatever the backend does, a lease is lost at its deadline at the latest, by
-// the clock of this process. To notice the loss, watch [Lease.Done] or work under [Lease.Context].
+// released or lost. A lease is lost at its deadline at the latest, by the clock of this process,
+// even if the backend hangs. To notice the loss, watch [Lease.Done] or work under [Lease.Context].
 // A valid lease does not prove that a later write is safe, because the process can be paused after
 // it has looked at the clock. Only [Lease.Token] protects against such a pause, if the resource
 // checks the token of each write.
@@ -24,8 +24,8 @@
 //   - contend.go: one acquire from its first request to its lease, with all its pauses
 //   - notify.go: how a contender hears of releases where the store has no queue
 //   - attempt.go: one request, its context and its end; its withdrawal if the outcome is unknown
-//   - token.go: the backend as core calls it, with the grant numbers turned into tokens
-//   - clock.go, clock_linux.go, clock_other.go: instants that include suspends; when a lease ends
+//   - token.go: the wrapper of the backend that turns its grant numbers into tokens
+//   - clock.go, clock_linux.go, clock_other.go: a clock that includes suspends; when a lease ends
 //   - lease.go: the Lease and its contexts
 //   - schedule.go: the times at which each lease must be renewed and ended
 //   - renew.go: renewals and what their answers mean; notices of the plugin and the store
@@ -35,7 +35,7 @@
 // Beside the acquire:
 //
 //   - elector.go: the Elector and its Term
-//   - observe.go: what observers of an election see, by one stream for each name
+//   - observe.go: observers of an election; all observers of one name share a stream
 //   - event.go: events, for loggers and OnEvent
 //   - errors.go: the errors, which errors are final, and the causes of a lease's end
 package core

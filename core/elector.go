@@ -84,7 +84,7 @@ func (e *Elector) campaign(ctx context.Context) (*Term, error) {
 // MaxHold, but lets it expire (E2).
 //
 // When ctx has ended, Run returns an error for which errors.Is(err, ctx.Err()) is true. While ctx
-// lives, Run returns only for an error that makes campaigning pointless, such as ErrClosed. If fn
+// lives, Run returns only if an error, such as ErrClosed, makes campaigning pointless. If fn
 // panics, the term is resigned before the panic goes on.
 func (e *Elector) Run(ctx context.Context, fn func(*Term)) error {
 	if err := e.c.begin("run", e.lock.name); err != nil {
@@ -187,16 +187,16 @@ func (t *Term) Err() error {
 
 // Proclaim replaces the published value, at most 64 KiB, if the term is still held. If the term is
 // over, the error satisfies errors.Is(err, ErrNotHeld). If the error wraps ErrUnavailable, it is
-// unknown which value is published. The request may still arrive within the term, even after a
-// later Proclaim that succeeded. A caller that publishes again should put a sequence number into
-// the value.
+// unknown which value is published. The request may still reach the store within the term, even
+// after a later Proclaim has succeeded. A caller that publishes again should put a sequence number
+// into the value.
 func (t *Term) Proclaim(ctx context.Context, value []byte) error {
 	l := t.lease
 	return l.c.question(ctx, "proclaim", l.lock.name, func(ctx context.Context) error {
 		if err := checkValue(value); err != nil {
 			return err
 		}
-		if !l.Valid() { // the store may keep a term that is over here until its TTL ends
+		if !l.Valid() { // a term that is over here may live on in the store until its TTL ends
 			return &NotHeldError{}
 		}
 		r := l.request(l.c.clock.now())

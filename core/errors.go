@@ -23,16 +23,16 @@ var (
 	ErrClosed      = driver.ErrClosed      // the Client was closed
 )
 
-// ErrReentrant means that the caller already holds the lock, because the caller's ctx ends with a
-// lease of that lock. Such a ctx comes from Do, TryDo, Run, [Lease.Context] or [Term.Context].
-// Locks are not reentrant, so the caller would wait for itself. The error also wraps ErrHeld.
+// ErrReentrant means that the caller already holds the lock, as its ctx shows. That ctx ends with a
+// lease of the lock. Such a ctx comes from Do, TryDo, Run, [Lease.Context] or [Term.Context]. Locks
+// are not reentrant, so the caller would wait for itself. The error also wraps ErrHeld.
 //
-// A ctx may be made from such a ctx by context.WithoutCancel and then context.WithTimeout. It looks
-// as if it ended with the lease, so it is also refused while the lease lives. Work that goes on
-// after the lease needs a ctx that was not made from the lease's ctx.
+// A ctx made from such a ctx by context.WithoutCancel and then context.WithTimeout looks as if it
+// ended with the lease. So it is also refused while the lease lives. Work that goes on after the
+// lease needs a ctx that was not made from the lease's ctx.
 var ErrReentrant = errors.New("lock is held by its caller")
 
-// HeldError names the holder of a lock, and says how long the lease still lasts if that is known.
+// HeldError names the holder of a lock, and the time that its lease has left if that is known.
 type HeldError = driver.HeldError
 
 // NotHeldError says that a lease is gone, and names the present holder of the lock if it is known.
@@ -190,7 +190,7 @@ func (c *Client) permanent(err error) bool {
 	return final(err) || errors.Is(err, errGrantNumber) || refused(err) && !c.served.Load()
 }
 
-// noteServed records that the store serves this client, if the err of an acquire or check says so.
+// noteServed records that the store serves this client, if the result err of a request shows that.
 func (c *Client) noteServed(err error) {
 	if (err == nil || errors.Is(err, ErrHeld)) && !c.served.Load() {
 		c.served.Store(true)

@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// An error's text has the backend, operation and lock only once, even if its cause has them too.
+// An error's text names backend, operation and lock only once, even if its cause names them too.
 func TestErrorSaysWhatFailedOnce(t *testing.T) {
 	down := errors.New(`redis: acquire "jobs": dial tcp: refused`)
 	for _, c := range []struct {

@@ -15,7 +15,7 @@ type EventKind int
 
 // The kinds of events. Each lease has exactly one EventAcquired, and one EventReleased or
 // EventLost. An acquire that gets no lease has one EventAcquireFailed, unless the client is closed
-// or Options are invalid. A lease's last event is dropped only if its EventAcquired was dropped too.
+// or Options are invalid. A lease's last event is dropped only if its EventAcquired was too.
 const (
 	EventAcquired      EventKind = iota + 1 // a lock was granted; Took is the time since Acquire was called
 	EventWaiting                            // an Acquire began to wait, or a store that has served the client now refuses it; Err says why
@@ -73,19 +73,19 @@ type Event struct {
 	Slack time.Duration
 	Err   error
 	// Dropped is the number of events that were dropped between the previous event and this one.
-	// Events are dropped when too many wait for a Logger or OnEvent that is slow or blocks.
+	// Events are dropped if too many already wait because Logger or OnEvent is slow or blocks.
 	Dropped uint64
 }
 
-// maxEvents is the most events that may wait to be delivered. If about ten thousand leases are
-// renewed at once, the renewals make nearly as many events.
+// maxEvents is the largest number of events that may wait to be delivered. If about ten thousand
+// leases are renewed at once, the renewals make nearly as many events.
 const maxEvents = 16 << 10
 
 // levelEvery is the interval at which the client asks the logger whether Debug is enabled.
 const levelEvery = time.Second
 
-// emitter delivers events to the logger and to OnEvent, in order, from a
-// goroutine. Only Close waits for that goroutine, as its last step.
+// emitter delivers events to the logger and to OnEvent, in order, from one goroutine. Close waits
+// for that goroutine as its last step; no other method waits for it.
 type emitter struct {
 	c     *Client
 	log   *slog.Logger
@@ -97,7 +97,7 @@ type emitter struct {
 	routine atomic.Bool
 	askAt   atomic.Int64 // instant of the next call of Enabled; during a call, the largest instant
 
-	unlogged uint64 // events dropped and not logged yet; only deliver uses this field
+	unlogged uint64 // number of dropped events not logged yet; only deliver uses this field
 }
 
 func (e *emitter) init(c *Client) {
@@ -129,8 +129,8 @@ func (e *emitter) add(ev Event) bool {
 }
 
 // addEnd queues the event of a lease's end. If known is true, the event of the lease's grant was
-// queued, and addEnd never drops the event of its end. A reader that counts grants and ends must
-// not count an ended lease as held.
+// queued, and addEnd never drops the event of the lease's end. A reader that counts grants and ends
+// must not count an ended lease as held.
 func (e *emitter) addEnd(ev Event, known bool) {
 	if known && e.wants(ev.Kind) {
 		e.queue.Force(e.complete(ev), 1)

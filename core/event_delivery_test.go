@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// blocker is a slog handler, and its on method is an OnEvent. Both block until shut is closed.
+// blocker is a slog handler with an on method for OnEvent. Handle and on wait until shut is closed.
 type blocker struct {
 	shut    chan struct{} // closed by the test to end the blocking
 	blocked chan struct{} // closed when the first goroutine blocks

@@ -36,7 +36,7 @@ func TestDroppedEventsAreToldAndEndsAreNot(t *testing.T) {
 		}
 		close(g.shut)
 		synctest.Wait()
-		acquire(t, l) // its event is the next event for which there is room
+		acquire(t, l) // its EventAcquired is the next event for which there is room
 		synctest.Wait()
 
 		open := map[string]bool{}
@@ -160,7 +160,7 @@ func TestEventsCarryTheContextOfTheirOperation(t *testing.T) {
 		done()
 		lease = <-next
 		cancel()
-		synctest.Wait() // the lease is renewed at once
+		synctest.Wait() // the lease that was handed over is renewed at once
 		f.forget("a")
 		<-lease.Done()
 		synctest.Wait()

@@ -103,7 +103,7 @@ func ExampleElector_Run() {
 	// true
 }
 
-// Operators see which client holds a lock, and may end its lease by the token.
+// Operators see which client holds a lock, and can end the lease by its token.
 func ExampleClient_Break() {
 	ctx := context.Background()
 	store := memory.NewStore()

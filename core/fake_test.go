@@ -19,7 +19,7 @@ type fake struct {
 	after   func(ctx context.Context, op string, r driver.Request) error
 	notices chan driver.Notice
 	// own is the lifetime of a grant to a waiter that sent no acquire. If own is zero, the store only
-	// wakes waiters. age is the age of the waiter's last sign of life at the grant.
+	// wakes waiters. age is the time from the waiter's last sign of life to the grant.
 	own, age time.Duration
 
 	mu        sync.Mutex

@@ -13,7 +13,7 @@ import (
 
 const (
 	ownSpan = 500 * time.Millisecond
-	ownAge  = 100 * time.Millisecond // age of the waiter's last sign of life at the grant
+	ownAge  = 100 * time.Millisecond // time from the waiter's last sign of life to the grant
 )
 
 // untilFirst is the time from the store's grant to the waiter's first renewal.
@@ -118,8 +118,8 @@ func TestOwnGrantIsLost(t *testing.T) {
 }
 
 // TestOwnGrantReleased checks that an early release needs no renewal. A release that starts during
-// the first renewal must wait for that renewal's answer. A renewal that arrived after the release
-// could lengthen a lease that a release with Keep has shortened.
+// the first renewal must wait for that renewal's answer. If the renewal arrived after the release,
+// it could lengthen a lease that a release with Keep has shortened.
 func TestOwnGrantReleased(t *testing.T) {
 	withOwn(t, func(t *testing.T, f *fake, c *Client) {
 		l := granted(t, f, c, nil)
@@ -167,7 +167,7 @@ func TestOwnGrantThatIsAskedFor(t *testing.T) {
 }
 
 // TestOwnGrantIsHandedOver releases a lock before the first renewal of the store's grant has ended.
-// The host's next lease keeps this deadline and this renewal, if half of the time is left.
+// If at least half of the grant's time is left, the host's next lease keeps deadline and renewal.
 func TestOwnGrantIsHandedOver(t *testing.T) {
 	withOwn(t, func(t *testing.T, f *fake, c *Client) {
 		l := granted(t, f, c, nil)
@@ -260,8 +260,8 @@ func TestOwnGrantAtTheEndOfCtx(t *testing.T) {
 }
 
 // TestOwnGrantOverASuspend covers a waiter whose last sign of life was sent before its machine was
-// suspended. Its Wait began after the suspend. The sign's age does not count the suspend, so the
-// sign seems too recent, and core must confirm the grant.
+// suspended. Its Wait began after the suspend. The age of that sign does not include the suspend,
+// so the sign seems too recent, and core must confirm the grant.
 func TestOwnGrantOverASuspend(t *testing.T) {
 	f := newFake(waiting...)
 	f.own, f.age = ownSpan, 100*time.Millisecond
@@ -339,7 +339,7 @@ func TestOwnGrantReleasedInDoubt(t *testing.T) {
 }
 
 // TestWaitsFirst checks that a waiter calls Wait before TryAcquire only if another host had the
-// lock recently and the store grants to waiters.
+// lock recently and the store grants free locks to waiters.
 func TestWaitsFirst(t *testing.T) {
 	for _, tc := range []struct {
 		span, pause time.Duration

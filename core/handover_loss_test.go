@@ -34,8 +34,8 @@ func TestSuspendInAStreak(t *testing.T) {
 	})
 }
 
-// TestLossInAStreak covers a grant that is lost after the lock was handed over inside the
-// host. The lease that has the lock by then must end, however the host learns of the loss.
+// TestLossInAStreak covers a grant that is lost after the lock was handed over inside the host. The
+// lease that then has the lock must end, by whichever way the host learns of the loss.
 func TestLossInAStreak(t *testing.T) {
 	for name, tc := range map[string]struct {
 		lose  func(t *testing.T, f *fake, l *Lease)

@@ -164,7 +164,7 @@ func heldBy(err error) Holder {
 }
 
 // TestHandOverThroughTheStore covers locks that are released in the store, not handed over in the
-// host. Either the store or the plugin must know of the new holder, or the lease may be lost.
+// host, because store or plugin must know the new holder, or because the lease may be lost soon.
 func TestHandOverThroughTheStore(t *testing.T) {
 	stuck := func(_ context.Context, op string, _ driver.Request) error {
 		if op == "renew" {

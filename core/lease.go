@@ -46,7 +46,7 @@ type Lease struct {
 	state      State
 	err        error         // the cause, once done is closed
 	cancels    []*leaseCtx   // contexts that end with the lease
-	index      int           // index of the lease in the scheduler's heap, or -1
+	index      int           // index of the lease in the scheduler's heap; -1 if it is not in the heap
 	next       instant       // when the scheduler has to look at this lease
 	span       time.Duration // TTL; less until the first renewal if the store granted the lock without a request
 	endAt      instant       // when the lease is lost unless it is renewed
@@ -140,8 +140,8 @@ func (l *Lease) Deadline() time.Time {
 	return l.c.clock.time(instant(l.deadline.Load()))
 }
 
-// Valid reports whether the lease is held right now. Valid reads the clock,
-// so it returns false at once after a pause of the process past the deadline.
+// Valid reports whether the lease is held right now. Valid reads the clock. So if the process is
+// paused until after the deadline, Valid then returns false at once.
 func (l *Lease) Valid() bool {
 	now := l.c.expireDue()
 	return l.alive.Load() && now < instant(l.deadline.Load())

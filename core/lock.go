@@ -32,8 +32,8 @@ type LockOptions struct {
 	// job run once: a host that is paused for longer than AtLeast runs the job again. Package
 	// core/tick prevents that. Default 0.
 	AtLeast time.Duration
-	// MaxHold ends a lease after this time, with cause ErrMaxHold. It is a safeguard
-	// against a holder that hangs while its lease is renewed. Default 0, no limit.
+	// MaxHold is the time after which a lease ends with cause ErrMaxHold. It is a safeguard against a
+	// holder that hangs while its lease is renewed. Default 0, no limit.
 	MaxHold time.Duration
 	// Healthy is called by a goroutine of the client before each renewal, except the first renewal
 	// after a grant without a request. If Healthy returns an error, the lease is lost with cause
@@ -91,7 +91,7 @@ func (c *Client) lock(op, name string, opts *LockOptions) (*Lock, error) {
 	return l, nil
 }
 
-// inherits reports whether a caller of the lock l may take over a lease of the Lock in from. A
+// inherits reports whether a waiter of the Lock l may take over a lease of the Lock in from. A
 // hand-over sends no request, so the store and the plugin keep that lease's TTL and AtLeast.
 func (l *Lock) inherits(from *Lock) bool {
 	return l.opts.TTL == from.opts.TTL && l.opts.AtLeast == 0 && l.plain() && from.plain()
@@ -196,8 +196,8 @@ func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
 // store refuses this client, which may also happen for a while in a failover, the error wraps
 // ErrDenied. While the store does not answer, TryAcquire takes at most 3 s, or less if the TTL is
 // shorter or ctx ends. Undoing the attempt then takes at most Options.CleanupBudget (1 s by
-// default). If the limit were shorter, TryAcquire would fail whenever a lost connection must be
-// replaced. A job that runs every second should pass a ctx that ends after a second.
+// default). The limit is as long as 3 s so that TryAcquire does not fail whenever a lost connection
+// must be replaced. A job that runs every second should pass a ctx that ends after a second.
 func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 	if err := l.c.begin("acquire", l.name); err != nil {
 		return nil, err
@@ -269,7 +269,7 @@ func (l *Lock) run(ctx context.Context, lease *Lease, fn func(context.Context, *
 		if c.closing.Load() {
 			return c.wrap("acquire", l.name, ErrClosed)
 		}
-		return nil // lost before fn could start; the cause says why
+		return nil // the lease was lost before fn could start; the deferred function sets err
 	}
 	return fn(fctx, lease)
 }
@@ -282,7 +282,7 @@ func afterWork(work, release error) error {
 }
 
 // leasesOf is a context key. Its value lists the leases of client c whose end also ends the
-// context. If one of them is of the wanted lock, the caller would wait for itself, and is refused.
+// context. If the caller wants one of their locks, it would wait for itself, and is refused.
 type leasesOf struct{ c *Client }
 
 // A holding is a lease whose end ends a context. Its outer field is another such lease, or nil.

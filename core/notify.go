@@ -35,8 +35,8 @@ func (a *contender) listen(ctx context.Context) *ear {
 
 // pause waits until another request may get the lock, for at most the time in rest. It ends when
 // Notify calls back. Before the first callback, it also ends after a time that grows with each
-// pause. The first callback means that Notify has subscribed. It also ends the pause, because
-// Notify does not report earlier releases.
+// pause. The first callback means that Notify has subscribed. That callback also ends the pause,
+// because Notify does not report earlier releases.
 func (a *contender) pause(ctx context.Context, rest time.Duration) {
 	if a.ear == nil && a.lock.c.b.notifier != nil {
 		a.ear = a.listen(ctx)

@@ -33,11 +33,11 @@ type Change struct {
 	Err    error     // Stale: why the store cannot be reached
 }
 
-// Observe watches the election without being a candidate (E3). The first Change is
-// the present state. A newer Change replaces a Change that is not read yet, so a
-// slow reader gets only the latest Change. The kind of a Change says what differs
-// from the Change that was read before it. Tokens never fall. When the store cannot
-// be reached, the reader gets a Change of kind Stale, and observing goes on.
+// Observe watches the election without being a candidate (E3). The first Change is the present
+// state. A newer Change replaces a Change that is not read yet, so a slow reader gets only the
+// latest Change. The kind of a Change says what differs from the Change that was read before it. A
+// leader's token is never lower than an earlier leader's token. When the store cannot be reached,
+// the reader gets a Change of kind Stale, and observing goes on.
 //
 // Observers of one name in a client share one stream, so together they cost
 // the store as much as one observer.

@@ -9,9 +9,9 @@ import (
 )
 
 // While goroutines of a host wait, the host hands the lock over at least minStreak times and until
-// the store's grant is minStreakTime old, but at most maxHandovers times. The next release goes to
-// the store, so that other hosts get a turn (K5). Without minStreakTime, a host whose goroutines
-// hold the lock for microseconds would ask the store for every ninth lease.
+// the store's grant is minStreakTime old, but at most maxHandovers times. Its next release goes to
+// the store, so that other hosts can get the lock (K5). Without minStreakTime, a host whose
+// goroutines hold the lock for microseconds would ask the store for every ninth lease.
 const (
 	minStreak     = 8
 	minStreakTime = 10 * time.Millisecond
@@ -43,9 +43,9 @@ const (
 //     know that AtLeast. Locks with a value are not handed over, because other hosts read the
 //     value in the store.
 //
-// But a hand-over does not check that the store still has the grant. If
-// the lease was broken or taken in the store, the backend's watch or
-// the next renewal reports that, as it does without a hand-over.
+// But a hand-over does not check that the store still has the grant. If the lease was broken or
+// taken in the store, the Watch method of the backend or the next renewal reports that, as it does
+// without a hand-over.
 type queues struct {
 	seed   maphash.Seed
 	shards [64]shard
@@ -64,7 +64,7 @@ const mostOthers = 64
 type queue struct {
 	head   *contender
 	rest   []*contender
-	holder *Lease  // this host's live lease, or a dead one until method ended removes it
+	holder *Lease  // this host's live lease, or an ended lease that the ended method has not removed yet
 	since  instant // when the answer with holder's grant arrived
 	streak int     // number of hand-overs since that grant
 }
@@ -131,7 +131,7 @@ func (q *queues) granted(lease *Lease, a *contender) (before *Lease) {
 }
 
 // pass hands the lock of the given lease over to the head of the queue and returns true. If the
-// head cannot take the lock now, or if it is the turn of other hosts, pass does nothing and returns
+// head cannot take the lock now, or if other hosts must get a turn, pass does nothing and returns
 // false. The succeed function must end the given lease and return the head's new lease.
 func (q *queues) pass(lease *Lease, now instant, succeed func(*contender) *Lease) bool {
 	s := q.shard(lease.lock.name)
@@ -304,8 +304,8 @@ func (s *scheduler) handOver(ctx context.Context, l *Lease) bool {
 	})
 }
 
-// successor makes a new lease for the contender a. It follows the lease l and has l's deadline. If
-// a renewal of l is under way, its answer counts for the new lease. If none is under way and l's
+// successor makes a lease for the contender a. That lease follows the lease l and has l's deadline.
+// If a renewal of l is under way, its answer counts for the new lease. If none is under way and l's
 // last confirmed request is at least minStreakTime old, the new lease is renewed at once.
 func (l *Lease) successor(a *contender, now instant) *Lease {
 	g := grant{token: l.token, sent: now, got: now}

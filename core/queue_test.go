@@ -121,7 +121,7 @@ func TestLostLeaseLetsTheNextOneAsk(t *testing.T) {
 		first := acquire(t, l)
 		wait := lineUp(t, l, 1, 0)
 		began := time.Now()
-		f.forget("a") // as Break does; the first lease's next renewal would report it
+		f.forget("a") // the store loses the lease, and only the next renewal would report that
 		wait()
 		if took := time.Since(began); took > maxAsk {
 			t.Errorf("the waiter asked again after %v", took)
@@ -138,7 +138,7 @@ func (e eager) Wait(ctx context.Context, r driver.Request, _ time.Duration) (dri
 	return driver.Grant{}, e.do(ctx, "wait", r, func() error { return nil })
 }
 
-// Even if Wait returns early each time, the waiter must pause between its requests to the store.
+// If each call of Wait returns too early, the waiter must still pause between its requests.
 func TestK4WokenForNothingDoesNotSpin(t *testing.T) {
 	for _, tc := range []struct{ wait, acquire time.Duration }{
 		{0, 0}, {0, 3 * time.Millisecond}, {3 * time.Millisecond, 3 * time.Millisecond}, {0, 20 * time.Millisecond},

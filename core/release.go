@@ -27,7 +27,7 @@ import (
 // at once, without asking the store. Then Release returns nil even if ctx has ended. Release asks
 // the store instead if, for example, a renewal has failed or other hosts must get a turn.
 func (l *Lease) Release(ctx context.Context) error {
-	l.c.ops.Add(1) // the method begin would refuse the call once Close has begun
+	l.c.ops.Add(1) // not by the begin method, which refuses calls once Close has begun
 	defer l.c.end()
 	return l.c.wrap("release", l.lock.name, l.release(ctx, l.c.opts.CleanupBudget))
 }
@@ -199,7 +199,7 @@ func (l *Lease) free(ctx context.Context, rest time.Duration) (doubt, err error)
 	pause := backoff{from: minRetry, to: retryTo}
 	for sleep(rctx, pause.next()) && c.clock.now() < l.over() {
 		call := c.calls.try(rctx, 0)
-		err = c.b.Release(call, l.request(c.clock.early())) // less of AtLeast is left now
+		err = c.b.Release(call, l.request(c.clock.early())) // a new request, because less of AtLeast is left
 		call.done()
 		if doubt == nil {
 			doubt = doubtOf(err)
@@ -220,7 +220,7 @@ func doubtOf(err error) error {
 	return err
 }
 
-// over returns the instant by which the lease l expires in the store if it gets no further request.
+// over returns the instant by which the lease l expires in the store if no further request is sent.
 func (l *Lease) over() instant {
 	l.c.sched.mu.Lock()
 	defer l.c.sched.mu.Unlock()
@@ -289,8 +289,8 @@ func (j *janitor) run() {
 	}
 }
 
-// round tries the pending clean-ups. If one fails, round returns true at once, because
-// the store is probably down for the rest too. It returns false when no clean-up is left.
+// round tries the pending clean-ups. If one fails, round returns true at once, because the store is
+// probably down for the others too. It returns false when no clean-up is left.
 func (j *janitor) round(ctx context.Context) bool {
 	for k := j.first(); k != nil && ctx.Err() == nil; k = j.first() {
 		if j.c.clock.now() < k.until {
@@ -307,8 +307,8 @@ func (j *janitor) round(ctx context.Context) bool {
 }
 
 // The first method returns the first clean-up and moves it to the end of the list, so that a
-// clean-up that always fails does not delay the rest. If the list is empty, it returns nil and the
-// janitor's goroutine ends.
+// clean-up that always fails does not delay the others. If the list is empty, it returns nil and
+// the janitor's goroutine ends.
 func (j *janitor) first() *cleanup {
 	j.mu.Lock()
 	defer j.mu.Unlock()

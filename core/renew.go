@@ -29,7 +29,7 @@ type renewalBatch struct {
 
 	// Guarded by the scheduler's mutex.
 	asking bool // the health check was called and has not returned
-	sent   bool // the requests were sent; from now on a hand-over replaces the old lease in leases
+	sent   bool // the requests were sent; once it is set, a hand-over replaces the old lease in leases
 }
 
 // The health check and the renewal may together take a third of the time until the first lease

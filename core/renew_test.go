@@ -60,7 +60,7 @@ func TestL3DoneBeforeDeadlineWithHungBackend(t *testing.T) {
 			if op == "renew" {
 				<-release // hangs even after its ctx has ended
 			}
-			time.Sleep(300 * time.Millisecond) // the deadline counts from sending
+			time.Sleep(300 * time.Millisecond) // the deadline counts from when the request was sent
 			return nil
 		}
 		c, rec := open(t, f)

@@ -17,18 +17,18 @@ const (
 	// maxSleep bounds the scheduler's sleep while there are leases, because timers stand still
 	// while the machine is suspended, but leases expire.
 	maxSleep = time.Second
-	// maxAhead is the most time by which a renewal may be sent before it is due, to share a call with
-	// a renewal that is due. This time is also at most an eighth of RenewEvery.
+	// maxAhead is the longest time by which a renewal may be sent before it is due, to share a call
+	// with a renewal that is due. This time is also at most an eighth of RenewEvery.
 	maxAhead = 100 * time.Millisecond
 	maxBatch = 256
 	// If a lease expires while a renewal waits for its answer, the cause of its loss is
-	// ErrUnreachable. But if the scheduler notices the expiry pauseThreshold or more too late, the
-	// process was paused. Then the cause is ErrExpired, unless an earlier renewal had failed.
+	// ErrUnreachable. But if the scheduler notices the expiry with a delay of pauseThreshold or more,
+	// the process was paused. Then the cause is ErrExpired, unless an earlier renewal had failed.
 	pauseThreshold = 500 * time.Millisecond
 )
 
 // scheduler renews and ends all live leases of a client in time, with one goroutine and one timer.
-// That goroutine never waits for the backend. Other goroutines send renewals, many per call (L5).
+// That goroutine never waits for the backend. Other goroutines renew many leases in one call (L5).
 type scheduler struct {
 	c *Client
 	// No lease ends before the instant in earliest. So every call can check cheaply whether a lease is
@@ -99,8 +99,8 @@ func (s *scheduler) admit(l *Lease, g grant, began instant) bool {
 
 // firstPause returns the time from now until the first renewal of a short lease. (The store has
 // granted a short lease without a request, for less than the TTL.) The pause is a third of the
-// lease's remaining time, so that a lease that is released soon costs no renewal. It is shorter if
-// necessary, to leave time for two round trips, each as long as the last one.
+// lease's remaining time, so that a lease that is released soon costs no renewal. The pause is
+// shorter if that is necessary to leave time for two round trips, each as long as the last one.
 func (l *Lease) firstPause(now instant) time.Duration {
 	left := l.endAt.sub(now)
 	return max(0, min(left/3, left-2*l.c.roundTrip()))
@@ -129,7 +129,7 @@ func (s *scheduler) replan(l *Lease) {
 	s.rouse(l.next)
 }
 
-// watchEnd lowers s.earliest to l's end if that is earlier, so that the sweep method notices it.
+// watchEnd lowers s.earliest to l's end if that is earlier, so that the sweep method ends l then.
 func (s *scheduler) watchEnd(l *Lease) {
 	if int64(l.endAt) < s.earliest.Load() {
 		s.earliest.Store(int64(l.endAt))
@@ -187,7 +187,7 @@ func (s *scheduler) step() (ended []*Lease, batches []*renewalBatch, pause time.
 		return ended, batches, time.Hour
 	}
 	// After the last lease has ended, the goroutine sleeps once more for maxSleep. A new lease wakes
-	// the goroutine only if the lease is due earlier, so that brief leases do not wake it.
+	// it only if the lease is due before that sleep ends. So brief leases do not wake it.
 	s.empty = len(s.leases) == 0
 	s.wakeAt = now.add(maxSleep)
 	if !s.empty {
@@ -196,8 +196,8 @@ func (s *scheduler) step() (ended []*Lease, batches []*renewalBatch, pause time.
 	return ended, batches, max(s.wakeAt.sub(now), 0)
 }
 
-// The due method ends overdue leases. It also takes the leases to renew or end within maxAhead out
-// of the heap, and returns them in soon, ordered by their next field.
+// The due method ends overdue leases. It also removes from the heap the leases that must be renewed
+// or ended within maxAhead, and returns them in soon, ordered by their next field.
 func (s *scheduler) due(now instant) (ended, soon []*Lease) {
 	for len(s.leases) > 0 && s.leases[0].next <= now.add(maxAhead) {
 		l := s.leases[0].lease
@@ -267,7 +267,7 @@ func (s *scheduler) sweep(now instant) {
 	for _, l := range ended {
 		s.finish(l, Lost, l.overdue(now))
 	}
-	s.earliest.Store(int64(first)) // last, because a sweep that reads the old value waits for mu
+	s.earliest.Store(int64(first)) // stored last: a sweep that still reads the old value waits for mu
 	s.mu.Unlock()
 	s.notify(ended)
 }

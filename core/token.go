@@ -16,7 +16,7 @@ import (
 const (
 	handoverBits = 10
 	maxHandovers = 1<<handoverBits - 1
-	// maxGrant exceeds every valid grant number, so that the largest token fits into a signed
+	// Every valid grant number is less than maxGrant, so that the largest token fits into a signed
 	// 64-bit column.
 	maxGrant = 1 << 53
 )
@@ -26,11 +26,11 @@ const (
 // hands over from goroutine to goroutine under one grant have the same grant number.
 func GrantNumber(token uint64) uint64 { return token >> handoverBits }
 
-// errGrantNumber means that further tries are useless.
+// errGrantNumber means that the backend is broken, so that further tries are useless.
 var errGrantNumber = errors.New("the backend is broken: a grant number is not below 2^53")
 
-// tokenBackend wraps the backend for the rest of package core. The real backend knows only
-// grant numbers. tokenBackend converts between them and the tokens that users see.
+// tokenBackend is the backend that all other code of package core calls. The real backend knows
+// only grant numbers. tokenBackend converts between them and the tokens that users see.
 type tokenBackend struct {
 	driver.Backend
 	waiter   driver.Waiter
@@ -123,7 +123,7 @@ func translateHolder(h Holder) Holder {
 	return h
 }
 
-// translateError returns err. If err has a holder, a token replaces the holder's grant number.
+// translateError returns err. If err has a Holder, a token replaces the Holder's grant number.
 func translateError(err error) error {
 	if err == nil {
 		return nil
@@ -139,7 +139,7 @@ func translateError(err error) error {
 	return err
 }
 
-// translatedError wraps an error of the backend. errors.As finds in it a holder with the token that
+// translatedError wraps a backend's error. A Holder that errors.As finds in it has the token that
 // users see. The backend's error is not modified, because other callers may have the same error.
 type translatedError struct {
 	error

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestHostsHaveNoStoreClient checks that four examples, which use core and core/plugin from another
-// module, contain no client of any store.
+// TestHostsHaveNoStoreClient checks that four examples contain no client library of any store. The
+// examples are programs of another module that use core and core/plugin.
 func TestHostsHaveNoStoreClient(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "./scheduler", "./leadertask", "./coupons", "./fencedfile").CombinedOutput()
 	if err != nil {

@@ -76,7 +76,7 @@ func TestCouponsInOneProcess(t *testing.T) {
 }
 
 // TestCouponsRefuseALateWrite checks that the stock refuses a write of the
-// previous holder as soon as it has answered a read of the new holder.
+// previous holder after it has answered a read of the new holder.
 func TestCouponsRefuseALateWrite(t *testing.T) {
 	t.Parallel()
 	stock, _ := url(t, run(t, "coupons", "stock", "--listen", "127.0.0.1:0"), 0)

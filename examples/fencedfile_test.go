@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// testFencedfile stops a writer between its read and its write for longer than its lease lasts.
+// testFencedfile stops a writer, between its read and its write, until its lease has expired.
 // Another writer then reads under the lock, so the file must refuse the stopped writer's write.
 func testFencedfile(t *testing.T, w system) {
 	file := filepath.Join(t.TempDir(), "shared.txt")
@@ -34,8 +34,8 @@ func TestFencedfileInOneProcess(t *testing.T) {
 	checkFile(t, file, "app/2", "app/3")
 }
 
-// TestFencedfileWithoutCheck checks that a writer whose lease has ended overwrites the lines of
-// other writers, if the file does not check tokens.
+// TestFencedfileWithoutCheck shows that the file must check tokens. Without the check, a writer
+// whose lease has ended overwrites the lines of other writers.
 func TestFencedfileWithoutCheck(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "shared.txt")

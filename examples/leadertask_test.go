@@ -35,7 +35,7 @@ func pieces(t *testing.T, all ...*process) []piece {
 	return work
 }
 
-// checkPieces fails if a leader worked after a leader with a higher token.
+// checkPieces fails if a leader did work after another leader with a higher token had worked.
 func checkPieces(t *testing.T, all ...*process) (terms int) {
 	t.Helper()
 	var last piece
@@ -94,7 +94,7 @@ func testLeadertask(t *testing.T, w system) {
 		up, all = append(up, p), append(all, p)
 	}
 	for _, p := range up {
-		p.await(t, 0, "candidate") // until then the program does not handle SIGTERM
+		p.await(t, 0, "candidate") // before this line, the program does not handle SIGTERM
 		p.terminate(t)
 	}
 	if terms := checkPieces(t, all...); terms < kills+1 {

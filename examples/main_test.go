@@ -22,7 +22,7 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// If long is true, the tests run as long as the runs that measured the figures in the READMEs.
+// If long is true, the tests run for as long as the runs that measured the READMEs' figures.
 var long = os.Getenv("LOCKBENCH_LONG") == "1"
 
 const timeout = 60 * time.Second
@@ -63,7 +63,7 @@ type system struct {
 
 var backends = []string{"redis", "redlock", "mysql", "postgres", "etcd"}
 
-// start starts the server of a backend. The server is closed when the test ends.
+// start starts the server of a backend. The server is stopped when the test ends.
 func start(t *testing.T, backend string) system {
 	t.Helper()
 	ctx := t.Context()
@@ -159,8 +159,8 @@ func (p *process) output() []string {
 	return slices.Clone(p.lines)
 }
 
-// await ignores the first n lines of the output, where n is its parameter from. It waits for a line
-// that contains text. It returns the line and its number, counted from 1.
+// await skips as many lines of the output as the parameter from says. It waits for a line that
+// contains text. It returns the line and its number, counted from 1.
 func (p *process) await(t *testing.T, from int, text string) (string, int) {
 	t.Helper()
 	end := time.After(timeout)

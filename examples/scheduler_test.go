@@ -32,7 +32,7 @@ func starts(lines []string) map[string]int {
 	return count
 }
 
-// checkTicks fails unless each tick, from the first to the last in lines, has one start.
+// checkTicks fails unless lines has one start of each tick, from the first tick to the last.
 func checkTicks(t *testing.T, lines []string) int {
 	t.Helper()
 	const form = "2006-01-02T15:04:05.000Z"
@@ -136,7 +136,7 @@ func TestSchedulerInOneProcess(t *testing.T) {
 
 // TestSchedulerAndItsStore checks that a long job keeps its lock by renewal, that SIGTERM hands
 // over the lock, and that the program reports a tick missed while the store was down. The job takes
-// longer than the test, so it still runs when the test reads the other program's output.
+// longer than the test, so the job still runs when the test reads the other program's output.
 func TestSchedulerAndItsStore(t *testing.T) {
 	t.Parallel()
 	server, err := redisserver.Start(t.Context(), nil)
@@ -160,7 +160,7 @@ func TestSchedulerAndItsStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, from = second.await(t, from, " stopped: ")
-	time.Sleep(2 * every) // until a tick is missed
+	time.Sleep(2 * every) // so that a tick is missed
 	if err := server.Start(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}

@@ -16,9 +16,9 @@ import (
 var step = regexp.MustCompile("(?s)```sh\n(.*?)```|goes into\\s+`([^`]+)`")
 
 // TestStart runs the commands of docs/start.md, unchanged, in an empty directory
-// against this checkout. Only the address of Redis differs from the page,
-// because another server may use the usual port. The commands that fetch a
-// release run in a separate directory, where this checkout replaces the release.
+// against this checkout. Only the address of Redis differs from the page, because
+// another server may use the usual port. The commands that fetch a release run in
+// a separate directory, where this checkout is used in place of the release.
 func TestStart(t *testing.T) {
 	server, err := redisserver.Start(t.Context(), nil)
 	servers.Keep(t, "redis", server, err)
@@ -31,7 +31,7 @@ func TestStart(t *testing.T) {
 	}
 	dir := t.TempDir()
 	want := 1
-	// Building the image builds everything again, which takes minutes.
+	// The build of the image compiles everything again, which takes minutes.
 	image := long && docker(t)
 	if image {
 		want = 2
@@ -71,8 +71,8 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// download fetches the modules that a program needs if it requires this module. They include
-// modules that only tests of dependencies need.
+// download fetches the modules that a program needs when it requires this module. Some of them are
+// needed only by tests of dependencies.
 func download(t *testing.T) {
 	t.Helper()
 	tidy := exec.CommandContext(t.Context(), "go", "-C", "..", "mod", "tidy", "-e", "-diff")
@@ -102,7 +102,7 @@ func shell(t *testing.T, dir, commands string, told *strings.Builder) string {
 }
 
 // docker reports whether a docker daemon runs. If the daemon lacks the image that builder names,
-// this function makes one from this machine's Go and shell, and removes it after the test.
+// this function makes it from this machine's Go and shell, and removes it after the test.
 func docker(t *testing.T) bool {
 	t.Helper()
 	ask := func(args ...string) error { return exec.CommandContext(t.Context(), "docker", args...).Run() }

@@ -29,7 +29,7 @@ const (
 	tickForm = "2006-01-02T15:04:05.000Z"
 	tickLate = time.Second // the longest delay of a run, for ticks that are a second apart
 	// enough is the time that a process needs to run a tick. A process that has this time within
-	// tickLate after the tick must not miss it. The time is long, because the machine may be busy.
+	// tickLate after a tick must not miss the tick. The time is long, because the machine may be busy.
 	enough = 600 * time.Millisecond
 	// If this test pauses for longer than stall between two requests, the machine has stalled.
 	stall     = 100 * time.Millisecond
@@ -41,7 +41,7 @@ const (
 	jobTTL = 2 * time.Second
 )
 
-// An away is a period in which a process could not run a tick: the process was stopped
+// An away is a period in which a process could not run a tick. The process was stopped
 // or dead, the store was unreachable, or another process kept the job's lock.
 type away struct {
 	label    string
@@ -124,8 +124,8 @@ func (w *ticking) note(place int, a away) {
 	w.aways[place] = append(w.aways[place], a)
 }
 
-// harm stops or kills one scheduler several times until the time in parameter end. The parameter
-// place is the scheduler's number. harm replaces a killed process, and returns the last process.
+// harm stops or kills one scheduler several times until the time in end. The parameter place is
+// the scheduler's number. harm replaces a killed process, and returns the last process.
 func (w *ticking) harm(t *testing.T, place int, p *process, end time.Time) *process {
 	draw := rand.New(rand.NewPCG(1, uint64(place)))
 	span := func(least, most time.Duration) time.Duration {
@@ -153,8 +153,8 @@ func (w *ticking) harm(t *testing.T, place int, p *process, end time.Time) *proc
 	}
 }
 
-// TestTicks stops and kills three processes and makes their store unreachable. No tick may be run
-// twice, or missed if a process could run it. Each miss must be reported, except after a kill.
+// TestTicks stops and kills three processes and makes their store unreachable. No tick may run
+// twice, or be missed if a process could run it. Each miss must be reported, except after a kill.
 func TestTicks(t *testing.T) {
 	backends, length := []string{"redis"}, 12*time.Second
 	if long {
@@ -180,7 +180,7 @@ func TestTicks(t *testing.T) {
 				w.loseStore(t)
 			}
 			harm.Wait()
-			time.Sleep(4 * time.Second) // until all ticks are reported
+			time.Sleep(4 * time.Second) // so that all ticks are reported
 			for _, p := range last {
 				p.terminate(t)
 			}
@@ -223,7 +223,7 @@ func (w *ticking) watch(t *testing.T) (end func()) {
 			if holder, err := c.Inspect(ctx, "refresh"); err == nil && holder.Held() {
 				w.held(holder, time.Now())
 			}
-			next = w.ask(ctx, c, next, time.Now().Add(-storeAway-3*time.Second)) // by now, older ticks have been reported
+			next = w.ask(ctx, c, next, time.Now().Add(-storeAway-3*time.Second)) // the schedulers have reported these ticks
 			select {
 			case <-looks.C:
 			case <-ctx.Done():
@@ -243,8 +243,8 @@ func (w *ticking) watch(t *testing.T) (end func()) {
 	}
 }
 
-// ask notes which host took each tick. It begins with the tick at the time next, and ends before
-// the time last or if the store fails. It returns the tick with which the next call should begin.
+// ask notes which host took each tick. It begins with the tick at next, and stops before the time
+// last, or earlier if the store fails. It returns the tick with which the next call should begin.
 func (w *ticking) ask(ctx context.Context, c *core.Client, next, last time.Time) time.Time {
 	for ; next.Before(last); next = next.Add(time.Second) {
 		holder, err := c.Inspect(ctx, "refresh@"+next.UTC().Format(time.RFC3339Nano))
@@ -287,7 +287,7 @@ func (w *ticking) blocked(t *testing.T) (all []away) {
 }
 
 // killed reports whether the process that took a tick was killed before it could run the job. If no
-// process took the tick, it reports whether all were killed before they could report the miss.
+// process took the tick, it reports whether every process was killed before it reported the miss.
 func (w *ticking) killed(at time.Time) bool {
 	if label := w.taken[at.UTC().Format(tickForm)]; label != "" {
 		return slices.ContainsFunc(slices.Concat(w.aways...), func(a away) bool {
@@ -351,7 +351,7 @@ func (w *ticking) judge(t *testing.T, from, end time.Time) {
 }
 
 // able reports whether some process had enough time to run the tick. In the
-// periods of the slice besides, no process counts as able to run it.
+// periods listed in besides, no process counts as able to run the tick.
 func (w *ticking) able(at time.Time, besides []away) bool {
 	return slices.ContainsFunc(w.aways, func(aways []away) bool {
 		there := at

@@ -36,7 +36,7 @@ func TestCompareBuilds(t *testing.T) {
 	ends(t, exitUsage, "lockplugin-memory", "run", "--backends", "memory", "--plugin-dir", fast, "--vs", t.TempDir())
 }
 
-// TestFootprintMergeCompare compares two folders of separate runs. Merging them must fail.
+// TestFootprintMergeCompare compares the folders of two separate runs. Their merge must fail.
 func TestFootprintMergeCompare(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())

@@ -37,7 +37,7 @@ func choices(flag, every string) candidates {
 	return func(*cobra.Command) []cobra.Completion { return out }
 }
 
-// prefixed offers the names of backends. The text in sign follows each name, and no space.
+// prefixed offers the names of backends, each followed by the text in sign and by no space.
 func prefixed(sign string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		var out []cobra.Completion
@@ -49,7 +49,7 @@ func prefixed(sign string) cobra.CompletionFunc {
 	}
 }
 
-// firstBackend offers backends for the first argument. The directive says what else is offered.
+// firstBackend offers backends for the first argument. The directive says if files are offered too.
 func firstBackend(directive cobra.ShellCompDirective) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -76,7 +76,7 @@ func lockNames(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Co
 	return l.Names(ctx, toComplete), cobra.ShellCompDirectiveNoFileComp
 }
 
-// The list method completes the last word of a list with commas. It offers words not yet in it.
+// The list method completes the last word of a list with commas. It omits words that the list has.
 func (c candidates) list(cmd *cobra.Command, _ []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	before := toComplete[:strings.LastIndexByte(toComplete, ',')+1]
 	chosen := strings.Split(before, ",")
@@ -98,7 +98,7 @@ func directories(*cobra.Command, []string, string) ([]cobra.Completion, cobra.Sh
 	return nil, cobra.ShellCompDirectiveFilterDirs
 }
 
-// completions has the completion functions of flags. A flag means the same in all commands.
+// completions maps flags to their completion functions. A flag means the same in all commands.
 var completions = map[string]cobra.CompletionFunc{
 	"backends":   candidates(backendNames).list,
 	"scenarios":  choices("scenarios", "every scenario").list,

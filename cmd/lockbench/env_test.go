@@ -17,7 +17,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// TestKeptServers starts servers by "env up", measures on them, and ends them by "env down".
+// TestKeptServers starts servers with "env up", measures on them, and ends them with "env down".
 func TestKeptServers(t *testing.T) {
 	redisServer(t, nil) // skips without a Redis server
 	dir, tmp := plugins(t), t.TempDir()
@@ -109,8 +109,8 @@ func TestComposeFile(t *testing.T) {
 	}
 }
 
-// If docker compose is missing, the error names the package to install, and no backend is measured,
-// not even one that needs no server.
+// If docker compose is missing, the error names the package to install. No backend is measured
+// then, not even a backend that needs no server.
 func TestNoDocker(t *testing.T) {
 	dir := plugins(t)
 	path := t.TempDir()

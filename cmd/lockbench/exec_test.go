@@ -47,7 +47,7 @@ func TestExecHandsTheStatusOn(t *testing.T) {
 // container is an application that holds a lock, in its own PID namespace, like a container.
 type container struct {
 	cmd  *exec.Cmd
-	app  int // process id of the holder, outside of its namespace
+	app  int // process id of the holder, as seen from outside its namespace
 	init int
 }
 
@@ -60,8 +60,8 @@ func startContainer(t *testing.T, redis, address string, ttl time.Duration, dire
 	}
 	c := &container{cmd: exec.Command("unshare", append(args, holder, redis, address, ttl.String())...)}
 	c.cmd.Stderr = os.Stderr
-	// A killed container leaves its sockets in this directory. The directory's name must be short,
-	// because a socket's path must be short.
+	// A killed container leaves its sockets in this directory. The directory's name is short, because
+	// the system limits the length of a socket's path.
 	tmp, err := os.MkdirTemp("", "exec-")
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ const (
 	exitInterrupted = 130
 )
 
-// exitCode returns the exit code for err. Only a StatusError has precedence over a violation.
+// exitCode returns the exit code for err. Only a StatusError takes precedence over ErrUnsafe.
 func exitCode(err error) int {
 	var environment *bench.EnvError
 	var invalid *bench.InvalidError

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestFaults judges a saved result again. Only a planted violation may change its verdict.
+// TestFaults judges a saved result twice: unchanged, and with a violation that the test has added.
 func TestFaults(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())

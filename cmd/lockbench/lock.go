@@ -60,7 +60,7 @@ An election and a lock of one name are the same lock.`,
 	return cmd
 }
 
-// running sets up cmd so that it runs the command after "--" under the lock in l.
+// running makes cmd run, under the lock in l, the command that follows "--".
 func running(cmd *cobra.Command, l *bench.Locked) *cobra.Command {
 	fl := cmd.Flags()
 	fl.DurationVar(&l.TTL, "ttl", 0, "how long others wait when this machine is lost, a `time` (default 10s)")

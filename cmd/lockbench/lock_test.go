@@ -23,7 +23,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// guarded has a store and, in its rival field, the client of another host.
+// guarded has a store for tests. Its rival field is the client of another host.
 type guarded struct {
 	binary, dir string
 	server      *servers.Server
@@ -82,8 +82,8 @@ func marked(lockbench *exec.Cmd, mark string) (pids []int) {
 }
 
 // start starts "lockbench lock" with a command that leaves two daemons behind. One daemon is in a
-// new session. The other daemon was forked twice, and has no descriptors and no environment. All
-// five processes have the text mark in their arguments.
+// new session. The other daemon is forked twice, and has no open files and no environment. All five
+// processes have the text mark in their arguments.
 func (g *guarded) start(t *testing.T, words ...string) (cmd *exec.Cmd, mark string) {
 	t.Helper()
 	mark = fmt.Sprintf("%d.%d", time.Now().UnixNano(), os.Getpid())
@@ -109,7 +109,7 @@ func start(t *testing.T, cmd *exec.Cmd) {
 	})
 }
 
-// sleeper is a running "lockbench lock" whose command is one process that sleeps.
+// sleeper is a process of "lockbench lock" whose command only sleeps.
 type sleeper struct {
 	*exec.Cmd
 	keeper, command int
@@ -155,7 +155,7 @@ func keeperOf(t *testing.T, cmd *exec.Cmd) int {
 	return children(t, cmd.Process.Pid)[0]
 }
 
-// often returns the parameter few, or the parameter all if LOCKBENCH_LONG is set.
+// often returns the number all if LOCKBENCH_LONG is set. Otherwise it returns the number few.
 func often(few, all int) int {
 	if os.Getenv("LOCKBENCH_LONG") == "" {
 		return few
@@ -253,7 +253,7 @@ func pidOf(parent int, text string) int {
 	return 0
 }
 
-// If lockbench and keeper die at once, the kernel must end the command, and the lease must go on.
+// If lockbench and its keeper process die together, the kernel ends the command. The lease goes on.
 func TestKilledAtOnce(t *testing.T) {
 	g := startGuarded(t)
 	const ttl = 3 * time.Second
@@ -279,7 +279,7 @@ func TestKilledAtOnce(t *testing.T) {
 	}
 }
 
-// If its keeper is killed, lockbench must end although no process reads its standard error.
+// If its keeper process is killed, lockbench must end, even if its standard error is not read.
 func TestKeeperKilledUnread(t *testing.T) {
 	g := startGuarded(t)
 	for range rounds() {

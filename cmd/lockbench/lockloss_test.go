@@ -45,7 +45,7 @@ func TestLockIsLost(t *testing.T) {
 				var said strings.Builder
 				cmd.Stderr = &said
 				start(t, cmd)
-				// For a moment, the marked function may find a fork that still has lockbench's arguments.
+				// At first the marked function may find a forked process that still has lockbench's arguments.
 				eventually(t, "it runs", func() bool {
 					_, err := os.Stat(termed + ".not")
 					return err == nil
@@ -171,7 +171,7 @@ func TestInterruptedWaiter(t *testing.T) {
 	}
 }
 
-// TestManyLocks runs many commands under one lock, first at once and then one after the other.
+// TestManyLocks runs many commands under one lock, first together, and later one after the other.
 func TestManyLocks(t *testing.T) {
 	g := startGuarded(t)
 	atOnce, inRow := often(10, 100), often(5, 1000)

@@ -25,8 +25,8 @@ func TestLockPassesAnyBytes(t *testing.T) {
 	ends(t, exitUsage, "is not UTF-8", "lock", "redis", "a\xff", "--", "true")
 }
 
-// If only the command is stopped and then resumed, lockbench must stop and go on with it. lockbench
-// must end with the command's status.
+// If the command alone is stopped, lockbench must stop, too. If it is resumed, lockbench must go
+// on, and end with the command's status.
 func TestStoppedCommandGoesOn(t *testing.T) {
 	g := startGuarded(t)
 	s := g.sleep(t, os.Stderr, "lock", "redis", "stopped")

@@ -32,7 +32,7 @@ func TestLockStatus(t *testing.T) {
 		{"lock redis free", "cat; echo $LOCKBENCH_LOCK; test $LOCKBENCH_TOKEN -gt 0 && date -d $LOCKBENCH_LEASE_UNTIL >/dev/null", 0, "typed\nfree\n"},
 		{"lock redis free", g.binary + " lock redis inner --target redis=" + g.server.Addr() + " --plugin-dir " + g.dir + " -- sh -c 'echo $LOCKBENCH_LOCK'", 0, "inner\n"},
 		{"lock redis free -v", "exit 0", 0, "released"},
-		{"lock redis free", "sleep 0.3 & exit 5", 5, ""}, // lockbench waits for the process that is left behind
+		{"lock redis free", "sleep 0.3 & exit 5", 5, ""}, // lockbench waits for the process that the command leaves behind
 		{"lock redis free --max-hold 100ms", "sleep 600", 79, "longest time"},
 		{"lock redis busy --try", "exit 0", 75, ""},
 		{"lock redis busy --try --conflict-exit-code 0", "exit 1", 0, ""},

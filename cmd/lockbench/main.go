@@ -20,7 +20,7 @@ import (
 func main() {
 	bench.Main()
 	ends := []os.Signal{syscall.SIGTERM}
-	if !signal.Ignored(os.Interrupt) { // a shell without job control ignores it for a command with &
+	if !signal.Ignored(os.Interrupt) { // a shell without job control ignores SIGINT for a command with &
 		ends = append(ends, os.Interrupt)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), ends...)

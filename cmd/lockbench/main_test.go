@@ -49,8 +49,8 @@ func lockbench(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return exitCode(err), out.String(), errs.String()
 }
 
-// ends fails the test unless lockbench exits with the status in code and writes all texts in wants,
-// which are separated by "|".
+// ends fails the test unless lockbench exits with the status in code and writes all texts in wants.
+// The character "|" separates these texts.
 func ends(t *testing.T, code int, wants string, args ...string) (stdout, stderr string) {
 	t.Helper()
 	got, stdout, stderr := lockbench(t, args...)

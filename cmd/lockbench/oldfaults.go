@@ -25,8 +25,8 @@ func oldFlags(fl *pflag.FlagSet) {
 
 var newNames = map[string]string{"reproducer": "replay", "recorder": "host-program"}
 
-// faultsArgs returns the arguments of "lockbench faults" that do the same as an old command line of
-// "lockbench run". The result old is false if the command line is not in the old form.
+// faultsArgs returns arguments for "lockbench faults" that do the same as an old command line of
+// "lockbench run". The result old is false if the command line does not have the old form.
 func faultsArgs(cmd *cobra.Command) (args []string, old bool) {
 	fl := cmd.Flags()
 	scenarios, _ := fl.GetStringSlice("scenarios") // the flag has this type

@@ -30,7 +30,7 @@ type progress struct {
 	guess       time.Duration
 }
 
-// newProgress shows the text in preparing on a terminal until the Begin method is called. The
+// newProgress shows the text in preparing until the Begin method is called, if w is a terminal. The
 // caller must call the End method.
 func newProgress(w io.Writer, preparing string) *progress {
 	p := &progress{w: w}
@@ -70,7 +70,7 @@ func (p *progress) Begin(steps int, guess time.Duration) {
 	)
 }
 
-// timeLeft returns the time left, as text. Before the first step, it relies on the guess.
+// timeLeft returns the time left, as text. Before the first step, it uses the time in guess.
 func timeLeft(s decor.Statistics, took, guess time.Duration) string {
 	left := guess - took
 	if s.Current > 0 {

@@ -17,8 +17,8 @@ import (
 
 const secret = "correct-horse-battery"
 
-// While lockbench runs on a server with a password, TestSecretIsNowhere searches all processes for
-// the password. Then it searches all files and all output.
+// TestSecretIsNowhere searches all processes for a server's password while lockbench runs on that
+// server. Then it searches all files and all output.
 func TestSecretIsNowhere(t *testing.T) {
 	server := redisServer(t, &redisserver.Options{Password: secret})
 	dir, work := plugins(t), t.TempDir()

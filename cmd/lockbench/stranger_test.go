@@ -8,7 +8,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// A claim file says what an unknown store does not promise. All other claims must be judged.
+// A claim file says what an unknown store does not promise. All its other promises are judged.
 func TestStranger(t *testing.T) {
 	redisServer(t, nil) // skips without a Redis server
 	dir := t.TempDir()
@@ -28,7 +28,7 @@ func TestStranger(t *testing.T) {
 	if err := os.WriteFile("claims.json", []byte(claims), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// The tokens of this store begin anew if it loses its data.
+	// If this store loses its data, the counter of its tokens starts again.
 	base := []string{"faults", "--backends", "stranger", "--plugin-dir", dir, "--config", "stranger.bug=token", "--runs", "1", "--server", command}
 	ends(t, exitUnsafe, "restart-wiped  stranger  broken", append(base, "--faults", "restart-wiped", "-o", "bare")...)
 	ends(t, exitOK, "broken as documented|it forgets|restart: its claims say that it keeps no data|--server='redis-server --port {port}",

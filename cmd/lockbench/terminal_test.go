@@ -48,7 +48,7 @@ func startTerminal(t *testing.T) *terminal {
 	shell.Stdin, shell.Stdout, shell.Stderr = slave, slave, slave
 	shell.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	shell.Env = append(os.Environ(), "PS1=", "ENV=")
-	// Under nohup, this test ignores SIGHUP, and the shell would inherit that.
+	// Without Notify, the shell would ignore SIGHUP if this test runs under nohup.
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
@@ -109,7 +109,7 @@ func TestLockOnTerminal(t *testing.T) {
 	c.types("two\n", "two\r\ntwo\r\n")
 	c.types(ctrlD, "status 0")
 	c.types(under("sh -c 'echo ready; sleep 600; true'"), "\nready")
-	c.types(ctrlC, "^C") // this also discards what was typed ahead
+	c.types(ctrlC, "^C") // Ctrl-C also discards keys that were typed ahead
 	c.types("echo st''atus $?\n", "status 130")
 	// The command stops itself, but not the other processes of its process group.
 	c.types(under("sh -c 'kill -STOP $$; exit 4'"), "Stopped")

@@ -12,8 +12,8 @@ import (
 
 // CheckConfig returns cfg with defaults for the keys without a value. Its error wraps [ErrConfig],
 // and names a required key that is missing, a key whose value has the wrong type, or an unknown key
-// and similar keys. The error shows no value, because values may be secret. It shows an unknown key
-// only if a known key is similar, because any other text may be a secret in the wrong place.
+// with similar known keys. The error shows no value, because values may be secret. It shows an
+// unknown key only if a known key is similar, because any other text may be a misplaced secret.
 func (s Spec) CheckConfig(cfg Config) (Config, error) {
 	out := Config{}
 	names := make([]string, 0, len(s.Keys))

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// CheckConfig must either refuse a configuration with an error that shows no secret, or return
-// values of the right types.
+// CheckConfig must return values of the right types, or an error that shows no secret.
 func FuzzConfig(f *testing.F) {
 	spec := Spec{Name: "x", Keys: []Key{
 		{Name: "address", Type: TypeList, Required: true}, {Name: "count", Type: TypeInt, Default: "1"},

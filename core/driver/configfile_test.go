@@ -33,7 +33,7 @@ func TestReadTarget(t *testing.T) {
 	}
 }
 
-// No error may show a part of the file. A value written as a line is read back unchanged.
+// No error may show a part of the file. A value in a line "key = value" is read back unchanged.
 func FuzzReadConfig(f *testing.F) {
 	f.Add("# a comment\naddress = db:1\npassword=hush-hush\n", "key", "value")
 	f.Add(`{"address":"db:1","count":1e3,"on":true,"password":["hush-hush"]}`, "k", "a=b")

@@ -7,7 +7,7 @@
 //
 // A backend makes single attempts. Waiting, retrying, renewing, deadlines, queues and events are
 // the work of core. Every method may be called from any number of goroutines, and must return soon
-// after its ctx ends. All lease state in the process must also be in the store (L8).
+// after its ctx ends. All lease state in a backend's process must also be in the store (L8).
 package driver
 
 import (
@@ -28,16 +28,16 @@ type Request struct {
 	Label string
 	// Value is what a leader publishes, at most 64 KiB; nil for a plain lock.
 	Value []byte
-	// Token is the number that the store gave to the grant, or zero before the grant. Users see a
-	// different number, because core appends a count of the hand-overs between callers of one host.
+	// Token is the number that the store gave to the grant, or zero before the grant. Users see
+	// another number, because core appends a count of the hand-overs between callers of one host.
 	Token uint64
 	// TTL is the time for which the store keeps the lease after this request. core has checked it
 	// against the minimum, step and maximum in [Properties]. The store counts the TTL from the moment
 	// at which it handles the request. The store never uses a client's clock, and core sends only
 	// durations.
 	TTL time.Duration
-	// Keep is the time for which the lock must stay taken from now on, even if it is released. It is
-	// the rest of the user's AtLeast (see core.LockOptions), and is zero in most requests.
+	// Keep is the time for which the lock must stay taken after this request, even if it is released.
+	// It is the rest of the user's AtLeast (see core.LockOptions); in most requests it is zero.
 	Keep time.Duration
 }
 
@@ -60,8 +60,8 @@ type Lock interface {
 
 	// Renew lets the lease of Name, Owner and Token live for TTL from now. Renew must compare owner
 	// and token in the same atomic step, and must never revive a lease that has expired or was
-	// deleted. Renew returns a [*NotHeldError] if that lease no longer exists. Renew must ignore
-	// Keep, which only the plugin process reads.
+	// deleted. Renew returns a [*NotHeldError] if that lease no longer exists. Renew must ignore Keep.
+	// In a renewal, only the plugin process uses it.
 	Renew(ctx context.Context, r Request) error
 
 	// Release ends the lease of Name, Owner and Token, and wakes the next waiter. Release must compare
@@ -77,8 +77,8 @@ type Lock interface {
 	// that owner exists or can come: a TryAcquire that arrives later is refused with ErrWithdrawn
 	// (K3). It is not enough that the store has no grant, because the owner's request may still be on
 	// its way. So a backend refuses the owner in the store for at least a minute, or sends the
-	// withdrawal after the request on the same ordered connection. Or it kills the request's
-	// connection and waits until that connection is gone. If another process sent the owner's
+	// withdrawal after the request on the same ordered connection. A third way is to kill the
+	// request's connection and wait until that connection is gone. If another process sent the owner's
 	// requests, only a refusal in the store is enough, because that process may have died and left
 	// requests unread in a socket. Withdraw returns nil for an owner unknown to the store.
 	Withdraw(ctx context.Context, name, owner string) error
@@ -117,17 +117,17 @@ type Waiter interface {
 	// Name may be free, and core calls TryAcquire (K4). Wait must not miss a release that follows the
 	// caller's refused TryAcquire. A release wakes one waiter, not all (K5). Owner's place in the
 	// queue outlives the call of Wait. The place ends with a grant, with a withdrawal, or after a time
-	// in which Owner calls neither Wait nor TryAcquire. That time is at least two seconds, and little
-	// more if the lock is free. If the store grants to waiters (see [Grant]) and other hosts had the
-	// lock recently, core calls Wait before any TryAcquire. Such a Wait also returns when the lease
-	// that existed at its call has ended. Wait returns ctx.Err() when ctx ends.
+	// in which Owner calls neither Wait nor TryAcquire. That time is at least two seconds, and hardly
+	// longer than that while the lock is free. If the store grants to waiters (see [Grant]) and other
+	// hosts had the lock recently, core calls Wait before any TryAcquire. Such a Wait also returns
+	// when the lease that existed at the call of Wait has ended. Wait returns ctx.Err() when ctx ends.
 	Wait(ctx context.Context, r Request, max time.Duration) (Grant, error)
 }
 
 // Notifier is an optional capability of a store that can report a release but has no queue. If a
 // backend is no [Waiter], core calls TryAcquire whenever Notify reports a release. If the backend
-// is no Notifier either, core polls. A report makes all waiters call TryAcquire at the same time,
-// in no order.
+// is no Notifier either, core polls. After a report, all waiters call TryAcquire at the same time,
+// so they get the lock in no particular order.
 type Notifier interface {
 	// Notify calls emit as soon as it is subscribed to name, and again soon after a release, a
 	// withdrawal or a Break has ended a lease of name. Notify must not miss such an end after the
@@ -138,22 +138,22 @@ type Notifier interface {
 }
 
 // Grant is a grant that the store made to a waiter without a TryAcquire, in the atomic step that
-// freed the lock or found it free. That step is a release, a withdrawal, a Break, or the request of
-// another owner. So the waiter need not call TryAcquire, which saves a round trip (K4).
+// freed the lock or found it free. That step belongs to a release, a withdrawal, a Break, or a
+// request of another owner. The waiter saves the round trip of a TryAcquire (K4).
 //
 // The store makes such a grant only for a short time, because the waiter may be dead, and only to
-// an owner whose process has recently sent a sign of life. Sent is the instant at which that
-// process sent the last sign of life that the store saw before the grant. The waiter knows only
-// that the grant was made later. It must renew within the time For after Sent, and then has the
-// lease for the TTL. A Grant that arrives later is only a hint to call TryAcquire. A backend may
-// always return the zero Grant instead: TryAcquire then returns the grant's token.
+// an owner whose process has recently shown by a message that it runs. Sent is the instant at which
+// that process sent the last such message that the store saw before the grant. So the grant was
+// made after Sent. The waiter must renew before Sent plus For, and then has the lease for the TTL.
+// A Grant that arrives after that is only a hint to call TryAcquire. A backend may always return
+// the zero Grant instead: TryAcquire then returns the grant's token.
 type Grant struct {
 	// Token of the grant; zero for none.
 	Token uint64
 	// Sent is an instant before the grant was made, by the monotonic clock of this process.
 	Sent time.Time
-	// For is the time for which the store keeps the grant after making it. For is positive, at most
-	// the TTL of the request, and at most the time that FirstSpan in [Properties] allows.
+	// For is the time for which the store keeps the grant after making it. For is positive. It is at
+	// most the TTL of the request, and at most the time that FirstSpan in [Properties] allows.
 	For time.Duration
 }
 
@@ -163,8 +163,8 @@ type Observer interface {
 	// Observe calls emit with the present holder of name, and again after each change of owner, token
 	// or value; the zero Holder means that the lock is free. Calls of emit do not overlap, follow the
 	// order of the changes, and never show a lower token. If changes follow each other closely, only
-	// the newest need be emitted. Observe returns ctx.Err() when ctx ends, and the cause when it can
-	// no longer reach the store. If a server does not answer, Observe must notice that within seconds.
+	// the newest need be emitted. Observe returns ctx.Err() when ctx ends. When it can no longer reach
+	// the store, it returns the cause. It must notice within seconds that a server does not answer.
 	Observe(ctx context.Context, name string, emit func(Holder)) error
 }
 

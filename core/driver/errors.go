@@ -7,7 +7,7 @@ import (
 )
 
 // Sentinel errors, one for every case that callers treat differently. A backend wraps the native
-// cause together with the sentinel. In the host, errors.Is still finds the sentinel.
+// cause together with the sentinel. errors.Is finds the sentinel in the host too.
 var (
 	// ErrHeld: another owner holds the lock. An error that wraps ErrHeld is a [*HeldError].
 	ErrHeld = errors.New("lock is held")
@@ -41,8 +41,8 @@ var (
 	ErrPluginDied = errors.New("plugin died")
 )
 
-// HeldError is the refusal of an acquire. Holder describes the present holder as far as the store
-// knows it. Holder.TTL is the time after which it makes sense to ask again.
+// HeldError is the error of an acquire that was refused. Holder has what the store knows about the
+// present holder. Holder.TTL is the time after which it makes sense to ask again.
 type HeldError struct{ Holder Holder }
 
 func (e *HeldError) Error() string {

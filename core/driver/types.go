@@ -10,12 +10,12 @@ import (
 // Holder describes a held lock. The zero Holder means that the lock is free.
 type Holder struct {
 	Name  string
-	Owner string // if another program holds the lock: the text that the store shows, or ""
+	Owner string // if the holder is not a lockbench client: the text that the store shows, or ""
 	Label string
 	Value []byte
-	Token uint64 // zero if another program holds the lock
-	// TTL is the time left of the lease by the store's clock, rounded up to whole milliseconds. TTL is
-	// negative if the lease has no known end.
+	Token uint64 // zero if the holder is not a lockbench client
+	// TTL is the time that the lease has left by the store's clock, rounded up to whole milliseconds.
+	// TTL is negative if it is not known when the lease ends.
 	TTL time.Duration
 	// Waiters is the number of owners in the store's queue, or -1 if it is unknown.
 	Waiters int
@@ -24,7 +24,7 @@ type Holder struct {
 // Held reports whether the lock is held.
 func (h Holder) Held() bool { return h.Owner != "" || h.Token != 0 || h.TTL != 0 }
 
-// by returns "" if the store reserves the lock for the next waiter in its queue.
+// by names the holder. It returns "" if the store only reserves the lock for the next waiter.
 func (h Holder) by() string {
 	switch {
 	case h.Label != "":
@@ -63,7 +63,7 @@ type Notice struct {
 	Owner string
 	Token uint64
 	Err   error // the cause, for NoticeDown and NoticeLost
-	// Plugin says that the plugin process went down or came up, and not the store behind it.
+	// Plugin is true if the plugin process, not the store behind it, went down or came up.
 	Plugin bool
 }
 
@@ -75,7 +75,7 @@ const (
 	OpAcquire OpKind = iota + 1
 	OpRenew
 	OpRelease
-	OpWithdraw // reads Name and Owner
+	OpWithdraw // uses only Name and Owner
 )
 
 // Op is one operation of a batch.
@@ -135,17 +135,17 @@ type Properties struct {
 	// TTLMin and TTLMax bound a lease's TTL, which must also be a multiple of
 	// TTLStep (K7). All three are positive.
 	TTLMin, TTLStep, TTLMax time.Duration
-	// FIFO reports whether the store grants a lock to waiters of different hosts in the order
-	// of their arrival. Two things still change that order: core may first hand the lock to
-	// waiters of the same host, and a waiter whose plugin dies goes to the end of the queue.
+	// FIFO reports whether the store grants a lock to waiters of different hosts in the order of their
+	// arrival. There are two exceptions: core may first hand the lock to waiters of the same host, and
+	// a waiter whose plugin dies goes to the end of the queue.
 	FIFO bool
-	// FirstSpan is the longest time for which the store grants a lock to a waiter without a
-	// TryAcquire ([Grant] For), if the waiter is near the store. For a distant waiter that time is
-	// some round trips longer, but at most 2 s. FirstSpan is zero if the store only wakes waiters.
+	// FirstSpan is the longest time for which the store grants a lock to a waiter in its queue without
+	// a TryAcquire (see [Grant]), if the waiter is near the store. A distant waiter may get some round
+	// trips more, but at most 2 s in all. FirstSpan is zero if the store only wakes waiters.
 	FirstSpan time.Duration
-	// TimedTokens reports whether a token is the store's time at the grant in microseconds since 1970,
-	// or the previous token plus one if that is higher. Such a token shows operators when the lock was
-	// granted.
+	// TimedTokens reports whether tokens are times. Such a token is the store's time at the grant, in
+	// microseconds since 1970, or the previous token plus one if that is higher. It shows operators
+	// when the lock was granted.
 	TimedTokens bool
 	// Durability says in a few words what a grant survives, as read from the server, such
 	// as "appendfsync everysec". Durability is "unknown" until the server was reached.

@@ -9,14 +9,14 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// attempt calls a driver.Backend directly, so that core does not renew, retry or clean up for the
-// owner.
+// attempt is one owner that calls a driver.Backend directly, so that core does not renew, retry or
+// clean up for it.
 type attempt struct {
 	b driver.Backend
 	driver.Request
 }
 
-// The method attempt makes an attempt, but sends no request.
+// The method attempt returns a new attempt. It sends no request.
 func (h *Harness) attempt(b driver.Backend, name string, ttl time.Duration) *attempt {
 	return &attempt{b: b, Request: driver.Request{Name: name, Owner: rand.Text(), Label: "conformance attempt", TTL: ttl}}
 }
@@ -24,8 +24,8 @@ func (h *Harness) attempt(b driver.Backend, name string, ttl time.Duration) *att
 // by returns an attempt of the same owner through b, as if another process made it.
 func (a *attempt) by(b driver.Backend) *attempt { return &attempt{b, a.Request} }
 
-// backends opens n backends on the harness's store. If the store is in a plugin (scope "host"), it
-// opens one and returns it n times, because each plugin has a separate store.
+// backends opens n backends on the harness's store. If the store is in a plugin (scope "host"),
+// backends opens one backend and returns it n times, because each plugin has a separate store.
 func (h *Harness) backends(t T, n int) []driver.Backend {
 	all := []driver.Backend{h.open(t)}
 	for len(all) < n {
@@ -104,7 +104,7 @@ func (a *attempt) mustRelease(t T) {
 	}
 }
 
-// If the lease is gone and this process has stalled, the case runs again instead of failing.
+// failed fails the case, or lets it run again if the lease is gone and this process has stalled.
 func (a *attempt) failed(t T, op string, err error) {
 	t.Helper()
 	const text = "owner %s: %s of %q with token %d and TTL %v: %v"
@@ -155,7 +155,7 @@ func (a *attempt) waitAcquire(t T, limit time.Duration) (own time.Time, err erro
 	return g.Sent.Add(g.For), nil
 }
 
-// mustWaitAcquire calls waitAcquire until it has the lock, which its holder must release.
+// mustWaitAcquire calls waitAcquire until the attempt has the lock, which the holder must release.
 func (a *attempt) mustWaitAcquire(t T) (own time.Time) {
 	t.Helper()
 	const limit = 9 * time.Second // less than the 10 s that call allows

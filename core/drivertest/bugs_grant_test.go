@@ -199,7 +199,7 @@ func onInspect(c *calls, change func(driver.Holder) driver.Holder) {
 	}
 }
 
-// keeps is a bug: each acquire of a new name leaves one more entry in the store.
+// keeps is a bug: each acquire also makes an entry in the store, and the entry stays there.
 func keeps(entry func(name string) string) func(*fixture) func(*calls) {
 	return each(func(c *calls) {
 		inner := c.acquire

@@ -23,8 +23,8 @@ func asHolder(ctx context.Context, c *calls, r driver.Request, owner, token bool
 
 type request = func(context.Context, driver.Request) error
 
-// forgets returns a request with a bug: it does not compare the owner if the parameter owner is
-// true, and does not compare the token if the parameter token is true.
+// forgets returns f with a bug: the backend does not compare the request's owner if the parameter
+// owner is true, and does not compare its token if the parameter token is true.
 func forgets(c *calls, f request, owner, token bool) request {
 	inner := *c
 	return func(ctx context.Context, r driver.Request) error {
@@ -32,7 +32,7 @@ func forgets(c *calls, f request, owner, token bool) request {
 	}
 }
 
-// looksFirst returns a request with a bug: it compares owner and token a moment before it acts.
+// looksFirst returns f with a bug: the backend compares owner and token a moment before it acts.
 func looksFirst(c *calls, f request) request {
 	act, inner := forgets(c, f, true, true), *c
 	return func(ctx context.Context, r driver.Request) error {

@@ -228,7 +228,7 @@ func queueBugs() []bug {
 	}
 }
 
-// withoutTombstone returns a Withdraw that releases the owner's lease and does nothing else.
+// withoutTombstone is a bug: Withdraw releases the owner's lease, but no later request is refused.
 func withoutTombstone(c *calls) func(ctx context.Context, name, owner string) error {
 	inner := *c
 	return func(ctx context.Context, name, owner string) error {
@@ -239,8 +239,8 @@ func withoutTombstone(c *calls) func(ctx context.Context, name, owner string) er
 	}
 }
 
-// slowly delays every second reply of TryAcquire by 200 ms. Core does not wait that long after the
-// caller has given up.
+// slowly delays every second reply of TryAcquire by 200 ms. Core waits less than 200 ms for a reply
+// after its caller has given up.
 func slowly(c *calls) {
 	inner := c.acquire
 	var (
@@ -265,7 +265,7 @@ func slowly(c *calls) {
 	}
 }
 
-// hintsOnly makes every Wait return only a hint, so that waiters call TryAcquire.
+// hintsOnly makes every Wait return the zero Grant, so that waiters call TryAcquire.
 func hintsOnly(c *calls) {
 	inner := c.wait
 	c.wait = func(ctx context.Context, r driver.Request, limit time.Duration) (driver.Grant, error) {
@@ -298,7 +298,7 @@ func grantsForTTL(c *calls) {
 	}
 }
 
-// lostWakeUp is a bug: Wait checks the lock before it enters the queue, but not again after that.
+// lostWakeUp is a bug: Wait checks whether the lock is free only before it enters the queue.
 func lostWakeUp(*fixture) func(*calls) {
 	var (
 		mu     sync.Mutex
@@ -337,7 +337,7 @@ func lostWakeUp(*fixture) func(*calls) {
 	}
 }
 
-// lastFirst makes the store wake the newest waiter first and reserve the free lock for no waiter.
+// lastFirst makes the store wake the newest waiter first, and reserve the lock for no waiter.
 func lastFirst(*fixture) func(*calls) {
 	type sleeper struct {
 		owner string
@@ -411,7 +411,7 @@ func wakesEverybody(c *calls) {
 	onInspect(c, func(h driver.Holder) driver.Holder { h.Waiters = -1; return h })
 }
 
-// keepsTurn is a bug: a free lock stays reserved for the first waiter even if it never asks.
+// keepsTurn is a bug: a free lock stays reserved for the first waiter until it calls TryAcquire.
 func keepsTurn(*fixture) func(*calls) {
 	var (
 		mu    sync.Mutex
@@ -442,7 +442,7 @@ func keepsTurn(*fixture) func(*calls) {
 	}
 }
 
-// favours is a bug: during the first 300 ms, only the first host is granted the lock.
+// favours is a bug: during the first 300 ms, the store grants the lock only to the first host.
 func favours(w *fixture) func(*calls) {
 	start := time.Now()
 	return func(c *calls) {

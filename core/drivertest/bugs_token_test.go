@@ -65,7 +65,7 @@ func (m *retoken) plant(c *calls) {
 	}
 	c.observe = func(ctx context.Context, name string, emit func(driver.Holder)) error {
 		return inner.observe(ctx, name, func(h driver.Holder) {
-			for i := 0; h.Held() && m.show(h).Token == h.Token && i < 100; i++ { // put has not been called yet
+			for i := 0; h.Held() && m.show(h).Token == h.Token && i < 100; i++ { // the fake token is not known yet
 				time.Sleep(time.Millisecond)
 			}
 			emit(m.show(h))
@@ -147,7 +147,7 @@ func tokenBugs() []bug {
 	}
 }
 
-// beginsAgain is a bug: tokens begin at 1 after a restart with this value of keepData.
+// beginsAgain is a bug: tokens begin at 1 again after Start is called with this value of keepData.
 func beginsAgain(keepData bool) func(*fixture) func(*calls) {
 	return func(w *fixture) func(*calls) {
 		n := uint64(0)

@@ -39,8 +39,8 @@ type calls struct {
 	breaks   func(context.Context, string, uint64) error
 }
 
-// callsOf returns the calls of b. A batch does its operations one by one, so that a bug in an
-// operation also affects batches.
+// callsOf returns the methods of b as calls. Its batch does the operations one by one, so that a
+// bug in an operation also affects batches.
 func callsOf(b whole) *calls {
 	c := &calls{
 		props: b.Properties, check: b.Check, close: b.Close,
@@ -147,7 +147,7 @@ func (v *valve) set(down, frozen bool) {
 	v.changed = make(chan struct{})
 }
 
-// stream ends f when the process behind the valve is frozen or down, as heartbeats do in a backend.
+// stream ends f when the process behind the valve is frozen or down, as missed heartbeats would.
 func (v *valve) stream(ctx context.Context, f func(context.Context) error) error {
 	v.mu.Lock()
 	still := v.still

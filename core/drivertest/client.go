@@ -25,8 +25,8 @@ type held interface {
 	Release(context.Context) error
 }
 
-// hook modifies the leases of core. The tests of the suite use a hook to plant bugs in core. In
-// other runs the hook is nil.
+// hook modifies the leases that core returns. The suite's own tests use a hook to plant bugs in
+// core. In other runs the hook is nil.
 type hook func(held) held
 
 func (k hook) apply(l held, err error) (held, error) {
@@ -49,7 +49,7 @@ type client struct {
 	events []core.Event
 }
 
-// If the case fails, the events of the client are logged.
+// client returns a client on a new backend. If the case fails, the client's events are logged.
 func (h *Harness) client(t T) *client { return h.clientOn(t, h.open(t)) }
 
 func (h *Harness) clients(t T, n int) []*client {
@@ -123,7 +123,7 @@ func (c *client) lock(t T, name string, o core.LockOptions) *core.Lock {
 	return l
 }
 
-// A call of try that takes longer than 10 s counts as hanging.
+// try makes one TryAcquire. If that takes longer than 10 s, it counts as hanging.
 func (c *client) try(t T, name string, o core.LockOptions) (held, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -173,7 +173,7 @@ type acquiring struct {
 	at    time.Time
 }
 
-// start returns when the Acquire waits or has returned.
+// start starts an Acquire, and returns when the Acquire waits or has returned.
 func (c *client) start(t T, name string, o core.LockOptions) *acquiring {
 	t.Helper()
 	before := c.saw(core.EventWaiting, name)

@@ -12,15 +12,15 @@ const (
 	// tolerance is the delay that the scheduling of a busy machine may add to a measured time.
 	tolerance = 150 * time.Millisecond
 	// pollEvery is the pause between two checks whether an expected change has
-	// come. lookEvery is the pause between two checks that a state still lasts.
+	// come. lookEvery is the pause between two checks whether a state still lasts.
 	pollEvery = 3 * time.Millisecond
 	lookEvery = 10 * time.Millisecond
 	// breath is the pause between two attempts of a caller that contends for a lock.
 	breath = 50 * time.Microsecond
 )
 
-// ttl returns the shortest TTL of at least d that the backend accepts, or the backend's longest
-// TTL.
+// ttl returns the shortest TTL that the backend accepts and that is not below d. If there is none,
+// it returns the backend's longest TTL.
 func (h *Harness) ttl(d time.Duration) time.Duration {
 	d = max(d, h.props.TTLMin)
 	if over := d % h.props.TTLStep; over != 0 {
@@ -34,7 +34,7 @@ const lastingTTL = 30 * time.Second
 
 func (h *Harness) lasting() core.LockOptions { return core.LockOptions{TTL: h.ttl(lastingTTL)} }
 
-// brief is for a case that waits for the expiry of the lease.
+// brief returns options for a lease whose expiry the case waits for.
 func (h *Harness) brief() core.LockOptions {
 	return core.LockOptions{TTL: h.ttl(600 * time.Millisecond)}
 }
@@ -45,8 +45,8 @@ func (h *Harness) late() time.Duration {
 	return 300*time.Millisecond + 2*h.props.TTLStep
 }
 
-// eventually calls mistimed if ok still returns false after this process has run for the time in
-// limit.
+// eventually waits until ok returns true. It calls mistimed if ok still returns false when this
+// process has run for the time in limit.
 func eventually(t T, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	for start := time.Now(); !ok(); {
@@ -58,7 +58,7 @@ func eventually(t T, limit time.Duration, what string, ok func() bool) {
 	step(t, "%s", what)
 }
 
-// throughout fails the case if the function wrong returns a text during the time d.
+// throughout calls the function wrong during the time d, and fails the case if it returns a text.
 func throughout(t T, d time.Duration, wrong func() string) {
 	t.Helper()
 	for start := time.Now(); time.Since(start) < d; pause(t, lookEvery) {
@@ -78,14 +78,14 @@ func pause(t T, d time.Duration) {
 	}
 }
 
-// awaitDone waits until Done closes. The case fails if that is later than l's last deadline plus
-// tolerance, if l is valid after its deadline, or if Err is nil after Done.
+// awaitDone waits until Done closes. The case fails if Done closes later than tolerance after l's
+// last deadline, if l is valid after its deadline, or if Err is nil after Done.
 func awaitDone(t T, l held, limit time.Duration) {
 	t.Helper()
 	awaitDoneOr(t, l, limit, func() bool { return false })
 }
 
-// awaitDoneOr also returns when the function saved returns true while l is valid.
+// awaitDoneOr is like awaitDone, but also returns if l is valid and saved returns true.
 func awaitDoneOr(t T, l held, limit time.Duration, saved func() bool) {
 	t.Helper()
 	deadline := l.Deadline()
@@ -116,7 +116,7 @@ func awaitDoneOr(t T, l held, limit time.Duration, saved func() bool) {
 	}
 }
 
-// stallShare says when a stall excuses a missed limit: this process must have
+// stallShare says when a missed limit is excused: this process must have
 // stalled for more than 1/stallShare of the time, and for more than tolerance.
 const stallShare = 10
 
@@ -145,9 +145,9 @@ func wantWithin(t T, from, to time.Time, limit time.Duration, what string) {
 	}
 }
 
-// mistimed ends the case because an event did not come, or a state did not last, in a period of
-// length d that ends now. If a stall of this process may be the reason (see stallShare), the case
-// runs again with a new harness (see tries).
+// mistimed ends the case because an event did not come, or a state did not last, in the time d
+// before now. If a stall of this process may be the reason (see stallShare), the case runs again
+// with a new harness (see tries).
 func mistimed(t T, d time.Duration, format string, args ...any) {
 	t.Helper()
 	now, what := time.Now(), fmt.Sprintf(format, args...)
@@ -178,7 +178,7 @@ func staysAlive(t T, d, ttl time.Duration, all ...held) {
 	})
 }
 
-// The result ok is false if no value has come after this process has run for the time in limit.
+// The result ok is false if this process has run for the time in limit and no value has come.
 func receive[V any](t T, c <-chan V, limit time.Duration) (v V, ok bool) {
 	for start := time.Now(); ; {
 		left := limit - ranSince(t, start)

@@ -17,9 +17,9 @@
 // [Conform] runs the same cases without a test, for "lockbench conform".
 //
 // A busy machine rarely makes a correct backend fail. Most time limits count only the time in which
-// the suite's process ran. If a stall of that process may be why a case failed, the case runs again
-// in a fresh environment. After five such runs the case fails and says that the machine was too
-// busy. A failure that does not depend on time fails the case at once.
+// the suite's process ran. If a stall of that process may be the reason for a failure, the case
+// runs again in a fresh environment. After five such runs the case fails and says that the machine
+// was too busy. A failure that does not depend on time fails the case at once.
 //
 // A case passes, fails, is n/a (a property of the backend excuses it) or is not
 // run (the harness lacks an ability, which the result names). A case that is not

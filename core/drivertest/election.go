@@ -136,7 +136,7 @@ func renewsUntilReturn(t T, h *Harness) {
 	h.attempt(cs[1].b, "jobs", o.TTL).must(t)
 }
 
-// staysHeld watches for longer than the TTL, so that only renewals can keep the lock taken.
+// staysHeld watches the lock for longer than the TTL, so that only renewals can keep it taken.
 func (h *Harness) staysHeld(t T, b driver.Backend, ttl time.Duration) {
 	t.Helper()
 	throughout(t, ttl*3/2, func() string {
@@ -161,7 +161,7 @@ func oneStartOneStop(t T, h *Harness) {
 			depose(t, h, cs[1].b, "jobs")
 		}
 	}
-	pause(t, o.TTL) // if the last term were started twice, it would be within this time
+	pause(t, o.TTL) // a second start of the last term would come within this time
 	r.end(t, 5*time.Second)
 	if r.begun() != terms || r.ended != terms {
 		mistimed(t, time.Since(start), "%d terms began and %d ended; want %d", r.begun(), r.ended, terms)
@@ -280,7 +280,7 @@ func (r *runner) end(t T, limit time.Duration) {
 	}
 }
 
-// depose sends the Release that the owner of the lock would send.
+// depose releases the lock with the owner and the token of its holder.
 func depose(t T, h *Harness, b driver.Backend, name string) {
 	t.Helper()
 	at := inspect(t, b, name)

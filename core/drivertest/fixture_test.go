@@ -10,7 +10,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// fixture replaces a server, plugin processes and hosts by the memory backend behind valves. So
+// fixture simulates a server, plugin processes and hosts with the memory backend behind valves. So
 // every case can run, and fail, inside one process and one synctest bubble.
 type fixture struct {
 	bug   bug

@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// grantedCases are for stores that grant a lock to a waiter without a TryAcquire.
+// grantedCases test stores that grant a lock to a waiter in the queue without a TryAcquire.
 func grantedCases() []Case {
 	return []Case{
 		{
@@ -74,7 +74,7 @@ func wakesOnly(p driver.Properties) string {
 	return ""
 }
 
-// span returns the longest time for which the store may grant a lock to a waiter through b.
+// span returns the longest time for which the store may grant a lock to a waiter that uses b.
 func (h *Harness) span(t T, b driver.Backend) time.Duration {
 	t.Helper()
 	start := time.Now()
@@ -84,7 +84,7 @@ func (h *Harness) span(t T, b driver.Backend) time.Duration {
 	return max(h.props.FirstSpan, 2*time.Second)
 }
 
-// queued returns a holder, and a waiter that is in the queue but between two calls of Wait.
+// queued returns a holder, and a waiter that is in the queue but has no call of Wait at present.
 func (h *Harness) queued(t T, holder, waiter driver.Backend, name string) (first, next *attempt) {
 	t.Helper()
 	first = h.attempt(holder, name, h.lasting().TTL).must(t)
@@ -171,8 +171,8 @@ func frozenCosts(t T, h *Harness) {
 	})
 }
 
-// costsFirstSpan calls the function harm, which makes a waiter vanish. The store may grant the lock
-// to that waiter first, so another owner must get it at most FirstSpan later.
+// costsFirstSpan calls the function harm, after which a waiter no longer asks for the lock. The
+// store may grant it to that waiter first, so another owner must get it at most FirstSpan later.
 func costsFirstSpan(t T, h *Harness, holder *attempt, b driver.Backend, harm func()) {
 	t.Helper()
 	next := h.attempt(b, "jobs", h.lasting().TTL)
@@ -195,7 +195,7 @@ func passedOver(t T, h *Harness) {
 	p, c, b := h.Host(t, 0), h.client(t), h.Open(t)
 	l := c.mustTry(t, "jobs", h.lasting())
 	p.Enqueue(t, "jobs", h.lasting().TTL, 0)
-	p.Freeze(t) // the host first, because it would restart its plugin
+	p.Freeze(t) // first the host, because it would restart a frozen plugin
 	t.Cleanup(func() { p.Resume(t) })
 	plugin := p.Plugin()
 	plugin.Freeze(t)

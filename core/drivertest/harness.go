@@ -22,9 +22,9 @@ type T interface {
 // case uses. Only Open is required. If a field that a case needs is nil, the case is n/a or "not
 // run", and the result says why.
 type Harness struct {
-	// Open opens a backend on the harness's store, for a new host. In scope "host", two
-	// calls share one store if the backend runs in process; in a plugin harness each call
-	// opens a separate store. When the case ends, the harness closes the backends of Open.
+	// Open opens a backend on the harness's store, for a new host. In scope "host", the
+	// backends of all calls share one store if InProcess is true, and each has a separate
+	// store if it runs in a plugin. When the case ends, the harness closes them.
 	Open func(t T) driver.Backend
 	// Other is like Open, for another namespace of the same store: the same name in both namespaces
 	// stands for two different locks. Nil if the backend has no namespaces.
@@ -32,8 +32,8 @@ type Harness struct {
 	// Denied is like Open, for a client that the server refuses, for example because
 	// of a wrong password or a missing right. Nil if no such client is known.
 	Denied func(t T) driver.Backend
-	// Store controls the server behind the backend. NoServer says that there is no server, for example
-	// because the store consists of files. If it is true, the cases that need a server are n/a.
+	// Store controls the server behind the backend. NoServer is true if there is no server, for
+	// example because the store consists of files. The cases that need a server are then n/a.
 	Store    Store
 	NoServer bool
 	// Plugin returns the plugin process behind a backend from Open.
@@ -45,8 +45,8 @@ type Harness struct {
 	// host dies, that plugin releases the host's locks after delay; 0 means at once.
 	Host func(t T, delay time.Duration) Host
 	// Leftovers returns the entries (keys, rows) of the case's namespace in the
-	// store. It omits entries that will expire within two minutes. The suite
-	// checks that many names leave no more entries than one name.
+	// store. It omits entries that will expire within two minutes. The suite checks
+	// that the use of many locks leaves no more entries than the use of one.
 	Leftovers func(t T) []string
 	// InProcess reports whether the backend runs in the process of the test. If it does, the cases
 	// that kill processes are n/a.
@@ -81,7 +81,7 @@ type Process interface {
 }
 
 // Host is another host process, started from the same binary. It has a core.Client
-// with a plugin that only it uses, and executes one command at a time.
+// with a separate plugin, and executes one command at a time.
 type Host interface {
 	Process
 	// Plugin is the plugin process of that host.

@@ -132,7 +132,7 @@ func killedAtLeast(t T, h *Harness) {
 }
 
 func killedDelay(t T, h *Harness) {
-	ttl := h.ttl(3 * time.Second) // long: on a busy machine the plugin may stall for half of it
+	ttl := h.ttl(3 * time.Second) // long, because the plugin may stall for 1.5 s on a busy machine
 	delay := 2 * ttl
 	p, c := h.Host(t, delay), h.client(t)
 	hostAcquires(t, p, "jobs", ttl)

@@ -14,7 +14,7 @@ type machine struct {
 	w      *fixture
 	p      *process
 	client *core.Client
-	out    *valve        // between the host and its plugin
+	out    *valve        // the connection between the host and its plugin
 	delay  time.Duration // from the host's death to the release
 
 	mu     sync.Mutex

@@ -51,7 +51,7 @@ func namesApart(t T, h *Harness) {
 	bs := h.backends(t, 2)
 	var held []*attempt
 	for _, name := range oddNames() {
-		a := h.attempt(bs[0], name, h.ttl(5*time.Minute)) // to a distant store, the requests take long
+		a := h.attempt(bs[0], name, h.ttl(5*time.Minute)) // because requests to a distant store are slow
 		if err := a.try(t); err != nil {
 			t.Fatalf("name %q collides with another: %v", name, err)
 		}
@@ -76,7 +76,7 @@ func namesApart(t T, h *Harness) {
 	}
 }
 
-// wantListed does nothing if the backend b cannot list locks.
+// wantListed wants List to emit the locks in want. If b is no driver.Admin, it checks nothing.
 func wantListed(t T, b driver.Backend, prefix string, want []string) {
 	t.Helper()
 	admin := driver.AdminOf(b)

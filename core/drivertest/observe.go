@@ -59,7 +59,7 @@ type seen struct {
 	all []driver.Holder
 }
 
-// observe runs in the background until the case ends.
+// observe calls Observe of b in the background, until the case ends.
 func observe(t T, b driver.Backend, name string) *seen {
 	s := &seen{}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -153,7 +153,7 @@ func neverBack(t T, h *Harness) {
 		a.Value = fmt.Appendf(nil, "%d", i)
 		last = a.must(t)
 		if i%10 == 0 {
-			s.sees(t, observeLimit, a.Owner, string(a.Value)) // so Observe cannot merge all changes
+			s.sees(t, observeLimit, a.Owner, string(a.Value)) // so that every tenth value is emitted
 		}
 		if i < 59 {
 			a.mustRelease(t)
@@ -193,7 +193,7 @@ func (c *client) observe(t T, name string, o core.ElectorOptions) (<-chan core.C
 	return changes, cancel
 }
 
-// reigns elects a leader, proclaims a value and resigns. Each step must put a Change into changes.
+// reigns elects a leader, proclaims a value and resigns. Each step must send a Change to changes.
 func (c *client) reigns(t T, h *Harness, changes <-chan core.Change) uint64 {
 	t.Helper()
 	term := c.campaign(t, "jobs", 5*time.Second, h.lastingTerm("one"))

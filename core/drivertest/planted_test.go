@@ -14,7 +14,7 @@ import (
 )
 
 // bug describes a bug that a backend or core may have, and names the cases that must catch it. A
-// zero field stands for correct behaviour.
+// field that is zero stands for correct behaviour.
 type bug struct {
 	name string
 	// plant returns, for one fixture, a function that plants the bug in a connection.
@@ -24,7 +24,7 @@ type bug struct {
 
 	// The following four fields are not bugs, but properties of a correct backend.
 	fencing        driver.Fencing    // "" means strict
-	noOrder        bool              // the properties do not claim FIFO
+	noOrder        bool              // the properties do not promise FIFO
 	diesWithPlugin bool              // the store ends with its plugin
 	lacks          driver.Capability // a capability that is not declared
 
@@ -33,10 +33,10 @@ type bug struct {
 	neverReplaced    bool // a frozen plugin is not replaced
 	pluginRenews     bool // the plugin of a frozen host renews its leases
 	abandons         bool // a dead host's locks are left to expire
-	forgetsDelay     bool // with a delay, a dead host's locks are left to expire
+	forgetsDelay     bool // a dead host's locks are not released after the delay, but expire
 	hidesRefusal     bool // a client takes a refusal for an outage
 	neverBack        bool // no client reaches the server after it was stopped and started
-	sameNamespace    bool // two namespaces are one
+	sameNamespace    bool // two namespaces are in fact one
 
 	caught []string
 }
@@ -127,7 +127,7 @@ func TestDistantStore(t *testing.T) {
 	}
 }
 
-// TestEntryForAllNames checks that one entry for all names of a namespace is no leftover.
+// TestEntryForAllNames checks that a backend may keep one entry that all names share.
 func TestEntryForAllNames(t *testing.T) {
 	once := bug{plant: keeps(func(string) string { return "entry" })}
 	for _, name := range []string{"K2 a refused try leaves nothing behind", "K3 acquires cancelled at random leave nothing and block no client"} {

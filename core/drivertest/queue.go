@@ -60,7 +60,7 @@ func fifo(p driver.Properties) string {
 	return needsCapability(driver.CapWaiter)(p)
 }
 
-// settles is the time after which a new Wait surely waits in the queue until it is woken.
+// settles is the time after which a new Wait is surely in the queue and waits until it is woken.
 const settles = 300 * time.Millisecond
 
 // queue starts a Wait in the background for each attempt in turn, and returns when all of them are
@@ -95,7 +95,7 @@ func queue(t T, attempts []*attempt) (woken func() []int) {
 				return inspect(t, a.b, a.Name).Waiters == i+1
 			})
 		} else {
-			pause(t, settles) // the store does not tell the number of waiters
+			pause(t, settles) // the store does not report the number of waiters
 		}
 	}
 	woken = func() []int {
@@ -134,7 +134,7 @@ func wakesOne(t T, h *Harness) {
 	holder.mustRelease(t)
 	eventually(t, 2*time.Second, "a waiter is woken", func() bool { return len(woken()) > 0 })
 	first := woken()[0]
-	h.wantTurn(t, first, all[first]) // a lock that stays free for FirstSpan may wake another waiter
+	h.wantTurn(t, first, all[first]) // otherwise the store may wake another waiter after FirstSpan
 	throughout(t, 300*time.Millisecond, func() string {
 		if who := woken(); len(who) > 1 {
 			mistimed(t, h.props.FirstSpan, "one release has woken waiters %v of 4", who)
@@ -143,8 +143,8 @@ func wakesOne(t T, h *Harness) {
 	})
 }
 
-// wantWoken waits until exactly the waiters in want are woken, in that order. If another waiter is
-// woken, the case fails, unless this process stalled for so long that a turn (FirstSpan) ran out.
+// wantWoken waits until exactly the waiters in want are woken, in that order. The case fails if
+// another waiter is woken, or runs again if a stall let a waiter miss its turn (FirstSpan).
 func (h *Harness) wantWoken(t T, woken func() []int, when string, want ...int) {
 	t.Helper()
 	const limit = 2 * time.Second
@@ -257,8 +257,8 @@ in the store, and a host that waits there gets it, as the backend claims FIFO.`,
 }
 
 // othersTurn counts the grants to one host, whose goroutines always want the lock, while a second
-// host waits. After 9 grants, core lets the next host have the lock. othersTurn allows 18, because
-// on a busy machine the second host may miss a chance.
+// host waits. After 9 grants, core lets another host have the lock. othersTurn allows 18 grants,
+// because on a busy machine the second host may miss one such chance.
 func othersTurn(t T, h *Harness) {
 	const held = 5 * time.Millisecond
 	cs := h.clients(t, 2)

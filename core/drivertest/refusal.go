@@ -97,7 +97,7 @@ func leavesNothing(t T, h *Harness) {
 	nothingLeft(fmt.Sprintf("releases, refused tries and expiries of %d locks", 2*names))
 }
 
-// expired lets n locks expire, and releases half of them with Keep, if h.Leftovers is not nil.
+// If h.Leftovers is not nil, expired lets n leases expire, half of them after a release with Keep.
 func (h *Harness) expired(t T, b driver.Backend, name string, n int) {
 	t.Helper()
 	var all []*attempt

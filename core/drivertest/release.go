@@ -178,7 +178,7 @@ func keep(t T, h *Harness) {
 	}
 }
 
-// lastMoments repeats requests for a second, because one must fall into a gap of microseconds.
+// lastMoments repeats requests for a second, because a bug shows only in a gap of microseconds.
 func lastMoments(t T, h *Harness) {
 	bs := h.backends(t, 2)
 	var wg sync.WaitGroup
@@ -199,7 +199,7 @@ func lastMoments(t T, h *Harness) {
 	wg.Wait()
 }
 
-// lastMoment calls the function do for the attempt a just before a's lease ends, while next asks.
+// lastMoment calls do(a) just before the lease of a ends, while the attempt next asks for the lock.
 func lastMoment(t T, a, next *attempt, do func(*attempt) error) {
 	sent := time.Now()
 	a.must(t)
@@ -218,7 +218,7 @@ func lastMoment(t T, a, next *attempt, do func(*attempt) error) {
 		pause(t, breath)
 	}
 	wg.Wait()
-	if err != nil { // the store is overloaded, so this shows nothing
+	if err != nil { // the store is overloaded, so this round shows nothing
 		next.withdraw(t)
 		return
 	}

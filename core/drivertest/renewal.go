@@ -76,7 +76,7 @@ func manyHeld(t T, h *Harness) {
 	c := h.client(t)
 	o, n := core.LockOptions{TTL: h.ttl(5 * time.Second)}, 100
 	if needsCapability(driver.CapBatcher)(h.props) != "" {
-		n = 40 // each renewal is one request
+		n = 40 // few leases, because each renewal is a request
 	}
 	var all []held
 	for i := range n {

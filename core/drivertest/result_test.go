@@ -48,7 +48,7 @@ func conform(t *testing.T, b bug, change func(*Harness)) []RuleResult {
 		if err := Conform(t.Context(), mk, func(r RuleResult) { results = append(results, r) }); err != nil {
 			t.Errorf("Conform: %v", err)
 		}
-		time.Sleep(time.Hour) // until all goroutines that a bug has left behind have ended
+		time.Sleep(time.Hour) // until the goroutines that a bug has left behind have ended
 	})
 	return results
 }

@@ -16,7 +16,7 @@ import (
 // parallel is the number of cases that run at once. Cases mostly wait, so they need few CPUs.
 const parallel = 4
 
-// tries is the most runs of one case. A run is repeated only if a stall of this process spoiled it.
+// tries limits the runs of a case. A run is repeated only if a stall of this process spoiled it.
 const tries = 5
 
 type suite struct {
@@ -24,7 +24,7 @@ type suite struct {
 	props driver.Properties
 	slots chan struct{}
 	// turn is locked while a case that must run alone takes all slots one by one. Without turn, two
-	// such cases could each take some slots, and wait for ever for the slots of the other case.
+	// such cases could each take some slots and wait for each other for ever.
 	turn chan struct{}
 }
 
@@ -132,8 +132,8 @@ func Run(t *testing.T, mk func(T) *Harness, only ...string) {
 	ctx := t.Context() // ctx of the parent test, which ends after the subtests
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
-			// The case starts before Parallel, which blocks while many tests run. So
-			// more cases than there are CPUs can wait at the same time.
+			// The case starts before t.Parallel, which blocks while many tests run. So the
+			// number of cases that wait at the same time can exceed the number of CPUs.
 			result := make(chan CaseResult, 1)
 			go func() { result <- s.run(ctx, c) }()
 			t.Parallel()

@@ -77,8 +77,8 @@ func (h *Harness) wantHigher(t T, token, before uint64) {
 }
 
 // rising returns a case in which two hosts are granted the lock in turn, and every token must be
-// higher than the previous token. The parameter times is the number of grants in all. After each
-// grant the case calls the function end, whose argument next is the backend that acquires next.
+// higher than the previous token. The parameter times is the number of grants. After each grant the
+// case calls the function end. Its argument next is the backend that acquires the lock next.
 func rising(times int, ttl time.Duration, end func(t T, h *Harness, a *attempt, next driver.Backend)) func(T, *Harness) {
 	return func(t T, h *Harness) {
 		bs := h.backends(t, 2)
@@ -109,7 +109,7 @@ func mintedWithGrant(t T, h *Harness) {
 	bs := h.backends(t, 2)
 	const grants = 60
 	var (
-		mu     sync.Mutex // guards tokens only; the lock under test must exclude the other holders
+		mu     sync.Mutex // guards tokens only, and does not replace the lock under test
 		tokens []uint64
 		wg     sync.WaitGroup
 	)

@@ -17,8 +17,8 @@ import (
 
 const (
 	cleanupLimit = 30 * time.Second
-	// hangGrace is the longest wait for the end of a case that has exceeded its limit, after its
-	// context has ended.
+	// hangGrace is the longest wait for the end of a case that has exceeded its limit. The wait begins
+	// when the case's context has ended.
 	hangGrace = 2 * time.Second
 )
 
@@ -33,7 +33,7 @@ type trial struct {
 	mu       sync.Mutex
 	log      strings.Builder
 	failed   bool
-	open     string // the reason why the case could not be judged; "" if it could
+	open     string // the reason why the case cannot be judged, or ""
 	step     string // the last operation that the case has done
 	over     bool
 	cleanups []func()

@@ -89,7 +89,7 @@ func noTwoHolders(t T, h *Harness) {
 
 func noticesExpiry(t T, h *Harness) {
 	cs := h.clients(t, 2)
-	gone := h.attempt(cs[0].b, "jobs", h.ttl(1300*time.Millisecond)) // no multiple of the polling interval, 1 s
+	gone := h.attempt(cs[0].b, "jobs", h.ttl(1300*time.Millisecond)) // no multiple of the polling interval of 1 s
 	sent := time.Now()
 	gone.must(t)
 	granted := time.Now()
@@ -103,7 +103,7 @@ func noticesExpiry(t T, h *Harness) {
 
 func missesNothing(t T, h *Harness) {
 	bs := h.backends(t, 2)
-	const long = 5 * time.Second // a lost wake-up would cost this time
+	const long = 5 * time.Second // a lost wake-up would delay the waiter for this time
 	holder := h.attempt(bs[0], "jobs", h.lasting().TTL).must(t)
 	for round := range 100 {
 		waiter := h.attempt(bs[(round+1)%2], "jobs", h.lasting().TTL)
@@ -216,8 +216,8 @@ func waitReturns(t T, h *Harness) {
 }
 
 // hinted calls TryAcquire for a held lock and then the function wait. It repeats both, at most 3
-// times in all, until wait returns true because its time was over. A store may end a wait without
-// a release, for example when one of its members leaves or joins, but not three waits in a row.
+// times in all, until wait returns true because its time was over. A store may end one Wait without
+// a release, for example when a member of its cluster leaves or joins, but not three in a row.
 func hinted(t T, a *attempt, wait func() (over bool)) {
 	t.Helper()
 	const most = 3

@@ -147,7 +147,7 @@ func unclear(t T, h *Harness) {
 
 type canceller struct {
 	mu    sync.Mutex
-	doubt map[string]time.Time // by lock name: the latest end of a grant that is in doubt
+	doubt map[string]time.Time // by lock name: the latest end of a grant that may exist
 }
 
 func randomCancels(t T, h *Harness) {

@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/core/fence"
 )
 
-// The holder of token 7 was paused past the TTL, and token 8 was granted to another holder.
+// The holder of token 7 was paused for longer than the TTL, so another holder was granted token 8.
 func ExampleGuard() {
 	var guard fence.Guard
 	stock := 10

@@ -2,11 +2,11 @@
 // the highest token that it has seen for each name, and refuses lower tokens.
 //
 // A lease alone cannot protect a resource. The lease's holder can be paused after it last looked at
-// the clock. The lease then expires, another holder starts to work, and the first holder goes on
-// writing when it wakes up. Every grant has a token that is higher than the tokens of all earlier
-// grants, so a resource that compares tokens refuses that late write.
+// the clock. Meanwhile the lease expires and another holder starts to work. When the first holder
+// wakes up, it goes on writing. Every grant has a token that is higher than the tokens of all
+// earlier grants, so a resource that compares tokens refuses that late write.
 //
-// A new holder must begin with a write or a call of [Guard.Raise]. From then on every write of an
+// A new holder must begin with a write or a call of [Guard.Raise]. After that, every write of an
 // earlier holder is refused. If a new holder begins with a read instead, the previous holder may
 // still write between that read and the new holder's first write. Then the new holder overwrites
 // that late write. The same token may be used any number of times.
@@ -47,16 +47,16 @@ func (e *StaleError) Error() string {
 // Is makes errors.Is(err, ErrStale) true.
 func (e *StaleError) Is(target error) bool { return target == ErrStale }
 
-// A Raiser remembers the highest token of each name. If a token is at least as
-// high as every earlier token of its name, Raise remembers it and returns nil.
-// Otherwise the error wraps [ErrStale] or [ErrNoToken].
+// A Raiser remembers the highest token of each name. If a token is at least as high as every
+// earlier token of its name, Raise remembers it and returns nil. If it is lower or zero, the error
+// wraps [ErrStale] or [ErrNoToken].
 type Raiser interface {
 	Raise(name string, token uint64) error
 }
 
-// Guard is a [Raiser] in memory, for a resource that is in one process. The
-// zero Guard is ready for use, by any number of goroutines. A Guard keeps one
-// entry for each name.
+// Guard is a [Raiser] that keeps the tokens in memory, for a resource that only one process uses.
+// The zero Guard is ready for use, by any number of goroutines. A Guard keeps one entry for each
+// name.
 //
 // Raise does not protect a write if another write can come between the call of Raise and that
 // write. In that case, use [Guard.Do].

@@ -14,9 +14,9 @@ import (
 	"syscall"
 )
 
-// File is a file that refuses writes with a stale token, for processes of one
-// machine. The file Path + ".token" holds the highest token. Any number of
-// File values, in any number of processes, may guard the same path.
+// File is a file that refuses a write with a stale token. All its writers must be on one machine.
+// The file Path + ".token" holds the highest token. Any number of File values, in any number of
+// processes, may guard the same path.
 type File struct {
 	Path string
 }
@@ -57,8 +57,8 @@ func (f File) guarded(token uint64, write func() error) (err error) {
 	return write()
 }
 
-// tokenWidth is the length of the largest token in decimal. All tokens are
-// written with that length, so that each write replaces the whole previous token.
+// tokenWidth is the length of the largest token in decimal. Every token is padded to that length,
+// so that it replaces the whole previous token.
 const tokenWidth = 20
 
 func readToken(guard *os.File) (uint64, error) {

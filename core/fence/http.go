@@ -13,7 +13,7 @@ const Header = "Lock-Token"
 // The name function must return the name of the resource that the request is for. Handler answers
 // 400 for a missing, malformed or zero token, 409 for a stale token, and 503 if guard itself fails.
 //
-// Inside next, a request with a lower token may still write after one with a higher token. If that
+// If next handles two requests at once, the one with the lower token may still write last. If that
 // matters, the next handler must check the token again where it writes ([Guard.Do], [Exec]).
 func Handler(guard Raiser, name func(*http.Request) string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

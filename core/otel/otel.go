@@ -1,6 +1,6 @@
 // Package otel turns the events of core into OpenTelemetry metrics and spans. Set
-// core.Options.OnEvent to the OnEvent method of a [Recorder]. The application brings the providers
-// and exporters, because this package imports only the OpenTelemetry API.
+// core.Options.OnEvent to the OnEvent method of a [Recorder]. The application must set up the
+// providers and exporters, because this package imports only the OpenTelemetry API.
 //
 // The metrics have the attribute lock.backend, and lock.name if
 // [Options.MetricName] returns a name:
@@ -28,17 +28,17 @@
 // acquire's ctx ended before the store answered, it is deadline_exceeded or canceled. For any other
 // error it is _OTHER. If an acquire waited until its ctx ended, error.type says why it waited.
 //
-// Every counter starts at 0, for every value of error.type. A series exists as soon as a client is
-// made, and a series with a lock.name as soon as there is an event of that lock. So when the first
-// lease is lost, its series goes from 0 to 1.
+// Every counter starts at 0, for every value of error.type. A series without lock.name exists as
+// soon as a client is made. A series with lock.name exists as soon as that lock has an event. So
+// when the first lease is lost, its series goes from 0 to 1.
 //
-// There are two kinds of spans. "lock acquire" lasts from the call to the grant, and is a
-// child of the caller's span if the ctx has one. "lock hold" is a child of "lock
-// acquire", and lasts from the grant to the end of the lease. Both spans have the
-// attributes lock.backend, lock.name, lock.owner and lock.token. "lock hold" has an event
-// for each time the lease became suspect, and an error status if the lease was lost. An
-// acquire that fails has only the span "lock acquire", with error.type and no token. It
-// has an error status, unless another owner held the lock, which is a normal answer.
+// There are two kinds of spans. "lock acquire" lasts from the call to the grant, and is a child of
+// the caller's span if the ctx has one. "lock hold" is a child of "lock acquire", and lasts from
+// the grant to the end of the lease. Both spans have the attributes lock.backend, lock.name,
+// lock.owner and lock.token. "lock hold" has an event for each time the lease became suspect, and
+// an error status if the lease was lost. An acquire that fails has only the span "lock acquire",
+// with error.type and no token. That span has an error status, unless the acquire failed because
+// another owner held the lock, which is a normal answer.
 package otel
 
 import (
@@ -203,9 +203,9 @@ var causes = []error{
 	core.ErrReleased, // Close did not wait for the lease
 }
 
-// zero creates the counters for the event ev and its attributes attrs at 0, if they do not exist.
+// If there are no counters with the attributes attrs of the event ev, zero creates them at 0.
 func (r *Recorder) zero(ctx context.Context, ev core.Event, attrs []attribute.KeyValue, all attribute.Set) {
-	// If MetricName is set, a lock without lock.name has the same attributes as the plugin.
+	// If MetricName is set, a lock without lock.name has the same metric attributes as the plugin.
 	created := series{all.Equivalent(), ev.Name == "" && r.name != nil}
 	r.mu.Lock()
 	known := r.zeroed[created]
@@ -330,10 +330,10 @@ func textOf(err error) string {
 // Watch records the changes of the election e until ctx ends or the client
 // of e closes. This process need not be a candidate in e.
 //
-// The vacancy lasts from the time when this process sees that there is no
-// leader until it sees a new leader. If it sees a new leader without a
-// vacancy, it records 0. If a leader died some time before its lease ended,
-// that time does not count, because only the leader's host could know it.
+// The vacancy lasts from the time when this process sees that there is no leader until it sees a
+// new leader. If it sees a new leader without a vacancy before, it records the vacancy 0. The time
+// from a leader's death to the end of its lease does not count, because other hosts do not know
+// when the leader died.
 func (r *Recorder) Watch(ctx context.Context, e *core.Elector) {
 	set := metric.WithAttributeSet(attribute.NewSet(r.attributes(e.Backend(), e.Name())...))
 	r.in.changes.Add(ctx, 0, set)

@@ -13,7 +13,7 @@ const (
 	maxLogQueue = 1 << 20
 	// recordSize is the assumed size of a record without its text, in bytes.
 	recordSize = 256
-	// logMoment bounds the wait of Close, and of an Open that fails, for the application's logger.
+	// logMoment bounds the time for which Close or a failing Open waits for the application's logger.
 	logMoment = 500 * time.Millisecond
 )
 
@@ -43,8 +43,8 @@ func (a *appLog) warn(message string, err error) {
 
 func (a *appLog) flush(ctx context.Context) { a.queue.Flush(ctx, logMoment) }
 
-// deliver logs the number of dropped records in a separate record, because r may be below the
-// logger's level.
+// deliver logs the record r. The number of dropped records gets a separate warning, because the
+// logger may ignore r's level.
 func (a *appLog) deliver(r slog.Record, dropped uint64) {
 	if dropped > 0 {
 		a.log.Warn("the logger is too slow, and lines of the plugin were dropped", "dropped", dropped)

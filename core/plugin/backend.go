@@ -26,7 +26,7 @@ type backend struct {
 	ctx       context.Context // ends with Close
 	cancel    context.CancelFunc
 	closeOnce sync.Once
-	closing   context.Context // ctx of the first Close
+	closing   context.Context // ctx of the first call of Close
 	closeErr  error           // set before done is closed
 	done      chan struct{}   // closed when the goroutine of supervise has ended
 
@@ -71,8 +71,8 @@ func (b *backend) live() (*process, error) {
 	return b.current, nil
 }
 
-// call makes one call to the plugin, with a deadline. If the deadline passes, it asks for a
-// heartbeat at once, because a frozen plugin must be replaced while its leases live.
+// call makes one call to the plugin. If ctx has no deadline, timeout applies. If the deadline
+// passes, call asks for a heartbeat at once, to replace a frozen plugin before its leases expire.
 func (b *backend) call(ctx context.Context, timeout time.Duration, do func(context.Context, wire.Link) error) error {
 	p, err := b.live()
 	if err != nil {
@@ -216,7 +216,7 @@ func (b *backend) Check(ctx context.Context) error {
 // Properties implements driver.Backend. It returns the properties that the plugin declared last.
 func (b *backend) Properties() driver.Properties { return *b.props.Load() }
 
-// setProperties stores p without the capabilities that core cannot use, and with CapWatcher.
+// setProperties stores p. It removes the capabilities that core cannot use, and adds CapWatcher.
 func (b *backend) setProperties(p driver.Properties) {
 	p.Capabilities = slices.DeleteFunc(slices.Clone(p.Capabilities), func(capability driver.Capability) bool {
 		return slices.Contains([]driver.Capability{driver.CapStarter, driver.CapWithdraw}, capability)
@@ -228,7 +228,7 @@ func (b *backend) setProperties(p driver.Properties) {
 }
 
 // Close implements driver.Backend. Close ends the goroutine that runs supervise, and waits
-// for it. If ctx ends first, Close kills the process, so that the goroutine ends soon.
+// for it. If ctx ends first, Close kills the plugin process, so that the goroutine ends soon.
 func (b *backend) Close(ctx context.Context) error {
 	b.closeOnce.Do(func() {
 		b.closing = context.WithoutCancel(ctx)
@@ -248,8 +248,8 @@ func (b *backend) Close(ctx context.Context) error {
 	return b.closeErr
 }
 
-// watchers passes each notice to all watchers, so all get the notices in one order. It queues no
-// notice, so core learns of a plugin's death before the next plugin process gets a request.
+// watchers passes each notice to all watchers, so all get the notices in the same order. No notice
+// waits in a queue, so core learns of a plugin's death before a new process gets a request.
 type watchers struct {
 	mu   sync.Mutex
 	all  map[*func(driver.Notice)]struct{}
@@ -271,8 +271,8 @@ func (w *watchers) notify(n driver.Notice) {
 	}
 }
 
-// If the plugin is down, add first calls emit with the notice that the plugin is down. After a call
-// of the returned remove function, emit is not called any more.
+// add makes notify call emit too. If the plugin is down, add first calls emit with the notice in
+// w.down. After the returned remove function has returned, emit is not called any more.
 func (w *watchers) add(emit func(driver.Notice)) (remove func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

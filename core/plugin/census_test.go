@@ -19,8 +19,8 @@ import (
 // timeout bounds each wait of a test, and is long enough for a busy machine.
 const timeout = 30 * time.Second
 
-// prompt fails the test if a call of do takes longer than limit. Only time in which this process
-// ran counts.
+// prompt fails the test if a call of do takes longer than limit. It counts only the time in which
+// this process ran.
 func prompt(t *testing.T, limit time.Duration, what string, do func()) {
 	t.Helper()
 	if took := proc.Ran(do); took > limit {

@@ -30,7 +30,7 @@ func TestConformLoopback(t *testing.T) {
 	}
 }
 
-// TestStacksOfPlugin checks that Harness.Stacks returns the stacks even of a frozen plugin.
+// TestStacksOfPlugin checks that Harness.Stacks returns the goroutine stacks of a frozen plugin.
 func TestStacksOfPlugin(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin"
 )
 
-// A host opens a backend by name. The store may be down; Check then returns an error.
+// A host opens a backend by name. If only the store is down, Open succeeds, and Check fails.
 func ExampleOpen() {
 	ctx := context.Background()
 	backend, err := plugin.Open(ctx, "redis", &plugin.Options{

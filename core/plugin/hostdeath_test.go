@@ -86,7 +86,7 @@ func TestHostDeathDelay(t *testing.T) {
 	eventually(t, timeout, "the plugin has ended", func() bool { return !plugintest.Running(pid) })
 }
 
-// The delay may be longer than the TTL, because the plugin renews the leases during the delay.
+// Policy.Delay may exceed the TTL, because the plugin renews a dead host's leases during the delay.
 func TestHostDeathDelayBeyondTTL(t *testing.T) {
 	s := newStore(t)
 	const ttl, delay = 300 * time.Millisecond, 2 * time.Second
@@ -129,7 +129,7 @@ func TestLifelineAloneIsNoDeath(t *testing.T) {
 	if err := plugin.CloseLifeline(b); err != nil {
 		t.Fatal(err)
 	}
-	// Wait for more than 2 s, in which a plugin without a pidfd polls often for its host's death.
+	// After the pipe's end, a plugin without a pidfd polls often for 2 s. Wait until that is over.
 	<-time.After(2500 * time.Millisecond)
 	if now, _ := plugin.ProcessOf(b); now != before || !s.holder(t, "jobs").Held() {
 		t.Errorf("process %d became %d, the lock is %+v", before, now, s.holder(t, "jobs"))
@@ -152,7 +152,7 @@ func TestStaleDirectoriesAreSwept(t *testing.T) {
 	// before the container was restarted.
 	former := filepath.Join(temp, fmt.Sprintf("lockplugin-%d-123", os.Getpid()))
 	other := filepath.Join(temp, "lockplugin-x-123")
-	// This directory belongs to a host in another PID namespace; its process id means nothing here.
+	// This directory belongs to a host in another PID namespace. The id in its name is useless here.
 	claimed := filepath.Join(temp, fmt.Sprintf("lockplugin-%d-456", ended.Process.Pid))
 	young := filepath.Join(temp, fmt.Sprintf("lockplugin-%d-789", ended.Process.Pid))
 	long := time.Now().Add(-time.Hour)

@@ -179,8 +179,8 @@ func dial(addr net.Addr, config *tls.Config, connected func(net.Conn)) (*grpc.Cl
 // refusal is an error that the plugin returned from Configure.
 type refusal struct{ error }
 
-// diagnose returns an error that says why the start failed with err. Only the starting context has
-// the start timeout. byItself is false if this host killed the process.
+// diagnose returns an error that explains why the start failed with err. The start timeout ends the
+// starting context, but not caller. byItself is false if this host killed the process.
 func (l *launcher) diagnose(caller, starting context.Context, run *osProcess, byItself bool, err error) error {
 	var refused refusal
 	if errors.As(err, &refused) {
@@ -194,7 +194,7 @@ func (l *launcher) diagnose(caller, starting context.Context, run *osProcess, by
 	case caller.Err() != nil:
 		open = l.fail(ErrHung, "%v", caller.Err())
 		open.Cause = caller.Err()
-	case run.pid() == 0 && !errors.Is(err, context.Canceled): // no process, but not because of ctx
+	case run.pid() == 0 && !errors.Is(err, context.Canceled): // no process, for another reason than ctx
 		open = l.badBinary(err)
 	case starting.Err() != nil:
 		open = l.fail(ErrHung, "not ready within %v; it was killed", l.opts.StartTimeout)

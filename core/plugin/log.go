@@ -43,7 +43,7 @@ func (t *tail) add(line string) {
 
 // lineLog turns a plugin's standard error into log records. A JSON line in hclog's format keeps its
 // level. Any other line gets level Error if it begins a panic or fatal error, and Debug otherwise.
-// To explain a crash, lineLog keeps the last errors and lines in other formats, but no stack trace.
+// To explain a crash, lineLog keeps the last JSON errors and other lines, but no stack trace.
 type lineLog struct {
 	log     *appLog
 	secrets *wire.Redactor
@@ -200,7 +200,7 @@ func (f *firstLine) passed() bool {
 	return f.done
 }
 
-// ended returns io.EOF for nil (as from io.Copy) or a passed deadline, and otherwise err.
+// ended returns io.EOF if err is nil, as from io.Copy, or a passed deadline. Else it returns err.
 func ended(err error) error {
 	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		return io.EOF

@@ -208,7 +208,7 @@ func (h *storeHost) Configure(context.Context, wire.Setup) (wire.Opened, error) 
 func (h *storeHost) SessionBegan() (ended func())    { return func() {} }
 func (h *storeHost) Close(ctx context.Context) error { return errors.New("not ours to close") }
 
-// bad runs a defective plugin.
+// bad runs a plugin with the defect that the how parameter names.
 func bad(how string) {
 	switch how {
 	case "crash":

@@ -45,8 +45,8 @@ func refused(t *testing.T, name string, opts plugin.Options, want error, texts .
 	return err
 }
 
-// opened checks that the plugin opens, and then closes it. A plugin that stays open starts
-// goroutines later. A later call of refused would report them as left behind by a failed Open.
+// opened checks that the plugin opens, and then closes it. An open plugin starts goroutines later.
+// The next call of refused would report them as left behind by a failed Open.
 func opened(t *testing.T, name string, opts plugin.Options) {
 	t.Helper()
 	t.Run("opened", func(t *testing.T) { plugintest.Open(t, name, &opts) })
@@ -209,8 +209,8 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// A wrong backend's plugin would take locks in a store where no other host looks for them. So Open
-// checks the backend name that the plugin reports, not the name of the file.
+// A plugin of another backend would take locks in a store where no other host looks for them. So
+// Open checks the backend name that the plugin reports, not the name of the file.
 func TestOpenComparesTheName(t *testing.T) {
 	memory := plugintest.Build(t, memoryMain)
 	misnamed := filepath.Join(t.TempDir(), "lockplugin-redis")

@@ -30,7 +30,7 @@ type Options struct {
 	// must list the binary's base name with the binary's SHA-256 sum.
 	Checksums string
 	// NoMTLS turns mutual TLS off, for plugins in languages whose go-plugin library does not support
-	// it. Without TLS, only the mode of the socket's directory keeps other users out.
+	// it. Without TLS, only the permissions of the socket's directory keep other users out.
 	NoMTLS bool
 	// Logger gets the plugin's log, at the plugin's levels, from a separate goroutine. Only Close
 	// and a failing Open wait for that goroutine, for at most half a second. While Logger blocks,

@@ -167,11 +167,11 @@ func waitFor(done <-chan struct{}, most time.Duration) {
 const (
 	beatEvery = time.Second
 	// stoppedLimit bounds the wait for a heartbeat's answer while a signal such as SIGSTOP has stopped
-	// the process. silentLimit bounds it while the process runs. silentLimit is longer, because a
-	// running process may only lack CPU time.
+	// the process. While the process runs, silentLimit is the bound. It is longer, because a running
+	// process may only lack CPU time.
 	stoppedLimit = 300 * time.Millisecond
 	silentLimit  = 3 * time.Second
-	// beatSlice is the interval at which process.answered checks how long the plugin was silent.
+	// beatSlice is the interval at which process.answered measures the plugin's silence.
 	beatSlice = 25 * time.Millisecond
 )
 
@@ -192,7 +192,7 @@ func (p *process) receive(s wire.Session) {
 	}
 }
 
-// connectionError returns how the process ended. If it runs on after exitMoment, err is wrapped.
+// connectionError returns how the process ended, or wraps err if it still runs after exitMoment.
 func (p *process) connectionError(which string, err error) error {
 	waitFor(p.run.exited, exitMoment)
 	if p.run.hasExited() {
@@ -225,8 +225,8 @@ func (p *process) heartbeats(s wire.Session) {
 }
 
 // answered waits until the heartbeat numbered seq has come back. It returns false if the plugin is
-// frozen. To measure the silence, it adds at each tick the time since the last tick, but at most
-// 2*beatSlice. So the plugin does not look frozen if this host process pauses or lacks CPU time.
+// frozen. At each tick, the time since the last tick is added to silent, but at most 2*beatSlice.
+// So the plugin does not look frozen if this host process pauses or lacks CPU time.
 func (p *process) answered(seq uint64) bool {
 	slice := time.NewTicker(beatSlice)
 	defer slice.Stop()

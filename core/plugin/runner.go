@@ -121,7 +121,7 @@ func (p *osProcess) reap(stderr *os.File) {
 }
 
 // finish runs cmd, which leads a process group, until cmd exits or ctx ends. Then it kills the rest
-// of the group. The error says why cmd did not start. The status method says how cmd ended.
+// of that group. The error says why cmd did not start. The status method says how cmd ended.
 func (p *osProcess) finish(ctx context.Context, cmd *exec.Cmd) error {
 	p.mu.Lock()
 	p.cmd = cmd
@@ -292,7 +292,7 @@ func (p *osProcess) servedBy(conn net.Conn) {
 	}
 }
 
-// The caller of forgetBehind must hold mu.
+// forgetBehind gives up the handle in p.behind. The caller must hold mu.
 func (p *osProcess) forgetBehind() {
 	if p.behind != nil {
 		_ = p.behind.Release() // it does not fail
@@ -307,7 +307,7 @@ func (p *osProcess) startedForUs(pid int) bool {
 	return err == nil && strings.Contains("\x00"+string(env), "\x00"+wire.EnvDir+"="+p.dir.path+"\x00")
 }
 
-// The caller of end must hold mu.
+// end kills the process group, and the process in p.behind. The caller must hold mu.
 func (p *osProcess) end() {
 	if p.id != 0 && !p.reaped {
 		killGroup(p.cmd.Process)

@@ -116,7 +116,7 @@ func fileReason(err error) error {
 	return ErrNotExecutable
 }
 
-// exhausted also searches the text of err, because a gRPC error has its cause only as text.
+// exhausted reports whether a resource ran out. A gRPC error names its cause only in its text.
 func exhausted(err error) bool {
 	for _, cause := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM, syscall.ENOSPC, syscall.EDQUOT} {
 		if errors.Is(err, cause) || strings.Contains(err.Error(), cause.Error()) {
@@ -175,8 +175,8 @@ func sumOf(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// checksumOf returns the sum that the checksum file lists for the file name in base. A line has the
-// sum in hex, a blank, then a second blank (text mode) or * (binary mode), and the name.
+// checksumOf returns the sum that the checksum file lists for the file name in base. A line is the
+// sum in hex, two blanks (text mode) or a blank and * (binary mode), and the name.
 func checksumOf(base, file string) (string, error) {
 	f, err := os.Open(file)
 	if err != nil {

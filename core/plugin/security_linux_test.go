@@ -27,8 +27,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// copied copies the memory plugin into a new directory. That directory has the permissions in mode,
-// and its parent directory has those in the parameter named above.
+// copied copies the memory plugin into a new directory. The mode parameter has the permissions of
+// that directory, and the above parameter has those of its parent directory.
 func copied(t *testing.T, above, mode fs.FileMode) string {
 	t.Helper()
 	binary, err := os.ReadFile(plugintest.Build(t, memoryMain))
@@ -229,7 +229,7 @@ func TestMutualTLSKeepsClientsOut(t *testing.T) {
 }
 
 func TestPluginGainsNoPrivileges(t *testing.T) {
-	// setting returns NoNewPrivs of /proc/WHO/status. It is "1" if WHO can gain no privileges.
+	// setting reads NoNewPrivs in /proc/WHO/status. The value is "1" if WHO can gain no privileges.
 	setting := func(who string) string {
 		status, err := os.ReadFile(filepath.Join("/proc", who, "status"))
 		if err != nil {
@@ -271,8 +271,8 @@ func TestPluginGainsNoPrivileges(t *testing.T) {
 	}
 }
 
-// TestPrivilegedBinaryIsRefused covers binaries with set-user-ID, set-group-ID or file
-// capabilities. Such a plugin would have these privileges until it gives them up itself.
+// TestPrivilegedBinaryIsRefused checks that a binary with set-user-ID, set-group-ID or file
+// capabilities is not started. Its process would have these privileges until it gives them up.
 func TestPrivilegedBinaryIsRefused(t *testing.T) {
 	path := copied(t, 0o755, 0o755)
 	for _, mode := range []fs.FileMode{fs.ModeSetuid, fs.ModeSetgid} {

@@ -48,14 +48,14 @@ func newSocketDir() (*socketDir, error) {
 	return &socketDir{path: path, claim: claim}, nil
 }
 
-// If remove fails, sweepStale may remove the directory in a later Open.
+// remove deletes the directory. If that fails, sweepStale may delete it in a later Open.
 func (d *socketDir) remove() {
 	_ = os.RemoveAll(d.path)
 	_ = d.claim.Close()
 }
 
-// When a host dies, its plugin removes the socket directory. A directory is left for sweepStale
-// only if the plugin was killed too.
+// sweepStale deletes the directories of dead hosts. Usually the plugin of a dead host deletes the
+// host's directory. So a directory is left only if the plugin was killed too.
 func sweepStale() {
 	for _, parent := range []string{os.TempDir(), "/tmp"} {
 		dirs, err := filepath.Glob(filepath.Join(escapeGlob(parent), wire.Prefix+"[0-9]*-*"))

@@ -69,7 +69,7 @@ func (b *backend) restart(cause error, failures *int) *process {
 	}
 }
 
-// backoff returns a random pause, so that many hosts do not restart their plugins at the same time.
+// backoff returns the pause before restart n. It is random, so that hosts do not restart together.
 func backoff(n int) time.Duration {
 	if n <= 1 {
 		return 0

@@ -118,7 +118,7 @@ func TestFrozenPluginIsReplaced(t *testing.T) {
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config()})
 	notices := watch(t, b)
 
-	// When a call reaches its deadline, the host sends a heartbeat at once, and finds the freeze.
+	// When a call reaches its deadline, the host must send a heartbeat at once, and detect the freeze.
 	prompt(t, 900*time.Millisecond, "until a frozen plugin is found", func() {
 		signalPlugin(t, b, syscall.SIGSTOP)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -131,7 +131,7 @@ func TestFrozenPluginIsReplaced(t *testing.T) {
 	})
 	next(t, notices, driver.NoticeUp)
 
-	// When no call is made, the regular heartbeat must find the freeze.
+	// When no call is made, the regular heartbeats must detect the freeze.
 	signalPlugin(t, b, syscall.SIGSTOP)
 	next(t, notices, driver.NoticeDown)
 	next(t, notices, driver.NoticeUp)

@@ -102,8 +102,8 @@ func TestHostDeathBehindWrapper(t *testing.T) {
 	}
 }
 
-// heldByHost starts a host that acquires the lock "jobs", and kills it. It returns the process ids
-// of the host and its plugin.
+// heldByHost starts a host that acquires the lock "jobs", and then kills the host. It returns the
+// process ids of the host and its plugin.
 func heldByHost(t *testing.T, s *store, path string) (host, below int) {
 	t.Helper()
 	h, err := plugintest.StartHost(t.Context(), plugintest.HostSpec{Plugin: "far", Path: path, Config: s.config()})

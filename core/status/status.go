@@ -9,7 +9,7 @@
 // /ready answers 200 if each added client is ready, and otherwise 503 with the reason as text. A
 // client is ready if its store answers [core.Client.Check], or if the host sees a leader in an
 // election that it follows through this client. So a rollout with a wrong store address stops at
-// its first host. But a host that sees a leader stays ready while a busy store fails Check. Use
+// its first host. But if a busy store fails Check, a host that sees a leader stays ready. Use
 // /ready for readiness probes only: as a liveness probe, it would kill all hosts in an outage.
 //
 // /leader answers with a [Leader] as JSON. The status is 200 if this host sees a leader,
@@ -31,8 +31,8 @@ import (
 	"github.com/lockbench/lockbench/core"
 )
 
-// timeout bounds how long a probe waits for the store. Kubernetes probes
-// give up after one second by default.
+// timeout is the longest time for which a probe waits for the store. Kubernetes probes give up
+// after one second by default.
 const timeout = 800 * time.Millisecond
 
 // Leader is an election's state as this host sees it.
@@ -47,7 +47,7 @@ type Leader struct {
 	// Since is the time, by this host's clock, at which the host first saw the present leader, or
 	// first saw that there was none. Since is null until the store has answered once.
 	Since *time.Time `json:"since"`
-	// StaleSince is when this host could no longer see the state in the store; Error says
+	// StaleSince is the time since which this host cannot read the state from the store; Error says
 	// why. While StaleSince is set, the other fields describe the last known leader.
 	StaleSince *time.Time `json:"stale_since,omitempty"`
 	Error      string     `json:"error,omitempty"`
@@ -77,8 +77,8 @@ func (h *Handler) Add(c *core.Client) {
 	h.clients = append(h.clients, c)
 }
 
-// Follow observes the election e of the client c until ctx ends or c closes.
-// Further observers of the same election through c cost the store nothing.
+// Follow observes the election e of the client c until ctx ends or c closes. If other code observes
+// e through c too, that costs the store nothing more.
 func (h *Handler) Follow(ctx context.Context, c *core.Client, e *core.Elector) {
 	f := &election{client: c, leader: Leader{Election: e.Name()}}
 	h.mu.Lock()
@@ -125,7 +125,7 @@ func (h *Handler) Ready(ctx context.Context) error {
 	}
 	checks := make([]error, len(clients))
 	var work sync.WaitGroup
-	for i, c := range clients { // together, so that a slow store does not use up another one's time
+	for i, c := range clients { // concurrently, so that a slow store does not use up the time of another store
 		work.Go(func() { checks[i] = c.Check(ctx) })
 	}
 	work.Wait()

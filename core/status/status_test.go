@@ -183,7 +183,7 @@ func TestLeader(t *testing.T) {
 	})
 }
 
-// TestFollowedNoMore checks that /leader answers 503 after the host has stopped following.
+// TestFollowedNoMore checks that /leader answers 503 after the host stops following the election.
 func TestFollowedNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t)

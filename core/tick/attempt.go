@@ -26,13 +26,13 @@ type result struct {
 	err   error
 }
 
-// attempt runs fn for the tick of t=at, unless another host has acquired the tick's lock.
+// attempt runs fn for the tick due at t=at, unless another host has acquired the tick's lock.
 //
 // Without Overlap, attempt acquires the job's lock before the tick's lock. So if a host dies while
 // it waits for the previous run, other hosts can still take the tick. When the tick's age reaches
-// Late, a timer cancels requests under way, and attempt no longer calls fn. Before that time,
-// attempt tries again while the outcome is open, unless the error makes that pointless. If patient
-// is false, attempt also ends if the store denies the job's lock (ErrDenied).
+// Late, a timer cancels requests under way, and attempt no longer calls fn. Until then, attempt
+// tries again while the outcome is open, unless the error means that every further try would fail.
+// If patient is false, attempt also ends if the store denies the job's lock (ErrDenied).
 func (j *Job) attempt(ctx context.Context, at time.Time, patient bool, fn func(context.Context, Tick) error) (r result) {
 	late, keep := j.spans(at)
 	wctx, cancel := context.WithCancelCause(ctx)
@@ -53,7 +53,7 @@ func (j *Job) attempt(ctx context.Context, at time.Time, patient bool, fn func(c
 			if lease == nil {
 				lease = own
 			} else {
-				ctx = job // so fn runs on if only the tick's lock is lost
+				ctx = job // the ctx of the job's lock, so that fn goes on if only the tick's lock is lost
 			}
 			began := time.Now()
 			defer func() { r.token, r.took = lease.Token(), time.Since(began) }()
@@ -105,8 +105,8 @@ func pointless(err error) bool {
 	return errors.Is(err, core.ErrInvalid) || errors.Is(err, core.ErrUnsupported) || errors.Is(err, core.ErrClosed)
 }
 
-// take acquires the lock of the tick of t=at, calls the mine function while it holds that lock, and
-// returns that function's results. The store keeps that lock for Keep, even after take returns.
+// take acquires the lock of the tick due at t=at, calls the mine function while it holds that lock,
+// and returns that function's results. The store keeps that lock for Keep, even after take returns.
 func (j *Job) take(ctx context.Context, at time.Time, mine func(context.Context, *core.Lease) (outcome, error)) (out outcome, err error) {
 	mark, err := j.mark(at)
 	if err != nil {
@@ -126,8 +126,8 @@ func (j *Job) take(ctx context.Context, at time.Time, mine func(context.Context,
 	return out, err
 }
 
-// settle finds out what happened to the tick of t=at. That tick is more than Late old, so this host
-// must not run it. If no host has taken the tick, settle takes it, so that no host can run it.
+// settle finds out what happened to the tick due at t=at. That tick is more than Late old, so this
+// host must not run it. If no host has taken the tick, settle takes it, so that no host can run it.
 func (j *Job) settle(ctx context.Context, at time.Time) (outcome, error) {
 	_, keep := j.spans(at)
 	return j.take(ctx, at, func(context.Context, *core.Lease) (outcome, error) {

@@ -12,7 +12,7 @@ import (
 // Kind says what an [Event] is about.
 type Kind int
 
-// The kinds of events. Run reports each tick by one event, except a tick that another host may
+// The kinds of events. Run reports each tick by one event, but not a tick that other hosts may
 // still run when Run ends.
 const (
 	Ran       Kind = iota + 1 // the function ran here; Err is its error, joined with the cause if its lease was lost
@@ -43,8 +43,8 @@ type Event struct {
 	Err   error
 }
 
-// maxGap bounds the ticks that one event of kind Unknown reports, because the wall clock may be set
-// forward by years.
+// maxGap bounds the number of ticks that one event of kind Unknown reports, because the wall clock
+// may be set forward by years.
 const maxGap = 100_000
 
 // event returns the Event of a result. The outcomes open and doubtful become the kind Unknown.
@@ -80,9 +80,9 @@ func (j *Job) tell(ev Event) {
 // each in a new goroutine. The ctx of fn ends when Tick.Lease is lost, parent ends, or the
 // client closes. Then fn must return.
 //
-// If the store cannot be reached, Run tries again for each tick until Late after the tick's
-// time. After parent has ended, Run returns an error that wraps parent.Err(). While parent
-// lives, Run returns only if an error such as core.ErrClosed makes every later tick fail.
+// If the store cannot be reached, Run tries each tick again until the tick is Late old. After
+// parent has ended, Run returns an error that wraps parent.Err(). While parent lives, Run returns
+// only if an error such as core.ErrClosed makes every later tick fail.
 func (j *Job) Run(parent context.Context, fn func(context.Context, Tick) error) error {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
@@ -170,7 +170,7 @@ func (r *run) skip(at time.Time) time.Time {
 	return at
 }
 
-// turn tries to run the tick of t=at. If the outcome is open, the tick is added to r.late.
+// turn tries to run the tick due at t=at. If the outcome is open, the tick is added to r.late.
 func (r *run) turn(ctx context.Context, at time.Time) {
 	res := result{err: ErrLate}
 	if late, _ := r.spans(at); r.age(at) <= late {

@@ -19,8 +19,8 @@
 // tick again.
 //
 // Without Overlap, a tick does not run while the previous tick still runs. This promise has the
-// limits of every lock. A function whose lease is lost must stop when its ctx ends. If a process
-// is paused after it has checked its lease, only the token protects (see package core).
+// limits that every lock has. A function whose lease is lost must stop when its ctx ends. If a
+// process is paused after it has checked its lease, only the token protects (see package core).
 //
 // A tick is not run if, from its due time until [Options.Late] after that,
 //   - every host was stopped, or could not reach the store;
@@ -32,12 +32,12 @@
 // # What is reported
 //
 // If no host has run a tick, exactly one host reports it as [Missed], and after that no host runs
-// it. A host that was stopped or cut off can also report it as missed, until half of Keep has
-// passed since the tick. After that, it reports the tick as [Unknown]. If a host takes a tick and
-// is killed, no host reports that tick as missed, whether or not the function had begun.
+// it. Until half of Keep has passed since the tick, that can be a host that was stopped or cut off.
+// After that, such a host reports the tick as [Unknown]. If a host takes a tick and is killed, no
+// host reports that tick as missed, whether or not the function had begun.
 //
 // If a host's wall clock is set back by more than half of Keep, its ticks begin again at the new
-// time. So ticks that it ran at the wrong time are run and reported once more.
+// time. So the ticks that it ran while its clock was wrong are run and reported once more.
 //
 // # How
 //
@@ -193,12 +193,12 @@ func (j *Job) check() (err error) {
 // next returns the first tick after t, without a monotonic clock reading.
 func (j *Job) next(t time.Time) time.Time { return j.schedule.Next(t.Round(0)).Round(0) }
 
-// age returns the time, by the wall clock, since the tick of t=at was due. The parameter at must
-// have no monotonic clock reading.
+// age returns the time, by the wall clock, since the tick due at t=at. The parameter at must have
+// no monotonic clock reading.
 func (j *Job) age(at time.Time) time.Duration { return j.now().Sub(at) }
 
-// spans returns Late and Keep for the tick of t=at. Late is at most a quarter of Keep. So hosts
-// have at least the time Late to report a missed tick, from Late until half of Keep.
+// spans returns Late and Keep for the tick due at t=at. Late is at most a quarter of Keep. So hosts
+// have at least the time Late to report a missed tick, while it is between Late and Keep/2 old.
 func (j *Job) spans(at time.Time) (late, keep time.Duration) {
 	p := j.c.Properties()
 	late, keep = j.opts.Late, j.opts.Keep
@@ -222,7 +222,7 @@ func (j *Job) markName(at time.Time) string {
 	return j.name + "@" + at.UTC().Format(time.RFC3339Nano)
 }
 
-// mark returns the lock NAME@TIME of the tick of t=at. A host takes the tick by acquiring it.
+// mark returns the lock NAME@TIME of the tick due at t=at. A host takes the tick by acquiring it.
 func (j *Job) mark(at time.Time) (*core.Lock, error) {
 	_, keep := j.spans(at)
 	return j.c.Lock(j.markName(at), &core.LockOptions{TTL: keep, AtLeast: keep, ReleaseInBackground: true})
@@ -259,9 +259,9 @@ func (j *Job) Once(ctx context.Context, fn func(context.Context, Tick) error) er
 }
 
 // Take is like Once, for work that is not a function. It returns the tick, and the caller must
-// release the tick's Lease. ctx bounds only the wait for the tick; the Lease outlives ctx. Take
-// returns an error in the cases in which Once does not call fn. [core.Client] Close does not wait
-// until the caller has released the Lease.
+// release the tick's Lease. The end of ctx ends only the wait for the tick, not the Lease. Take
+// returns an error in the cases in which Once does not call fn. The Close method of [core.Client]
+// does not wait until the caller has released the Lease.
 func (j *Job) Take(ctx context.Context) (Tick, error) {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
@@ -295,9 +295,9 @@ func (j *Job) wrap(err error) error {
 	return fmt.Errorf("tick of %q: %w", j.name, err)
 }
 
-// due returns the tick to run now. This is the next tick if it is due very soon, and otherwise
-// the last tick if it is at most Late old. If there is no such tick, due returns the zero time. It
-// also returns the Late of that tick.
+// due returns the tick to run now. That is the next tick if it is due very soon, or else the last
+// tick if that tick is at most Late old. If there is no such tick, due returns the zero time. It
+// also returns the tick's Late.
 func (j *Job) due() (at time.Time, late time.Duration) {
 	now := j.now()
 	if next := j.next(now); !next.IsZero() {
@@ -322,7 +322,7 @@ func (j *Job) due() (at time.Time, late time.Duration) {
 	}
 }
 
-// sleep returns false at once when ctx ends.
+// sleep waits for the time d and returns true. If ctx ends first, it returns false at once.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

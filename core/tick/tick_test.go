@@ -50,8 +50,8 @@ func TestLongRun(t *testing.T) {
 	})
 }
 
-// TestToldWhileTheRunGoesOn checks the report of ticks that are missed because of an endless
-// run. The report must come during that run, even if Late is as long as the time between two ticks.
+// TestToldWhileTheRunGoesOn checks that ticks that are missed in an endless run are reported. The
+// report must come during that run, even if Late is as long as the time between two ticks.
 func TestToldWhileTheRunGoesOn(t *testing.T) {
 	for _, every := range []time.Duration{time.Second, time.Minute} {
 		bubble(t, func(t *testing.T, w *world) {
@@ -91,8 +91,8 @@ func TestClosed(t *testing.T) {
 	})
 }
 
-// TestAfterTheRunBefore lets a tick wait for the previous run. If that
-// run ends in time, the tick must be run.
+// TestAfterTheRunBefore checks that a tick waits for the previous run, and is run if that run ends
+// before the tick is more than Late old.
 func TestAfterTheRunBefore(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		for range 3 {
@@ -144,8 +144,8 @@ func TestStoreAway(t *testing.T) {
 	})
 }
 
-// In TestRefused, the store is read-only for a while, or the job's lock is lost
-// before the function begins. The tick must still be run, before it is too late for it.
+// In TestRefused, the store is read-only for a while, or the job's lock is lost before the function
+// begins. The tick must still be run before it is more than Late old.
 func TestRefused(t *testing.T) {
 	for _, overlap := range []bool{false, true} {
 		bubble(t, func(t *testing.T, w *world) {
@@ -266,8 +266,8 @@ func TestAwayTooLong(t *testing.T) {
 	})
 }
 
-// TestPausedAfterTheGrant pauses a host between the grant of the tick's lock and the answer. If the
-// pause is too long, the host must not run the tick, whether or not the timer for Late has fired.
+// TestPausedAfterTheGrant pauses a host between the grant of the tick's lock and the answer. After
+// too long a pause, the host must not run the tick, whether or not the timer for Late has fired.
 func TestPausedAfterTheGrant(t *testing.T) {
 	for _, tt := range []struct {
 		pause time.Duration
@@ -362,7 +362,7 @@ func TestSuspended(t *testing.T) {
 func TestSetBack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h := w.host(Every(time.Second), Options{})
-		h.b.away.Store(true) // so ticks of the wrong time are late, and wait for their end
+		h.b.away.Store(true) // so the ticks of the wrong time are not run, and wait in the late slice
 		var ahead atomic.Int64
 		ahead.Store(int64(time.Hour))
 		h.now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
@@ -385,7 +385,7 @@ func TestOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, b := w.host(Every(time.Minute), Options{Late: 10 * time.Second}), w.host(Every(time.Minute), Options{Late: 10 * time.Second})
 		nothing := func(context.Context, Tick) error { return nil }
-		time.Sleep(time.Minute - time.Millisecond) // just before the tick: a timer may fire early
+		time.Sleep(time.Minute - time.Millisecond) // just before the tick, because the timer that starts Once may fire early
 		if err := a.Once(t.Context(), nothing); err != nil {
 			t.Error(err)
 		}

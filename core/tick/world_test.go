@@ -17,7 +17,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// backend is a backend whose calls a test can make fail.
+// The type backend wraps a driver.Backend, and a test can make its calls fail.
 type backend struct {
 	driver.Backend
 	away    atomic.Bool

@@ -1,10 +1,10 @@
 // Package nats is a backend that keeps locks in a bucket of NATS JetStream KV, with package cas.
-// The store needs compare-and-set, a clock, keys that expire, and messages about changes, but no
-// scripts or transactions.
+// Package cas uses compare-and-set, a clock, keys that expire, and messages about changes. It needs
+// no scripts or transactions.
 //
 // Times come from the clock of the server that leads the bucket's stream. A stream with one replica
-// loses its writes of the last two minutes when its machine crashes, unless the server has
-// sync_interval: always. A stream with three replicas loses them when two machines crash.
+// loses the writes of the last two minutes if the server's machine crashes, unless the server has
+// sync_interval: always. A stream with three replicas loses them if two machines crash.
 //
 // With nats-server and lockplugin-nats built into bin, this command tests the backend:
 //
@@ -47,7 +47,7 @@ var Spec = driver.Spec{
 	Properties: properties,
 }
 
-// Fencing is durable, because a token is the sequence number of a message of the stream.
+// Fencing is durable, because each token is the sequence number of a message in the stream.
 var properties = cas.Properties(driver.Properties{
 	Name: "nats", Fencing: driver.FencingDurable,
 	TTLMin: 100 * time.Millisecond, TTLStep: time.Millisecond, TTLMax: 24 * time.Hour,
@@ -57,7 +57,7 @@ var properties = cas.Properties(driver.Properties{
 const (
 	// retryFor is the pause between two attempts to connect to a server.
 	retryFor = 100 * time.Millisecond
-	// markerFor is the time for which the marker of a deleted key stays.
+	// markerFor is the time for which the marker that replaces a deleted key stays.
 	markerFor = time.Second
 	// clockOff is the largest error allowed for the clock of a host that creates a bucket.
 	clockOff = 10 * time.Second
@@ -131,8 +131,8 @@ type store struct {
 	watches map[*func()]bool
 }
 
-// connect tries to connect until it succeeds. It does not leave the attempts to the client library,
-// which would not keep the reason of a failure.
+// connect tries to connect until it succeeds. The client library could repeat the attempts too, but
+// would not keep the reason for a failure.
 func (s *store) connect(ctx context.Context, addresses string, options []nats.Option) {
 	defer close(s.connecting)
 	for first := true; ; first = false {
@@ -252,7 +252,7 @@ func away(err error) error {
 	return config.Unanswered("NATS server", err)
 }
 
-// Read asks for the key and for the server's clock at the same time.
+// Read requests the key's message and the server's clock at the same time.
 func (s *store) Read(ctx context.Context, key string) (cas.Entry, error) {
 	stream, err := s.open(ctx)
 	if err != nil {
@@ -289,7 +289,7 @@ func (s *store) Delete(ctx context.Context, key string, revision uint64) error {
 	return err
 }
 
-// publish stores the message m if its subject is still at revision. It rounds ttl up to seconds.
+// publish stores m if its subject still has the given revision. It rounds ttl up to whole seconds.
 func (s *store) publish(ctx context.Context, m *nats.Msg, revision uint64, ttl time.Duration) (cas.Entry, error) {
 	if _, err := s.open(ctx); err != nil {
 		return cas.Entry{}, err
@@ -345,8 +345,8 @@ func (s *store) Check(ctx context.Context) (cas.About, error) {
 	}, nil
 }
 
-// Watch subscribes to the messages that the stream republishes after it has stored them. The
-// connection sends requests in order, so the server gets the subscription before a later Read.
+// Watch subscribes to the messages that the stream republishes after it has stored them. A
+// connection sends messages in order, so the server gets the subscription before any later Read.
 func (s *store) Watch(key string, changed func()) (func(), error) {
 	s.mu.Lock()
 	conn := s.conn

@@ -23,7 +23,7 @@ import (
 func TestMain(m *testing.M) { plugintest.Main(m) }
 
 // serve builds and starts a NATS server of the version in go.mod, with one
-// user. It builds without the race detector, which would slow the server down.
+// user. The build omits the race detector, which would slow the server down.
 func serve(t *testing.T) (*plugintest.Server, string) {
 	binary, port := filepath.Join(t.TempDir(), "nats-server"), plugintest.Port(t)
 	if out, err := exec.Command("env", "CGO_ENABLED=0", "go", "build", "-o", binary, "github.com/nats-io/nats-server/v2").CombinedOutput(); err != nil {

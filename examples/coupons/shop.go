@@ -67,7 +67,7 @@ func (s *shop) buy(w http.ResponseWriter, r *http.Request) {
 		err = s.lock.Do(r.Context(), func(ctx context.Context, lease *core.Lease) error { return sell(ctx, lease.Token()) })
 	}
 	switch {
-	case sold: // even if the lock was lost meanwhile or is not free yet
+	case sold: // even if the lock was lost meanwhile or its release failed
 		fmt.Fprintf(w, "coupon; %d left\n", left)
 	case errors.Is(err, errSoldOut):
 		http.Error(w, err.Error(), http.StatusGone)
@@ -80,7 +80,7 @@ var errSoldOut = errors.New("sold out")
 
 // sell reads the number of coupons left and writes one less. Both requests carry the lock's token.
 // The read is a POST, because the stock notes the token of a POST and then refuses earlier holders.
-// So the number stays right until sell writes.
+// So no earlier holder changes the number before sell writes.
 func (s *shop) sell(ctx context.Context, token uint64) (left int, err error) {
 	text, err := s.ask(ctx, http.MethodPost, token, "")
 	if err != nil {

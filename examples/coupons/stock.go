@@ -21,7 +21,7 @@ import (
 // may read the same number, and both write one less.
 type stock struct {
 	left  atomic.Int64
-	guard *fence.Guard // nil accepts every write
+	guard *fence.Guard // if nil, every write is accepted
 }
 
 func stockMain(fs *flag.FlagSet, args []string) {
@@ -50,7 +50,7 @@ func serveStock(ctx context.Context, address string, coupons int64, checked bool
 	return serve(ctx, address, mux)
 }
 
-// guarded refuses requests without a token, or with a stale token, if the stock has a guard.
+// guarded returns h behind the stock's guard, if any, which refuses a missing or stale token.
 func (s *stock) guarded(h http.HandlerFunc) http.Handler {
 	if s.guard == nil {
 		return h
@@ -100,7 +100,7 @@ func (s *stock) write(w http.ResponseWriter, r *http.Request) {
 		s.left.Store(left)
 		return
 	}
-	// Guard.Do checks the token again, and no other write comes between this check and the write.
+	// Guard.Do checks the token again, and allows no other write between this check and the write.
 	token, _ := strconv.ParseUint(r.Header.Get(fence.Header), 10, 64) // guarded has parsed it
 	err = s.guard.Do("coupons", token, func() error { s.left.Store(left); return nil })
 	if err != nil {

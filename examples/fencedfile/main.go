@@ -1,7 +1,7 @@
 // Command fencedfile adds a line to a shared file under a lock. It reads the file, waits, and
-// writes the file back with the line added. A writer that waits past the end of its lease, because
-// it is paused or does not check the lease, may be overtaken by another writer. The file remembers
-// the highest token and refuses the late write.
+// writes the file back with the line added. If a writer is paused or does not check its lease, the
+// lease may end while the writer waits, and another writer may write first. The file remembers the
+// highest token and refuses the late write.
 package main
 
 import (
@@ -71,7 +71,7 @@ func (w *writer) addLine(ctx context.Context) error {
 	return lease.Release(ctx)
 }
 
-// change first makes the file refuse earlier holders, so that none of them writes after the read.
+// change first makes the file refuse earlier holders, so that none can write after the read.
 func (w *writer) change(token uint64) error {
 	file := fence.File{Path: w.path}
 	if w.checked {

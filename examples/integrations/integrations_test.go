@@ -38,7 +38,7 @@ func rounds() int {
 }
 
 // TestIntegrations runs each integration in two processes with one Redis. A job takes longer than
-// the TTL. The test kills the process that runs a job, and the other must run the next job.
+// the TTL. The test kills the process that runs a job, and the other process must run the next job.
 func TestIntegrations(t *testing.T) {
 	plugins, err := filepath.Abs("../../bin")
 	if err != nil {
@@ -95,7 +95,7 @@ func (a *application) start(t *testing.T) *exec.Cmd {
 func (a *application) play(t *testing.T) {
 	for round := range rounds() {
 		from := len(a.lines(t))
-		// First let one job end undisturbed, which takes longer than the TTL.
+		// First let one job end without a kill. The job takes longer than the TTL.
 		ended := a.await(t, from, "end")
 		pid := a.await(t, ended.at+1, "start").pid
 		for i, w := range a.workers {
@@ -150,8 +150,8 @@ func (a *application) lines(t *testing.T) (all []line) {
 	return all
 }
 
-// await ignores the first n lines of the journal, where n is its parameter from. It waits for a
-// line whose event is the parameter what, and returns the line.
+// await skips as many lines of the journal as the parameter from says. It waits for a line whose
+// event is the parameter what, and returns the line.
 func (a *application) await(t *testing.T, from int, what string) line {
 	t.Helper()
 	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {

@@ -30,14 +30,14 @@ const (
 )
 
 // worker is a process of an integration test. It writes a line into its journal file when it is
-// ready, and when a job starts or ends. Each line has the event, the process id, and the token, or
-// 0 if the job does not get the token.
+// ready, and when a job starts or ends. Each line has the event, the process id, and the token. The
+// token is 0 if the job does not get one.
 type worker struct {
 	client  *core.Client
 	journal *os.File
 }
 
-// loops has a function for each integration. A worker runs it until ctx ends.
+// loops has a function for each integration, which a worker runs until ctx ends.
 var loops = map[string]func(ctx context.Context, w *worker) error{
 	"gocron-locker":  withLocker,
 	"gocron-elector": withElector,

@@ -54,7 +54,7 @@ func run(ctx context.Context, i app.Instance, election string, tick, ttl time.Du
 }
 
 // fit returns the shortest supported TTL that is not below the parameter ttl. First it waits for a
-// reply of the store, because the backend's limits are unknown until then.
+// reply of the store, because it does not know the backend's limits earlier.
 func fit(ctx context.Context, i app.Instance, ttl time.Duration) (time.Duration, error) {
 	for i.Client.Check(ctx) != nil {
 		select {

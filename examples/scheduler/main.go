@@ -1,5 +1,5 @@
-// Command scheduler runs a job once at every tick, on one of the running instances, whatever
-// version the instance has. A blue-green deployment needs this while both versions run.
+// Command scheduler runs a job once at every tick, on one of its running instances. The instances
+// may have different versions, as in a blue-green deployment while both versions run.
 package main
 
 import (
@@ -40,7 +40,7 @@ func main() {
 	})
 }
 
-// work ends early if the lock is lost or the program must end.
+// work ends before the job is done if the lock is lost or the program must end.
 func (s *scheduler) work(ctx context.Context, t tick.Tick) error {
 	s.say(t.At, "start token %d", t.Lease.Token())
 	select {

@@ -13,7 +13,7 @@ const (
 	// CleanupBudget is the default of core.Options.CleanupBudget.
 	CleanupBudget = time.Second
 	// underWay is the longest time for which a call of core waits for the store after its ctx has
-	// ended. Package core waits 50 ms, and may notice the end of ctx two ticks of 10 ms late.
+	// ended. Package core waits 50 ms, and may notice the end of ctx up to 20 ms (two ticks) late.
 	underWay = 50*time.Millisecond + 2*10*time.Millisecond
 
 	// AcquireGrace is the longest time that a call of Acquire or TryAcquire goes on
@@ -34,21 +34,21 @@ const (
 	askAgain = time.Second
 	// retry is the longest pause before a failed request is sent again (core: retryTo, maxRetry).
 	retry = 500 * time.Millisecond
-	// swallowed is the longest wait when neither a request nor the next connection gets a reply. It is
-	// the sum of core's limit for a call, CleanupBudget and dial_timeout.
+	// swallowed is the longest wait of a client whose request and next connection both get no reply.
+	// It is the sum of core's limit for a call, CleanupBudget and dial_timeout.
 	swallowed = 3*time.Second + CleanupBudget + 3*time.Second
 )
 
-// Terms say in which promises one backend differs from the other backends. The zero value is for an
-// unknown backend.
+// Terms are the points in which the promises for one backend differ from those for all backends.
+// The zero value is for an unknown backend.
 type Terms struct {
-	// Exceptions are the cases in which the backend, by its documentation, does not keep a rule.
+	// Exceptions are the cases in which the backend does not keep a rule, as its documentation says.
 	Exceptions []Exception
-	// Turn is the time for which the store reserves a lock for a waiter that does not take it. 0 means
-	// [Setting.FirstSpan] if the store grants locks to waiters in its queue, and otherwise 2 s.
+	// Turn is the time for which the store reserves a free lock for a waiter that does not take it. 0
+	// means [Setting.FirstSpan] if the store grants locks to waiters in its queue, and otherwise 2 s.
 	Turn time.Duration
-	// ExpiresLate plus [Slack] is the longest time by which a lease may outlive its TTL. The TTL
-	// counts from the end of the last interruption.
+	// ExpiresLate plus [Slack] is the longest time by which a lease may outlive its TTL. After an
+	// interruption, the TTL counts from the interruption's end.
 	ExpiresLate time.Duration
 	// Reconnects is the longest pause before the backend tries again to connect to a server.
 	Reconnects time.Duration
@@ -57,8 +57,8 @@ type Terms struct {
 }
 
 // PluginBack returns the longest time that the host waits before it starts a failed plugin again.
-// The parameter failures is the number of failures without a run of 20 s between them. The plugin's
-// start takes additional time.
+// The parameter failures is the number of failures in a row, with runs of less than 20 s between
+// them. The plugin's start takes additional time.
 func PluginBack(failures int) time.Duration {
 	switch {
 	case failures <= 1:
@@ -79,14 +79,14 @@ type Setting struct {
 	FirstSpan time.Duration
 	// TTL is the longest TTL of the leases that the bound is for.
 	TTL time.Duration
-	// MaxTTL is the longest time for which a server does not vote after a
-	// restart or a loss of data. It is zero if the server votes at once.
+	// MaxTTL is the longest time for which a server that was restarted, or
+	// lost its data, does not vote. It is zero if the server votes at once.
 	MaxTTL time.Duration
 	// Absent is the number of waiters that are earlier in the queue but cannot take the lock, because
 	// they are frozen, dead or cut off.
 	Absent int
-	// Swallowed says that requests got no reply during the interruption,
-	// not even an error.
+	// Swallowed is true if requests got no reply at all during the
+	// interruption, not even an error.
 	Swallowed bool
 	// Failures is the number of times in a row that the plugin has died.
 	Failures int
@@ -99,7 +99,7 @@ func (s Setting) turns() time.Duration {
 func (s Setting) lateExpiry() time.Duration { return Slack + s.ExpiresLate }
 
 // served is the longest time until every host that wants a lock has been granted it. The time
-// counts from the end of the last interruption, or from the death of the holder.
+// counts from the end of the last interruption or, if the holder died, from its death.
 func (s Setting) served() time.Duration {
 	d := s.TTL + s.lateExpiry() + retry + Slack + s.turns() + PluginBack(s.Failures) + s.Reconnects
 	if s.Swallowed {

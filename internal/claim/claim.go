@@ -11,12 +11,12 @@ type Rule string
 // These rules say what never happens.
 const (
 	// Overlap says that no two holds of one lock overlap. A hold begins when its grant returns. It
-	// ends when its release is sent. Without a release it ends when its lease was last found valid.
+	// ends when its release is sent or, without a release, when its lease was last found valid.
 	Overlap Rule = "overlap"
-	// Token says that a grant has a higher token than every earlier grant of
-	// the same lock, even if the earlier grant has ended. A grant is earlier if it
+	// Token says that a grant has a higher token than every earlier grant of the
+	// same lock, even if the earlier grant has ended. A grant is earlier if it
 	// returned before the later grant was requested, or if its hold was over when
-	// the later grant returned. Libraries without tokens are not judged.
+	// the later grant returned. The rule is not applied to libraries without tokens.
 	Token Rule = "token"
 	// Linear says that the acquires, renewals, releases and expiries of one lock can be put in
 	// one order. In this order each operation takes effect between its call and its return,
@@ -33,17 +33,17 @@ const (
 	// Signal says that a holder that loses its lease learns of the loss before the
 	// next grant returns. The rule applies only to holders whose process could run.
 	Signal Rule = "lost signal"
-	// Orphaned says that a lock is free within the bound after its holder has
-	// released it, closed its client or died.
+	// Orphaned says that a lock becomes free within the bound after its
+	// holder has released it, closed its client or died.
 	Orphaned Rule = "orphaned"
 	// Deadline says that no call goes on for longer than the bound after its ctx ends.
 	Deadline Rule = "deadline"
 	// Leaked says that no process, file or key of a host stays beyond the bound after the host's end.
 	Leaked Rule = "leaked"
-	// GaveUp says that a client that the store has served does not give up early. It waits for a lock
-	// until its ctx ends, and tries to release a lock until its ctx or the lease ends.
+	// GaveUp says that a client does not give up early once the store has served it. The client waits
+	// for a lock until its ctx ends. It tries to release a lock until its ctx or the lease ends.
 	GaveUp Rule = "gave up"
-	// Callback says that a client releases no lock while a function that needs the lock runs.
+	// Callback says that a client does not release a lock while a function still runs under that lock.
 	Callback Rule = "callback"
 	// Crash says that no host process crashes or hangs.
 	Crash Rule = "crash"
@@ -51,11 +51,11 @@ const (
 
 // These rules say what must happen.
 const (
-	// Survives says that no lease is lost to an interruption shorter than the bound.
+	// Survives says that no lease is lost because of an interruption shorter than the bound.
 	Survives Rule = "survives"
 	// Standby says that a new leader leads within the bound after the old leader is gone.
 	Standby Rule = "standby"
-	// Woken says that a waiter gets a free lock within the bound, while nothing is interrupted.
+	// Woken says that a waiter gets a free lock within the bound if no interruption happens.
 	Woken Rule = "woken"
 	// Granted says that every lock that a host wants is granted within the
 	// bound after the last interruption.
@@ -84,7 +84,7 @@ func (r Rule) Within(s Setting) time.Duration {
 	return 0
 }
 
-// Condition is an event or a setting that excuses a backend from some rules.
+// Condition is an event or a setting that may excuse a backend from some rules.
 type Condition string
 
 // docs/safety.md explains each condition.
@@ -129,13 +129,13 @@ type Exception struct {
 	// If Any is not empty, at least one condition in Any must be met, too.
 	All []Condition `json:"all"`
 	Any []Condition `json:"any,omitempty"`
-	// Why explains how two hosts can hold the lock at once, if the exception allows that. Verdicts
-	// quote Why, so it is one or more sentences, and begins with a lower-case letter.
+	// Why explains how two hosts can hold the lock at once, if the exception allows that. It is one or
+	// more sentences, and begins with a lower-case letter because verdicts quote it.
 	Why string `json:"why,omitempty"`
 }
 
 // Exempt returns the exception that excuses the backend from the rule under the conditions in made.
-// If several apply, it returns the one with the most conditions. If none does, ok is false.
+// If several exceptions do, it returns the one with the most conditions. If none does, ok is false.
 //
 // Even if Overlap is exempt, a resource that checks tokens is safe, unless Token is exempt, too.
 func (t Terms) Exempt(rule Rule, made []Condition) (e Exception, ok bool) {
@@ -163,8 +163,8 @@ func (e Exception) asks() int { return len(e.All) + min(1, len(e.Any)) }
 // valid, and the earlier holder then loses its lease.
 func Twice(more ...Rule) []Rule { return append([]Rule{Overlap, Linear, Signal, Survives}, more...) }
 
-// TwiceForLong returns the rules that fail when the store may even forget the new grant and renew
-// the earlier lease.
+// TwiceForLong returns the rules that fail when the store may also forget the later of two grants
+// and renew the earlier lease.
 func TwiceForLong(more ...Rule) []Rule { return Twice(append(more, Renewal)...) }
 
 // Late returns the rules that fail when a store grants nothing for a while.

@@ -1,9 +1,9 @@
 // Package claim has the promises of all backends in one place: events that never happen, events
 // that happen within a bound, and conditions under which a promise does not hold.
 //
-// [Terms] has the exceptions and the times of one backend. The terms of each backend are in a file
-// that has the backend's name. Package check uses rules and terms to decide whether a run has
-// broken a promise. Everything that is not an exception is promised. docs/safety.md and
+// A value of [Terms] has the exceptions and the times of one backend. The terms of each backend are
+// in a file that has the backend's name. Package check uses rules and terms to decide whether a run
+// has broken a promise. A rule is promised in every case that is no exception. docs/safety.md and
 // docs/backends.md explain promises and exceptions to users: the events that break a promise, where
 // the times come from, and the sources. This package imports only the standard library.
 //

@@ -16,8 +16,8 @@ var sets = []struct {
 	rules []Rule
 }{{"double grant", Twice()}, {"late grant", Late()}}
 
-// file is the JSON form of [Terms]. It lists what the author of
-// a backend does not promise. The author promises all the rest.
+// file is the JSON form of [Terms]. It lists what the author of a
+// backend does not promise. The author promises everything else.
 type file struct {
 	Exceptions  []Exception `json:"exceptions,omitempty"`
 	Forgets     bool        `json:"forgets_data,omitempty"`

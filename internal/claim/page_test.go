@@ -62,7 +62,7 @@ func all() []backend {
 	return append(slices.Clone(backends), backend{"all", Terms{Exceptions: everywhere}})
 }
 
-// exceptionRows returns the rows of a table. Backends with the same exceptions share one row.
+// exceptionRows returns the rows of the table. Backends with the same exceptions share a row.
 func exceptionRows(of []backend) (rows string) {
 	var ends []string
 	with := map[string][]string{}

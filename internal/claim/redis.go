@@ -1,6 +1,6 @@
 package claim
 
-// redis has the exceptions of Redis: of one server, a server with a replica, Cluster and Sentinel.
+// redis has the exceptions of Redis: one server, a server with a replica, Cluster or Sentinel.
 var redis = Terms{
 	Exceptions: []Exception{
 		{

@@ -1,5 +1,5 @@
-// Package configtest has helpers for the tests of
-// configurations. The packages of several backends use it.
+// Package configtest has helpers for tests of backends'
+// configurations. Tests of several backends use it.
 package configtest
 
 import (

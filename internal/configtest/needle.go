@@ -8,7 +8,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Needle is a password that no text contains by accident.
+// Needle is a password that occurs in no other text by chance.
 const Needle = "nEEdle-4711"
 
 // Haystacks are texts that contain Needle as a password, in the forms that
@@ -29,9 +29,9 @@ var Pasted = []string{
 	"/-----BEGIN PRIVATE KEY-----" + Needle, strings.Repeat("MIIE/ab+", 200) + Needle, Needle + "\n-----END PRIVATE KEY-----",
 }
 
-// FuzzNeedle inserts a character into a text with a password. It makes this text the value of each
-// key of spec in turn. The text is from Pasted if the key names a file, otherwise from Haystacks.
-// FuzzNeedle calls the function check with each configuration. No error may show the password.
+// FuzzNeedle inserts a character into a text that contains Needle. It makes this text the value of
+// each key of spec in turn. The text is from Pasted if the key names a file, otherwise from
+// Haystacks. It calls the function check with each configuration. No error may show Needle.
 func FuzzNeedle(f *testing.F, spec driver.Spec, check func(driver.Config) error) {
 	for i := range Haystacks {
 		f.Add(uint(i), uint(0), byte(0), "x:1")

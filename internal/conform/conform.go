@@ -27,9 +27,9 @@ type Options struct {
 	// different prefix gives every case a separate namespace of locks. If it does not, all cases use
 	// the same locks.
 	Namespaces bool
-	// Servers are the throwaway servers that Config leads to. Servers is nil if Config leads to
-	// servers of the caller. Run never stops or empties the caller's servers, so it omits the cases in
-	// which a server must stop or lose its data.
+	// Servers are the throwaway servers at the addresses in Config. Servers is nil if the servers are
+	// the caller's. Run never stops or empties the caller's servers, so it omits the cases in which a
+	// server must stop or lose its data.
 	Servers *servers.Environment
 }
 
@@ -65,7 +65,7 @@ func (o Options) namespace() driver.Config {
 	return cfg
 }
 
-// leftovers returns a function that lists a namespace's keys, or nil if this is not possible.
+// leftovers returns a function that lists a namespace's keys, or nil if no keys can be listed.
 func (o Options) leftovers(prefix string) func(drivertest.T) []string {
 	keys := kinds.Of(o.Name).LeftKeys
 	if keys == nil {
@@ -80,7 +80,7 @@ func (o Options) leftovers(prefix string) func(drivertest.T) []string {
 				must(t, err)
 				left = append(left, some...)
 			}
-			// A majority of servers confirms a release, and the others may delete their keys later.
+			// A release needs a majority of the servers. The others may delete their keys later.
 			if len(left) == 0 || len(o.Servers.Servers) == 1 || time.Now().After(end) {
 				return left
 			}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestClockLibrary checks that a library is refused at a path at which ld.so would ignore it.
+// TestClockLibrary checks that a path is refused if ld.so cannot load a library from it.
 func TestClockLibrary(t *testing.T) {
 	for _, name := range []string{"a b", "a:b"} {
 		dir := filepath.Join(t.TempDir(), name)

@@ -13,12 +13,12 @@ type impairment struct {
 	in []Direction
 
 	seen          func(Direction) // called for each piece of data; does no harm
-	upTo          int             // number of the last connection concerned; 0 for all
+	upTo          int             // number of the last connection that is harmed; 0 for all
 	only          []byte          // harms only pieces that contain this text; nil for all
 	loses         bool            // drops pieces; later pieces pass
 	swallows      bool            // drops data; healing then ends the connection
 	holds         bool            // keeps data back until it is healed
-	hidesEnds     bool            // hides the ends of connections
+	hidesEnds     bool            // hides that a side has closed a connection
 	refuses       bool            // refuses new connections
 	resets        float64         // the share of pieces that end a connection
 	delay, jitter time.Duration
@@ -100,8 +100,8 @@ func (f *flow) read() {
 	}
 }
 
-// The now method returns the harms that apply to the flow, a channel that is closed when the harms
-// change, and whether a harm has ended the connection in the flow's direction.
+// The now method returns the harms that apply to the flow, and a channel that is closed when they
+// change. The result ended reports whether a harm has ended the connection in the flow's direction.
 func (f *flow) now() (harms []*impairment, changed chan struct{}, ended bool) {
 	f.p.mu.Lock()
 	defer f.p.mu.Unlock()
@@ -113,7 +113,7 @@ func (f *flow) now() (harms []*impairment, changed chan struct{}, ended bool) {
 	return harms, f.p.changed, f.number <= f.p.ended[f.way]
 }
 
-// await waits until data arrive, the first waiting piece may pass, or the harms change. It passes
+// await waits until data arrive, the first waiting piece may pass, or harms change. It passes
 // arriving data to the take method. If held is true, no piece may pass.
 func (f *flow) await(changed chan struct{}, held bool) {
 	var next <-chan struct{}

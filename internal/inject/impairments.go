@@ -66,7 +66,7 @@ func (p *Proxy) Reset(share float64) error {
 // same happens if a firewall between clients and server loses its table of connections.
 func (p *Proxy) ForgetClients() error { return p.forget(Requests, Replies) }
 
-// ForgetServer ends the server's side of every connection, and hides that from the clients.
+// ForgetServer ends the server's side of each connection, and hides from the clients that it ended.
 // Data that a client then sends on such a connection are lost. New connections work.
 func (p *Proxy) ForgetServer() error { return p.forget(Replies, Requests) }
 
@@ -90,8 +90,8 @@ func (p *Proxy) Silence() error {
 	return nil
 }
 
-// forget ends all connections in the direction in parameter ended. In the direction in parameter
-// hidden, it hides from the receiver that the sender has ended a connection.
+// forget ends all connections in one direction, given by ended. In the other, given by hidden, it
+// hides from the receiver that the sender has closed a connection.
 func (p *Proxy) forget(hidden, ended Direction) error {
 	err := p.harm(impairment{hidesEnds: true}, hidden)
 	p.mu.Lock()
@@ -107,10 +107,10 @@ func (p *Proxy) count() int {
 	return p.opened
 }
 
-// Leading is a method that directs a proxy to other servers: [Proxy.Lead] or [Proxy.Retarget].
+// Leading is a method that gives a proxy other servers: [Proxy.Lead] or [Proxy.Retarget].
 type Leading func(p *Proxy, to ...string) error
 
-// Lead passes new connections in turn to the servers at the addresses in to, like a
+// Lead passes new connections to the addresses in the slice to, in turn, like a load
 // balancer or a host name with new addresses. Open connections keep their servers.
 func (p *Proxy) Lead(to ...string) error {
 	p.mu.Lock()

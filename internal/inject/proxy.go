@@ -1,6 +1,6 @@
 // Package inject breaks connections and sets the clocks of servers wrong, as networks and operators
-// do, and repairs both. It does not depend on the kind of server. Package proc has the functions
-// that freeze and kill processes.
+// do. It also repairs both. It does not depend on the kind of server. Package proc has the
+// functions that freeze and kill processes.
 package inject
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/lockbench/lockbench/internal/ports"
 )
 
-// Proxy stands in front of a server and harms the data that pass through it. Harms apply to open
-// and to later connections, and add up until [Proxy.Heal]. Any goroutine may call the methods.
+// Proxy stands in front of a server. Its methods harm the data that pass through it. Harms apply to
+// open and to later connections, and add up until [Proxy.Heal]. Any goroutine may call the methods.
 type Proxy struct {
 	// Push is a text that occurs only in messages that the server sends without a
 	// request, or "" if no such text is known. It must be set before the proxy is used.
@@ -36,7 +36,7 @@ type Proxy struct {
 	listener net.Listener // nil while connections are refused
 	open     map[*link]bool
 	opened   int               // number of connections so far
-	far      time.Duration     // delay of all data in each direction; not a harm, so Heal keeps it
+	far      time.Duration     // delay of all data in each direction; Heal keeps it, because it is no harm
 	ended    map[Direction]int // number of the last connection that was ended in a direction
 	cuts     int               // number of times that all connections were reset
 }
@@ -114,8 +114,8 @@ func (p *Proxy) cut() {
 	}
 }
 
-// connect connects a client, which the listener l has accepted, to the next server in
-// turn. If all connections are reset meanwhile, it closes the client's connection.
+// connect connects a client, which the listener l has accepted, to the next server in turn. If all
+// connections are reset before that, it closes the client's connection.
 func (p *Proxy) connect(l net.Listener, client *net.TCPConn) {
 	p.mu.Lock()
 	to, cuts, refused := p.leads[p.next%len(p.leads)], p.cuts, p.listener != l
@@ -180,8 +180,8 @@ func (p *Proxy) tell() {
 }
 
 // Apart calls the function do, which harms the proxy by calls of its methods. The returned function
-// heal ends only these harms. While Apart runs, other goroutines may harm the proxy only by calls
-// of Apart, which wait for each other.
+// heal ends only these harms. While Apart runs, other goroutines may harm the proxy only through
+// Apart, whose calls wait for each other.
 func (p *Proxy) Apart(do func(*Proxy) error) (heal func() error, err error) {
 	p.apart.Lock()
 	defer p.apart.Unlock()
@@ -227,7 +227,7 @@ func (p *Proxy) refuses() bool {
 // wait for calls in progress. end may be called at any time and more than once.
 func (p *Proxy) Observe(seen func(Direction)) (end func()) {
 	h := p.begin(impairment{seen: seen, in: []Direction{Requests, Replies}})
-	return func() { _ = p.heal(func(one *impairment) bool { return one == h }) } // only healing a refusal can fail
+	return func() { _ = p.heal(func(one *impairment) bool { return one == h }) } // only harms that refuse connections can fail to heal
 }
 
 // Close heals the proxy, resets all connections and stops listening.

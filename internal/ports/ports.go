@@ -1,10 +1,10 @@
 // Package ports reserves ports of the loopback interface for servers that are about to be started.
 //
 // A port that is free when it is chosen may be in use when the server binds it. Another process may
-// have chosen it, too, or the kernel may have given it to an outgoing connection. So this package
-// chooses ports that the kernel does not give to outgoing connections. Until the caller gives the
-// port back, the package also binds the UDP port of the same number, to lock out other users of
-// this package. This hinders no server, and the kernel frees the UDP port when this process ends.
+// have chosen it, or the kernel may use it for an outgoing connection. So this package chooses
+// ports that the kernel does not give to outgoing connections. Until the caller gives the port
+// back, the package also binds the UDP port of that number. No other user of this package can then
+// take the port. A UDP port hinders no server, and the kernel frees it when this process ends.
 package ports
 
 import (
@@ -52,8 +52,8 @@ func (t *Taken) take(port int) error {
 }
 
 // unused returns nil if no process listens on addr. To find out, it connects to addr. It must not
-// listen there, because a child that this process starts at that moment would hold the listening
-// socket until it executes its program. During that time the server could not bind the port.
+// listen there, because a child that this process starts at that moment would keep the listening
+// socket open until it executes its program. During that time no server could bind the port.
 func unused(addr string) error {
 	c, err := net.DialTimeout("tcp4", addr, answers)
 	switch {
@@ -89,9 +89,9 @@ func (t *Taken) Close() error {
 const usualLow, usualHigh = 16000, 32000
 
 // rangeOf returns a range of ports that outgoing connections do not use. The parameters file and
-// err are the result of reading the file in which Linux states the range of outgoing connections.
-// If that range leaves less than a thousand ports on each side, rangeOf returns usualLow and
-// usualHigh anyway.
+// err are the result of reading the file in which Linux states the range for outgoing connections.
+// If less than a thousand ports are left on each side of that range, rangeOf returns usualLow and
+// usualHigh.
 func rangeOf(file []byte, err error) (low, high int) {
 	var from, to int
 	if err == nil {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestPortIsKeptUntilClose checks that no other caller gets a port whose server is down.
+// TestPortIsKeptUntilClose checks that a port stays reserved while its server is down.
 func TestPortIsKeptUntilClose(t *testing.T) {
 	mine, err := Take(1)
 	if err != nil {

@@ -18,9 +18,9 @@ import (
 // ErrEnded is the error if a child has ended instead of answering.
 var ErrEnded = errors.New("the process has ended")
 
-// Child is a child process. Most often it runs the same program as this process.
-// It gets orders on its standard input and answers on its standard output, both
-// in lines of JSON. Its methods may be called from any goroutine after [Start].
+// Child is a child process. It usually runs the same program as this process. It gets orders on its
+// standard input and answers on its standard output, both in lines of JSON. Its methods may be
+// called from any goroutine after [Start].
 type Child struct {
 	Role    string   // the environment variable that makes the program a child; see [Become]
 	Program string   // the program's path; "" for this program
@@ -35,8 +35,8 @@ type Child struct {
 	stdin io.WriteCloser
 }
 
-// started is the line with which a child reports that it is ready, or why it could not start. The
-// child may write other lines before this line.
+// started is the line with which a child reports that it is ready, or the reason why it could not
+// start. The child may write other lines before this line.
 type started struct {
 	Ready bool   `json:"ready,omitempty"`
 	Error string `json:"error,omitempty"`

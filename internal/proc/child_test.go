@@ -78,8 +78,8 @@ func await(t *testing.T, said <-chan line) (l line) {
 	return l
 }
 
-// TestChild checks that a child answers, that Close ends the child and
-// may be called twice, and that Crashed tells a crash from a normal end.
+// TestChild checks that a child answers, that Close ends it and may be called twice, and that
+// Crashed is true only after a crash.
 func TestChild(t *testing.T) {
 	for _, crashes := range []bool{false, true} {
 		c, said := startChild(t)

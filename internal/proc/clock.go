@@ -34,8 +34,8 @@ func NewClock() Clock { return ClockFrom(time.Now()) }
 func ClockFrom(zero time.Time) Clock { return Clock{base: zero} }
 
 // readings is the number of times that MachineClock reads the machine's clock and Go's clock
-// together. It uses the two readings with the least time between them, because a pause there makes
-// the result wrong. A wrong result could make two holders in different processes seem to overlap.
+// together. It uses the pair of readings that took the shortest time, because a pause makes the
+// result wrong. A wrong result could make two holders in different processes seem to overlap.
 const readings = 50
 
 // MachineClock returns the machine's clock, which [Now] reads. Each process computes

@@ -27,8 +27,8 @@ type Heartbeat struct {
 	stalls []Stall
 }
 
-// StartHeartbeat starts a heartbeat. At every beat it calls the function each, if not nil, with the
-// stall that this beat ends, or with nil if the process has not stalled since the last beat.
+// StartHeartbeat starts a heartbeat. At every beat it calls the function each, unless each is nil.
+// The argument is the stall that ended with this beat. It is nil if there was no stall.
 func StartHeartbeat(each func(*Stall)) *Heartbeat {
 	h := &Heartbeat{stop: make(chan struct{}), last: time.Now()}
 	h.ended.Go(func() {
@@ -90,7 +90,7 @@ func (h *Heartbeat) Stop() []Stall {
 }
 
 // Ran calls the function do and returns the time for which this process ran during the call. It
-// subtracts the process's stalls, which a plain stopwatch on a busy machine would count.
+// subtracts the stalls of the process, which a plain stopwatch would include.
 func Ran(do func()) time.Duration {
 	h := StartHeartbeat(nil)
 	defer h.Stop()
@@ -101,8 +101,8 @@ func Ran(do func()) time.Duration {
 }
 
 // Waits notes the times for which threads are ready to run but wait for a processor. A [Heartbeat]
-// does not show such waits, because its thread sleeps most of the time, and the kernel runs such a
-// thread at once. Any goroutine may call the methods of Waits.
+// does not show such waits, because its thread sleeps most of the time, and the kernel runs such
+// threads at once. Any goroutine may call the methods of Waits.
 type Waits struct {
 	mu     sync.Mutex
 	before map[int]time.Duration // total wait of each thread at the last call of Look

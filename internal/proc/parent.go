@@ -19,7 +19,7 @@ type Parent struct {
 // Agent runs in a child process and carries out the orders of the parent process.
 type Agent[Order any] interface {
 	// Do carries out one order of the parent. The next order waits until Do returns. Work that Do
-	// starts may go on after Do returns, but must end when ctx ends. Close is called after that.
+	// starts may go on after Do returns, but must end when ctx ends. Close is called last.
 	Do(ctx context.Context, order Order)
 	// Close waits for the work that Do has started, and ends the agent.
 	Close() error
@@ -27,8 +27,8 @@ type Agent[Order any] interface {
 
 // Become does nothing if the environment variable named in role is not set. If it is set, Become
 // runs this process as a child and exits. Call Become first in main or TestMain. Become passes the
-// parent's first line to the function open. To the parent, it reports either that the child is
-// ready or the error of open. Other errors go to standard error, after the text in called.
+// parent's first line to the function open. It tells the parent that the child is ready, or sends
+// the error of open. Other errors go to standard error, after the text in called.
 func Become[Spec, Order any](role, called string, open func(*Parent, Spec) (Agent[Order], error)) {
 	if os.Getenv(role) == "" {
 		return

@@ -13,8 +13,8 @@ const stopTime = 10 * time.Second
 
 // Freeze sends SIGSTOP to one process, and returns when the process has stopped or ended. A thread
 // runs on until it notices the signal. The connections of a frozen process stay open, so the other
-// end of a connection does not notice. A long garbage collection or a paused container looks the
-// same. The errors of Freeze, Resume and Kill wrap syscall.ESRCH if there is no such process.
+// end of a connection notices nothing, as during a long garbage collection or while a container is
+// paused. The errors of Freeze, Resume and Kill wrap syscall.ESRCH if there is no such process.
 func Freeze(pid int) error {
 	return signal("freeze", pid, syscall.SIGSTOP, func(s Stat) bool { return s.Stopped() || s.Ended() })
 }
@@ -29,7 +29,7 @@ func Resume(pid int) error {
 func Kill(pid int) error { return signal("kill", pid, syscall.SIGKILL, Stat.Ended) }
 
 // FreezeFamily freezes a process and all its descendants, parents first, and returns their ids.
-// Before it freezes a process, it calls the functions in first with its id. A process may start
+// Before it freezes each of them, it calls the functions in first with its id. A process may start
 // children before it stops, so FreezeFamily looks again until it finds no more descendants.
 func FreezeFamily(pid int, first ...func(pid int) error) (stopped []int, err error) {
 	for again := true; again; {

@@ -82,15 +82,15 @@ func Family(pid int) []int {
 // Children returns the ids of the child processes of process pid. They include ended children for
 // which pid has not waited.
 //
-// If pid adopts orphans and waits for no child meanwhile, an empty list proves that pid has no
-// descendants, except below another process that adopts orphans. The reason is that an ended child
-// stays on the list until pid waits for it. By that time, the child's own children belong to pid.
+// If pid adopts orphans and waits for no child during the call, an empty list proves that pid has
+// no descendants, except below another adopter of orphans. The reason is that an ended child stays
+// on the list until pid waits for it. By that time, the child's own children belong to pid.
 func Children(pid int) (all []int) {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is valid
 	for _, f := range files {
 		text, _ := os.ReadFile(f) // a thread that has ended has left its children to another thread
 		// If a child vanishes while the kernel writes the list, the kernel can leave out another child.
-		for range 10 { // a process that forks fast may never have two readings that agree
+		for range 10 { // if a process forks fast, two readings may never agree
 			again, _ := os.ReadFile(f)
 			if bytes.Equal(text, again) {
 				break
@@ -140,8 +140,8 @@ func (s Stat) Ended() bool {
 	return (s.State == 'Z' || s.State == 'X') && s.Threads <= 1
 }
 
-// Running reports whether process pid runs. A zombie (an ended process for which no parent has
-// waited) does not count, because some init processes never wait.
+// Running reports whether process pid runs. A zombie (an ended process that its parent has not
+// waited for) does not count as running, because some init processes never wait.
 func Running(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false
@@ -152,9 +152,9 @@ func Running(pid int) bool {
 
 func (s Stat) Stopped() bool { return s.State == 'T' }
 
-// Waited returns, by thread id, the total time for which each thread of process pid has been ready
-// to run but had no processor. It does not include a wait that still goes on. The result is empty
-// without Linux's schedstat (proc_pid_schedstat).
+// Waited returns, for each thread of process pid, the total time for which it was ready to run but
+// had no processor. The keys are thread ids. The time does not include a wait that still goes on.
+// The result is empty without Linux's schedstat (proc_pid_schedstat).
 func Waited(pid int) map[int]time.Duration {
 	out := map[int]time.Duration{}
 	dirs, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/[0-9]*", pid)) // the pattern is valid

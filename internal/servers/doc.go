@@ -1,6 +1,6 @@
 // Package servers starts, breaks and queries the servers that backends are measured and tested
-// against. Code for only one product is in a package below this package. Package kinds lists these
-// packages.
+// against. Code for only one kind of store is in a package below this one. Package kinds lists
+// these packages.
 //
 // A local server is a child process on a free loopback port with a temporary directory. Server and
 // directory are removed when the server is closed, or when the process that started it ends in any
@@ -10,7 +10,7 @@
 //
 // # Where is what
 //
-//   - kind.go: what lockbench knows of a product; operation.go: what the product's operator does
+//   - kind.go: what lockbench knows of a store; operation.go: what the store's operator does
 //   - stranger.go: servers of a store that lockbench does not know, started by a command
 //   - environment.go: the servers of a backend, and the proxies by which hosts reach them
 //   - server.go: a local server; process.go: its process; programs.go: finds the server's program

@@ -17,8 +17,8 @@ import (
 	"github.com/lockbench/lockbench/internal/inject"
 )
 
-// Timeout is the longest time that a server may take to obey a command. The slowest is a replica
-// that has lost its master: it looks for the master once a second, and then copies all data.
+// Timeout is the longest time that a server may take to obey a command. The slowest case is a
+// replica without its master: it looks for the master once a second, and then copies all data.
 const Timeout = 15 * time.Second
 
 const healthTimeout = 2 * time.Second
@@ -43,11 +43,11 @@ type Environment struct {
 	// Shifted reports whether a clock was set wrong since the last call of [Environment.Again].
 	Shifted bool
 	User    string // account with which hosts log in
-	Login   string // replaces the login in the address, unless it is ""
+	Login   string // replaces the login in the address; "" replaces nothing
 	// PasswordFile is the file with the hosts' password. It is "" if hosts use no such file.
 	PasswordFile string
-	// Ready, if not nil, gives the servers back the roles that they had at first.
-	// It returns when the next run can begin.
+	// Ready, if not nil, gives each server back the role that it had at first. It returns when the
+	// next run can begin.
 	Ready func(ctx context.Context) error
 
 	inject.Background
@@ -147,8 +147,8 @@ func Init(ctx context.Context, binary string, config ...string) error {
 	return nil
 }
 
-// AddPaths makes the paths of one host: one proxy in front of each server, or one proxy
-// in front of all servers if the setting is Balanced. Close closes the proxies.
+// AddPaths makes the paths (proxies) of one host. If the setting is Balanced, one proxy stands in
+// front of all servers. Otherwise each server has a proxy. Close closes the proxies.
 func (e *Environment) AddPaths() ([]*inject.Proxy, error) {
 	to := make([][]string, len(e.Servers))
 	for i, at := range e.Servers.Addrs() {
@@ -174,8 +174,8 @@ func (e *Environment) AddPaths() ([]*inject.Proxy, error) {
 	return paths, nil
 }
 
-// Lead leads path n of each host to the servers whose addresses are in the slice to. For each host,
-// it calls the function by, which is a method of the proxy, such as Retarget.
+// Lead makes proxy n of each host lead to the servers at the addresses in to. For each host, it
+// calls the function by, which is a method of the proxy, such as Retarget.
 func (e *Environment) Lead(n int, by inject.Leading, to ...string) error {
 	return inject.Each(e.Paths, func(paths []*inject.Proxy) error { return by(paths[n], to...) })
 }
@@ -276,11 +276,11 @@ const (
 	OtherPassword = "another-password"
 )
 
-// Account sets how hosts log in, depending on the keys of their plugin. If the plugin has the key
+// Account sets how hosts log in, depending on their plugin's keys. If the plugin has the key
 // "password_file", the password is in a file, which Close removes. Without this key, the password
 // is in the configuration. If the plugin has no key "username", hosts log in as the default user.
 func (e *Environment) Account(ctx context.Context, w Requirements) error {
-	said, _ := exec.CommandContext(ctx, w.Plugin, "describe").Output() // a program that cannot be run fails later, when it is opened
+	said, _ := exec.CommandContext(ctx, w.Plugin, "describe").Output() // if the program cannot be run, opening it fails later
 	takes := func(key string) bool { return bytes.Contains(said, []byte("\n"+key+" ")) }
 	e.User = "default" // on servers with users, this user needs no password
 	if takes("username") {

@@ -23,9 +23,9 @@ type Kind struct {
 	// Forgets reports whether locks are lost if a server that is not durable restarts. It is false
 	// if other servers make up for the loss.
 	Forgets bool
-	// Synced lists words for Properties.Durability. If a plugin reports no other words there, a grant
-	// is on disk before the reply. SyncsUntold reports whether servers that lockbench starts write a
-	// grant to disk first, although the plugin does not report it.
+	// Synced lists words of Properties.Durability. If a plugin reports only these words, a grant is on
+	// disk before the reply. SyncsUntold reports whether servers that lockbench starts write a grant
+	// to disk first, although the plugin does not report it.
 	Synced      []string
 	SyncsUntold bool
 	// ExpiryStep is the interval at which the store ends expired leases. If it is 0, they end on time.
@@ -81,10 +81,10 @@ type Setting struct {
 	Servers int
 	// Elects reports whether the servers elect a leader among themselves.
 	Elects bool
-	// Sharded reports whether each server has only a part of the data. Such
-	// a server loses its data in a crash, and its clock cannot be moved.
+	// Sharded reports whether each server has only a part of the data. Such a server loses its data in
+	// a crash, and lockbench cannot move its clock.
 	Sharded bool
-	// Balanced reports whether each host has one path, which leads connections to servers in turn.
+	// Balanced reports whether each host has a single proxy, which connects to the servers in turn.
 	Balanced bool
 	// Copied reports whether a replica repeats everything that the server does.
 	// If the server started without its data, the replica could not go on.
@@ -163,7 +163,7 @@ type Capability string
 
 const (
 	CapShared   Capability = "shared"   // several hosts use the store
-	CapServers  Capability = "servers"  // lockbench runs servers, which hosts reach by paths
+	CapServers  Capability = "servers"  // lockbench runs servers, which hosts reach through proxies
 	CapMinority Capability = "minority" // several servers, of which a majority decides
 	CapLeader   Capability = "leader"   // one of the servers leads the others
 	CapVotes    Capability = "votes"    // the servers vote, but not for a while after a restart
@@ -176,7 +176,7 @@ const (
 	CapEvict    Capability = "evict"    // the servers can be made to delete keys when their memory is full
 )
 
-// Lacking returns a copy of the map others. For each capability, it adds the reason in why.
+// Lacking returns a copy of the map others, in which each of the capabilities has the text why.
 func Lacking(others map[Capability]string, why string, capabilities ...Capability) map[Capability]string {
 	out := maps.Clone(others)
 	if out == nil {
@@ -188,8 +188,8 @@ func Lacking(others map[Capability]string, why string, capabilities ...Capabilit
 	return out
 }
 
-// Sweep deletes all data whose names begin with prefix from the servers in the
-// configuration cfg. It does nothing if the kind has no Remove or if prefix is empty.
+// Sweep deletes, on the servers in the configuration cfg, all data whose names begin with prefix.
+// It does nothing if the kind has no Remove or if prefix is empty.
 func (k *Kind) Sweep(ctx context.Context, cfg driver.Config, prefix string) error {
 	if k.Remove == nil || prefix == "" {
 		return nil

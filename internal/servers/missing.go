@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// requireVar is an environment variable, which CI sets. It lists servers, separated by commas. If a
+// requireVar names an environment variable. In it, CI lists servers, separated by commas. If a
 // listed server is missing, tests fail instead of being skipped. "all" means every server.
 const requireVar = "LOCKBENCH_REQUIRE"
 

@@ -20,9 +20,9 @@ type Operation struct {
 	Server bool
 	// Lasts is the shortest and the longest time from Do to Undo. It is zero if Undo is nil.
 	Lasts [2]time.Duration
-	// Stops reports whether the store may serve no host during the operation. If StopsFor is not zero,
-	// this effect lasts only for StopsFor. StopsGrants reports whether the store may grant nothing but
-	// still renews leases. Recovers is the longest time of either effect after the operation's end.
+	// Stops is true if the operation can keep the store from serving hosts. If StopsFor is not zero,
+	// it does so only for StopsFor. StopsGrants is true if it can stop grants, but not renewals of
+	// leases. Recovers is the longest time that either effect lasts after the operation.
 	Stops, StopsGrants bool
 	StopsFor, Recovers time.Duration
 	// Makes are the conditions that the operation causes. They permit the store to break some rules.
@@ -34,7 +34,7 @@ type Operation struct {
 	Forgets bool // the server forgets that it was admitted to vote
 }
 
-// Step acts on servers of the environment e or, in an operation on one server, only on server n.
+// Step acts on servers of the environment e. In operations on one server, it acts only on server n.
 type Step func(ctx context.Context, e *Environment, n int) error
 
 // On returns a step that calls the function do with the environment's Product, which has type P.
@@ -62,8 +62,8 @@ func (e *Environment) ShiftClock(n int, d time.Duration) error {
 	return e.Clocks[n].Shift(d)
 }
 
-// FreezeMember freezes one server of a cluster. The number in parameter after is the server's
-// distance behind the leader in e.Servers. The first server follows the last.
+// FreezeMember freezes one server of a cluster. In e.Servers, that server comes after the leader,
+// by the number of places in parameter after. The first server follows the last.
 func (e *Environment) FreezeMember(ctx context.Context, after int) error {
 	leader, err := e.Product.(interface {
 		Leader(ctx context.Context) (int, error)

@@ -23,7 +23,7 @@ import (
 const launch = `echo $$ > "$0" && [ -f "$0" ] && exec "$@"`
 
 // process is one run of a server program. It has its own process group. So Ctrl-C in the terminal
-// reaches only lockbench, and the whole group can be killed. It stays in the session of the
+// reaches only lockbench, and the whole group can be killed. The server stays in the session of the
 // measuring process and shares the CPUs with that process. A server in another session would stall
 // for seconds under load (decision bench-28).
 type process struct {
@@ -88,7 +88,7 @@ func (p *process) kill() error {
 		return nil // if it ended while it was frozen, the watcher ends its frozen descendants
 	}
 	mark := func(pid int) error {
-		_ = p.mark(pid) // without room for the file, the process ends all the same
+		_ = p.mark(pid) // even if the file cannot be written, the process is killed
 		return nil
 	}
 	if err := proc.KillFamily(p.pid, mark); err != nil {
@@ -130,9 +130,9 @@ func (p *process) unmark() error {
 	return inject.Each(marks, os.RemoveAll)
 }
 
-// Mark records in a file that process pid may be frozen, until the caller removes the file. If this
-// process is killed, the watcher of the directory dir ends the process group of pid, because a
-// frozen process cannot end by itself. Mark does nothing if there is no process pid.
+// Mark notes in a file that process pid may be frozen. The caller removes the file later.
+// If this process is killed before that, the watcher of the directory dir ends the process group of
+// pid, because a frozen process cannot end by itself. Mark does nothing if there is no process pid.
 func Mark(dir string, pid int) (file string, err error) {
 	group, err := syscall.Getpgid(pid)
 	if pid <= 0 || errors.Is(err, syscall.ESRCH) {
@@ -154,8 +154,8 @@ func (p *process) alive() bool {
 	}
 }
 
-// tail returns the end of the server's log in dir as one line, for error messages. If the log has
-// lines marked as errors, it returns the last of these, because some servers print more afterwards.
+// tail returns, for errors, the last three lines of the log in dir as one line, or a crash's stack.
+// If lines are marked as errors, it uses only these, because some servers print more later.
 func tail(dir string) string {
 	b, err := os.ReadFile(filepath.Join(dir, logName))
 	if err != nil {
@@ -187,15 +187,15 @@ n=0
 until rm -rf "$1.ended" 2>/dev/null || [ $n -ge 100 ]; do n=$((n+1)); sleep 0.1; done
 `
 
-// watcher is a child process that removes a server when its parent has ended. It is a shell script,
-// because a run of this binary would need a hook in the main of each test binary that starts
-// servers. Pdeathsig, a signal at the parent's end, would leave the directory.
+// watcher is a child process that removes a server when its parent has ended. It is a shell script:
+// if it were this program, each test binary that starts servers would need a hook in its main. A
+// signal at the parent's end (Pdeathsig) would not remove the directory.
 type watcher struct {
 	cmd      *exec.Cmd
 	lifeline io.Closer
 }
 
-// startWatcher runs script with the argument what, the directory or project that it removes.
+// startWatcher runs script, which removes the directory or project named by its argument, what.
 func startWatcher(script, what string) (*watcher, error) {
 	cmd := exec.Command("/bin/sh", "-c", script, "lockbench-env-watcher", what)
 	cmd.Dir = "/"

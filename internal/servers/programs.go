@@ -82,7 +82,7 @@ var errNoComposeV2 = &NotInstalledError{
 }
 
 // ErrNotInstalled is the error if a server's program is not found. Functions return a
-// [*NotInstalledError], which matches it by errors.Is.
+// [*NotInstalledError], in which errors.Is finds ErrNotInstalled.
 var ErrNotInstalled = errors.New("server is not installed")
 
 // NotInstalledError names the program that is missing and where to get it.

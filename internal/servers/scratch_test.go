@@ -61,8 +61,8 @@ func await(t *testing.T, pid int) {
 	}
 }
 
-// TestNothingLeft checks that the watcher acts when the other end of its pipe is closed. It must
-// end a frozen server with its process in another session, and remove the server's directory.
+// TestNothingLeft closes the other end of a watcher's pipe. The watcher must then end a frozen
+// server and its process in another session, and remove the server's directory.
 func TestNothingLeft(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("there is no /proc")

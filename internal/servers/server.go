@@ -19,9 +19,9 @@ import (
 
 const startTimeout = 60 * time.Second
 
-// Recipe says how to run a server of one product.
+// Recipe says how to run a server of one kind.
 type Recipe struct {
-	Product string // name of the product, for people
+	Product string // name of the kind, for people
 	// Prepare writes the files that the server needs into dir, and returns the server's
 	// command line. If joins is true, the server has no data and is to join a running cluster.
 	Prepare func(dir string, port int, joins bool) (argv []string, err error)
@@ -290,7 +290,7 @@ func (n Nodes) EachRunning(do func(*Server) error) error {
 
 func (n Nodes) Close() error { return n.AtOnce((*Server).Close) }
 
-// Retry calls the function do until it succeeds, for at most startTimeout, like a server's start.
+// Retry calls the function do until it succeeds, but for no longer than startTimeout.
 func Retry(ctx context.Context, what string, do func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

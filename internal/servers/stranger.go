@@ -105,8 +105,8 @@ type asked struct {
 	end   func() error
 }
 
-// begin opens the plugin. This needs no server, so begin is called before the server starts.
-// The plugin stays open, so a later start of the server need not wait for the plugin.
+// begin opens the plugin. A plugin opens without a server, so begin is called before the server
+// starts. The plugin stays open, so a later start of the server need not wait for the plugin.
 func (a *asked) begin(ctx context.Context, cfg driver.Config) (err error) {
 	a.check, a.end, err = a.open(ctx, cfg)
 	return err
@@ -124,7 +124,7 @@ func (a *asked) Check(ctx context.Context) error { return a.check(ctx) }
 // Left lists nothing, because only the plugin can read the store.
 func (a *asked) Left(context.Context, string) ([]string, error) { return nil, nil }
 
-// config returns the keys whose values contain the placeholder place, replaced by the text what.
+// config returns the keys whose values contain the text place, with the text what in its place.
 func (c Stranger) config(place, what string) driver.Config {
 	cfg := driver.Config{}
 	for key, value := range c.Keys {

@@ -29,8 +29,8 @@ func ask(ctx context.Context, cfg driver.Config, line string) (string, error) {
 	return strings.TrimSpace(reply), err
 }
 
-// TestStranger checks that a server that a command starts can be crashed and started
-// again, with and without its data, and that Route puts a proxy's address in a configuration.
+// TestStranger crashes a server that a command has started, and starts it again with and without
+// its data. Route must put a proxy's address in a configuration.
 func TestStranger(t *testing.T) {
 	if p := redis.Program(); p.Err != nil {
 		servers.Missing(t, "redis", p.Err)

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Suggest returns the end of an error message about an unknown name. It lists the
-// names in known that resemble name. If there are none, it lists all names in known.
+// Suggest returns the end of an error message about an unknown name. It lists the names in known
+// that resemble name. If no name resembles it, Suggest lists all names in known.
 func Suggest(name string, known []string) string {
 	if like := To(name, known); len(like) > 0 {
 		return "; did you mean " + strings.Join(like, " or ") + "?"
@@ -28,8 +28,8 @@ func To(name string, known []string) []string {
 	return like
 }
 
-// distance returns the least number of edits that turn a into b. An edit inserts, drops
-// or replaces a byte, or swaps two neighbouring bytes (optimal string alignment).
+// distance returns the smallest number of edits that turn a into b. An edit inserts, drops or
+// replaces a byte, or swaps two neighbouring bytes (optimal string alignment).
 func distance(a, b string) int {
 	var before []int // the distances from a[:i-1] to each b[:j]
 	row := make([]int, len(b)+1)

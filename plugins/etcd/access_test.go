@@ -92,7 +92,7 @@ func TestUsers(t *testing.T) {
 		b := connect(t, o)
 		use(t, b, "jobs")
 		r := acquire(t, b, lock("long", "a"))
-		// After a change of its password, a user must log in again, as when its login expires.
+		// A change of the password ends the login of the user, as if the login had expired.
 		_, err := root.UserChangePassword(t.Context(), "locks", secret)
 		must(t, err)
 		must(t, b.Renew(t.Context(), r))
@@ -190,7 +190,7 @@ func TestTTLs(t *testing.T) {
 	if _, err := b.TryAcquire(t.Context(), r); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("TTL 4s where 8s is the minimum: %v", err)
 	}
-	// The first wait must not fail because of the waiters' TTL, which the user did not choose.
+	// A wait must succeed even if the backend first requests too short a TTL for the waiters' lease.
 	b.leases.setLeast(assumedTTLMin)
 	if _, err := b.Wait(t.Context(), lock("other", "b"), 100*time.Millisecond); err != nil {
 		t.Errorf("wait before the shortest TTL is known: %v", err)

@@ -59,8 +59,8 @@ func (b *Backend) acquisition(ctx context.Context, r driver.Request, now time.Ti
 	return b.acquiring(r, l, now), nil
 }
 
-// acquiring prepares an acquire that puts the owner's entry, a key, on the etcd lease l. An owner
-// that waits already has an entry in the queue. The table keeps the entry until the answer comes.
+// acquiring prepares an acquire that puts the owner's entry (a key) on the etcd lease l. If the
+// owner waits, this entry is already in the queue. The table keeps it until the answer comes.
 func (b *Backend) acquiring(r driver.Request, l *lease, now time.Time) *acquisition {
 	a := &acquisition{b: b, r: r, began: now, lease: l}
 	a.entry, _ = b.table.queued(r, now)
@@ -160,7 +160,7 @@ func (a *acquisition) finish(ctx context.Context) driver.Result {
 		return a.refusal(ctx)
 	}
 	if err := a.b.leases.await(ctx, a.lease, a.keepalive); err != nil {
-		// The lock is granted, but perhaps for less than the TTL. So the caller must withdraw.
+		// The lock is granted, but perhaps for less than the TTL. So the caller must withdraw the owner.
 		return driver.Result{Err: fmt.Errorf("%w: keepalive beside the grant: %w", driver.ErrUnavailable, err)}
 	}
 	return driver.Result{Token: a.entry.token()}

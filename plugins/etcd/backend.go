@@ -51,7 +51,7 @@ type Backend struct {
 	leases  *leases
 	table   *table
 
-	learning chan struct{} // holds one value while a server is asked
+	learning chan struct{} // holds one value while the learn method runs
 	server   atomic.Value  // string: the server's version, once known
 }
 
@@ -83,7 +83,7 @@ func open(o Options) (*Backend, error) {
 	b.leases = newLeases(b.cluster)
 	b.txns = txn.New(b.cluster, b.space.generation, func() {
 		opts.Logger.Warn("etcd: the store has lost its data: all leases of before are gone")
-		// If an operator deleted only the key with the token base, locks still exist, and must end.
+		// If only the key with the token base was deleted, the locks still exist, and must expire.
 		b.leases.retireAll()
 	})
 	b.watches = watch.New(b.cluster)

@@ -38,7 +38,7 @@ func waves(ops []driver.Op) [][]int {
 	return all
 }
 
-// do sends the operations with the indexes in wave at the same time, and waits for all results.
+// do sends the operations whose indexes are in wave, all at once, and waits for the results.
 func (b *Backend) do(ctx context.Context, ops []driver.Op, wave []int, results []driver.Result) {
 	now := time.Now()
 	sent := make(map[int]finish, len(wave))

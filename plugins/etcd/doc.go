@@ -3,8 +3,8 @@
 // # What it guarantees
 //
 // A grant is one transaction that passes the cluster's consensus. A majority of members has it on
-// disk before the caller gets it. A crash or partition of a minority of members, a restart or a
-// change of leader never grants a lock twice or loses one. Tokens keep rising through all of these
+// disk before the caller gets it. No lock is granted twice or lost when a minority of members
+// crashes or is cut off, members restart, or the leader changes. Tokens keep rising through these
 // events. The waiters of all hosts get the lock in the order in which they came. A waiter whose
 // process sends nothing for 2 s loses its place in the queue.
 //
@@ -18,9 +18,9 @@
 //   - A member that runs with --unsafe-no-fsync may forget what it has acknowledged. No client
 //     can detect this.
 //   - Addresses that lead to two clusters. A host that sees both clusters grants nothing (see
-//     cluster.Cluster.Certain). If two hosts each see a different one, neither notices.
-//   - The program grpc-proxy. It answers some keepalives late, so the backend may take the answer
-//     to an earlier keepalive for the answer to the last one.
+//     cluster.Cluster.Certain). If two hosts each see a different cluster, neither host notices.
+//   - The program grpc-proxy. It answers some keepalives late, so the backend may mistake an old
+//     answer for the answer to its last keepalive.
 //   - A restored older snapshot brings back old leases and tokens, unless its revisions are bumped
 //     (etcdutl snapshot restore --bump-revision). After a cluster was set up anew, without data,
 //     the leases are gone. The new tokens are above the earlier tokens unless the first host that
@@ -28,8 +28,8 @@
 //   - A put that adds a queue entry and is sent again because no answer came. If the first copy
 //     arrives after the owner has released the lock, it makes a lock that no process knows. This
 //     lock lasts as long as the owner's process waits for any lock, unless an operator breaks it.
-//   - As with every lease, a holder that is paused past its deadline does not know that it
-//     has lost the lock. The resource can tell by the token.
+//   - As with every lease, a holder that is paused past its deadline does not know that it has lost
+//     the lock. The resource can refuse the old token.
 //   - After a change of leader the TTL of every lease starts anew, so a dead host's locks may
 //     stay for one more TTL. This is safe but slow.
 //
@@ -37,13 +37,13 @@
 //
 // "1 and 1" means 1 round trip and 1 entry of the consensus, which a majority flushes to disk:
 //
-//	acquire             1 and 1; besides, a keepalive, which is no entry and which
+//	acquire             1 and 1, and a keepalive, which writes no entry and which
 //	                    all acquires of one transaction share
 //	refused acquire     the same, and 1 read if the holder's TTL is not known;
-//	                    1 more read for all acquires that shared a transaction
+//	                    acquires that shared a transaction share 1 more read
 //	renew               1 keepalive and 1 read at the same time, no entry;
 //	                    100 locks share the read and about 1,000 the keepalive;
-//	                    1 and 1 the first time after a grant in the queue
+//	                    1 and 1 for the first renewal after a grant in the queue
 //	release, proclaim   1 and 1
 //	withdraw            1 and 1; 2 and 2 if another process has put the entry; and
 //	                    a LeaseGrant for every 256 withdrawals, or every 10 s
@@ -54,10 +54,10 @@
 //	                    something; a keepalive every 500 ms for all waiters of a host
 //	grant in the queue  none that a caller waits for; 1 and 1 in the background
 //
-// So a grant after a wait costs 2 entries if two hosts take turns: the queue entry and the
-// release. With more hosts it costs 3, because each holder puts its entry again as a mark (see
-// below). The first renewal then costs one more entry, and so does an acquire that is
-// refused before the wait. From a release to the next grant there is only one entry: the release.
+// So a grant after a wait costs 2 entries if two hosts take turns: the queue entry and the release.
+// With more hosts it costs 3, because each holder puts its entry again as a mark (see below). The
+// first renewal costs one more entry, and so does an acquire that is refused before the wait. The
+// next holder waits for only one of these entries, the release.
 //
 // Up to 120 operations that come at the same time share one transaction and its flush. The first
 // acquire with each TTL makes an etcd lease, which costs 1 and 1 more. So do the first wait and the
@@ -75,11 +75,11 @@
 //   - Tokens are create revisions. They rise, because each entry that becomes the lock
 //     was put after every entry that was the lock before.
 //   - A waiter watches the entry before its own. If that entry was the lock, its end grants the
-//     lock to the waiter. The waiter knows that the entry was the lock if it was the first when the
+//     lock to the waiter. The waiter knows that the entry was the lock if it was first when the
 //     waiter came, or if its owner has put it again, as a mark. If not, the waiter asks the store.
 //   - The waiters of a process share an etcd lease. A waiter's grant lasts for this lease's TTL.
-//     The TTL begins when the last confirmed keepalive was sent, even if the waiter learns of the
-//     grant late. If half of it is over by that time, the waiter asks the store.
+//     The TTL begins when the last confirmed keepalive was sent. If the waiter learns of the grant
+//     after more than half of the TTL, it asks the store.
 //   - The first renewal moves the entry from the waiters' lease to another lease. If no renewal
 //     comes, this process deletes the entry. So a frozen or lost host delays others by 2 s.
 //   - A request without an answer may reach the store late. After a withdrawal, a key (the owner's
@@ -104,15 +104,15 @@
 //
 //	etcdctl role grant-permission locks readwrite --prefix=true lockbench/
 //
-// No other program may use the prefix. The key that stores the base of tokens always exists under
-// the prefix. A concurrency.Mutex or Election named like the prefix would take this key for an
-// earlier candidate.
+// No other program may use the prefix. A key with the base of all tokens always exists under the
+// prefix. A concurrency.Mutex or Election named like the prefix would take this key for an earlier
+// candidate.
 //
-// These settings matter: --election-timeout sets the least TTL. --max-txn-ops is 128 by default;
+// These settings matter: --election-timeout sets the shortest TTL. --max-txn-ops is 128 by default;
 // a lower value, down to 8, makes smaller batches. --max-request-bytes limits published values.
-// Compaction (--auto-compaction-retention) matters because every acquire and release leaves a
-// revision. Each process that has waited for a lock also leaves one or two keys in etcd's
-// index, which every acquire of that lock reads until compaction.
+// Compaction (--auto-compaction-retention) removes the old revision that every acquire and release
+// leaves. Each process that has waited for a lock also leaves one or two keys in etcd's index,
+// which every acquire of that lock reads until compaction.
 //
 // # Errors
 //

@@ -43,7 +43,7 @@ func (e *entry) is(kv *mvccpb.KeyValue, gen *txn.Generation) bool {
 	return kv != nil && e.rev != 0 && kv.CreateRevision == e.rev && string(kv.Key) == e.key && gen.Same(e.generation)
 }
 
-// short reports whether e is on a waiters' lease, from which a renewal or an acquire moves e.
+// short reports whether e is on a waiters' lease. A renewal or an acquire moves e away from it.
 func (e *entry) short() bool { return e.lease.use == waiting }
 
 // pin keeps e from being deleted while an operation of its owner runs and, unless e is the lock,
@@ -114,7 +114,7 @@ func (t *table) hold(e *entry, deadline time.Time) {
 	t.watchLater(e)
 }
 
-// confirm notes that e is the lock, on the etcd lease l, until the duration ttl after began.
+// confirm notes that e, on the etcd lease l, is the lock until the deadline began+ttl.
 func (t *table) confirm(e *entry, l *lease, began time.Time, ttl time.Duration, rev int64) {
 	t.moved(e, l)
 	t.mu.Lock()
@@ -126,7 +126,7 @@ func (t *table) confirm(e *entry, l *lease, began time.Time, ttl time.Duration, 
 // granted notes that e is the lock, because it is the first in the queue, and returns the grant.
 // The grant lasts for the TTL of the waiters' lease, but at most for r.TTL. This time begins when
 // the lease's last confirmed keepalive was sent. The result is the zero Grant if more than half of
-// it is over, if e may be on another lease, or if the value in r is too long for the key.
+// this time is over, if e may be on another lease, or if the value in r is too long for the key.
 func (t *table) granted(e *entry, r driver.Request) driver.Grant {
 	now := time.Now()
 	t.mu.Lock()

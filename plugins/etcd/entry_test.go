@@ -45,8 +45,8 @@ func TestKeysAreUsedAgain(t *testing.T) {
 }
 
 // TestEntryOfALateProcess checks a waiter whose process did not run until the deadline of its entry
-// had passed. The waiter must keep that one entry, and its withdrawal must delete the entry. If it
-// got a second entry, the first would stay in the queue as long as other waiters renew its lease.
+// had passed. The waiter must keep that one entry, and its withdrawal must delete the entry. If the
+// waiter got a second entry, the first would stay in the queue while other waiters renew its lease.
 func TestEntryOfALateProcess(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, on(s))
@@ -149,7 +149,7 @@ func TestEntryOfAnEarlierProcess(t *testing.T) {
 	}
 }
 
-// TestWithdrawOfOneOnly checks that a withdrawal, by any process, ends only that owner's lock.
+// TestWithdrawOfOneOnly checks that a withdrawal, by any process, ends only the named owner's lock.
 func TestWithdrawOfOneOnly(t *testing.T) {
 	s := start(t, nil)
 	b, stranger := connect(t, on(s)), connect(t, on(s))

@@ -62,7 +62,7 @@ func configured(cfg driver.Config) (Options, error) {
 }
 
 // FuzzRecord checks that records, which are the values of entries, are read as they were written.
-// Any other value must be read as the zero record, or as a record that is not longer than it.
+// Any other value must be read as the zero record, or as a record of at most the value's length.
 func FuzzRecord(f *testing.F) {
 	f.Add("o-2", "label", []byte("value"), []byte{recordVersion, 0, 1, 'l', 0xff})
 	f.Add("", "", []byte{}, []byte{})

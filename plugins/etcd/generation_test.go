@@ -7,7 +7,7 @@ import (
 )
 
 // After a loss of data another owner has the same key with the same create revision. No operation
-// by the owner that held the lock before the loss may affect the new lease.
+// by the owner that held the lock before the loss may affect the new holder's lease.
 func TestSameRevisionOfTwoGenerations(t *testing.T) {
 	s := start(t, nil)
 	c := plain(t, s)

@@ -40,7 +40,7 @@ func waitsFor(t *testing.T, b *Backend, r driver.Request) driver.Request {
 
 // TestGrantOfTheQueue checks the grant that a waiter gets when the holder's entry ends. The lock
 // must have the waiter's value and label. The grant must not outlast the lease of the waiter's
-// entry. The first renewal must move the lock to a lease with its TTL, and keep the token.
+// entry. The first renewal must move the lock to a lease with the lock's TTL, and keep the token.
 func TestGrantOfTheQueue(t *testing.T) {
 	s := start(t, nil)
 	b, other, operator := connect(t, on(s)), connect(t, on(s)), plain(t, s)

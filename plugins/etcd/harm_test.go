@@ -38,11 +38,11 @@ func TestWatchLostAtTheRelease(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			b := connect(t, Options{Address: []string{p.Addr()}})
 			holder, r := acquire(t, other, lock(what, "first")), lock(what, "next")
-			must(t, backendtest.Err(b.Wait(t.Context(), r, time.Millisecond))) // puts the entry, so that no harm can cut the answer
+			must(t, backendtest.Err(b.Wait(t.Context(), r, time.Millisecond))) // no fault cuts this answer
 			got := make(chan driver.Grant, 1)
 			go func() {
 				g, err := b.Wait(t.Context(), r, 20*time.Second)
-				if err != nil && !errors.Is(err, driver.ErrUnavailable) { // not just a cut request
+				if err != nil && !errors.Is(err, driver.ErrUnavailable) { // a cut request is no failure
 					t.Error(err)
 				}
 				got <- g

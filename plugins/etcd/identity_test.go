@@ -51,7 +51,7 @@ func (w *warnings) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// If a host turns to a member of another cluster, it must lose no lease.
+// If a host turns to a member of another cluster, it must refuse that member and lose no lease.
 func TestOtherClusterIsNotUsed(t *testing.T) {
 	t.Parallel() // most of its time is waiting
 	members, _ := three(t)

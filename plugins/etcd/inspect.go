@@ -15,7 +15,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Inspect reads the lock by consensus, and also the TTL left if another process holds the lock.
+// Inspect reads the lock through the consensus and, if another process holds it, the TTL left.
 func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, error) {
 	v, err := b.readLock(ctx, name)
 	if err != nil {
@@ -58,7 +58,7 @@ func recordOf(kv *mvccpb.KeyValue) record {
 	return rec
 }
 
-// entries returns a read of the oldest entries of a lock, up to limit. The first entry is the lock.
+// entries returns a read of at most limit entries of a lock, oldest first. The first is the lock.
 func entries(s space, name string, limit int64) *pb.RequestOp {
 	all := s.entries(name)
 	return txn.Range(&pb.RangeRequest{
@@ -138,7 +138,7 @@ func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	if v.first == nil || v.generation.Token(v.first.CreateRevision) != token {
 		return &driver.NotHeldError{Holder: b.holder(ctx, v)}
 	}
-	// This entry stays out of the table. If the table knows the lock, its own watch reports the loss.
+	// This entry stays out of the table. If the table has its own, that entry's watch reports a loss.
 	s := b.releasing(&entry{name: name, key: string(v.first.Key), rev: v.first.CreateRevision, generation: v.generation})
 	b.txns.Submit(s)
 	return b.finish(ctx, s)
@@ -173,7 +173,7 @@ func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Hol
 	defer b.watches.Drop(b.watches.Changes(all, txn.Beyond(all), func(watch.Event) { kit.Wake(f.More()) }))
 	defer context.AfterFunc(b.cluster.Context(), func() { kit.Wake(f.More()) })()
 	return kit.Follow(ctx, 0, func() (h driver.Holder, _ <-chan struct{}, err error) {
-		f.Take() // each notice is a reason to look
+		f.Take() // the notices only tell when to look again
 		if err = b.cluster.Down(); err == nil {
 			h, err = b.Inspect(ctx, name)
 		}

@@ -39,14 +39,14 @@ const (
 	foreign // locks, on a lease that this process did not make
 )
 
-// maxLoad is the largest number of keys on one lease. When the lease ends because its host has
-// died, the server deletes all keys at once, and does nothing else in that time.
+// maxLoad is the largest number of keys on one lease. When a lease ends because its host has died,
+// the server deletes all its keys at once, and does nothing else meanwhile.
 const maxLoad = 1024
 
 const (
-	// The store refuses a withdrawn owner while it has a key, the owner's tombstone, which lasts for
-	// at least tombstoneFor. At most maxTombstones, all put within tombstoneUse, share one lease. That
-	// lease is never renewed.
+	// A tombstone is a key that makes the store refuse a withdrawn owner. It lasts for at least
+	// tombstoneFor. At most maxTombstones tombstones share one lease, which is never renewed. All of
+	// them are put within tombstoneUse.
 	tombstoneFor  = time.Minute
 	tombstoneUse  = 10 * time.Second
 	maxTombstones = 256
@@ -126,7 +126,7 @@ func (ls *leases) get(ctx context.Context, p purpose) (*lease, error) {
 	return l, nil
 }
 
-// atHand returns the present lease for purpose p, or nil when one must be made.
+// atHand returns the present lease for purpose p, or nil if a new lease must be made.
 func (ls *leases) atHand(p purpose) *lease {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -154,8 +154,8 @@ func (ls *leases) setLeast(ttl time.Duration) { ls.least.Store(int64(ttl)) }
 
 func (ls *leases) shortest() time.Duration { return time.Duration(ls.least.Load()) }
 
-// keepalive starts a keepalive of the lease l. If one that was sent at or after the instant since
-// is already acknowledged, it starts none and returns nil.
+// keepalive starts a keepalive of the lease l. It starts none, and returns nil, if an acknowledged
+// keepalive was sent no earlier than the parameter since.
 func (ls *leases) keepalive(l *lease, since time.Time) *keepalive.Keepalive {
 	switch acked := ls.sign(l); {
 	case !acked.Before(since):
@@ -195,8 +195,8 @@ func (ls *leases) await(ctx context.Context, l *lease, k *keepalive.Keepalive) e
 	return nil
 }
 
-// sign returns when the last confirmed keepalive of the lease l was sent or, if there is none, the
-// request that made l. From that time, l lives for at least its TTL.
+// sign returns the time at which the last confirmed keepalive of the lease l was sent. Without one,
+// it is the time of the request that made l. From that time, l lives for at least its TTL.
 func (ls *leases) sign(l *lease) time.Time {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -234,7 +234,7 @@ const (
 )
 
 // The method expiry asks a server when the lease with this id ends, and keeps the answer for a
-// moment. A kept answer suffices, because a waiter needs only a hint. The end may be up to 1 s too
+// moment. A kept answer suffices, because waiters need only a hint. The end may be up to 1 s too
 // early, because etcd rounds down. For id 0, which is no lease, the result is the zero expiry.
 func (ls *leases) expiry(ctx context.Context, id int64) (expiry, error) {
 	if e, known := ls.expiries.Get(id); known || id == 0 {

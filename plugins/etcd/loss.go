@@ -10,7 +10,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// errDeleted is the cause in the notice that another client has ended a lock.
+// errDeleted is the cause in a notice about a lock that another client has ended.
 var errDeleted = errors.New("etcd: key was deleted or its lease revoked from outside")
 
 // The key of a lock that was granted without a wait is watched only once the lock has been held for
@@ -25,7 +25,7 @@ func (t *table) watchLater(e *entry) {
 	if !t.cluster.Notices().Watched() || !e.held || t.watches.Covers(e.watch, e.seenAt) {
 		return
 	}
-	if e.watch != nil { // watched since e waited, but only for changes after a later revision
+	if e.watch != nil { // e is watched, but the watch may have missed a change after seenAt
 		t.suspect = append(t.suspect, e)
 		kit.Wake(t.wake)
 	} else if t.fresh = append(t.fresh, e); len(t.fresh) == 1 {

@@ -47,7 +47,7 @@ func sits(t *testing.T, b *Backend, addr string) {
 	}
 }
 
-// While a host's member is frozen, Close must release all of the host's locks, whose TTL is long.
+// Close must release a host's locks, whose TTL is long, even if the host's member is frozen.
 func TestReleaseWithFrozenMember(t *testing.T) {
 	members, o := three(t)
 	ill := members[(leader(t, members)+1)%3]
@@ -105,7 +105,7 @@ func TestMemberWithoutAnswer(t *testing.T) {
 	}
 }
 
-// TestMemberWithoutLeader checks a member that has lost the other members. Requests to that member
+// TestMemberWithoutLeader checks a member that is cut off from the others. Requests to that member
 // are certainly not done, and their errors must say so at once.
 func TestMemberWithoutLeader(t *testing.T) {
 	peers := &etcdserver.Peers{}
@@ -137,9 +137,9 @@ func rotated(members servers.Nodes, first int) []string {
 	return append(addrs[first:len(addrs):len(addrs)], addrs[:first]...)
 }
 
-// TestBalancer has a load balancer in front of three members. The member that
-// the host is connected to loses the other two. The host must renew its lease
-// in time over a new connection, which leads to another member.
+// TestBalancer puts a load balancer in front of three members. The member that the host is
+// connected to is then cut off from the other two. The host must renew its lease in time over a new
+// connection, which leads to another member.
 func TestBalancer(t *testing.T) {
 	t.Parallel() // most of its time is waiting
 	peers := &etcdserver.Peers{}

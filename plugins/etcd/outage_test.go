@@ -45,8 +45,8 @@ func TestForgottenConnections(t *testing.T) {
 	must(t, c.Close(t.Context()))
 }
 
-// TestRevokedFromOutside ends held locks without their holder, by revoking the lease or
-// deleting the key. Done must close when the watch reports this, not at the next renewal.
+// TestRevokedFromOutside lets an operator end held locks, by revoking the lease or deleting the
+// key. Done must close when the watch reports this, not at the next renewal.
 func TestRevokedFromOutside(t *testing.T) {
 	s := start(t, nil)
 	c, operator := hosts(t, s, 1)[0], plain(t, s)
@@ -84,8 +84,8 @@ func TestRevokedFromOutside(t *testing.T) {
 	}
 }
 
-// TestMemberRestart stops each of three members once, including the leader, while there are
-// a held lock and a waiter. The lock must stay held, and the waiter must stay in the queue.
+// TestMemberRestart stops each of three members once, including the leader, while one owner holds a
+// lock and another waits for it. The lock must stay held, and the waiter must stay in the queue.
 func TestMemberRestart(t *testing.T) {
 	members, err := etcdserver.StartCluster(t.Context(), 3, nil)
 	servers.Keep(t, "etcd", members, err)

@@ -48,7 +48,7 @@ func (b *Backend) finish(ctx context.Context, s *txn.Step) error {
 	return b.outcome(ctx, s)
 }
 
-// outcome returns the error that the step s means for its caller. This step compares an owner's key
+// outcome turns the result of the step s into the caller's error. The step compares an owner's key
 // and, if the compare fails, reads the lock's entries.
 func (b *Backend) outcome(ctx context.Context, s *txn.Step) error {
 	switch {

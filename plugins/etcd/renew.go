@@ -30,7 +30,7 @@ type renewal struct {
 	entry *entry
 	err   *error
 
-	// The lease is the lock's lease after the renewal. A move to it also sets step and keepalive.
+	// The lock is on this lease after the renewal. A move to the lease also sets step and keepalive.
 	lease     *lease
 	step      *txn.Step
 	keepalive *keepalive.Keepalive
@@ -56,7 +56,7 @@ func (b *Backend) renew(ctx context.Context, all []*renewal, now time.Time) {
 	b.stay(ctx, append(staying, b.move(ctx, moving, now)...), now)
 }
 
-// stay renews locks, which stay on their leases, by one keepalive of each lease.
+// stay renews locks that stay on their leases, by one keepalive for each lease.
 func (b *Backend) stay(ctx context.Context, all []*renewal, now time.Time) {
 	if len(all) == 0 {
 		return

@@ -104,9 +104,9 @@ func TestUnrenewedEnds(t *testing.T) {
 	must(t, b.Renew(t.Context(), kept))
 }
 
-// TestUnconfirmedDies loses the reply to a granted acquire, and for a while the
-// replies to all later requests for that lock. The key must be deleted although
-// another lock on its lease is renewed all the time.
+// TestUnconfirmedDies drops the reply to a granted acquire and, for a while, the replies to all
+// later requests for that lock. The key must be deleted although another lock on its lease is
+// renewed all the time.
 func TestUnconfirmedDies(t *testing.T) {
 	versions(t, func(t *testing.T, binary string) {
 		s := start(t, &etcdserver.Options{Binary: binary})

@@ -91,7 +91,7 @@ func (f *filling) connect(t *testing.T) *Backend {
 	return b
 }
 
-// keys returns the keys that begin with key. The field Token of each is the id of its etcd lease.
+// keys returns the keys that begin with key. The Token field of each is its lease id.
 func (f *filling) keys(t *testing.T, key string) []driver.Holder {
 	t.Helper()
 	resp, err := f.operator.Get(t.Context(), key, clientv3.WithPrefix())
@@ -269,7 +269,7 @@ func TestMovedWithoutSpace(t *testing.T) {
 	}
 }
 
-// TestLateMove loses the answer to a request that moves a lock to another lease. If the request
+// TestLateMove drops the answer to a request that moves a lock to another lease. If the request
 // arrives late, when the lock is on a third lease, the request must not move the lock. If the
 // request arrived in time, this process and the next must find which lease the lock is on.
 func TestLateMove(t *testing.T) {
@@ -356,8 +356,8 @@ func TestUnderAlarm(t *testing.T) {
 	isNotHeld(t, b.Release(t.Context(), held))
 }
 
-// TestSpaceRunsOut fills a database by the acquires of many hosts. After that, the store must hold
-// the granted locks and no others.
+// TestSpaceRunsOut lets many hosts acquire locks until the database is full. The store must then
+// hold the granted locks and no others.
 func TestSpaceRunsOut(t *testing.T) {
 	s := start(t, &etcdserver.Options{Args: []string{"--quota-backend-bytes=2000000"}})
 	value := []byte(strings.Repeat("x", 2_000))
@@ -410,8 +410,8 @@ func TestSpaceRunsOut(t *testing.T) {
 	}
 }
 
-// TestOrderWithoutSpace has owners wait for a lock that becomes free while the
-// store has no space. They must be granted the lock in the order in which they came.
+// TestOrderWithoutSpace lets owners wait for a lock that becomes free while the store has no space.
+// The owners must be granted the lock in the order in which they came.
 func TestOrderWithoutSpace(t *testing.T) {
 	t.Parallel() // most of its time is waiting
 	f := startFilling(t)

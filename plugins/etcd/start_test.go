@@ -43,7 +43,7 @@ func acquires(from, to int) []driver.Op {
 	return ops
 }
 
-// TestStart acquires and releases more locks than fit into one Txn.
+// TestStart checks that Start can acquire and release more locks than fit into one Txn.
 func TestStart(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, on(s))

@@ -31,7 +31,7 @@ type table struct {
 	mu      sync.Mutex
 	entries map[entryKey]*entry
 	keys    map[string]*entry // by queue key; kept until the key is certainly gone
-	first   time.Time         // not after the earliest deadline; zero if there is no deadline
+	first   time.Time         // no later than the earliest deadline; zero if there is none
 
 	// These fields are used to find lost locks, by watching the locks' keys.
 	fresh   []*entry // not watched yet, oldest first

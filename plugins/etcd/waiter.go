@@ -150,7 +150,7 @@ func (t *table) follow(p *predecessor) (<-chan watch.Event, *watch.Watch) {
 }
 
 // passed handles an event of the watch of p, the entry before e. It returns the entry that is now
-// before e, or nil when it is e's turn. Only the lock's key is put twice (see mark). So if the
+// before e, or nil if e is now the first. Only the lock's key is put twice (see mark). So if the
 // version of a deleted key is above 1, its entry was the lock. The method passed asks the store if
 // the event does not show that, or if a watch may have missed the end of p or of e.
 func (t *table) passed(ctx context.Context, e *entry, p *predecessor, event watch.Event) (*predecessor, error) {
@@ -170,8 +170,8 @@ func (t *table) passed(ctx context.Context, e *entry, p *predecessor, event watc
 }
 
 // queue makes sure that the owner has an entry. It returns that entry, pinned (kept in the table),
-// and the entry in front, which is nil when it is the owner's turn. Both are nil if the owner must
-// call TryAcquire.
+// and the entry in front, which is nil if the owner's entry is the first. Both are nil if the owner
+// must call TryAcquire.
 func (t *table) queue(ctx context.Context, r driver.Request) (*entry, *predecessor, error) {
 	for try := range 3 {
 		now := time.Now()
@@ -201,8 +201,8 @@ func (t *table) queue(ctx context.Context, r driver.Request) (*entry, *predecess
 // newWaiting makes the entry of an owner that enters the queue. Its key ends in the parameter
 // number, or in a higher number if this process already uses that key. A key contains a text that
 // only this process has, so no two processes use the same key. Keys are used again, because each
-// new key would stay in the server's index until the next compaction. newWaiting returns an entry
-// again if its put got no answer, and returns nil for an owner that has already tried to acquire.
+// new key would stay in the server's index until compaction. If the owner's last put got no answer,
+// newWaiting returns its entry again. It returns nil if the owner has already tried to acquire.
 func (t *table) newWaiting(r driver.Request, l *lease, number int, now time.Time) *entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -309,7 +309,7 @@ func ahead(s space, name string, rev int64, limit int64) *pb.RequestOp {
 }
 
 // nextTo returns the newest entry in op whose key is not own. It is the lock if op has no older
-// entry. The parameter op answers, at revision rev, the read of function ahead.
+// entry. The parameter op is the answer, at revision rev, to the read of function ahead.
 func nextTo(own string, op *pb.ResponseOp, rev int64) *predecessor {
 	var before *predecessor
 	for _, kv := range op.GetResponseRange().GetKvs() {

@@ -55,8 +55,8 @@ func (s *Store) grantNext(e *entry, now time.Time) {
 	s.set(e, &grant{Request: r, expires: now.Add(min(r.TTL, firstSpan)), made: now, unconfirmed: true})
 }
 
-// madeFor returns the grant that the store made to the given owner while the owner waited in the
-// queue, or the zero Grant if there is none.
+// madeFor returns the grant that the store made to the owner while the owner waited in the queue.
+// If there is no such grant, madeFor returns the zero Grant.
 func (e *entry) madeFor(owner string) driver.Grant {
 	g := e.grant
 	if g == nil || g.Owner != owner || !g.unconfirmed {
@@ -65,8 +65,8 @@ func (e *entry) madeFor(owner string) driver.Grant {
 	return driver.Grant{Token: g.Token, Sent: g.made, For: g.expires.Sub(g.made)}
 }
 
-// Wait checks the lock and goes to sleep in one step, so that no release can
-// come between check and sleep.
+// Wait checks the lock and registers the waiter in one step, so that no release
+// can come between the two.
 func (b *backend) Wait(ctx context.Context, r driver.Request, max time.Duration) (g driver.Grant, err error) {
 	var p *place
 	err = b.locked(ctx, r.Name, func(s *Store, e *entry, now time.Time) error {

@@ -10,8 +10,8 @@ import (
 )
 
 // Store holds locks. All its methods, and the methods of the backends that it opens, may be called
-// from any number of goroutines. A Store runs no goroutine. The next call that reads a lock notices
-// that its lease has expired.
+// from any number of goroutines. A Store runs no goroutine. If a lease has expired, the next call
+// that reads its lock notices that.
 type Store struct {
 	mu        sync.Mutex
 	names     map[string]*entry
@@ -31,7 +31,7 @@ type entry struct {
 type grant struct {
 	driver.Request
 	expires     time.Time
-	made        time.Time // when the store made it for a waiter; zero if TryAcquire made it
+	made        time.Time // when the store made the grant for a waiter; zero for a grant by TryAcquire
 	unconfirmed bool      // the waiter has not yet renewed it or asked for the lock
 }
 

@@ -62,8 +62,8 @@ func (b *Backend) runAcquires(ctx context.Context, s *conn.Session, ops []statem
 }
 
 // askInFull repeats a refused acquire, with the long text of the statement, if the lock is free or
-// its lease ends later than its TTL allows. If the long text also refuses a free lock, askInFull
-// grants the lock to its first waiter, perhaps an owner in ops, and tries again.
+// its lease ends later than its TTL allows. If the long text also fails to take a free lock,
+// askInFull grants the lock to its first waiter, who may be an owner in ops, and tries again.
 func (b *Backend) askInFull(ctx context.Context, s *conn.Session, ops []statement.Operation, rows []statement.Row, long bool) error {
 	const most = 3 // another host may be quicker each time
 	for range most {

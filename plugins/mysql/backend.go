@@ -20,8 +20,8 @@ import (
 
 const (
 	idleFor = time.Minute
-	// rowsKept is the most locks that the rows field remembers. A lock counts as contended for
-	// contendedFor after the last sign of a waiter.
+	// rowsKept is the largest number of locks that the rows field remembers. A lock counts as
+	// contended until contendedFor has passed since a waiter was last seen.
 	rowsKept     = 4096
 	contendedFor = 10 * time.Second
 )
@@ -38,9 +38,9 @@ type Backend struct {
 	blocked                                   blockedOps
 	observers                                 kit.Poller
 
-	// rows has locks whose rows exist, because this process was granted the locks. Like the contended
-	// field, rows only decides which statement is sent first. A wrong decision costs a second
-	// statement.
+	// rows has the names of locks that this process was granted, so their rows exist. Like the
+	// contended field, rows only decides which statement is sent first. A wrong decision costs a
+	// second statement.
 	rows kit.Recent[string, struct{}]
 }
 
@@ -187,7 +187,7 @@ type use func(ctx context.Context, s *conn.Session) error
 // connection was available.
 func (k *link) on(ctx context.Context, get func(context.Context) (*conn.Session, error), f use) error {
 	created := false
-	var unserved error // set once
+	var unserved error // set at most once, at the first Unserved error
 	for try := 0; ; try++ {
 		s, err := get(ctx)
 		if err != nil {
@@ -213,8 +213,8 @@ func (k *link) on(ctx context.Context, get func(context.Context) (*conn.Session,
 }
 
 // Check asks whether the server would serve requests. The server must not be a replica, and the
-// address must lead to one server. The table must exist. The user must have its rights on the
-// table, and must be allowed everything that statements need.
+// address must lead to one server. The table must exist. The user must have all needed rights on
+// the table. The server must allow KILL QUERY and, unless all waiters poll, GET_LOCK.
 func (b *Backend) Check(ctx context.Context) error {
 	_, err := do(ctx, b.link, "check", b.opts.Prefix, func(ctx context.Context) (none struct{}, err error) {
 		return none, b.on(ctx, b.pool.Get, b.examine)

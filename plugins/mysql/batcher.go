@@ -20,11 +20,11 @@ const (
 	// same for one row and for many, but a long statement keeps its first rows
 	// locked until its end.
 	acquireWidth, releaseWidth, withdrawWidth, renewWidth = 64, 64, 64, 500
-	// senders is the most statements of one kind that may be under way at a time. With two, the server
-	// works on one statement while it writes the other's commit to disk.
+	// senders is the largest number of statements of one kind under way at a time. With two, the
+	// server works on one statement while it writes the other's commit to disk.
 	senders = 2
 	// packetUnknown is the smallest default of max_allowed_packet. It is used until the server's value
-	// is known. fixedText is the most bytes that a statement contains besides its operations.
+	// is known. fixedText bounds the bytes that a statement contains besides its operations.
 	packetUnknown, fixedText = 1 << 20, 4096
 )
 
@@ -58,7 +58,7 @@ func (l *batcher) init() {
 	limits := kit.Limits[*pending]{
 		Count: func() int { return l.width },
 		Size:  l.size, Room: func() int { return l.link.packet() - fixedText },
-		Claim: func(p *pending) bool { return p.ctx.Err() == nil }, // claimed later, with a connection
+		Claim: func(p *pending) bool { return p.ctx.Err() == nil }, // deliver claims p once connected
 	}
 	if !l.repeats {
 		limits.Name = func(p *pending) string { return p.Name }
@@ -174,7 +174,7 @@ func (k *link) packet() int {
 	return packetUnknown
 }
 
-// serve sends a batch. If the batch takes long, another sender takes the place of this one.
+// serve sends a batch. If the batch takes long, yield lets another sender start.
 func (l *batcher) serve(batch []*pending, yield func()) {
 	l.try(&inFlight{batcher: l, many: len(batch) > 1, yield: yield}, batch)
 }

@@ -117,8 +117,8 @@ func (k *link) admit(s *conn.Session) error {
 	return nil
 }
 
-// serves reports whether the server in use serves requests. A recently admitted connection is
-// enough proof, because it may not be in its pool yet.
+// serves reports whether the server in use serves requests. A connection admitted in the last
+// 100 ms is proof enough, because it may not be in its pool yet.
 func (k *link) serves() bool {
 	if at := k.admitted.Load(); at != nil && time.Since(*at) < redialTo {
 		return true

@@ -29,9 +29,9 @@
 //   - Galera and group replication: let all hosts use one node. If hosts write on several nodes, a
 //     conflict is found at commit and the statement is repeated, which is safe but slow. A release
 //     does not wake waiters on other nodes, so they ask for the lock once a second, without order.
-//     Waiters behind a proxy that shares connections among clients do the same. Behind a load
-//     balancer a host stays at one Galera node while that node serves. The next node may lag, so
-//     that a lease seems missing. With wsrep_sync_wait=7, a node catches up before it answers.
+//     Waiters behind a proxy that shares connections among clients also ask in this way. Behind a
+//     load balancer a host stays at one Galera node while that node serves. The next node may lag,
+//     so that a lease seems missing. With wsrep_sync_wait=7, a node catches up before it answers.
 //   - Rows that an operator changes by hand.
 //
 // # Cost
@@ -49,10 +49,10 @@
 //
 // A row that has waiters or withdrawn owners needs a longer statement. The first statement that
 // meets such a row costs one more round trip. An acquire that is alone in its statement also costs
-// one more, if this process held the lock earlier and another owner holds it now. Operations that
-// arrive while other statements are under way share the next statement and its commit. A statement
-// takes at most 64 operations, or 500 renewals. So a busy host needs far fewer commits than
-// operations. A withdrawal costs nothing if all requests of the owner were refused.
+// one more round trip, if this process held the lock earlier and another owner holds it now.
+// Operations that arrive while other statements are under way share the next statement and its
+// commit. A statement takes at most 64 operations, or 500 renewals. So a busy host needs far fewer
+// commits than operations. A withdrawal costs nothing if all requests of the owner were refused.
 //
 // The server's max_allowed_packet and the maxAllowedPacket in the address limit the length of a
 // statement. Names, labels and values are written in hexadecimal. A value of 60 KiB takes 120 KiB,
@@ -67,36 +67,36 @@
 // A lock's row has one first-in, first-out queue for the waiters of all hosts. Each waiter runs a
 // sleeping statement on a separate connection. Waiters beyond Options.WaitConnections poll every 15
 // to 45 ms. A release also grants the lock to the first waiter, usually in the same statement. The
-// grant lasts half a second, or up to 2 s for a distant waiter. Then the release wakes the waiter
-// by a KILL QUERY. A user lock (GET_LOCK) with a random name identifies the session, so the KILL
-// hits no other session. The waiter learns when its grant ends, and core renews it. A waiter that
-// does not use its grant delays the other waiters by half a second. But the release skips a waiter
-// whose process has given no sign of life for 0.6 s. A waiting process gives five signs a second,
-// with a statement that changes no row. If the server refuses GET_LOCK, all waiters poll, every 15
-// to 45 ms at first and later every 120 to 360 ms, without order. Check then fails unless
-// WaitConnections makes all waiters poll.
+// grant lasts half a second, or up to 2 s for a distant waiter. After the commit, the release wakes
+// the waiter by a KILL QUERY. A user lock (GET_LOCK) with a random name identifies the waiter's
+// session, so the KILL hits no other session. The waiter learns when its grant ends, and core
+// renews it. A waiter that does not use its grant delays the other waiters by half a second. But
+// the release skips a waiter whose process has given no sign of life for 0.6 s. A waiting process
+// gives five signs a second, with a statement that changes no row. If the server refuses GET_LOCK,
+// all waiters poll, every 15 to 45 ms at first and later every 120 to 360 ms, without order. Check
+// then fails unless WaitConnections makes all waiters poll.
 //
 // The row of a free lock keeps the last token. The row is purged when its last lease's end,
 // tombstones and token are a day old. A token granted while the clock was ahead delays the purge.
 //
 // # Settings that matter
 //
-// max_connections must allow Connections + WaitConnections + 5 for every host. The 5 are two for
-// withdrawals, two for statements that kill others, and one for signs of life. The backend
+// max_connections must allow Connections + WaitConnections + 5 for every host. Of the 5, two are
+// for withdrawals, two for statements that kill others, and one for signs of life. The backend
 // completes each dial, because a server counts aborted handshakes, and blocks the machine after
 // max_connect_errors of them. It keeps an unneeded connection for the next request. Each connection
-// sets every other setting that the statements rely on, whatever the server's settings and its
-// init_connect are. A connection sets sql_mode, completion_type, isolation and access mode,
-// autocommit, character set, time zone and timestamp. It also sets lock waits of one second, no
-// secondary engine, and no limits on the rows, time and safety of a statement. If init_connect has
-// begun a transaction or locked tables, the connection ends that. The binary log must not have the format STATEMENT.
+// sets every other setting that the statements rely on, whatever the server's settings and
+// init_connect are. These are sql_mode, completion_type, isolation and access mode, autocommit,
+// character set, time zone and timestamp. The connection also sets lock waits of one second and no
+// secondary engine, and turns off sql_safe_updates and the limits on a statement's rows and time.
+// It ends a transaction or table lock that init_connect left. binlog_format must not be STATEMENT.
 //
 // # Rights
 //
 // The user needs SELECT, INSERT, UPDATE and DELETE on the table, and CREATE unless the table
-// exists. "lockplugin-mysql ddl" prints a CREATE TABLE and a GRANT. GET_LOCK must be allowed, as in
-// Percona XtraDB Cluster with pxc_strict_mode=PERMISSIVE. All hosts must use one account or have
-// CONNECTION_ADMIN, because an account may wake only its own connections. No request goes to a
+// exists. "lockplugin-mysql ddl" prints CREATE TABLE and GRANT. GET_LOCK must be allowed. Percona
+// XtraDB Cluster allows it with pxc_strict_mode=PERMISSIVE. All hosts must use one account or have
+// CONNECTION_ADMIN, because an account can wake only its own connections. No request goes to a
 // read-only server, such as a replica, even if the account may write. Waiters go on waiting.
 //
 // # Where is what

@@ -146,7 +146,7 @@ func TestLostFirstWaiter(t *testing.T) {
 		t.Errorf("out of turn: %v", err)
 	}
 	must(t, <-woken)
-	for { // after a wake-up before the sleep, it asks and waits again
+	for { // if the wake-up came before the sleep, the waiter asks and waits again
 		_, err := next.TryAcquire(t.Context(), second)
 		if err == nil {
 			break
@@ -243,8 +243,8 @@ func TestRestartInMidWait(t *testing.T) {
 	}
 }
 
-// TestClockMoved moves the server's clock by an hour in each direction while no
-// lock is held. Locks must work at once, and tokens must rise.
+// TestClockMoved moves the server's clock by an hour in each direction while no lock is held. Locks
+// must be granted at once, and tokens must rise.
 func TestClockMoved(t *testing.T) {
 	preload := faketime(t)
 	at := filepath.Join(t.TempDir(), "offset")

@@ -28,7 +28,7 @@ func place(t *testing.T, b *mysql.Backend, r driver.Request) driver.Request {
 	return r
 }
 
-// given returns r with the token of a grant to r's owner, which the store must have made.
+// given checks that the store has granted the lock to r's owner. It returns r with the token.
 func given(t *testing.T, b *mysql.Backend, r driver.Request) driver.Request {
 	t.Helper()
 	h, err := b.Inspect(t.Context(), r.Name)
@@ -254,7 +254,7 @@ func TestFirstWaitEntersFirst(t *testing.T) {
 	must(t, p.SlowStart(timeout))
 	place(t, late, first)
 	next := place(t, w.b, want("jobs", time.Minute))
-	place(t, late, first) // enters again, as it does every few milliseconds
+	place(t, late, first) // enters again, as a polling waiter does
 	must(t, w.b.Release(t.Context(), holder))
 	first = given(t, w.b, first)
 	if got := acquire(t, late, first); got.Token != first.Token {
@@ -266,8 +266,8 @@ func TestFirstWaitEntersFirst(t *testing.T) {
 	must(t, p.Heal())
 }
 
-// TestFarWaiters uses waiters whose round trip is 400 ms. Each must be granted the lock in its
-// turn, when the previous lease ends.
+// TestFarWaiters checks waiters whose round trip to the server takes 400 ms. Each must be granted
+// the lock in its turn, when the previous lease ends.
 func TestFarWaiters(t *testing.T) {
 	w := newFixture(t)
 	_, b := w.through(t, backendtest.Far)
@@ -334,7 +334,7 @@ func TestGrantOutlivesThePlugin(t *testing.T) {
 	}
 }
 
-// TestStorm lets 32 processes compete for one lock and end at random moments.
+// TestStorm checks that no two of 32 processes, which end at random moments, hold a lock at once.
 func TestStorm(t *testing.T) {
 	w := newFixture(t)
 	o := mysql.Options{Address: w.address, Prefix: w.prefix, Connections: 2, Logger: slog.New(slog.DiscardHandler)}

@@ -15,8 +15,8 @@ import (
 )
 
 // TestHandoffs passes a lock to and fro between two hosts. The release comes at a random moment,
-// while the other host begins to wait. A lost wake-up makes the Wait longer. Like other mistakes,
-// it also raises the number of statements.
+// while the other host begins to wait. A lost wake-up makes the Wait longer. Like other faults, it
+// also raises the number of statements.
 func TestHandoffs(t *testing.T) {
 	w := newFixture(t)
 	hosts := [2]*mysql.Backend{w.b, w.host(t)}
@@ -54,7 +54,7 @@ func TestHandoffs(t *testing.T) {
 		}
 		mine = g.request
 	}
-	// If the release comes just before the sleep, the waiter asks by three statements.
+	// If the release comes just before the sleep, the waiter asks for the lock with three statements.
 	most := 10 // a refused acquire (two), enter, sleep, release, wake, read
 	if w.mariadb(t) {
 		most = 4 // one for an acquire, one for enter, sleep and read, one for release and wake

@@ -101,7 +101,7 @@ func (b *Backend) runReleases(ctx context.Context, s *conn.Session, ops []statem
 	if int(n) < len(ops) {
 		err = b.missing(ctx, s, ops, results, func(r statement.Row, _ statement.Operation) bool { return len(ops) > 1 && r.FreedBy == nonce })
 	}
-	if err != nil && n > 0 { // a repetition, with another nonce, would report leases as lost that were just released
+	if err != nil && n > 0 { // a repetition, with a new nonce, would report released leases as lost
 		err = fmt.Errorf("mysql: release: %w: what it has released is unknown: %v", driver.ErrUnavailable, err)
 	}
 	return results, b.then(ctx, s, ops, reply), err

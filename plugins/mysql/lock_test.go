@@ -115,7 +115,7 @@ func TestPurgeKeepsTokensAheadOfTheClock(t *testing.T) {
 	}
 }
 
-// age moves the token and all times in a lock's row back by that many hours (forward if negative).
+// age moves the token and all times in a lock's row back by hours, or forward if hours is negative.
 func age(t *testing.T, w *fixture, name string, hours int) {
 	t.Helper()
 	_, err := w.db.Exec("UPDATE "+table(w.prefix)+" SET token=CAST(token AS SIGNED)-?*3600000000,expires_at=expires_at-INTERVAL ? HOUR,barred_since=barred_since-INTERVAL ? HOUR WHERE name=?",
@@ -178,8 +178,8 @@ func TestReleaseWakesFirst(t *testing.T) {
 	}
 }
 
-// TestManyAreWokenTogether lets a host release many locks at once, each with a waiter. An earlier
-// version let waiters run SLEEP, and on MariaDB their wake-ups sometimes took two seconds.
+// TestManyAreWokenTogether lets a host release many locks at once, each with a waiter. In an
+// earlier version, waiters ran SLEEP, and on MariaDB a wake-up sometimes took two seconds.
 func TestManyAreWokenTogether(t *testing.T) {
 	w := newFixture(t)
 	holder := w.host(t)

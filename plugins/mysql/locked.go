@@ -35,11 +35,11 @@ const (
 	slowAfter     = 50 * time.Millisecond
 	slowestAfter  = 500 * time.Millisecond
 	patientShares = 8
-	// blockedFor is the least pause between two checks of locked rows.
+	// blockedFor is the shortest pause between two checks of locked rows.
 	blockedFor = 25 * time.Millisecond
-	// blockedRests is the least pause after a check, in multiples of the check's duration.
+	// blockedRests is the shortest pause after a check, in multiples of the check's duration.
 	blockedRests = 3
-	// lookAtOnce is the most rows that one query reads.
+	// lookAtOnce is the largest number of rows that one query reads.
 	lookAtOnce = 500
 )
 

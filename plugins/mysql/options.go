@@ -36,11 +36,11 @@ type Options struct {
 	Prefix string `key:"prefix" default:"lockbench_" doc:"of the table's name, PREFIXlocks; hosts with the same one exclude each other"`
 	// CreateTable makes the backend create the table when it is missing. Nil means true.
 	CreateTable *bool `key:"create_table" default:"true" doc:"create the table when it is missing; else see the ddl command"`
-	// Connections limits the connections for statements, 2 to 1000. Five more are
-	// for withdrawals, kills of statements, and signs that this process lives.
+	// Connections is the largest number of connections for statements, 2 to 1000. Five more are for
+	// withdrawals, kills of statements, and signs that this process lives.
 	Connections int `key:"connections" default:"16" doc:"the most that are used for statements, 2 to 1000"`
-	// WaitConnections limits the connections on which waiters block, up to 1000. Waiters
-	// beyond that number poll every 15 to 45 ms. If it is negative, all waiters poll.
+	// WaitConnections is the largest number of connections on which waiters block, at most 1000.
+	// Waiters beyond that number poll every 15 to 45 ms. If it is negative, all waiters poll.
 	WaitConnections int `key:"wait_connections" default:"32" doc:"the most that waiters are blocked on, 0 (none) to 1000; those above it poll"`
 
 	// Logger receives messages that no method returns as an error; nil means slog.Default().
@@ -71,7 +71,7 @@ var forced = map[string]string{
 	"allowAllFiles": "false", "allowFallbackToPlaintext": "false",
 }
 
-// leastPacket is the least maxAllowedPacket, in bytes, that leaves room for the statements.
+// leastPacket is the smallest maxAllowedPacket, in bytes, that leaves room for the statements.
 const leastPacket = 1 << 14
 
 // errAddress does not quote the address, because the address may contain a password.

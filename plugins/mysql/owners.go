@@ -16,7 +16,7 @@ import (
 //
 // The type may forget an owner some time after the owner's last request, because a withdrawn owner
 // that it does not know gets a tombstone. After a restart of the plugin, core withdraws an owner
-// before the owner asks for a lock again. So the type knows all requests of an owner or none.
+// before the owner asks for a lock again. So the type knows either all or no requests of an owner.
 type owners struct {
 	mu    sync.Mutex
 	known kit.Recent[string, *owner]
@@ -25,11 +25,11 @@ type owners struct {
 }
 
 const (
-	// ownersKept is the most owners that are remembered. At 10,000 new owners a second, an owner is
-	// forgotten after 0.4 s.
+	// ownersKept is the largest number of owners that are remembered. At 10,000 new owners a second,
+	// an owner is forgotten after 0.4 s.
 	ownersKept = 4096
-	// goneFor is the least time for which this process refuses a withdrawn owner. goneKept is the most
-	// withdrawn owners that it remembers. Further owners get a tombstone.
+	// goneFor is the shortest time for which this process refuses a withdrawn owner. goneKept is the
+	// largest number of withdrawn owners that it remembers. Further owners get a tombstone.
 	goneFor  = time.Minute
 	goneKept = 1 << 16
 	// settleFor limits how long a withdrawal waits for replies to the owner's earlier requests.

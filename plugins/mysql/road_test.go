@@ -263,7 +263,7 @@ func TestOldServer(t *testing.T) {
 	refused(t, checking(t, mysql.Options{Address: mysqlserver.Address(s)}), driver.ErrDenied, "MariaDB 10.5.29", "MariaDB 10.6")
 }
 
-// TestMaxAllowedPacket checks that large batches keep to a limit that the address sets.
+// TestMaxAllowedPacket checks that large batches keep to the maxAllowedPacket in the address.
 func TestMaxAllowedPacket(t *testing.T) {
 	w := newFixture(t)
 	for _, most := range []int{0, 1 << 14, 1 << 18} {

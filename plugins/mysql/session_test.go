@@ -72,7 +72,7 @@ func TestSessionVariables(t *testing.T) {
 	}
 }
 
-// crash returns an error that names the signal if the shared server crashed, else nil.
+// crash returns an error that names the signal if the shared server crashed, and nil if not.
 func crash() error {
 	if shared.server == nil {
 		return nil

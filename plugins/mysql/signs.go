@@ -21,7 +21,7 @@ const (
 )
 
 // signs gives signs of life, which show the server that this process lives while it waits for
-// locks. Every [statement.SignEvery], a session used only for this takes a user lock named after
+// locks. Every [statement.SignEvery], a session used only for signs takes a user lock named after
 // the process and the time. The store grants a lock to a waiter only if the waiter's process has a
 // valid sign. When a process dies, its session and signs end, so the store skips its waiters.
 //
@@ -34,8 +34,8 @@ const (
 // waiting for this lock, which is never free. MariaDB's SLEEP would not do, because all sessions
 // that run SLEEP share one mutex. A KILL QUERY that finds the mutex taken can deadlock with the
 // SLEEP that it should end. After a deadlock, each SLEEP and KILL on the server takes two seconds.
-// On MariaDB 10.11, SLEEP led to a deadlock in 2 to 5 of 100 rounds of 40 kills, and GET_LOCK in
-// none of 600 rounds. On MySQL waiters use SLEEP, because MySQL's GET_LOCK waits only whole
+// In rounds of 40 kills on MariaDB 10.11, SLEEP led to a deadlock in 2 to 5 of 100 rounds, and
+// GET_LOCK in none of 600. On MySQL waiters use SLEEP, because MySQL's GET_LOCK waits only whole
 // seconds, and its SLEEP has no such mutex.
 //
 // Dialing the session takes many round trips, but a waiter must enter the queue at once. Until

@@ -49,7 +49,7 @@ func (k *link) create(ctx context.Context, s *conn.Session) error {
 const (
 	// purgeEvery is the mean time between two searches for rows to purge.
 	purgeEvery = time.Hour
-	// purgeAtOnce is the most rows that one statement of a purge reads or locks.
+	// purgeAtOnce is the largest number of rows that one statement of a purge reads or locks.
 	purgeAtOnce = 500
 )
 

@@ -170,7 +170,7 @@ func (w *bench) ask(ctx context.Context, l *batcher, knows func(*Backend, string
 	return append(results, driver.Result{})[0], err
 }
 
-// ways has, for each operation, the ways that must give the same result.
+// ways has, for each operation, the ways to send it that must give the same result.
 var ways = map[string][]way{
 	"acquire": {alone(acquiresOf, nothing), alone(acquiresOf, heldBefore), alone(acquiresOf, waitedFor), among(acquiresOf, nothing), among(acquiresOf, waitedFor)},
 	"renew":   {alone(renewalsOf, nothing), among(renewalsOf, nothing)},
@@ -210,7 +210,7 @@ func (w *bench) play(t testing.TB, c situation, ask way) string {
 	return answer
 }
 
-// differ describes how the results of two ways differ in the situation of seed, or returns "".
+// differ describes how two ways' results differ in the situation of seed. It returns "" if none do.
 func (w *bench) differ(t testing.TB, seed uint64) string {
 	t.Helper()
 	c := newSituation(seed)

@@ -33,7 +33,7 @@ import (
 // lock, which needs a commit (see [statement.Confirm]). An unused grant to a waiter ends after a
 // first span (0.5 to 2 s, see [kit.Distance]). So a waiter that is frozen, or killed just when it
 // is granted the lock, delays the others by a first span. The others sleep for at most a first
-// span, and then find the lock free. A release skips a waiter whose process gives no signs.
+// span, and then find the lock free. A release skips a waiter whose process gives no signs of life.
 //
 // Note: four other designs were rejected. If the holder held a user lock named after the lock, each
 // lease would need one more round trip and a connection, and a lost machine would keep the lock for
@@ -44,7 +44,7 @@ import (
 const (
 	// pollFrom and pollTo are the shortest and the longest pause of a waiter that polls.
 	pollFrom, pollTo = 15 * time.Millisecond, 45 * time.Millisecond
-	// slowerPolls is the most times that an owner's pause doubles if the server refuses GET_LOCK.
+	// slowerPolls limits the number of doublings of an owner's pause if the server refuses GET_LOCK.
 	slowerPolls = 3
 )
 
@@ -220,7 +220,7 @@ func (q *queue) sleep(ctx context.Context, s *conn.Session, lock string, r drive
 // granted returns the grant that the store made to r's owner, for r's TTL. The sleeping statement
 // was sent at the time sent. The parameter end is the time from that statement's start in the
 // server to the grant's end. If the grant seems to be made in the future, the server's clock was
-// turned forward. Then the result is the zero Grant, and the owner asks for the lock.
+// turned forward. In that case granted returns the zero Grant, and the owner asks for the lock.
 func granted(r driver.Request, sent time.Time, token uint64, end time.Duration) driver.Grant {
 	made := sent.Add(end - r.TTL)
 	if made.After(time.Now()) {
@@ -281,8 +281,8 @@ func poll(ctx context.Context, left, found <-chan struct{}, most, after time.Dur
 // the first living waiter. It runs before the release returns, because a plugin whose host has died
 // exits after its last release.
 //
-// If an acquire comes before next, it grants the lock to the first waiter itself (see askInFull).
-// So no owner overtakes the waiters.
+// If an acquire reaches the row before next does, the acquire grants the lock to the first waiter
+// (see askInFull). So no owner overtakes the waiters.
 func (q *queue) next(ctx context.Context, s *conn.Session, name string, reply uint64) {
 	err := q.grant(ctx, s, name, reply)
 	if err != nil && q.background.Err() == nil {

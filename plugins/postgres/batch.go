@@ -20,14 +20,14 @@ const (
 	// width limits the operations in a call, and renewWidth the renewals in a call. A commit costs
 	// the same for one row and for many, but a long call keeps its first rows locked until it ends.
 	width, renewWidth = 64, 500
-	// senders is the most calls of one kind that may be under way at a time. With two, the server
+	// senders limits the calls of one kind that are under way at a time. With two calls, the server
 	// works on one call while it writes the other call's commit to disk.
 	senders = 2
 	// patience limits the wait of a call, in the server, for a row that another client keeps locked.
-	// After it, the call's operations on other rows are sent again in one call, and each operation on
-	// the locked row in a separate call. These new calls have the limit morePatience.
+	// After that, the call's operations on other rows are sent again in one call. Each operation on
+	// the locked row gets a separate call. The limit of these new calls is morePatience.
 	patience, morePatience = "50ms", "1s"
-	// After a lock's row was found locked, the lock's operations are sent alone for stuckFor.
+	// If a lock's row was found locked, the lock's operations get separate calls for stuckFor.
 	stuckFor = 2 * time.Second
 )
 
@@ -150,7 +150,7 @@ func (l *batcher) unsent(p *pending) error {
 	return fmt.Errorf("postgres: %s %q: %w: %w: %w", l.what, p.Name, driver.ErrUnavailable, driver.ErrNotSent, context.Cause(p.ctx))
 }
 
-// serve sends the operations of a batch, except those whose ctx has ended.
+// serve sends the operations of a batch. It omits an operation if its ctx has ended.
 func (l *batcher) serve(batch []*pending, handOn func()) {
 	due := batch[:0]
 	for _, p := range batch {
@@ -164,7 +164,7 @@ func (l *batcher) serve(batch []*pending, handOn func()) {
 	switch {
 	case len(due) == 0:
 		return
-	case l.b.stuck.Has(due[0].Name): // an operation on a stuck lock is alone in its batch
+	case l.b.stuck.Has(due[0].Name): // an operation on a stuck lock is a separate batch
 		handOn()
 		l.sendAlone(due)
 		return

@@ -76,7 +76,7 @@ func (b *Backend) through(c *pgxpool.Config) *pgxpool.Config {
 // leadsTo is the key in a connection's custom data under which admit stores the server's id.
 const leadsTo = "server"
 
-// admit refuses a new connection to a read-only server, and to a second server while the server in
+// admit refuses a new connection to a read-only server, and to another server while the server in
 // use still answers. It adds only one round trip, because a dial of a distant server already takes
 // several.
 func (b *Backend) admit(ctx context.Context, c *pgconn.PgConn) error {
@@ -101,10 +101,10 @@ func (b *Backend) admit(ctx context.Context, c *pgconn.PgConn) error {
 }
 
 const (
-	// servesWithin limits the time of a check by the serves method. The method tries again after
+	// servesWithin limits the time of a call of the serves method. The method tries again after
 	// lookAgain if no idle connection has answered and other connections are busy.
 	servesWithin, lookAgain = 200 * time.Millisecond, 5 * time.Millisecond
-	// While dials reach the wrong server, the pauses between them rise from redialFrom to redialTo.
+	// While dials reach the wrong server, the pause between dials rises from redialFrom to redialTo.
 	redialFrom, redialTo = 10 * time.Millisecond, 100 * time.Millisecond
 )
 
@@ -193,13 +193,13 @@ func (b *Backend) giveBack(c *pgxpool.Conn) {
 	}
 }
 
-// maxTries is the most times that a request is sent if the server rolls it back.
+// maxTries is the largest number of tries of a request that the server rolls back.
 const maxTries = 10
 
 // ask runs f on a connection, for at most RequestTimeout. The end of ctx does not interrupt f,
 // because the server would run the statement anyway. If f fails without effect, and a new try may
-// succeed, as after a deadlock or the creation of the schema, ask runs f again. So f must allow
-// several runs.
+// succeed, as after a deadlock or the creation of the schema, ask runs f again. So f must be safe
+// to run several times.
 func (b *Backend) ask(ctx context.Context, what, name string, f func(ctx context.Context, c *pgxpool.Conn) error) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), b.opts.RequestTimeout, errSlow)
 	defer cancel()

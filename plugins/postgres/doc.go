@@ -47,10 +47,10 @@
 // Each lock has one first-in, first-out queue for the waiters of all hosts. A release grants the
 // lock to the first waiter whose process lives. The grant lasts 0.5 s, or up to 2 s for a distant
 // waiter. The same commit sends the waiter a notice (NOTIFY), and core then renews the lease. A
-// waiting process gives five signs of life a second over the connection that receives notices. Its
-// waiters leave their queues if the process is silent for 0.1 s longer than a grant lasts, or if
-// this connection ends. A dead waiter in the queue delays the others by 0.5 s. Without notices,
-// waiters poll every 30 to 90 ms, still in order, and a dead waiter delays the others by 1 s.
+// process with waiters sends five heartbeats ("signs of life") a second over the connection that
+// receives notices. Its waiters leave their queues if the process is silent for 0.1 s longer than a
+// grant lasts, or if this connection ends. A dead waiter delays the others by 0.5 s. Without
+// notices, waiters poll every 30 to 90 ms, still in order, and a dead waiter delays them by 1 s.
 //
 // A grant is on disk before the caller gets it. So a slow fsync delays all grants, as it delays
 // every other commit of the database.

@@ -31,8 +31,8 @@ var shared struct {
 	err    error
 }
 
-// server returns the shared server, and starts it if necessary. If PostgreSQL is not
-// installed, it skips the test, or fails it if LOCKBENCH_REQUIRE demands postgres.
+// server returns the shared server, and starts it if necessary. If PostgreSQL is not installed,
+// the test fails if LOCKBENCH_REQUIRE demands postgres. Otherwise the test is skipped.
 func server(t *testing.T) *servers.Server {
 	t.Helper()
 	shared.once.Do(func() { shared.server, shared.err = postgresserver.Start(context.Background(), nil) })

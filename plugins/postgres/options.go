@@ -39,8 +39,8 @@ type Options struct {
 	// CreateSchema makes the backend create the schema lockbench when it is missing. Nil means
 	// true.
 	CreateSchema *bool `key:"create_schema" default:"true" doc:"create the schema lockbench when it is missing; else see the ddl command"`
-	// Connections limits the connections for requests, 2 to 1000. One more
-	// connection receives the notices that tell waiters of grants.
+	// Connections is the largest number of connections for requests, from 2 to 1000.
+	// One more connection receives the notices that tell waiters of grants.
 	Connections int `key:"connections" default:"16" doc:"the most that are used at a time, 2 to 1000; one more listens"`
 
 	// Logger receives messages that no method returns as an error; nil means slog.Default().
@@ -66,7 +66,7 @@ func (o Options) check() error {
 // the settings of the role and the database. A pooler may refuse them; see Backend.connection.
 var session = map[string]string{
 	"default_transaction_isolation": "read committed",
-	"statement_timeout":             "30s", // so that no statement outlasts a tombstone
+	"statement_timeout":             "30s", // so that no statement outlasts a withdrawal's tombstone
 	"idle_session_timeout":          "0",
 	"client_encoding":               "UTF8",
 }
@@ -146,5 +146,5 @@ func (o Options) fill(c *pgxpool.Config, source *config.Source) {
 	}
 }
 
-// pingTimeout limits the ping that tests a connection before use if it was idle for a second.
+// pingTimeout limits the ping before each use of a connection that was idle for over a second.
 const pingTimeout = 500 * time.Millisecond

@@ -18,8 +18,8 @@ import (
 // many is the number of requests that a test sends at once. They need several connections.
 const many = 40
 
-// TestOneOfTwoServers uses an address that leads to two servers in turn. One server must have all
-// locks, and Check must report both. If this server stops, the other must be used.
+// TestOneOfTwoServers uses an address that leads to two servers in turn. All locks must be on one
+// server, and Check must report both. If the server with the locks stops, the other must be used.
 func TestOneOfTwoServers(t *testing.T) {
 	one, two := own(t, nil), own(t, nil)
 	to := backendtest.NewProxy(t, one.Addr(), two.Addr())

@@ -21,7 +21,7 @@ var schema string
 
 const (
 	// The statement in alone takes an advisory lock, so that hosts create the schema one at a time,
-	// because IF NOT EXISTS may fail in concurrent statements. The SQL function named in lastMade is
+	// because concurrent statements with IF NOT EXISTS may fail. The SQL function named in lastMade is
 	// created last. If it exists, the schema is complete, and the host creates nothing.
 	alone    = "SELECT pg_advisory_xact_lock(7813564918211)"
 	lastMade = "sweep1"
@@ -74,7 +74,7 @@ func printDDL(cfg driver.Config, stdout io.Writer) error {
 	return err
 }
 
-// examine checks the role's rights. It begins with an acquire for a name that no lock has.
+// examine checks the role's rights. It begins with an acquire of the empty name, which no lock has.
 func (b *Backend) examine(ctx context.Context, c *pgxpool.Conn) (may bool, _ error) {
 	_, err := c.Exec(ctx, "SELECT lockbench.acquire1($1, ARRAY[$2::bytea], ARRAY['check'], ARRAY[0::bigint], ARRAY[NULL::bytea], ARRAY[NULL::bytea])", morePatience, b.key(""))
 	if err != nil {
@@ -101,7 +101,7 @@ func (b *Backend) Check(ctx context.Context) error {
 const (
 	// sweepEvery is the mean interval between two sweeps of a host. A sweep deletes expired rows.
 	sweepEvery = time.Minute
-	// purgePart is the mean number of sweeps for each purge of the locks table.
+	// purgePart is the mean number of sweeps per purge of the locks table.
 	purgePart = 60
 )
 

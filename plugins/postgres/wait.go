@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// signEvery is the interval between two signs of life of a waiting process. A sign is valid for
-	// signBeside longer than the store's grant to a waiter of the process lasts. Signs go on for
-	// signsGoOn after the last waiter has begun to wait.
+	// signEvery is the interval between the heartbeats ("signs of life") of a process with waiters. A
+	// sign is valid for signBeside longer than the store's grant to a waiter lasts. The process sends
+	// signs until signsGoOn after its last waiter began to wait.
 	signEvery, signBeside, signsGoOn = 200 * time.Millisecond, 100 * time.Millisecond, 2 * kit.LongestSpan
 	// placeFor is the time that a waiter stays in the queue after its Wait has returned, if its
 	// process gives signs of life.
@@ -36,7 +36,7 @@ const (
 )
 
 // listener receives, over a separate connection, the notices that tell waiters of grants. It also
-// sends signs of life over this connection. Without them, the store grants no lock to its waiters.
+// sends signs of life over this connection. Without them, this process's waiters get no lock.
 // When the connection breaks, all waiters enter their queues again.
 type listener struct {
 	b        *Backend
@@ -67,7 +67,7 @@ type sleeper struct {
 }
 
 // Wait keeps r's owner in the queue until a notice arrives or the duration most is over. It enters
-// the queue repeatedly, because the store skips a dead waiter only during a call.
+// the queue repeatedly, because the store removes dead waiters only when a host calls it.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, _ error) {
 	if err := valid(r); err != nil {
 		return none, err
@@ -123,8 +123,8 @@ func (b *Backend) waitOnce(ctx context.Context, r driver.Request, most time.Dura
 
 // sleep registers the owner for notices, before the owner enters the queue. It returns the time to
 // wait, and the time (after) to stay in the queue afterwards. If no notices arrive, the wait is
-// short, because the owner polls. The store may then reserve a free lock for a dead owner for the
-// time after, because no sign of life shows whether its process lives.
+// short, because the owner polls. In that case, no sign of life shows whether the owner's process
+// lives, so the store may reserve a free lock for a dead owner until the time after is over.
 func (l *listener) sleep(owner string, most time.Duration) (_ *sleeper, wait, after time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -172,8 +172,8 @@ func (l *listener) sign(old time.Duration) (process string, us int64, due bool) 
 	return l.process, now.Sub(l.started).Microseconds(), true
 }
 
-// signFirst gives a sign of life before a waiter enters the queue, unless a recent
-// sign exists, because the store skips a waiter without a sign. All other signs go
+// signFirst sends a sign of life before a waiter enters the queue, because the store
+// skips a waiter without one. It sends none if the last sign is recent. All other signs go
 // over the connection for notices, so that they show that this connection works.
 func (l *listener) signFirst(ctx context.Context, c *pgxpool.Conn) error {
 	return l.give(ctx, c.Conn(), 2*l.every())

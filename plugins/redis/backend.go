@@ -19,9 +19,9 @@ import (
 // capability of package driver. All its methods may be called from any number of goroutines.
 type Backend struct {
 	target    target
-	sentinels *config.Source // the source of the sentinels' password; nil if no file has it
+	sentinels *config.Source // reads the sentinels' password file; nil if there is none
 	node      *redisnode.Node
-	server    atomic.Pointer[redisnode.Server] // the newest connection's server; nil for none
+	server    atomic.Pointer[redisnode.Server] // the newest connection's server; nil before the first
 	links     *redisnode.Links
 	identity  kit.Identity // used only for a single server, not with a Cluster or sentinels
 
@@ -95,7 +95,7 @@ func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	return b.do(ctx, driver.Op{Kind: driver.OpRelease, Request: r}).Err
 }
 
-// Withdraw undoes all requests of owner for the lock, even those on their way; see driver.Lock.
+// Withdraw undoes all requests of owner for the lock, even if they arrive later; see driver.Lock.
 func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
 	return b.do(ctx, driver.Op{Kind: driver.OpWithdraw, Request: driver.Request{Name: name, Owner: owner}}).Err
 }
@@ -170,14 +170,14 @@ func (b *Backend) Close(ctx context.Context) error {
 }
 
 // Break ends the lease with this token, of the lock called name; see driver.Admin. A lock that
-// another kind of client took by SET NX has no token, so Break cannot end it.
+// another program took by SET NX has no token, so Break cannot end it.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	return wrap("break", name, b.node.Break(ctx, name, token))
 }
 
-// List calls emit for each held lock; see driver.Admin. It reads the database
-// by SCAN, which does not block the server. Keys of any type that other kinds
-// of clients wrote under Options.Prefix appear as holders too.
+// List calls emit for each held lock; see driver.Admin. It reads the database by SCAN, which does
+// not block the server. A key of any type that another program wrote under Options.Prefix counts as
+// a held lock too.
 func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
 	var names map[string]struct{}
 	err := b.ask(ctx, func() (err error) {

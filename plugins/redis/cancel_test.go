@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Attempts cancelled at random moments and then withdrawn must leave no lock and no queue entry.
+// Acquires cancelled at random moments and then withdrawn must leave no lock and no queue entry.
 func TestCancelledAttemptsLeaveNothing(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -50,7 +50,7 @@ func TestCancelledAttemptsLeaveNothing(t *testing.T) {
 		})
 	}
 	work.Wait()
-	eventually(t, "two keys are left", func() bool { // the key of a sign of life expires
+	eventually(t, "two keys are left", func() bool { // a sign of life expires
 		keys, err := c.Keys(t.Context(), "*").Result()
 		must(t, err)
 		slices.Sort(keys)
@@ -67,8 +67,8 @@ func TestCancelledAttemptsLeaveNothing(t *testing.T) {
 	}
 }
 
-// If an acquire arrives after the withdrawal of its owner, the server refuses the acquire, even if
-// it and the withdrawal came over different connections.
+// The server refuses an acquire that arrives after the withdrawal of its owner, even if the two
+// requests came over different connections.
 func TestLateAcquireIsRefused(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)

@@ -28,7 +28,7 @@ func (t target) newClient(links *redisnode.Links, connected func(context.Context
 	}
 	switch {
 	case t.opts.Cluster:
-		// The client may follow redirections; it repeats nothing else (see redisnode.onceCmd).
+		// The client may follow redirections. It must repeat nothing else; see redisnode.onceCmd.
 		u.MaxRedirects = 5
 		return goredis.NewClusterClient(u.Cluster()), nil
 	case t.opts.SentinelMaster != "":
@@ -47,9 +47,9 @@ func (t target) silence() time.Duration {
 	return t.opts.RequestTimeout
 }
 
-// connected checks the server of a new connection before the first request. A server
-// that is restarted or replaced closes its connections, so each server is checked before
-// it grants a lock. For settings that change on a running server, see watchPolicy.
+// connected checks the server of a new connection before the first request. A server that is
+// restarted or replaced closes its connections, so each server is checked before it grants a lock.
+// watchPolicy reads the settings that may change on a running server.
 func (b *Backend) connected(ctx context.Context, c *goredis.Conn) error {
 	s, err := redisnode.ReadServer(ctx, c)
 	if b.sentinels != nil && goredis.HasErrorPrefix(err, "NOAUTH") {
@@ -75,7 +75,7 @@ func (b *Backend) connected(ctx context.Context, c *goredis.Conn) error {
 	if err := s.Evicts(b.address()); err != nil {
 		b.node.Judge(c, err)
 		if b.server.Load() == nil {
-			return refused{err} // there was no connection before, so there is no lease to renew
+			return refused{err} // the first connection, so there is no lease to renew
 		}
 	}
 	if b.server.Swap(&s) == nil {
@@ -88,9 +88,9 @@ func (b *Backend) unsafe(s redisnode.Server) error {
 	return s.Unsafe(b.address(), b.target.topology, b.server.Load() != nil)
 }
 
-// admit refuses a connection to a second server behind one address while the server in use
-// answers. When the server in use no longer answers, admit accepts the second one and gives up all
-// connections to the old one. In a Cluster, and behind sentinels, admit accepts any server.
+// admit refuses a connection to a second server behind one address while the server in use answers.
+// When the server in use no longer answers, admit accepts the second server and gives up all
+// connections to the first. In a Cluster, and behind sentinels, admit accepts any server.
 func (b *Backend) admit(s redisnode.Server) error {
 	if b.target.topology != redisnode.Alone || s.Replica() {
 		return nil
@@ -114,8 +114,8 @@ func (b *Backend) watchPolicy() {
 	}
 }
 
-// refused wraps the error by which connected refuses a connection. go-redis unwraps
-// the error of a new connection once, so without this type the reason would be lost.
+// refused wraps the error with which the connected method refuses a connection. go-redis unwraps
+// this error once. Without this type, the reason would be lost.
 type refused struct{ error }
 
 func (r refused) Unwrap() []error { return []error{r.error} }
@@ -154,8 +154,8 @@ func (b *Backend) Check(ctx context.Context) error {
 	return nil
 }
 
-// checkReplicas returns an error if fewer replicas than WaitReplicas could
-// confirm a grant. It logs a warning if fewer would be left after a failover.
+// checkReplicas returns an error if fewer replicas than WaitReplicas could confirm a grant. It logs
+// a warning if fewer replicas than WaitReplicas would be left after a failover.
 func (b *Backend) checkReplicas(s redisnode.Server) error {
 	wanted := b.target.opts.WaitReplicas
 	if wanted == 0 {

@@ -57,7 +57,7 @@ func TestCheckProvesRights(t *testing.T) {
 		"-eval", "-evalsha", "-set", "-get", "-getrange", "-pttl", "-pexpire", "-del", "-exists", "-type", "-time", "-info",
 		"-mget", "-setrange", "-zadd", "-zscore", "-zremrangebyscore",
 		"-publish", "-subscribe", "resetchannels &lock:other*", "resetkeys ~lock:[a-z]*",
-		"-eval", "-wait", // when the server already has the scripts
+		"-eval", "-wait", // both on a server that already has the scripts
 	} {
 		must(t, c.Do(t.Context(), "acl", "deluser", "app").Err())
 		rules := append([]any{"acl", "setuser", "app", "on", ">s3cret", "~lock:*", "&lock:*", "+@all"}, words(missing)...)

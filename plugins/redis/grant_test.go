@@ -66,7 +66,7 @@ func TestReleaseGrants(t *testing.T) {
 		h, err := b.Inspect(ctx, name)
 		must(t, err)
 		left, now := c.PTTL(ctx, name).Val(), time.Now()
-		if g.Token == 0 { // the grant ended while this process did not run
+		if g.Token == 0 { // this process ran too late, after the grant had ended
 			continue
 		}
 		if g.Token <= holder.Token || g.For != min(ttl, kit.FirstSpan) {
@@ -81,8 +81,8 @@ func TestReleaseGrants(t *testing.T) {
 	}
 }
 
-// The store has granted a waiter the lock for 0.5 s. The waiter's next operation, of any kind,
-// works as with an ordinary lease. A later acquire by the same owner is refused.
+// After the store has granted a waiter the lock for 0.5 s, any operation of the waiter works as
+// with an ordinary lease. A later acquire by the same owner is refused.
 func TestFirstUseOfAGrant(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -221,8 +221,8 @@ func TestFreeLockIsGrantedToTheFirst(t *testing.T) {
 	}
 }
 
-// A batch may cause grants to waiters between its acquires. All tokens still rise in order, even if
-// the server's clock is behind the tokens.
+// A release and a withdrawal in a batch grant locks to waiters between the batch's acquires. All
+// tokens still rise in order, even if the server's clock is behind the tokens.
 func TestTokensRiseThroughABatch(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -245,7 +245,7 @@ func TestTokensRiseThroughABatch(t *testing.T) {
 	}
 }
 
-// A release with Keep leaves the lock taken for the time in Keep. Only then does a waiter get it.
+// A release with Keep leaves the lock taken for the time in Keep. A waiter gets it after that time.
 func TestKeptLeaseIsNotGranted(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, at(s))
@@ -264,8 +264,8 @@ func TestKeptLeaseIsNotGranted(t *testing.T) {
 	}
 }
 
-// When two signs of life of a process are missing, the store skips the waiters of this process,
-// even if the server still has the process's connections open.
+// When two signs of life of a process are missing, the store skips this process's waiters, even if
+// the process's connections to the server are still open.
 func TestCutOffWaiterIsPassedOver(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -329,8 +329,8 @@ func TestPushIsLate(t *testing.T) {
 	receive(t, pursue(t, far, next), "it asks and is granted the lock")
 }
 
-// A sign of life and a release arrive while the server is frozen. Because of this sign, the server
-// grants the lock when it resumes. The waiter must not assume a longer grant than the store gives.
+// A sign of life and a release arrive while the server is frozen. When it resumes, the delayed sign
+// makes it grant the lock. The waiter must not assume a longer grant than the store gives.
 func TestStorePaused(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -419,7 +419,7 @@ func TestGrantWaitsForReplicas(t *testing.T) {
 	acquire(t, b, next)
 }
 
-// While the backend refuses a server's grants (node.Refuse), a waiter ignores a pushed grant too.
+// While the backend refuses acquires (node.Refuse), a waiter also ignores a grant by the store.
 func TestGrantIsRefused(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, at(s))
@@ -432,8 +432,8 @@ func TestGrantIsRefused(t *testing.T) {
 	}
 }
 
-// Waiters with a round trip of 400 ms get the lock in order. Each gets it when the previous lease
-// ends, and early enough to renew it before the grant ends.
+// Waiters with a round trip of 400 ms get the lock in order. Each gets the lock when the previous
+// lease ends, and early enough to renew the grant in time.
 func TestFarWaiters(t *testing.T) {
 	s := start(t, nil)
 	p, c := backendtest.NewProxy(t, s.Addr()), plain(t, s)

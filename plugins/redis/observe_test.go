@@ -42,7 +42,7 @@ func next(t *testing.T, seen <-chan driver.Holder) driver.Holder {
 	}
 }
 
-// TestObserve checks that an observer sees each change soon. Pauses of this process do not count.
+// TestObserve checks that an observer sees each change soon, not counting pauses of this process.
 func TestObserve(t *testing.T) {
 	s := start(t, nil)
 	b, other, c := connect(t, at(s)), connect(t, at(s)), plain(t, s)

@@ -26,10 +26,10 @@ type Options struct {
 	Connect
 	// PoolSize is the number of connections for requests, 1 to 1000. Each carries one batch of
 	// requests at a time. With few connections, batches are larger and cost the server less. More
-	// connections help only if the server is far away. One more connection is for wake-ups.
+	// connections help only if the server is far away. Wake-ups have their own connection.
 	PoolSize int `key:"pool_size" default:"2" doc:"connections that carry requests, 1 to 1000"`
-	// DB is the number of the database. A Cluster has only database 0. On Valkey 9 and later it has
-	// as many databases as the server's setting cluster-databases says.
+	// DB is the number of the database. It must be 0 in a Cluster, except on Valkey 9 and later, where
+	// the server's setting cluster-databases is the number of databases.
 	DB int `key:"db" default:"0" doc:"number of the database"`
 	// Prefix goes before every key and channel, and must not contain braces.
 	// Backends with different prefixes do not see each other's locks. Without a
@@ -57,8 +57,8 @@ type Options struct {
 	WaitTimeout  time.Duration `key:"wait_timeout" default:"200ms" doc:"how long to wait for them"`
 
 	// LookEvery is the interval, 100 ms to 1 h, at which a host reads the server's maxmemory-policy
-	// and role, even without requests. It may notice a change that much later. It pings the
-	// connection for wake-ups at twice this interval, or every 2 s if that is longer.
+	// and role, even without requests. It may notice a change that much later. It pings the connection
+	// for wake-ups at intervals of twice LookEvery, but of at least 2 s.
 	LookEvery time.Duration `key:"look_every" default:"1s" doc:"how often the server is asked for its maxmemory-policy and role; wake-ups are pinged half as often; 100ms to 1h"`
 
 	// Logger receives messages for operators; nil means slog.Default().

@@ -14,8 +14,8 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// The server's maxmemory-policy changes to one that evicts keys. When the host notices this, it
-// refuses acquires but still renews leases.
+// When a host notices that the server's maxmemory-policy now evicts keys, it refuses acquires but
+// still renews leases.
 func TestPolicyChangedWhileServing(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -57,7 +57,7 @@ func TestPolicyChangedWhileServing(t *testing.T) {
 }
 
 // In a Cluster with a dead master, the policies of the other masters are still read. Acquires are
-// refused only while one of these other masters may evict keys.
+// refused only while one of the living masters may evict keys.
 func TestPolicyWithAMasterDown(t *testing.T) {
 	servers, opts := startCluster(t, 3, "cluster-require-full-coverage no")
 	ctx := t.Context()
@@ -78,8 +78,8 @@ func TestPolicyWithAMasterDown(t *testing.T) {
 	}
 }
 
-// A master that evicts keys and then stops answering still counts as evicting, because it may later
-// execute the requests that it has received.
+// A master that evicts keys and then freezes still counts as evicting, because when it resumes it
+// executes the requests that it has received.
 func TestPolicyOfAFrozenMaster(t *testing.T) {
 	servers, opts := startCluster(t, 3, "cluster-require-full-coverage no")
 	ctx := t.Context()

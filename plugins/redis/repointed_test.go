@@ -168,8 +168,8 @@ func TestIdleHostAsksAsItsKeySays(t *testing.T) {
 			continue
 		}
 		infos, pings := calls(t, c, "info"), calls(t, c, "ping")
-		time.Sleep(3 * time.Second) // no request must come, so there is no event to wait for
-		// Two of the INFO are from this test itself.
+		time.Sleep(3 * time.Second) // the test expects no request, so there is no event to wait for
+		// Two of the INFO commands are from this test itself.
 		if i, p := calls(t, c, "info"), calls(t, c, "ping"); i > infos+2 || p > pings {
 			t.Errorf("in 3 s: %d INFO, %d PING", i-infos-2, p-pings)
 		}

@@ -129,7 +129,7 @@ func TestPropertiesFromServer(t *testing.T) {
 		redisserver.FsyncNone: "no appendonly", redisserver.FsyncEverySec: "appendfsync everysec", redisserver.FsyncAlways: "appendfsync always",
 	} {
 		b := connect(t, at(start(t, &redisserver.Options{AppendFsync: fsync})))
-		acquire(t, b, lease("a", "o1")) // Properties needs no Check, only a connection
+		acquire(t, b, lease("a", "o1")) // makes a connection, which is enough for Properties
 		if p := b.Properties(); p.Durability != want || !strings.HasPrefix(p.Server, "Redis ") && !strings.HasPrefix(p.Server, "Valkey ") {
 			t.Errorf("fsync %s: durability %q, server %q", fsync, p.Durability, p.Server)
 		}
@@ -220,7 +220,7 @@ func TestCloseWhileFrozen(t *testing.T) {
 	t.Cleanup(func() { _ = s.Resume() })
 	sent := make(chan error, 2)
 	go func() { _, err := b.TryAcquire(t.Context(), lease("a", "o1")); sent <- err }()
-	go func() { sent <- b.Watch(t.Context(), func(driver.Notice) {}) }() // Watch gets no answer
+	go func() { sent <- b.Watch(t.Context(), func(driver.Notice) {}) }() // Watch gets no answer either
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	began := time.Now()

@@ -221,7 +221,7 @@ func TestSentinelPasswordFile(t *testing.T) {
 	must(t, b.Release(t.Context(), acquire(t, b, lease("a", "o1"))))
 }
 
-// TestSentinelTLSApart tests servers with TLS and sentinels without TLS, and then the reverse.
+// TestSentinelTLSApart uses TLS only for the servers, and then only for the sentinels.
 func TestSentinelTLSApart(t *testing.T) {
 	ca, dir := configtest.NewAuthority(t), t.TempDir()
 	cert, key := ca.Issue(t, dir, "redis", time.Now().Add(time.Hour))
@@ -249,13 +249,13 @@ func TestSentinelTLSApart(t *testing.T) {
 			}
 			useEverything(t, o)
 
-			o.SentinelTLSEnabled = &serversHave // wrong: the sentinels have the opposite
+			o.SentinelTLSEnabled = &serversHave // wrong, because the sentinels differ from the servers
 			o.Address = []string{strings.TrimPrefix(o.Address[0], "rediss://")}
 			if !serversHave {
 				o.Connect = Connect{}
 			}
 			err := connect(t, o).Check(t.Context())
-			// A sentinel without TLS may wait for more data of the handshake. Then the error names no key.
+			// A sentinel without TLS may wait for more handshake data. The error then names no key.
 			if !errors.Is(err, driver.ErrUnavailable) || !serversHave && !strings.Contains(err.Error(), "sentinel_tls_enabled") {
 				t.Errorf("the sentinels as the servers: %v", err)
 			}
@@ -300,7 +300,7 @@ func TestWaitReplicas(t *testing.T) {
 		t.Errorf("the replica has %q", v)
 	}
 	must(t, replica.Stop())
-	for range 2 { // the second try finds nothing to release
+	for range 2 { // the second release finds no lease
 		if err := b.Release(t.Context(), r); !errors.Is(err, driver.ErrUnavailable) {
 			t.Errorf("release that no replica has: %v", err)
 		}

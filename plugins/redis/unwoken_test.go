@@ -9,8 +9,8 @@ import (
 	"github.com/lockbench/lockbench/core"
 )
 
-// TestWaitWithoutSubscribe checks that a waiter polls if it may not subscribe. The waiter must send
-// few requests and open few connections.
+// TestWaitWithoutSubscribe checks that a waiter polls if its user lacks the right to subscribe. The
+// waiter must send few requests and open few connections.
 func TestWaitWithoutSubscribe(t *testing.T) {
 	s := start(t, nil)
 	c := plain(t, s)

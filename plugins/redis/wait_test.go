@@ -16,7 +16,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// queue makes the owner of r wait for a held lock. The channel gets r with the token.
+// queue lets the owner of r wait for a held lock. The returned channel gets r with its token.
 func queue(t *testing.T, b *Backend, r driver.Request) <-chan driver.Request {
 	t.Helper()
 	_, err := b.TryAcquire(t.Context(), r)
@@ -27,7 +27,7 @@ func queue(t *testing.T, b *Backend, r driver.Request) <-chan driver.Request {
 	return turn
 }
 
-// pursue is like func queue, but the lock may be free, or the owner may already be in its queue.
+// pursue is like func queue, but the lock may be free, or its queue may already have the owner.
 func pursue(t *testing.T, b *Backend, r driver.Request) <-chan driver.Request {
 	t.Helper()
 	turn := make(chan driver.Request, 1)
@@ -272,8 +272,8 @@ func scripted(t *testing.T, c *goredis.Client) (total float64) {
 	return total
 }
 
-// Each waiter sends at most one request a second. Their process sends five signs of life a second,
-// for all of them together.
+// Ten waiters of one process each send at most one request a second. The process sends only five
+// signs of life a second for all of them.
 func TestIdleWaitersAreCheap(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -344,8 +344,8 @@ func commandCalls(info, name string) float64 {
 	return n
 }
 
-// A waiter that asks again, to stay in the queue, makes the server log at most 200 bytes. In an
-// earlier design each waiter rewrote the queue, so 100 hosts made the server log 0.7 MB a second.
+// A waiter's repeated acquire, which keeps its place in the queue, makes the server log at most 200
+// bytes. Note: if each waiter rewrote the whole queue, 100 hosts would make it log 0.7 MB a second.
 func TestPlacesAreKeptCheaply(t *testing.T) {
 	s := start(t, &redisserver.Options{AppendFsync: redisserver.FsyncEverySec})
 	b, c := connect(t, at(s)), plain(t, s)

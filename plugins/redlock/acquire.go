@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// TryAcquire grants r.Name by a majority; see driver.Lock.
+// TryAcquire grants the lock r.Name if a majority of nodes votes for it; see driver.Lock.
 func (b *Backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
 	res := b.do(ctx, b.acquire(r))[0]
 	return res.Token, res.Err
@@ -30,20 +30,20 @@ func (b *Backend) checkTTL(ttl time.Duration) error {
 }
 
 // acquisition is one attempt to get a lock. Each of its rounds sends one request to the nodes. The
-// first round takes the lock on every node, usually with its token. A second round writes the token
-// if the first could not. If the attempt fails, a last round frees the lock on the nodes.
+// first round takes the lock on every node, usually with its token. A second round writes a higher
+// token if that one was too low. If the attempt fails, a last round frees the lock on the nodes.
 type acquisition struct {
 	operation
 	first     *quorumRequest
 	votes     []vote // the first round's votes when the round was decided
 	queue     int    // index of the node with the lock's queue; -1 for none
-	onlyQueue bool   // so far only the node with the queue was asked
+	onlyQueue bool   // only the node with the queue has been asked so far
 	undoing   bool
 }
 
-// acquire asks all nodes for the lock. If other owners wait for the lock, and this host was not
-// told that it is r.Owner's turn, acquire first asks only the node with the queue. An attempt
-// on all nodes might take nodes from the waiter whose turn it is.
+// acquire asks all nodes for the lock. If the lock has waiters, and no wake-up has told this host
+// that it is r.Owner's turn, acquire first asks only the node with the queue. An attempt on all
+// nodes might take votes from the waiter whose turn it is.
 func (b *Backend) acquire(r driver.Request) *operation {
 	a := &acquisition{operation: operation{b: b, verb: "acquire", r: r, sent: time.Now()}}
 	a.next = a.judge
@@ -78,7 +78,7 @@ func (a *acquisition) askOthers(before *quorumRequest, v vote) (more bool) {
 	return true
 }
 
-// judge decides from the last round's votes whether the attempt goes on, and how.
+// judge reads the last round's votes, and either ends the attempt or starts its next round.
 func (a *acquisition) judge() (more bool) {
 	votes := a.now.result()
 	switch {
@@ -111,14 +111,14 @@ func (a *acquisition) judge() (more bool) {
 	return a.writeToken(token)
 }
 
-// reserved returns the error for a free lock that the node with the queue keeps for a waiter.
+// reserved returns the error if the lock is free but the node with the queue keeps it for a waiter.
 func (a *acquisition) reserved(v vote) error {
 	ttl := time.Duration(max(v.ms, 1)) * time.Millisecond
 	return &driver.HeldError{Holder: driver.Holder{Name: a.r.Name, TTL: ttl, Waiters: -1}}
 }
 
-// lowestAbove returns the lowest token above all tokens that a quorum of granting nodes has seen.
-// A higher token of fewer nodes does not count, so one clock far ahead does not raise the result.
+// lowestAbove returns the lowest token that is above all tokens seen by some quorum of the granting
+// nodes. The other nodes do not count, so one clock far ahead does not raise the result.
 func lowestAbove(votes []vote, quorum int) uint64 {
 	var floors []uint64
 	for _, v := range votes {
@@ -126,7 +126,7 @@ func lowestAbove(votes []vote, quorum int) uint64 {
 		case v.answer == pending:
 			floors = append(floors, v.floor)
 		case v.yes():
-			floors = append(floors, 0) // the node took the guess, so it has seen only lower tokens
+			floors = append(floors, 0) // the node accepted the guess, so it has seen only lower tokens
 		}
 	}
 	slices.Sort(floors)
@@ -162,7 +162,7 @@ func (a *acquisition) granted(token uint64) (more bool) {
 		b.tell(a.queue, &quorumRequest{kind: kindLeave, key: key, owner: a.r.Owner})
 	}
 	taken := func(n int, v vote) {
-		if v.answer == heldBy { // the other owner undoes its attempt before the repair comes
+		if v.answer == heldBy { // the other owner undoes its attempt before the copy of the lease comes
 			a.repairFrom(slices.IndexFunc(a.votes, vote.yes), n, 2*b.opts.NodeTimeout)
 		}
 	}
@@ -182,7 +182,7 @@ func (a *acquisition) granted(token uint64) (more bool) {
 	return false
 }
 
-// refusal returns the error for an attempt that fewer nodes than a majority have granted.
+// refusal returns the error for an attempt without the votes of a majority.
 func (a *acquisition) refusal(votes []vote) error {
 	granted, no := count(votes, vote.yes), count(votes, vote.no)
 	if granted+no < a.b.quorum {
@@ -194,16 +194,16 @@ func (a *acquisition) refusal(votes []vote) error {
 	h.Name, h.Waiters, h.Value = a.r.Name, -1, nil // a refusal has only the beginning of the value
 	h.TTL = a.free(votes, granted)
 	if len(most) == 0 || len(most) < a.b.quorum && len(by) > 1 {
-		// No owner has a majority, so all owners now undo their attempts. They retry after random
-		// times, so that they do not collide again.
+		// No owner has a majority, so all owners now undo their attempts. The short random TTL makes them
+		// retry soon, but at different times.
 		h.TTL = min(h.TTL, jitter(a.b.opts.NodeTimeout/5))
 	}
 	return &driver.HeldError{Holder: h}
 }
 
-// free returns the time until the lock may be free on a majority. It assumes that on nodes without
-// a vote the lock becomes free at once. An early retry costs only one round, but a late retry
-// leaves the lock unused.
+// free returns the time until the lock may be free on a majority. It assumes that the lock is free
+// on nodes that did not vote. An early retry costs only one round, but a late retry leaves the lock
+// unused.
 func (a *acquisition) free(votes []vote, granted int) time.Duration {
 	var waits []time.Duration
 	for _, v := range votes {
@@ -258,8 +258,8 @@ func (a *acquisition) undo(err error) (more bool) {
 // valueHeads returns the possible beginnings of the value of the lock's key on a node where this
 // attempt took the lock: with the guessed token, without a token, or with the second round's token.
 // The undo deletes only such values. If the undo arrives late, a later attempt of the same owner
-// may have the lock there, with other tokens. Even then the undo deletes only a value without a
-// token, which does not count for a majority.
+// may have the lock there, with other tokens. Of that attempt, the undo deletes at most a value
+// without a token, which counts for no majority.
 func (a *acquisition) valueHeads() string {
 	heads := "\n" + redisnode.LeaseID(a.r.Owner, 0) + "\n" + a.r.Owner + " " + a.guessed()
 	if a.now.kind == kindToken {
@@ -290,7 +290,7 @@ func (a *acquisition) undone(votes []vote) (more bool) {
 	return false
 }
 
-// neverSent reports whether the request has reached no voting node, and can no longer reach one.
+// neverSent reports whether no voting node has got the request or can still get it.
 func neverSent(votes []vote) bool {
 	return count(votes, func(v vote) bool { return v.answer == unsent || v.answer == quarantined }) == len(votes)
 }
@@ -302,10 +302,10 @@ func neverSent(votes []vote) bool {
 //
 // To save a round, an acquire sends a guess: a token a little ahead of the nodes' clocks, which no
 // node should have seen. A node that has seen this token or a higher one grants the lock without a
-// token, and returns the highest token that it has seen. A second round then writes a higher token.
+// token. It returns the highest token that it has seen. A second round then writes a higher token.
 
-// guess returns a token that few nodes, if any, have seen. The caller must hold b.sending, so that
-// requests that reach a node later have higher guesses.
+// guess returns a token that few nodes, if any, have seen. The caller must hold b.sending. A
+// request that reaches a node later then has a higher guess.
 //
 // The guess is based on the median of the nodes' clocks, so that one fast clock does not raise all
 // tokens.

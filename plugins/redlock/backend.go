@@ -30,11 +30,11 @@ type Backend struct {
 	log    *slog.Logger
 	began  time.Time
 
-	// sending is locked while requests are queued, so that they reach all nodes in the same order.
-	// In this order, the guessed tokens rise.
+	// sending is locked while requests are queued. So they reach all nodes in the same order, in which
+	// their guessed tokens rise.
 	sending   sync.Mutex
 	guessed   uint64
-	repairing map[string]int // repairs under way, by owner
+	repairing map[string]int // the number of lease copies under way, by owner
 
 	contention contention
 	observers  kit.Poller
@@ -158,8 +158,8 @@ func (b *Backend) rest(ctx context.Context, moved <-chan struct{}, timeout <-cha
 	}
 }
 
-// inspectServer reads the server behind conn. It refuses an unsafe server, and a server that is
-// already another node.
+// inspectServer reads the server behind conn. It refuses an unsafe server, and a server that
+// another address in the list leads to.
 func (b *Backend) inspectServer(ctx context.Context, n *node, conn *goredis.Conn) (redisnode.Server, error) {
 	s, err := n.store.Probe(ctx, conn)
 	if err := errors.Join(s.Unsafe(n.addr, redisnode.Alone, n.identity.Load() != 0), redisnode.Explain(err)); err != nil {
@@ -187,12 +187,12 @@ func duplicateNode(a, b string) error {
 	return fmt.Errorf("%w: address: %s and %s lead to one server, which would vote twice", driver.ErrDenied, a, b)
 }
 
-// closeGrace is the most time that Close spends on sending nodes the requests that they missed. A
-// plugin has 700 ms for all of Close.
+// closeGrace is the most time in which Close sends nodes the requests that they missed. A plugin
+// has 700 ms for all of Close.
 const closeGrace = 400 * time.Millisecond
 
-// settle sends each node the missed requests that end leases or attempts. The backend cannot send
-// these requests after Close.
+// settle sends each node the requests that it missed and that end leases or attempts. After Close,
+// the backend can no longer send them.
 func (b *Backend) settle(ctx context.Context) {
 	end := time.After(closeGrace)
 	for pause := time.Millisecond; ; pause = min(2*pause, b.opts.NodeTimeout/2) {
@@ -213,8 +213,8 @@ func (b *Backend) settle(ctx context.Context) {
 	}
 }
 
-// Close closes all connections and ends all goroutines; see driver.Backend. First it tries, for up
-// to closeGrace, to end leases on nodes that missed a release.
+// Close closes all connections and ends all goroutines; see driver.Backend. First it tries for up
+// to closeGrace to end released leases on nodes that missed the release.
 func (b *Backend) Close(ctx context.Context) error {
 	b.settle(ctx)
 	b.sending.Lock()

@@ -16,7 +16,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// grantsVar names the variable for the number of grants in TestNodesComeAndGo, by default 3,000.
+// grantsVar is the environment variable with TestNodesComeAndGo's number of grants (default 3,000).
 const grantsVar = "LOCKBENCH_REDLOCK_GRANTS"
 
 type event struct {
@@ -24,8 +24,8 @@ type event struct {
 	token   uint64 // the token of the grant, or of the released lease
 }
 
-// lockModel describes a lock with tokens: it has one holder at a time, and its tokens
-// rise. It does not describe refusals, because a majority may be unreachable at any time.
+// lockModel describes a lock with tokens: it has one holder at a time, and its tokens rise. It
+// allows any refusal, because a majority may be unreachable at any time.
 var lockModel = porcupine.Model{
 	Init: func() any { return holding{} },
 	Step: func(state, input, _ any) (bool, any) {
@@ -187,7 +187,7 @@ func cycleOnce(t *testing.T, b *Backend, h *history, client int, r driver.Reques
 	return true
 }
 
-// retry calls f until it succeeds, but for at most 3 s, because all leases have ended by then.
+// retry calls f until it succeeds, for at most 3 s. After that time, all leases have ended anyway.
 func retry(t *testing.T, f func() error) {
 	for end := time.Now().Add(3 * time.Second); ; pause(t.Context(), 5*time.Millisecond) {
 		err := f()
@@ -208,7 +208,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// noError is like must, but may be called in any goroutine of a test.
+// noError is like func must, but any goroutine of a test may call it.
 func noError(t *testing.T, err error) {
 	if err != nil {
 		t.Error(err)

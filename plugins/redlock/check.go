@@ -14,9 +14,9 @@ import (
 
 // Check asks every node whether it would grant a lock; see driver.Backend. Each node tries all
 // commands of an acquire, but changes no lock. Reading is not enough, because a node with full
-// memory or a node that became a replica answers reads but refuses writes. Check succeeds with the
-// votes of a majority. But if any node refuses this client or has unsafe settings, only an operator
-// can help, and Check returns an error that wraps driver.ErrDenied.
+// memory or a node that became a replica answers reads but refuses writes. Check succeeds if a
+// majority would grant the lock. But if any node refuses this client or has unsafe settings, Check
+// returns an error that wraps driver.ErrDenied, because only an operator can help.
 func (b *Backend) Check(ctx context.Context) error {
 	if err := b.connected(ctx); err != nil {
 		return fmt.Errorf("redlock: check: %w", err)
@@ -63,7 +63,7 @@ func (b *Backend) refusals(ctx context.Context, votes []vote) []string {
 	return slices.DeleteFunc(causes, func(s string) bool { return s == "" })
 }
 
-// connected waits, for a limited time, until the first try to connect to each node has ended.
+// connected waits a limited time until the first try to connect to each node has ended.
 func (b *Backend) connected(ctx context.Context) error {
 	for end := time.Now().Add(b.opts.DialTimeout + b.opts.NodeTimeout); time.Now().Before(end); {
 		moved := b.changed.Next()

@@ -81,9 +81,9 @@ func TestClockOfOneNodeAhead(t *testing.T) {
 	}
 }
 
-// Between the two rounds of a first acquire, the clocks of a majority jump ahead. So the keys of
-// this acquire expire on the majority, and a second owner is granted the lock. The first acquire
-// must fail, although its second round reaches every node.
+// Between the two rounds of an acquire, the clocks of a majority jump ahead. So this acquire's keys
+// expire on the majority, and a second owner is granted the lock. The interrupted acquire must
+// fail, although its second round reaches every node.
 func TestClockJumpsBetweenRounds(t *testing.T) {
 	nodes, clocks := startShiftable(t, 5)
 	cfg := configOf(nodes, nil)
@@ -104,7 +104,7 @@ func TestClockJumpsBetweenRounds(t *testing.T) {
 	for _, c := range clocks[:3] {
 		c.shift(t, time.Hour)
 	}
-	for _, s := range nodes[3:] { // where the first owner's keys do not expire
+	for _, s := range nodes[3:] { // on these two nodes the first owner's keys do not expire
 		must(t, s.Freeze())
 	}
 	second := acquire(t, other, lease("a", "second"))
@@ -121,8 +121,8 @@ func TestClockJumpsBetweenRounds(t *testing.T) {
 	must(t, other.Renew(t.Context(), second))
 }
 
-// Three nodes have the last token. Two of them have wrong clocks and are cut off. The third loses
-// its data and votes again. The next token must be higher.
+// Three nodes have the last token. Two of them have wrong clocks and then freeze. The third loses
+// its data and votes again later. The next token must still be higher than the last one.
 func TestTokenAfterClockJumpAndWipe(t *testing.T) {
 	nodes, clocks := startShiftable(t, 5)
 	cfg := configOf(nodes, driver.Config{"max_ttl": "2s", "node_timeout": "100ms"})
@@ -132,7 +132,7 @@ func TestTokenAfterClockJumpAndWipe(t *testing.T) {
 	cutOff(t, b, nodes[3:])
 	r := lease("a", "o1")
 	r.TTL = 2 * time.Second
-	// Each clock is off by less than max_ttl (2 s). Up to this limit, tokens must rise.
+	// Each clock is wrong by less than max_ttl (2 s), so tokens must still rise.
 	clocks[0].shift(t, 1500*time.Millisecond)
 	clocks[1].shift(t, -1500*time.Millisecond)
 	r = acquire(t, b, r)

@@ -126,7 +126,7 @@ func TestInit(t *testing.T) {
 	nodes := start(t, 3, nil)
 	cfg := configOf(nodes, nil)
 	must(t, initialise(t.Context(), cfg))
-	must(t, initialise(t.Context(), cfg)) // a second time
+	must(t, initialise(t.Context(), cfg)) // a second init does no harm
 	must(t, nodes[0].Stop())
 	if err := initialise(t.Context(), cfg); !errors.Is(err, driver.ErrUnavailable) || !contains(err, nodes[0].Addr()) {
 		t.Errorf("with a node stopped: %v", err)
@@ -148,8 +148,8 @@ func TestInitWithAnotherTTL(t *testing.T) {
 	must(t, b.Renew(t.Context(), r))
 }
 
-// If two addresses lead to one server, Check says so, and the server has only one vote. Requests
-// succeed if the voting servers are a majority.
+// If two addresses lead to one server, Check returns an error, and the server has only one vote.
+// Requests succeed if the votes are a majority of the addresses.
 func TestTwinIsSetAside(t *testing.T) {
 	nodes := start(t, 3, nil)
 	must(t, initialise(t.Context(), configOf(nodes, nil)))
@@ -188,7 +188,7 @@ func TestNoGoroutineLeft(t *testing.T) {
 	cfg, err := Spec.CheckConfig(configOf(nodes, nil))
 	must(t, err)
 	for i, harm := range []func(*servers.Server) error{nil, (*servers.Server).Freeze, (*servers.Server).Stop} {
-		// Use a new lock each time, because the previous lock stays reserved for a waiter that gave up.
+		// Use a new lock each time, because a waiter that gives up leaves the lock reserved for a while.
 		name := fmt.Sprintf("a%d", i)
 		b, err := open(optionsOf(cfg, slog.New(slog.DiscardHandler)))
 		must(t, err)
@@ -206,12 +206,12 @@ func TestNoGoroutineLeft(t *testing.T) {
 		work.Wait()
 		began := time.Now()
 		must(t, b.Close(t.Context()))
-		// Close may have to wait for a request to a queue, which takes up to request_timeout, 2 s.
+		// Close may wait up to 2 s (request_timeout) for a request to a queue of waiters.
 		if took := time.Since(began); took > 3*time.Second {
 			t.Errorf("close took %v", took)
 		}
-		// If a node refuses connections, go-redis tries again once a second. Only at such a try does it
-		// notice that the client is closed.
+		// If a node refuses connections, go-redis tries again once a second. It notices only at such a
+		// try that the client is closed.
 		for deadline := time.Now().Add(3 * time.Second); goleak.Find(before) != nil && time.Now().Before(deadline); {
 		}
 		goleak.VerifyNone(t, before)

@@ -32,13 +32,13 @@ func newStore(t drivertest.T) store {
 	return s
 }
 
-// admit lets the nodes vote at once, by the command init. After an outage, an operator may do that
-// if no host has run meanwhile, because then no node can have missed a grant.
+// admit lets the nodes vote at once, by the command init. An operator may do that after an outage
+// in which no host ran, because no node can have missed a grant.
 func (s store) admit(ctx context.Context) error { return initialise(ctx, s.config("")) }
 
 // leftovers returns the keys that a case has left and that do not expire within two minutes. Each
-// node may keep one key, the counter of tokens. A release reaches some nodes later than the
-// majority, so leftovers waits up to 2 s for them.
+// node may keep one key, the counter of tokens. A release reaches some nodes later than the others,
+// so leftovers waits up to 2 s for the keys to go.
 func (s store) leftovers(t drivertest.T) []string {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Second); ; {

@@ -17,18 +17,18 @@ import (
 // connection is the connection over which one node votes. Only that node's goroutine uses it.
 //
 // The server's run id, which changes at each start, was read over this connection. A restart breaks
-// the connection. So all votes over one connection come from the server with this run id.
+// the connection, so all votes over it come from the server with this run id.
 type connection struct {
 	n      *node
 	conn   *goredis.Conn
 	server redisnode.Server
-	marker string // the text that the hash at markerKey must have; "" without quarantine
+	marker string // the text that must be in the node's hash at markerKey; "" if quarantine is off
 	args   []any
 	looked time.Time // when the server's changeable settings were last read
 }
 
-// lookEvery is the interval at which a host asks a node without requests for its clock. So the host
-// soon notices that the node is gone or has lost its data.
+// lookEvery is the interval at which a host asks an idle node for its clock. So the host soon
+// notices that the node is gone or has lost its data.
 const lookEvery = time.Second
 
 // serve sends the node's queued requests until the connection breaks or the
@@ -37,7 +37,7 @@ func (c *connection) serve(ctx context.Context) error {
 	look := time.NewTimer(lookEvery)
 	defer look.Stop()
 	for {
-		// Let other goroutines run first, so that the same script can carry their requests.
+		// Let other goroutines run first, so that they can add their requests to this script.
 		runtime.Gosched()
 		if more, err := c.next(ctx); err != nil {
 			return err
@@ -99,7 +99,7 @@ func (c *connection) lookAgain(ctx context.Context) error {
 	return nil
 }
 
-// late makes a timeout error name the setting node_timeout, which limits the time for a reply.
+// late adds the setting node_timeout, the time limit for a reply, to the text of a timeout error.
 func (c *connection) late(err error) error {
 	if !timedOut(err) {
 		return err

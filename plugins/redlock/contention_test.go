@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A host forgets that a lock had waiters some time after it last saw a waiter of this lock.
+// A host that has seen no waiter of a lock for some time no longer treats the lock as contended.
 func TestContentionIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c contention

@@ -6,16 +6,16 @@
 // This is the algorithm that the Redis manual describes on the page "Distributed Locks with Redis"
 // (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). An attempt asks all
 // nodes at the same time for the lock by SET NX PX, and each node must answer within NodeTimeout.
-// The attempt succeeds if a majority granted the lock and some of the TTL is left. To find the time
-// left, the elapsed time is subtracted from the TTL. A hundredth of the TTL and 2 ms are also
-// subtracted, because clocks differ in speed. A failed attempt is undone on every node, and package
-// core retries after a random delay. A renewal succeeds if a majority still has the lease. A grant,
+// The attempt succeeds if a majority granted the lock and some of the TTL is left. The time left is
+// the TTL minus the elapsed time, a hundredth of the TTL and 2 ms. The last two are subtracted
+// because clocks differ in speed. A failed attempt is undone on every node, and package core
+// retries after a random delay. A renewal succeeds if a majority still has the lease. A grant,
 // renewal or release returns when a majority has answered. The other nodes execute it later.
 //
 // A node that does not answer in time is left out of every operation until it answers again. So
 // operations wait for a dead node only once, for one NodeTimeout. When the node answers again, it
-// first gets those missed requests that end a lease or an attempt. All requests for votes to one
-// node go over one connection, in order. Requests made at the same time share a script.
+// first gets the requests that it missed and that end a lease or an attempt. All requests for votes
+// to one node go over one connection, in order. Requests made at the same time share a script.
 //
 // After a majority has renewed a lease, the lease is copied to nodes where the lock is free, and
 // these nodes vote for the next renewal. So a minority never revives a lost lease.
@@ -56,8 +56,8 @@
 // If each node had its own queue of waiters, nodes might vote for different waiters, and none would
 // get a majority. So one node has the queue of a lock: the first voting node in an order that
 // depends on the lock's name. The other nodes only vote. When the lock is free on a majority, the
-// first waiter is woken by pub/sub. Waiters usually get the lock in order. But another owner
-// overtakes them if it gets a majority while the node with the queue is unreachable.
+// first waiter is woken by pub/sub. Waiters usually get the lock in order. But if the node with the
+// queue is unreachable, another owner that gets a majority overtakes them.
 //
 // # Cost
 //
@@ -74,10 +74,10 @@
 //
 // # Rights and settings
 //
-// Every node must be a master with maxmemory-policy noeviction. Other nodes are not used. An
-// ACL user needs the commands that the redis backend needs, and the key "~redlock" beside the
-// keys with the prefix. A node without appendonly loses its leases in a restart, and quarantine
-// makes that safe. A node with appendonly goes into quarantine after a restart too.
+// Every node must be a master with maxmemory-policy noeviction. The backend uses no other nodes. An
+// ACL user needs the commands that the redis backend needs, and the key "~redlock" beside the keys
+// with the prefix. A node without appendonly loses its leases in a restart, which is safe because
+// of quarantine. A node with appendonly goes into quarantine after a restart too.
 //
 // # Where is what
 //

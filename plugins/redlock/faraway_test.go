@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// A node whose round trip takes longer than node_timeout never votes. Errors say so and name the
-// key node_timeout.
+// A node whose round trip takes longer than node_timeout never votes. The errors of Check and
+// TryAcquire say so, and name the key node_timeout.
 func TestNodesFartherThanNodeTimeout(t *testing.T) {
 	nodes := start(t, 3, nil)
 	must(t, initialise(t.Context(), configOf(nodes, nil)))

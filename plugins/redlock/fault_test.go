@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// cutOff freezes nodes, and returns when the backend b no longer sends them requests. So when the
-// nodes resume, they execute no request that b makes after cutOff.
+// cutOff freezes nodes, and returns when the backend b sends them no more requests. So the nodes
+// execute no request that b makes after cutOff, even when they resume.
 func cutOff(t testing.TB, b *Backend, nodes servers.Nodes) {
 	t.Helper()
 	for _, s := range nodes {
@@ -141,8 +141,8 @@ func TestThreeOfFiveStopped(t *testing.T) {
 func TestBlackHole(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
-	// Two nodes refuse the lock and two grant it, so the first request must wait for the vote of
-	// the frozen node.
+	// Two nodes refuse the lock and two grant it, so the first request waits for the frozen node's
+	// vote.
 	for _, s := range nodes[:2] {
 		must(t, plain(t, s).Set(ctx, "a", "somebody", 0).Err())
 	}
@@ -197,7 +197,7 @@ func waitsForNode(t *testing.T, b *Backend, owner string) string {
 	return ""
 }
 
-// A node that resumes executes the requests that it got while it was frozen. If the lock was
+// When a frozen node resumes, it executes the requests that it got meanwhile. If the lock was
 // released meanwhile, these requests must not leave the lock on that node.
 func TestLateRequests(t *testing.T) {
 	nodes, b := cluster(t, nil)
@@ -237,8 +237,8 @@ func TestRepair(t *testing.T) {
 	}
 }
 
-// A node that refuses writes keeps a released lease. If several nodes kept it, no owner could get a
-// majority. So a node that missed a release or a break must get the request again.
+// A node that refuses writes keeps a lease that was released or broken. If several nodes kept it,
+// no owner could get a majority. So such a node must get the request again.
 func TestRefusedReleaseIsMadeUpFor(t *testing.T) {
 	for how, end := range map[string]func(*Backend, driver.Request) error{
 		"release": func(b *Backend, r driver.Request) error { return b.Release(t.Context(), r) },
@@ -307,8 +307,8 @@ func TestCheckTriesToWrite(t *testing.T) {
 	}
 }
 
-// A node missed a Break, and the host that sent the Break is closed. When the holder's next renewal
-// fails, the holder's host must end the lease on that node too.
+// A node missed a Break, and the host that sent the Break is gone. The holder's next renewal fails,
+// and the holder's host must then end the lease on that node too.
 func TestMissedBreakIsNotProlonged(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
@@ -349,8 +349,8 @@ func TestRepairDoesNotResurrect(t *testing.T) {
 	gone(t, b.Renew(ctx, r))
 }
 
-// Three of five nodes have the lock, and one of them is restarted without data. The vote of this
-// node must not count for another owner. With quarantine off, it does count.
+// Three of five nodes have the lock, and one of the three is restarted without data. Its vote must
+// not count for another owner. With quarantine off, the vote does count.
 func TestRestartWithoutData(t *testing.T) {
 	for _, quarantine := range []string{"on", "off"} {
 		t.Run("quarantine="+quarantine, func(t *testing.T) {
@@ -413,7 +413,7 @@ func TestFlush(t *testing.T) {
 	}
 }
 
-// Tokens rise even if two of the three nodes with the last token are cut off and one is wiped.
+// Tokens rise even if, of three nodes with the last token, two freeze and one loses its data.
 func TestTokenAfterWipe(t *testing.T) {
 	nodes, b := cluster(t, driver.Config{"max_ttl": "2s", "node_timeout": "100ms"})
 	cutOff(t, b, nodes[3:])

@@ -14,8 +14,8 @@ import (
 )
 
 // FuzzConfig checks that each configuration is either refused, with an error that wraps ErrConfig,
-// or names nodes with different addresses. It also checks that with the configured prefix no lock
-// has the key "~redlock", which backends of all prefixes share.
+// or names nodes with different addresses. It also checks that no lock with this prefix has the key
+// "~redlock", which all backends share.
 func FuzzConfig(f *testing.F) {
 	f.Add("address=redis://:hush-hush@a,b:1,[::1]\nprefix=~", "", "redlock")
 	f.Add("address=a,b,a\nmax_ttl=-1s\nnode_timeout=1h", "hush-hush", "x")
@@ -79,7 +79,7 @@ func configured(cfg driver.Config) (redisnode.Keys, []redisnode.Address, error) 
 }
 
 // FuzzVotes checks that the backend can read any reply of a node about a lock. The backend must not
-// report a holder that cannot have the lock on a majority.
+// report a holder that cannot have a majority of the nodes.
 func FuzzVotes(f *testing.F) {
 	f.Add("o 7 0:", "o 7 0:", "p 9 1:lv", int64(100), int64(-1), int64(-2), byte(0))
 	f.Add("o 0 0:", "foreign", "", int64(0), int64(1<<40), int64(-3), byte(0x3))

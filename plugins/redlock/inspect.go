@@ -21,8 +21,8 @@ func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 	return h, err
 }
 
-// inspect makes an operation that stores the lock's holder in h. It waits for every node's vote,
-// because the node that knows the waiters may answer last.
+// inspect makes an operation that stores the lock's holder in h. The operation waits for every
+// node's vote, because the node with the queue may answer last.
 func (b *Backend) inspect(verb, name string, h *driver.Holder) *operation {
 	o := b.operation(verb, driver.Request{Name: name}, kindInspect, "")
 	o.now.quorum = 0
@@ -36,11 +36,11 @@ func (b *Backend) inspect(verb, name string, h *driver.Holder) *operation {
 	})
 }
 
-// holder returns the owner that has the lock, or may have it, on a majority of nodes. A node that
-// did not vote, or whose grant has no token, counts for the owner that most other nodes show.
+// holder returns the owner that has the lock, or may have it, on a majority of nodes. If a node did
+// not vote, or its grant has no token, it counts for the owner that most other nodes show.
 func (b *Backend) holder(name string, votes []vote) driver.Holder {
 	shown := slices.DeleteFunc(slices.Clone(votes), func(v vote) bool {
-		// A grant without a token may be undone, so it proves no holder.
+		// A grant without a token may still be undone, so it does not show a holder.
 		return v.answer != seen || strings.HasPrefix(v.raw, v.holder(name).Owner+" 0 ")
 	})
 	most := mostVotes(holders(name, shown))
@@ -74,7 +74,7 @@ func mostVotes(by map[string][]driver.Holder) (most []driver.Holder) {
 	return most
 }
 
-// merge makes one Holder from several nodes' entries for an owner.
+// merge combines the entries that several nodes show for one owner into one Holder.
 func merge(hs []driver.Holder) (h driver.Holder) {
 	for i, o := range hs {
 		if i == 0 {
@@ -117,8 +117,8 @@ const observeEvery = 100 * time.Millisecond
 // Observe follows the holder of name; see driver.Observer. It asks all nodes
 // ten times a second, in one batch for all locks that this host observes.
 //
-// Note: pushes from nodes would not be enough, because one node cannot say whether a majority has
-// changed.
+// Note: do not wait for pushes from nodes instead. A node cannot know whether a majority shows
+// another holder now.
 func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	return b.observers.Follow(ctx, name, emit)
 }
@@ -154,8 +154,8 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	return nil
 }
 
-// names returns the names of all locks that are on any scanned node. It fails if it cannot scan a
-// majority of nodes. So its result includes all held locks.
+// names returns the names of all locks on the scanned nodes. It fails if it scans less than a
+// majority of the nodes, because the result must include every held lock.
 func (b *Backend) names(ctx context.Context, prefix string) (map[string]struct{}, error) {
 	names := map[string]struct{}{}
 	var mu sync.Mutex

@@ -9,8 +9,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// A held lock is on every node. No node has the lock after its release, or if its owner was
-// withdrawn before the acquire.
+// While a lock is held, every node has it. No node has a lock that was released, or whose owner was
+// withdrawn before its acquire.
 func TestLockIsOnEveryNode(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	r := acquire(t, b, lease("a", "one"))
@@ -58,7 +58,7 @@ func TestRefusalHasNoPartOfTheValue(t *testing.T) {
 	}
 }
 
-// Tokens rise although two hosts guess tokens, and each host makes the other's guess too low.
+// Tokens rise even if two hosts take turns, so that each host's guess is below the other's token.
 func TestTokensOfTwoHosts(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	other := connect(t, configOf(nodes, nil))
@@ -90,7 +90,7 @@ func TestKeptWhereUncertain(t *testing.T) {
 	}
 	r.Keep = r.TTL / 2
 	must(t, b.Release(t.Context(), r))
-	_, err := b.Inspect(t.Context(), "a") // reaches every node after the release
+	_, err := b.Inspect(t.Context(), "a") // this request reaches every node after the release
 	must(t, err)
 	if n := keyCount(t, nodes, "a"); n != 5 {
 		t.Errorf("the lock that is kept is on %d nodes", n)

@@ -33,7 +33,7 @@ func start(t testing.TB, count int, opts *redisserver.Options) servers.Nodes {
 }
 
 // configOf returns the configuration of a host: the nodes' addresses and the settings in more. If
-// more has no max_ttl, node_timeout is longer than its default, because tests share their machine.
+// more does not set max_ttl, node_timeout is 500 ms, because the tests share a busy machine.
 func configOf(nodes servers.Nodes, more driver.Config) driver.Config {
 	cfg := driver.Config{"address": nodes.Addr()}
 	if more["max_ttl"] == "" {

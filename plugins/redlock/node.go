@@ -15,18 +15,18 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// state says whether requests to a node wait, are sent or are refused.
+// state decides whether the backend holds back, sends or refuses requests to a node.
 type state int8
 
 const (
 	starting state = iota // connecting; requests wait for at most a few NodeTimeouts
 	up
-	down // requests are refused at once; run goes on trying to connect
+	down // requests are refused at once; the run method goes on trying to connect
 )
 
 // node is one of the masters. All requests for votes go over one connection, one script after the
-// other, so that they reach the node in order. So the SET of an attempt cannot arrive after the DEL
-// of its undo. Requests that are queued while a script is under way share the next script.
+// other, so that they reach the node in order. The SET of an attempt thus cannot arrive after the
+// DEL of its undo. Requests that are queued while a script is under way share the next script.
 //
 // Note: do not use kit.Batcher here in place of kit.Queue. One goroutine sends, connects and checks
 // the server, so the connection needs no mutex. One mutex protects both the queue field and the
@@ -54,14 +54,14 @@ type node struct {
 	mu     sync.Mutex
 	state  state
 	cause  error       // why the node is not up
-	late   *time.Timer // ends the starting state after a while
+	late   *time.Timer // ends the state called starting after a while
 	queue  kit.Queue[*quorumRequest]
 	server redisnode.Server
 	held   quarantine // only the goroutine of run changes it
-	// uncertain is a set of owners. An acquire by such an owner, or a copy of its lease, was sent
-	// over a connection that broke, and may still reach the node.
+	// uncertain is a set of owners. A request that grants such an owner the lock was sent over a
+	// connection that broke, and may still reach the node.
 	uncertain kit.Recent[string, struct{}]
-	// retries are requests to end a lease or an attempt that the node has missed, oldest first.
+	// retries are requests that the node missed and that end a lease or an attempt, oldest first.
 	retries []*quorumRequest
 	retried time.Time // when retries were last sent
 	asked   bool      // requests are on their way to the node
@@ -71,7 +71,7 @@ type node struct {
 
 const maxRetries = 10_000
 
-// errConnecting is the cause of a missing vote while the first try to connect or reconnect goes on.
+// errConnecting is the reason for a missing vote until the first try to connect or reconnect ends.
 var errConnecting = errors.New("not connected yet")
 
 func newNode(b *Backend, index int, addr string, client *goredis.Client, links *redisnode.Links) *node {
@@ -89,8 +89,8 @@ func newNode(b *Backend, index int, addr string, client *goredis.Client, links *
 	return n
 }
 
-// firstConnect times NodeTimeout is the most time that requests wait for the first connection,
-// which takes several round trips.
+// Requests wait for a node's first connection, which takes several round trips, for at most
+// firstConnect times NodeTimeout.
 const firstConnect = 5
 
 // start makes requests wait until the node is connected, for at most timeout.
@@ -240,8 +240,8 @@ func (n *node) retryLater(b *quorumRequest) {
 	n.retries = append(n.retries, n.b.later(b))
 }
 
-// hurry makes the node's retries due now. It reports whether requests to the node may still be
-// queued or under way.
+// hurry makes the node's retries due now. It reports whether retries or other requests to the node
+// may still be queued or under way.
 func (n *node) hurry() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -273,7 +273,7 @@ func (n *node) quarantine(q quarantine) {
 	n.b.changed.Up()
 }
 
-// refuse records err, the reason why the server must not grant locks; nil means that it may.
+// refuse records why the server must not grant locks. If err is nil, the server may grant locks.
 func (n *node) refuse(err error) {
 	was := n.store.Refusal()
 	n.store.Refuse(err)
@@ -286,7 +286,7 @@ func (n *node) refuse(err error) {
 	}
 }
 
-// describe returns the reason, for error texts, why the node does not vote. It is "" if it votes.
+// describe returns an error text that says why the node does not vote. It returns "" if it votes.
 func (n *node) describe() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -313,7 +313,7 @@ func (n *node) session(ctx context.Context) error {
 		return err
 	}
 	if was := n.server.RunID; was != "" && was != s.RunID {
-		n.links.Leave(began) // the queues are now on another server
+		n.links.Leave(began) // this node's queues of waiters are now on another server
 	}
 	n.refuse(s.Evicts(n.addr))
 	c := &connection{n: n, conn: conn, server: s, marker: n.b.marker(s.RunID), looked: time.Now()}
@@ -341,8 +341,8 @@ func (n *node) run(ctx context.Context) {
 		if was == up {
 			pause = 0
 			if !timedOut(err) {
-				// The node closed the connection, because of a restart or because the connection
-				// was idle. So it will soon accept another connection.
+				// The node closed the connection, because it restarted or because the connection was idle. In
+				// both cases it will soon accept a new connection.
 				n.start(n.b.opts.NodeTimeout)
 				continue
 			}

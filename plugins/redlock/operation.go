@@ -56,8 +56,8 @@ func (o *operation) refuse(err error) *operation {
 	return o
 }
 
-// Batch does many operations. Each node gets their requests in as few scripts
-// as possible; see driver.Batcher.
+// Batch does many operations. Each node gets the operations' requests in as few scripts as
+// possible; see driver.Batcher.
 func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	begun := make([]*operation, len(ops))
 	for i, op := range ops {
@@ -78,9 +78,9 @@ func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	return b.do(ctx, begun...)
 }
 
-// do carries out operations. It sends the first requests of all operations together, waits for the
-// votes, then sends the second requests, and so on. When ctx ends, do returns, but requests that
-// were sent may still take effect.
+// do runs operations. It sends the first requests of all operations together, waits for the votes,
+// then sends their second requests, and so on. When ctx ends, do returns, but requests that were
+// sent may still take effect.
 func (b *Backend) do(ctx context.Context, ops ...*operation) []driver.Result {
 	requests := make([]*quorumRequest, 0, len(ops))
 	for {
@@ -161,12 +161,12 @@ func (o *operation) lost(votes []vote) error {
 	h := merge(mostVotes(holders(o.r.Name, votes)))
 	h.Value = nil // a refusal has only the beginning of the value
 	if h.Owner == o.r.Owner && o.r.Owner != "" {
-		h = driver.Holder{} // some nodes still have the lost lease
+		h = driver.Holder{} // some nodes still show the lost lease
 	}
 	return &driver.NotHeldError{Holder: h}
 }
 
-// late reports whether the TTL, less a margin for clock drift, was over before the votes came.
+// late reports whether the votes came after the TTL, less a margin for clock drift, had passed.
 // Package core computes its deadline in the same way.
 func (o *operation) late() bool {
 	drift := o.r.TTL/100 + 2*time.Millisecond
@@ -177,15 +177,15 @@ func (o *operation) tooLate() error {
 	return fmt.Errorf("%w: votes took %v of TTL %v", driver.ErrUnavailable, time.Since(o.sent), o.r.TTL)
 }
 
-// nothingLeft is the error of an acquire that has left nothing on any node: each node either never
-// got the request or has confirmed the undo. The error wraps driver.ErrNotSent, because for the
-// caller this is as if nothing had been sent.
+// nothingLeft is the error of a failed acquire that left nothing on any node. Each node either
+// never got the request or has confirmed the undo. The error wraps driver.ErrNotSent, because for
+// the caller this is as if nothing had been sent.
 type nothingLeft struct{ err error }
 
 func (e *nothingLeft) Error() string   { return e.err.Error() + ", and nothing is left of the attempt" }
 func (e *nothingLeft) Unwrap() []error { return []error{e.err, driver.ErrNotSent} }
 
-// unavailable returns the error for a request without a majority for or against it.
+// unavailable returns the error for a request that a majority neither accepted nor refused.
 func (b *Backend) unavailable(votes []vote) error {
 	voted, denied, fresh := 0, 0, false
 	var causes []string

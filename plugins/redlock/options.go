@@ -24,14 +24,14 @@ type Options struct {
 	// must list the same servers; their order does not matter.
 	Address []string `key:"address" required:"true" doc:"the nodes: 3, 5, 7 or 9 independent masters, each host:port, redis:// or rediss://"`
 	Connect
-	// PoolSize is the number of connections to each node for requests, 1 to 1000. All votes of a
-	// node go over one of these, one batch after the other, so more connections do not make grants
-	// faster. One more connection is for wake-ups.
+	// PoolSize is the number of connections to each node for requests, 1 to 1000. All votes of a node
+	// go over one of them, one batch after the other, so more connections do not make grants faster.
+	// Wake-ups have their own connection.
 	PoolSize int `key:"pool_size" default:"2" doc:"connections that carry requests, 1 to 1000"`
 	// DB is the number of the database on every node.
 	DB int `key:"db" default:"0" doc:"number of the database on every node"`
-	// Prefix goes before every key and channel. Open refuses a prefix with braces. It also refuses "~"
-	// and any longer beginning of the backend's own key "~redlock".
+	// Prefix goes before every key and channel. Open refuses a prefix with braces. It also refuses a
+	// non-empty prefix with which the backend's own key "~redlock" begins.
 	Prefix string `key:"prefix" doc:"what goes before every key and channel, such as \"lock:\""`
 
 	// NodeTimeout is the most time that a node may take to answer. After a node has taken longer,
@@ -47,8 +47,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// leastTTL is the lowest allowed ratio of a TTL to NodeTimeout. A grant may take two requests to
-// the nodes, and enough of the TTL must be left after them.
+// leastTTL times NodeTimeout is the shortest TTL allowed. A grant may take two requests to the
+// nodes, and enough of the TTL must be left after them.
 const leastTTL = 20
 
 func (o Options) ttlMin() time.Duration { return leastTTL * o.NodeTimeout }

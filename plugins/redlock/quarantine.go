@@ -35,8 +35,8 @@ func markerOf(runID string, maxTTL time.Duration) string {
 }
 
 // quarantine is what a host knows about one node's quarantine. Each quarantine has a random id on
-// the node, its episode. If a host sees the same episode twice, the quarantine has lasted for
-// all the time between, even if the connection broke.
+// the node, its episode. If a host sees the same episode twice, the quarantine did not end in
+// between, even if the connection broke.
 type quarantine struct {
 	episode string    // its random id; "" while the node votes
 	since   time.Time // when this host first saw the episode
@@ -44,8 +44,8 @@ type quarantine struct {
 	next    time.Time // when to ask the node again
 }
 
-// clocksEvery is the interval at which a host asks a node in quarantine for its state. It applies
-// while the host does not know the other nodes' clocks.
+// clocksEvery is the interval at which a host asks a node in quarantine for its state, as long as
+// the host does not know the other nodes' clocks.
 const clocksEvery = 100 * time.Millisecond
 
 // clocks returns the lowest and the highest clock of the answering nodes other than n. It returns
@@ -80,7 +80,7 @@ type admission struct {
 }
 
 // send runs lua/admit.lua. It returns the node's marker, the id of its quarantine ("" for none),
-// and the time that the quarantine still lasts by the clocks (negative if they are not known).
+// and the remaining time of the quarantine by the clocks (negative if they are not known).
 func (a admission) send(ctx context.Context, conn *goredis.Conn) (has, episode string, left time.Duration, err error) {
 	lasts := (a.lasts + a.lasts/100).Microseconds() // because clocks differ in speed
 	args := []any{a.marker, a.watched, rand.Text(), lasts}
@@ -132,8 +132,8 @@ func (c *connection) checkQuarantine(ctx context.Context) error {
 }
 
 // initNodes is the command init, which lets every node vote at once. That is safe only if no host
-// holds a lock. So init refuses if only some of the nodes vote, because the other nodes have
-// probably lost data while hosts used them.
+// holds a lock. So init fails if only some of the nodes vote, because the others have probably lost
+// data while hosts used them.
 func initNodes(ctx context.Context, cfg driver.Config, stdout io.Writer) error {
 	if err := initAll(ctx, optionsOf(cfg, slog.New(slog.DiscardHandler)), stdout); err != nil {
 		return fmt.Errorf("redlock: init: %w", err)
@@ -151,7 +151,7 @@ func (b *Backend) initCommand() string {
 	return "lockplugin-redlock init --address=" + strings.Join(addrs, ",")
 }
 
-// fresh is a node that the command init sets up.
+// fresh is a node that the command init lets vote.
 type fresh struct {
 	addr   string
 	conn   *goredis.Conn

@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// New nodes begin to vote after max_ttl even if each host runs for a shorter time, because nodes
-// record when their quarantine began.
+// New nodes vote after max_ttl even if every host runs for a shorter time, because each node
+// records when its quarantine began.
 func TestQuarantineEndsForShortLives(t *testing.T) {
 	nodes := start(t, 3, nil)
 	cfg := configOf(nodes, driver.Config{"max_ttl": "3s", "node_timeout": "100ms"})
@@ -58,8 +58,8 @@ func TestBrokenConnectionsDoNotProlongQuarantine(t *testing.T) {
 }
 
 // If the clock of a node in quarantine jumps ahead, the quarantine does not end, because the clocks
-// of the other nodes show that too little time has passed. This also holds for a backend that is
-// opened later.
+// of the other nodes show that too little time has passed. A backend that is opened after the jump
+// must not end it either.
 func TestClockJumpEndsNoQuarantine(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	c := plain(t, nodes[0])

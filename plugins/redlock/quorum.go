@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// kind says what a node must do with a request. The code is in lua/vote.lua and lua/slowpath.lua.
+// kind says what a node must do with a request; see lua/vote.lua and lua/slowpath.lua.
 type kind string
 
 const (
@@ -29,14 +29,14 @@ const (
 	kindOver     kind = "o"
 )
 
-// answer says how a node voted, or why its vote is missing.
+// answer is the kind of a node's vote, or the reason why there is no vote.
 type answer int8
 
 const (
 	missing     answer = iota // no reply yet
 	done                      // the request was done
 	freed                     // the request was done, and that node's queue has a waiter
-	pending                   // the lock was granted without a token; the token must exceed floor
+	pending                   // the lock was granted without its token, which must exceed floor
 	seen                      // the vote names the owner that holds the lock on the node, if there is one
 	heldBy                    // another owner holds the lock on the node
 	notHeld                   // the node does not have the lease
@@ -81,18 +81,18 @@ type quorumRequest struct {
 	ms    int64
 	token uint64
 	rest  string
-	// grantee is the owner to which this request may give the lock, or "" if there is none.
+	// grantee is the owner to which this request may grant the lock. It is "" if there is none.
 	grantee string
 	// targets says for each node whether it is asked; nil means all nodes.
 	targets []bool
 	// quorum is the number of votes that the request needs. The request is decided when it has them,
-	// or when there are too many votes against it. Zero means to wait for every vote.
+	// or when it can no longer get them. If quorum is 0, the request waits for every vote.
 	quorum int
-	// queue is the node whose vote a grant needs, because that node knows which
-	// waiter's turn it is; -1 for none.
+	// queue is the index of the node whose vote a grant needs, because this node knows whose turn it
+	// is. It is -1 for none.
 	queue int
-	// A node that missed the request no longer needs it after the until time. A release with Keep
-	// frees the lock at the kept time.
+	// A node that missed the request no longer needs it after the time in the until field. A release
+	// with Keep frees the lock at the time in the kept field.
 	until, kept time.Time
 	// known is the vote of the node with the queue, if that node was asked before the others.
 	known *vote
@@ -108,7 +108,7 @@ type quorumRequest struct {
 }
 
 // givesUp reports whether the request ends a lease or an attempt. Such a request must reach each
-// node. Otherwise a node would keep a lock that has no holder.
+// node. A node that misses it keeps a lock that has no holder.
 func (b *quorumRequest) givesUp() bool {
 	return b.kind == kindUndo || b.kind == kindWithdraw || b.kind == kindRelease || b.kind == kindBreak
 }
@@ -136,8 +136,8 @@ func (b *quorumRequest) text() string {
 }
 
 // hints returns arguments that make lua/vote.lua faster. They are the lowest and highest guessed
-// token of the acquires in batch and, if the texts of all other requests have one length, this
-// length less one.
+// token of the acquires in batch, and the index of the last byte in each other request's text if
+// all these texts have one length.
 func hints(batch []*quorumRequest) (lowest, highest, index any) {
 	var first, last uint64
 	length, same := 0, true
@@ -226,7 +226,7 @@ func (b *quorumRequest) complete() bool {
 			refused++
 		}
 	}
-	most := len(b.votes) - b.quorum // the most votes against the request that still allow a quorum
+	most := len(b.votes) - b.quorum // with more votes against it, the request cannot get a quorum
 	if no > most || refused > most {
 		return true
 	}

@@ -14,7 +14,7 @@ import (
 // Release ends a lease on a majority; see driver.Lock.
 //
 // If a node cannot be reached or refuses writes, the release is sent to it again until the node
-// confirms it or this backend closes. The lease remains on this node for that time, at most for the
+// confirms it or this backend closes. Until then the lease remains on this node, at most for the
 // rest of its TTL, but the lock is free on a majority. The backend keeps the last 10,000 such
 // releases for each node. If the backend closes before the node confirms, and r.Keep is zero, other
 // hosts end the lease; see lookForOver.
@@ -53,8 +53,8 @@ func (b *Backend) withdraw(r driver.Request) *operation {
 	})
 }
 
-// ended returns nil if a majority of nodes has ended the lease or did not have it. But if a
-// majority did not have the lease, the lease was lost earlier, and ended returns an error.
+// ended returns an error if a majority of nodes did not have the lease, because it was lost
+// earlier. It also returns an error if fewer nodes than a majority voted. Otherwise it returns nil.
 func (o *operation) ended() error {
 	votes := o.now.result()
 	switch no := count(votes, vote.no); {
@@ -90,9 +90,9 @@ func (b *Backend) remember(x *quorumRequest, missed int) {
 // maxRemembered limits the tombstones that func remember puts on other nodes for one missing node.
 const maxRemembered = 1000
 
-// lookForOver ends released leases on nodes that missed the release. Such a node says that an owner
-// holds the lock, but the owner has a tombstone on another node. Without lookForOver, this
-// node and an unreachable one could keep all owners from a majority for the rest of the TTL.
+// lookForOver ends released leases on nodes that missed the release. Such a node shows a holder
+// that has a tombstone on another node. Without lookForOver, this node and an unreachable one could
+// keep all owners from a majority for the rest of the TTL.
 func (b *Backend) lookForOver(name string, votes []vote) {
 	if !slices.ContainsFunc(votes, vote.absent) {
 		return
@@ -147,7 +147,7 @@ func (b *Backend) later(x *quorumRequest) *quorumRequest {
 		kind: x.kind, key: x.key, owner: x.owner, token: x.token, ms: x.ms, rest: x.rest, until: x.until, kept: x.kept,
 	}
 	if y.until.IsZero() {
-		// At this time the lease has ended, and no late request for it can arrive.
+		// By then the lease has ended, and no late request for it can arrive any more.
 		y.until = time.Now().Add(max(redisnode.TombstoneFor, b.opts.MaxTTL))
 	}
 	switch left := time.Until(x.kept); {
@@ -160,7 +160,7 @@ func (b *Backend) later(x *quorumRequest) *quorumRequest {
 	return y
 }
 
-// Break ends the lease of the lock called name that has this token; see driver.Admin. It needs a
+// Break ends the lease of the lock called name if it has this token; see driver.Admin. It needs a
 // majority. Nodes that miss the request get it again later.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	o := b.operation("break", driver.Request{Name: name, Token: token}, kindBreak, "")

@@ -14,8 +14,8 @@ import (
 )
 
 // lateUndo is a proxy before a node. When a client first sends an undo, the proxy holds back the
-// undo and all later data of that connection. It can send these data later, even after the client
-// has closed the connection. The proxy forwards everything else.
+// undo and all later data of that connection. It can send the data later, even if the client has
+// closed the connection. The proxy forwards everything else.
 type lateUndo struct {
 	to      string
 	once    sync.Once
@@ -41,7 +41,7 @@ func delayUndo(t testing.TB, s *servers.Server) (*lateUndo, string) {
 	t.Cleanup(func() {
 		_ = listener.Close()
 		if t.Failed() {
-			return // the data held back may never arrive
+			return // p.arrives may never be closed, so do not wait
 		}
 		conns.Wait()
 	})
@@ -66,7 +66,7 @@ func (p *lateUndo) carry(client net.Conn) {
 	if held != nil {
 		<-p.arrives
 		_, _ = server.Write(held)
-		back.Wait() // the client is gone, so this cannot pass the answer on
+		back.Wait() // waits for the node's answer; the client is already gone
 		close(p.arrived)
 	}
 	_ = server.Close()
@@ -170,8 +170,8 @@ func one(t testing.TB, b *Backend, x *quorumRequest) vote {
 	return x.result()[0]
 }
 
-// A second round, which writes a token, may be late. It must not change a value that another
-// attempt has written, because the next undo would then delete it.
+// A second round, which writes a token, may be late. It must not write its token into a value of
+// another attempt, because the undo of its own attempt would then delete it.
 func TestTokenIsOfItsAttempt(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
@@ -191,8 +191,8 @@ func TestTokenIsOfItsAttempt(t *testing.T) {
 	}
 }
 
-// A node that refuses an undo gets it again. Without this, the node would refuse all other owners
-// for the TTL of the undone attempt.
+// A node that refuses an undo gets it again. Otherwise this node would refuse all other owners for
+// the TTL of the undone attempt.
 func TestRefusedUndoIsMadeUpFor(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
@@ -208,7 +208,7 @@ func TestRefusedUndoIsMadeUpFor(t *testing.T) {
 	eventually(t, "the node has undone it", func() bool { return keyCount(t, nodes[:1], "a") == 0 })
 }
 
-// If a node missed a host's last release, Close sends the release again before it returns.
+// If a node missed a release, Close sends it the release again before Close returns.
 func TestCloseTellsAgain(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
@@ -270,7 +270,7 @@ func TestCloseWaitsForWhatIsQueued(t *testing.T) {
 }
 
 // If a node missed a release, the backend keeps the release as long as the lease may be on the
-// node. It keeps only the newest maxRetries requests for a node.
+// node. For each node, it keeps only the newest maxRetries requests.
 func TestMissedReleaseIsRemembered(t *testing.T) {
 	nodes, b := cluster(t, driver.Config{"max_ttl": "24h", "node_timeout": "500ms"})
 	r := acquire(t, b, lease("a", "o1"))

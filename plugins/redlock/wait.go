@@ -33,7 +33,7 @@ func (b *Backend) wait(ctx context.Context, r driver.Request, most time.Duration
 		}
 		b.contention.note(r.Name)
 		turn, _, err := b.nodes[i].store.Wait(ctx, r, time.Until(end), moved)
-		b.contention.note(r.Name) // Wait may take longer than a note is valid
+		b.contention.note(r.Name) // once more, because Wait may have taken longer than contendedFor
 		switch {
 		case err != nil:
 			return b.failed(ctx, r, err)
@@ -50,7 +50,7 @@ func (b *Backend) wait(ctx context.Context, r driver.Request, most time.Duration
 // none. This is the voting node with the highest hash of its run id and the lock's name (Thaler and
 // Ravishankar, "Using name-based mappings to increase hit rates", 1998). The hash uses run ids,
 // because hosts may list nodes in any order and by different addresses. A node that lacks the
-// holder's lease is skipped, because on such a node the end of the lease would wake no waiter.
+// holder's lease is skipped, because the end of the lease would wake no waiter there.
 func (b *Backend) queueOf(name, owner string) int {
 	queue, highest := -1, uint64(0)
 	for i, n := range b.nodes {
@@ -95,8 +95,8 @@ func (b *Backend) failed(ctx context.Context, r driver.Request, err error) error
 	return fmt.Errorf("redlock: wait for %q: %w", r.Name, err)
 }
 
-// leaveQueues makes this host forget the owner's places in queues. It returns false if the owner is
-// certainly in no queue.
+// leaveQueues makes this host forget the owner's places in queues. It returns false if no queue can
+// have the owner.
 func (b *Backend) leaveQueues(owner string) bool {
 	if !b.contention.known.Load() {
 		return false
@@ -110,11 +110,11 @@ func (b *Backend) leaveQueues(owner string) bool {
 // contendedFor is the shortest time for which a lock counts as contended after a waiter was seen.
 const contendedFor = 2 * time.Second
 
-// contention remembers the locks that have waiters, and the owners of this host that were told of
-// their turn. A wrong entry cannot cause a double grant. It only changes which node is asked first,
-// and which node's queue an owner enters.
+// contention has the locks that have waiters, and this host's owners whose turn it is. A wrong
+// entry cannot cause a double grant. It only changes the node that is asked first, and the node
+// whose queue an owner enters.
 type contention struct {
-	known atomic.Bool // if false, no lock has waiters, and mu is not needed
+	known atomic.Bool // if false, no lock has waiters, and mu need not be locked
 	mu    sync.Mutex  // keeps known consistent with names
 	names kit.Recent[string, struct{}]
 	turns kit.Recent[string, struct{}] // owners whose turn it is
@@ -150,7 +150,7 @@ func (c *contention) lacksLease(owner string, node int) bool {
 }
 
 // outOfTurn reports whether, as far as this host knows, the lock called name has waiters and it is
-// not the owner's turn. A turn is valid for one call.
+// not the owner's turn. A call uses up the owner's turn.
 func (c *contention) outOfTurn(name, owner string) bool {
 	if !c.known.Load() || c.turns.Take(owner) {
 		return false

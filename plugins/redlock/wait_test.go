@@ -35,9 +35,9 @@ func hosts(t *testing.T, count int, cfg driver.Config) []*core.Client {
 	return cs
 }
 
-// Hosts that compete for one lock get it about equally often, on average in at most half a second.
-// A refused owner waits for the slowest node. So an unfair result does not count if a thread of the
-// test or of a node waited long for a processor. In that case the test runs again.
+// Hosts that compete for one lock get it about equally often, with at least two grants a second. An
+// owner that is refused waits for the slowest node. So the test repeats an unfair run in which a
+// thread of the test or of a node waited long for a processor.
 func TestTurns(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	cs := hosts(t, 6, configOf(nodes, nil))
@@ -72,7 +72,7 @@ func turns(t *testing.T, cs []*core.Client) (counts []int, fairness float64) {
 	total := 0
 	var holding sync.Mutex
 	var last uint64
-	begun := map[int]bool{} // turns count only after every host has had a turn
+	begun := map[int]bool{} // grants count only after every host has had one
 	var work sync.WaitGroup
 	for i, c := range cs {
 		work.Go(func() {
@@ -123,8 +123,8 @@ func turns(t *testing.T, cs []*core.Client) (counts []int, fairness float64) {
 }
 
 // Hosts use the same node's queue for a lock even if they list the nodes in another order or by
-// other addresses. Otherwise several nodes would each keep the lock for another waiter, and no
-// owner would get a majority. The queues of many locks are spread over all nodes.
+// other addresses. If each host used another queue, nodes would keep the lock for different
+// waiters, and no owner would get a majority. The queues of many locks are spread over all nodes.
 func TestHostsMeetAtOneQueue(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	var addrs []string
@@ -213,9 +213,9 @@ func TestQueueMoves(t *testing.T) {
 	work.Wait()
 }
 
-// The node with the queue lacks the holder's lease, because another owner had the lock there. A
+// The node with the queue lacks the holder's lease, because another program had the lock there. A
 // waiter must use another node's queue, where the end of the lease wakes it. The node that lacks
-// the lease soon gets a copy, even without a renewal, but not if the lease was released before.
+// the lease soon gets a copy, even without a renewal, but not of a lease that was released before.
 func TestQueueLacksTheLease(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	queue := plain(t, nodes[b.queueOf("a", "holder")])

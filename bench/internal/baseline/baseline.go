@@ -111,7 +111,7 @@ const (
 var discard = slog.New(slog.DiscardHandler)
 
 // inProcess returns a baseline that is our library for a backend, without the plugin process. The
-// function prefix takes the backend's configuration, and returns the prefix of the library's keys.
+// prefix function takes the backend's configuration, and returns the prefix of the library's keys.
 func inProcess(spec driver.Spec, prefix func(driver.Config) string) Baseline {
 	return Baseline{
 		Name:    spec.Name + "-in-process",
@@ -130,7 +130,7 @@ func inProcess(spec driver.Spec, prefix func(driver.Config) string) Baseline {
 	}
 }
 
-// locks prepares the lock called name for one caller, as method Lock of [load.Locker] does.
+// locks prepares the lock called name for one caller, as the Lock method of [load.Locker] does.
 type locks func(name string, ttl time.Duration) (load.Lock, error)
 
 // locker is a [load.Locker] whose Close need not release locks, because callers have done so.
@@ -143,7 +143,7 @@ func (l locker) Lock(name string, ttl time.Duration) (load.Lock, error) { return
 
 func (l locker) Close(context.Context) error { return l.close() }
 
-// onRedis returns the Open function of a baseline, which makes its locks by calling of(client).
+// onRedis returns a baseline's Open function. The given function makes the locks with a client.
 func onRedis(of func(goredis.UniversalClient) (locks, error)) func(context.Context, driver.Config) (load.Locker, error) {
 	return func(_ context.Context, cfg driver.Config) (load.Locker, error) {
 		c, err := redisserver.Dial(cfg)

@@ -153,7 +153,7 @@ var getLockBaseline = Baseline{
 	}),
 }
 
-// onMySQL returns the Open function of a baseline, which makes its locks by calling of(ctx, db).
+// onMySQL returns a baseline's Open function. The given function makes the locks with a database.
 func onMySQL(of func(context.Context, *sql.DB) (locks, error)) func(context.Context, driver.Config) (load.Locker, error) {
 	return func(ctx context.Context, cfg driver.Config) (load.Locker, error) {
 		db, err := mysqlserver.Dial(cfg)

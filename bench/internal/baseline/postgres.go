@@ -87,7 +87,7 @@ func keyOf(name string) int64 {
 	return int64(h.Sum64())
 }
 
-// onPostgres returns a baseline's Open function, which makes the locks by calling of(ctx, pool).
+// onPostgres returns a baseline's Open function. The given function makes the locks with a pool.
 func onPostgres(of func(context.Context, *pgxpool.Pool) (locks, error)) func(context.Context, driver.Config) (load.Locker, error) {
 	return func(ctx context.Context, cfg driver.Config) (load.Locker, error) {
 		pool, err := postgresserver.Pool(cfg)
@@ -140,7 +140,7 @@ func advisoryTx(ctx context.Context, pool *pgxpool.Pool, key int64) (load.Lease,
 	}}, nil
 }
 
-// lives wraps err in ErrNotHeld, because the lock has ended with its connection.
+// lives wraps a connection's error in ErrNotHeld, because the lock ends with the connection.
 func lives(err error) error {
 	if err == nil {
 		return nil

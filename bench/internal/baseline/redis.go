@@ -99,8 +99,8 @@ func (l *goredisLock) run(ctx context.Context, script *goredis.Script, args ...a
 	return err
 }
 
-// Note: this is v0.9.4, because v0.10 acquires by MSETNX and PEXPIRE and is
-// slower. We compare with the faster version.
+// Note: the library's version is v0.9.4, the faster one. Version v0.10 acquires by MSETNX and
+// PEXPIRE, and is slower.
 var redislockBaseline = Baseline{
 	Name:      "redislock",
 	Doc:       "bsm/redislock, retrying every 100 ms",

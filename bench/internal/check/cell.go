@@ -42,15 +42,15 @@ type Cell struct {
 	Tokens   int `json:"tokens_not_rising"`
 	Linear   int `json:"not_linearizable"`
 	Signals  int `json:"lost_signal_late"`
-	// Beyond counts those histories in Linear that would be wrong even if the store had forgotten
-	// its grants when the fault was injected. No documented exception allows such a history.
+	// Beyond counts the histories in Linear that would be wrong even if the store had forgotten its
+	// grants when the fault was injected. No documented exception allows such a history.
 	Beyond int `json:"beyond_forgetting,omitempty"`
 	// Undecided counts the histories for which the check for Linear exceeded its time limit.
 	Undecided int `json:"undecided,omitempty"`
 	// Belief is the longest time during which two holders believed that they had the lock.
 	Belief int64 `json:"belief_overlap_max_ns"`
 	// Margin is the shortest time from the moment when a holder learned of its loss to the next grant.
-	// Margins counts how often this time was measured.
+	// Margins is the number of times that it was measured.
 	Margin  int64 `json:"lost_signal_margin_min_ns"`
 	Margins int   `json:"lost_signal_margins"`
 	// StaleGuarded and StaleBare count stale writes that succeeded, with and without the
@@ -250,8 +250,8 @@ func (t *table) name(name int, holds []results.Hold) {
 	t.windows(holds)
 }
 
-// suspects describes two grants: the first one that is not known to have ended before the next
-// grant, and that next grant. If there is no such pair, it describes the first grant and the last.
+// suspects describes the first grant that is not known to have ended before the next one, and this
+// next grant. If there is no such grant, it describes the first grant and the last.
 func suspects(holds []results.Hold) string {
 	first, next := holds[0], holds[len(holds)-1]
 	for i := 1; i < len(holds); i++ {
@@ -304,7 +304,7 @@ func (t *table) windows(holds []results.Hold) {
 const longTTL = 10 * time.Second
 
 // keeps judges whether a lease survived a fault that should cost no lease. It ignores leases that
-// were granted during the outage, and brief leases.
+// were granted during the outage, and [brief] ones.
 func (t *table) keeps(h results.Hold) {
 	inOutage := h.GrantedNs > t.round.InjectedNs && h.GrantedNs < t.round.BackNs
 	short := h.Cause != "revoked" && brief(h, claim.Setting{FirstSpan: time.Duration(t.round.FirstSpanNs), TTL: t.ttl})

@@ -21,7 +21,7 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
-// keep is the largest number of violations of one rule and subject whose details a verdict keeps.
+// keep is the largest number of violations of one rule and subject that a verdict describes.
 const keep = 5
 
 // Violation says which claim a backend has broken, and which holder did what and when.
@@ -33,7 +33,7 @@ type Violation struct {
 
 func (v Violation) String() string { return fmt.Sprintf("%s: %s", v.Rule, v.What) }
 
-// both describes two holds that together break a rule. The call who(n) names holder n.
+// both describes two holds that together break a rule. The who function names a holder.
 func both(rule claim.Rule, first, second results.Hold, who func(n int) string) string {
 	what := "two holders at once"
 	if rule == claim.Token {
@@ -58,7 +58,7 @@ type Subject struct {
 	Refused   int `json:"refused"`
 	Cancelled int `json:"cancelled"`
 	Failed    int `json:"failed"`
-	// Overlaps and Tokens each count all violations of one rule, even those without kept details.
+	// Overlaps and Tokens each count all violations of one rule, even violations without details.
 	Overlaps int `json:"overlaps"`
 	Tokens   int `json:"tokens_not_rising"`
 }

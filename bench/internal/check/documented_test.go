@@ -43,7 +43,7 @@ func TestDoubleGrantsAreJudged(t *testing.T) {
 	}
 }
 
-// twoHolders returns the record of a round in which the store forgets a grant at the injection.
+// twoHolders returns the record of a round in which the store forgets a grant at the fault's start.
 func twoHolders(backend string, f faults.Fault) results.Round {
 	const ms = 1_000_000
 	return results.Round{

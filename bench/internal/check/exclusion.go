@@ -9,10 +9,10 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
-// grants keeps those earlier holds of one lock that later holds must be compared with.
+// grants keeps the earlier holds of one lock with which later holds must be compared.
 type grants struct {
-	lastEnd  results.Hold // the hold that ended last of the holds so far
-	maxToken results.Hold // the hold with the highest token of the holds so far
+	lastEnd  results.Hold // of the holds so far, the hold that ended last
+	maxToken results.Hold // of the holds so far, the hold with the highest token
 	any      bool
 }
 
@@ -56,8 +56,8 @@ func byGranted(a, b results.Hold) int { return cmp.Compare(a.GrantedNs, b.Grante
 // separately. In a hand-over, a host passes its lease to another of its callers.
 //
 // In comparisons with other leases, a hand-over counts as requested when the host first requested
-// the lease. So it is no violation if a host hands over a lease that the store has lost, after the
-// store has granted a later lease. A resource refuses the lower token of the lost lease.
+// the lease. So it is no violation if a host hands over a lease that the store has lost, even after
+// the store has granted a later one. A resource refuses the lower token of the lost lease.
 func (g *grants) tokens(holds []results.Hold, report breach) {
 	of := slices.SortedFunc(slices.Values(holds), byToken)
 	var fromStore []results.Hold // the first hold of each lease
@@ -111,10 +111,10 @@ func (g *grants) rising(holds []results.Hold, report breach) {
 	}
 }
 
-// inTurn judges holds whose requests overlapped in time, which the method rising cannot judge. The
+// inTurn judges holds whose requests overlapped in time, which the rising method cannot judge. The
 // store keeps a lock for a holder from the grant on, at least until the holder hears of the grant.
 // So a hold that was granted after the end of another must have the higher token. If any is set,
-// the parameter before is the hold with the highest token of earlier calls.
+// the before parameter is the hold with the highest token of earlier calls.
 func inTurn(holds []results.Hold, before results.Hold, any bool, report breach) {
 	over := func(h results.Hold) int64 { return max(h.GrantedNs, h.Until()) }
 	ended := slices.SortedFunc(slices.Values(holds), func(a, b results.Hold) int { return cmp.Compare(over(a), over(b)) })
@@ -135,13 +135,13 @@ func inTurn(holds []results.Hold, before results.Hold, any bool, report breach) 
 func concurrent(first, second results.Hold) bool { return second.AskedNs < first.GrantedNs }
 
 // forgotten reports whether two holds with falling tokens are possible in a store that forgets
-// grants. It may have made the second grant, forgotten it, and only afterwards made the first.
+// grants. The store may have made the second grant, forgotten it, and only then made the first.
 func forgotten(rule claim.Rule, first, second results.Hold) bool {
 	other := core.GrantNumber(first.Token) != core.GrantNumber(second.Token)
 	return rule == claim.Token && other && first.Token > second.Token && concurrent(first, second)
 }
 
-// repeats finds holds with equal tokens whose requests overlapped in time. The method rising finds
+// repeats finds holds with equal tokens whose requests overlapped in time. The rising method finds
 // all other equal tokens.
 func repeats(holds []results.Hold, report breach) {
 	ordered := slices.SortedFunc(slices.Values(holds), byToken)

@@ -77,7 +77,7 @@ type judge struct {
 	out   Judgement
 }
 
-// Judge judges a play by the claims for its backend.
+// Judge judges a played schedule by the claims for its backend.
 func Judge(p Play) Judgement {
 	j := &judge{Play: p, out: Judgement{Starved: p.Starved}}
 	var all []results.Hold
@@ -138,8 +138,8 @@ func (j *judge) broken(host int, rule claim.Rule, at int64, format string, args 
 	*to = append(*to, Violation{rule, j.Backend, fmt.Sprintf(format, args...)})
 }
 
-// late records that something took longer than a claim allows, until t=at. If the machine was
-// starved of processor time, late sets Unjudged instead.
+// late records that something, which ended at t=at, took longer than a claim allows. If the machine
+// was starved of processor time, late sets Unjudged instead.
 func (j *judge) late(host int, rule claim.Rule, at int64, format string, args ...any) {
 	if j.Starved {
 		j.out.Unjudged = true
@@ -196,7 +196,7 @@ func staleRenewal(first, next results.Hold) (ns int64) {
 
 // margin returns the time from the moment when the first holder learned of its loss to the next
 // grant. This time is known only if that holder lost the lock, and if its process was not stopped
-// in the period before the next grant. The parameter before is the length of that period.
+// in the period before the next grant. The before parameter is the length of that period.
 func margin(first, next results.Hold, stood []Span, before time.Duration) (ns int64, known bool) {
 	if first.DoneNs == 0 || first.ReleaseNs > 0 || overlap(stood, Span{next.GrantedNs - int64(before), next.GrantedNs}) > 0 {
 		return 0, false
@@ -235,7 +235,7 @@ func (j *judge) ends() {
 	}
 }
 
-// overlap returns the time that spans cover within the period in. The spans may overlap each other.
+// overlap returns how much of the given period the spans cover. The spans may overlap each other.
 func overlap(spans []Span, in Span) time.Duration {
 	sorted := slices.SortedFunc(slices.Values(spans), func(a, b Span) int { return cmp.Compare(a[0], b[0]) })
 	var sum int64

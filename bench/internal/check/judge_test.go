@@ -8,8 +8,8 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
-// TestJudge changes a play without violations. It checks that each change breaks one claim, unless
-// the change also adds an excuse: a starved machine, an event, or a documented condition.
+// TestJudge changes a [Play] without violations. It checks that each change breaks one claim,
+// unless the change also adds an excuse: a starved machine, an event, or a documented condition.
 func TestJudge(t *testing.T) {
 	failed := results.Call{Op: results.OpRelease, SentNs: 4990 * ms, BackNs: 5100 * ms, LimitNs: 9000 * ms, Served: true, Outcome: results.CallFailed}
 	for _, tt := range []struct {

@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// judging is the time limit of the search for an order of all operations on a lock in which the
-// lock never has two holders. The search is usually short, because a history has few holders.
+// judging is the time limit for finding an order of all operations on a lock in which the lock
+// never has two holders. The search is usually short, because a history has few holders.
 const judging = 10 * time.Second
 
 type operation struct {
@@ -55,10 +55,10 @@ var lockModel = porcupine.Model{
 	},
 }
 
-// linear reports whether the holds of one lock fit a lock with at most one holder. The function
-// died returns the time when a host was killed, or 0. If forgets is not 0, the store may have lost
-// the holds requested before t=forgets, at t=forgets or later. The result decided is false if time
-// ran out. Parameter first is the FirstSpan of [claim.Setting].
+// linear reports whether the holds of one lock fit a lock with at most one holder. The died
+// function returns the time when a host was killed, or 0. If forgets is not 0, the store may
+// lose holds that were requested before t=forgets, at t=forgets or later. The decided result is
+// false if time ran out. Parameter first is the FirstSpan of [claim.Setting].
 func linear(holds []results.Hold, ttl, first time.Duration, died func(host int) int64, forgets int64) (ok, decided bool) {
 	var ops []porcupine.Operation
 	add := func(kind opKind, lease int, call, back int64) {

@@ -38,8 +38,8 @@
 // # Where is what
 //
 //   - spec.go: what is run under which lock, and how it ended
-//   - front.go, keeper.go: the two processes; sys_linux.go, sys_other.go: ending the command with
-//     them
+//   - front.go, keeper.go: the two processes; sys_linux.go, sys_other.go: killing the command
+//     when the keeper ends
 //   - run.go: one run of the command under a lease; tree.go: killing all that it started
 //   - out.go: texts for people, written without waiting
 package command

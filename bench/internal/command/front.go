@@ -30,8 +30,8 @@ const (
 	stdioFrom = 100
 )
 
-// ignored are the signals that the caller has set to be ignored, as nohup and a shell without job
-// control do. They must be read before the first call of signal.Notify.
+// ignored are the signals that the caller makes this process ignore, as nohup and a shell without
+// job control do. They must be read before the first call of signal.Notify.
 var ignored = func() (all []syscall.Signal) {
 	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT} {
 		if signal.Ignored(s) {

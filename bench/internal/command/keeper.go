@@ -25,7 +25,7 @@ import (
 const (
 	startTimeout = 30 * time.Second
 	// closeBudget limits the time for releasing the lock, which is the last thing that a keeper does.
-	// leaveWithin is the limit instead if the keeper got no lock, or has lost the lease.
+	// If the keeper got no lock, or has lost the lease, leaveWithin is the limit instead.
 	closeBudget, leaveWithin = 10 * time.Second, 2 * time.Second
 	// betweenTerms is the pause before a leader campaigns again after its command has ended.
 	betweenTerms = time.Second
@@ -261,7 +261,7 @@ type led struct{ *core.Term }
 func (l led) Done() <-chan struct{}             { return l.Context().Done() }
 func (l led) Release(ctx context.Context) error { return l.Resign(ctx) }
 
-// acquire waits for the lock or the leadership, as long as the Spec allows.
+// acquire waits for the lock or the leadership, at most for the time that the Spec allows.
 func (k *keeper) acquire() (held, error) {
 	ctx := k.wanted
 	if k.spec.Wait > 0 {

@@ -35,7 +35,7 @@ type run struct {
 
 	status *syscall.WaitStatus // of the command, when it has ended
 	over   time.Time           // when the command has ended
-	halted int                 // how many more times the front is told to go on after a stop of the command
+	halted int                 // tries left to resume the front, which stops itself with the command
 	told   bool                // lockbench has reported the processes that the command left behind
 	lost   string              // why the command must end early; "" if it need not
 	termed bool
@@ -140,7 +140,7 @@ func (r *run) took(pid int, status syscall.WaitStatus) {
 // early, because the front may not have stopped itself yet.
 const frontResumes = 3
 
-// resume tells the front to go on. The front stops itself when the command was stopped.
+// resume tells the front to go on. The front stops itself after a signal has stopped the command.
 func (r *run) resume() {
 	if r.halted == 0 || r.fronted.Err() != nil {
 		return
@@ -201,7 +201,7 @@ func (r *run) end(reason string, at time.Time) {
 	}
 }
 
-// wait waits for the next event, or until the method look may have work to do.
+// wait waits for the next event, or until the look method may have work to do.
 func (r *run) wait() {
 	now := time.Now()
 	pause := min(lookEvery, time.Until(r.held.Deadline())-r.spec.TTL/termPart)

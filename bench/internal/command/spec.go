@@ -39,7 +39,7 @@ type Kind string
 const (
 	Ended       Kind = ""            // the command has ended, or a signal has ended the wait for the lock
 	Held        Kind = "held"        // another holder had the lock until the end of the wait
-	Late        Kind = "late"        // no tick is due, or no host has run it
+	Late        Kind = "late"        // no tick is due, or it is too late to run the last tick
 	Lost        Kind = "lost"        // the lease was lost, or MaxHold is over; the command was ended
 	Unavailable Kind = "unavailable" // the plugin or the store cannot be used
 	Invalid     Kind = "invalid"     // the Spec does not fit the backend
@@ -47,7 +47,7 @@ const (
 )
 
 // End says how a run ended. For Ended, Status is as in a shell: 128 + n after signal n, 126 or 127
-// if the start failed. If so, and for other kinds, Reason is set unless the keeper has told it.
+// if the start failed. In that case and for other kinds, Reason is set unless the keeper told it.
 type End struct {
 	Kind   Kind
 	Status int

@@ -10,7 +10,7 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// These limit the pause between two tries to kill all processes of a tree. The pause is a tenth of
+// These limit the pause between two tries to kill the processes of a tree. The pause is a tenth of
 // the time since the first try, because a process that waits in the kernel may live for hours.
 const (
 	killPause    = time.Millisecond
@@ -21,8 +21,8 @@ func pauseAfter(start time.Time) time.Duration {
 	return min(max(time.Since(start)/10, killPause), maxKillPause)
 }
 
-// tree is every descendant of this process except one spared child. Only one goroutine may use it.
-// Code outside of tree may wait only for the spared child.
+// tree is all descendants of this process except one spared child and its descendants. Only one
+// goroutine may use it. Code outside of tree may wait only for the spared child.
 type tree struct {
 	spare func() (pid int) // 0 for none
 }
@@ -33,7 +33,7 @@ func (t tree) children() []int {
 	return slices.DeleteFunc(proc.Children(os.Getpid()), func(pid int) bool { return pid == spared })
 }
 
-// signal sends the signal sig to every process of the tree. The result refused is true if this
+// signal sends the signal sig to every process of the tree. The refused result is true if this
 // process was not permitted to signal one of them.
 func (t tree) signal(sig syscall.Signal) (refused bool) {
 	type node struct{ pid, parent int }
@@ -60,7 +60,7 @@ func (t tree) signal(sig syscall.Signal) (refused bool) {
 	return refused
 }
 
-// reap waits for the children that have ended, and calls the function took with each status. It
+// reap waits for the children that have ended, and calls the took function with each status. It
 // reports whether a child is left. Only this function waits for children. So no child vanishes
 // while [proc.Children] lists them, and an empty list proves that the tree is empty.
 func (t tree) reap(took func(pid int, status syscall.WaitStatus)) (left bool) {

@@ -19,7 +19,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// envOddHost is an environment variable: the oddHost for TestOddHostProcess, as JSON.
+// envOddHost is the environment variable with the oddHost for TestOddHostProcess, as JSON.
 const envOddHost = "LOCKBENCH_ODD_HOST"
 
 // oddHost is a host that does something unusual (a habit), which plugins must tolerate.
@@ -161,7 +161,7 @@ func pluginOf(t *testing.T, b driver.Backend) (pid int) {
 }
 
 // startFollowers starts children that the kernel kills when the thread that started them ends. The
-// function end checks that all of them are still alive.
+// end function checks that all of them are still alive.
 func startFollowers(t *testing.T) (end func()) {
 	var followers []*exec.Cmd
 	for range 20 {

@@ -13,8 +13,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// Action is one kind of harm or change that a schedule can contain. It is done to a host, its
-// surroundings, its network or a server, or it is an operation that the store's operator does.
+// Action is one kind of harm or change that a schedule can contain. Its target is a host, a host's
+// surroundings or network, or a server. Some actions are operations by the store's operator.
 type Action struct {
 	Name string
 	// Does describes the action in one clause. "%s" stands for the target, for example "host B".
@@ -22,12 +22,12 @@ type Action struct {
 	On   Target
 	// Needs are the capabilities that the servers of the store must have.
 	Needs []servers.Capability
-	// Only reports whether the action exists in a setting of a store (for example, with a replica).
-	// Nil means that it exists in all settings.
+	// Only reports whether the action exists in a setting of a store, such as a setting with a
+	// replica. Nil means that it exists in all settings.
 	Only func(s *servers.Kind, in servers.Setting) bool
 	// Unfit is the reason why the action is impossible on this machine, or "" if it is possible.
 	Unfit string
-	// Wrapped reports whether the host must start its plugin through a script of [wrappersThatStay].
+	// Wrapped reports whether the host must start its plugin through one of [wrappersThatStay].
 	Wrapped bool
 	// Uses is the resource that no other action on the same target may use at the same time. It is ""
 	// if the action needs no such resource.
@@ -35,15 +35,15 @@ type Action struct {
 	// Lasts is the shortest and the longest time until the action is healed. It is zero for an action
 	// that is over at once.
 	Lasts Span
-	// Stops says which hosts may go unserved while the action lasts. StopsFor is not 0 if clients soon
-	// get around the harm. In that case, hosts may go unserved only for StopsFor from the action's
-	// beginning, and for Recovers from its end.
+	// Stops says which hosts may go unserved while the action lasts. StopsFor is not 0 if clients can
+	// soon work in spite of the action. In that case, hosts may go unserved only for StopsFor after
+	// its beginning, and for Recovers after its end.
 	Stops    Reach
 	StopsFor time.Duration
 	// Recovers is the longest time for which hosts may wait after the action's end, for an election, a
-	// restart or a connection. Hosts that are not in Stops may wait too, but must lose no lease.
+	// restart or a connection. Hosts outside of Stops may wait too, but must not lose a lease.
 	Recovers time.Duration
-	// Swallows is set if a request that the action stops gets no reply, instead of an error.
+	// Swallows is set if a request that the action stops gets neither a reply nor an error.
 	Swallows bool
 	// Ends reports whether the action ends its host.
 	Ends bool
@@ -60,7 +60,7 @@ type Action struct {
 // Target is the kind of thing that an action harms or changes.
 type Target string
 
-// The number of the host or server is in the [Event].
+// The number of the target host or server is in the [Event].
 const (
 	OnHost   Target = "host"
 	OnServer Target = "server"
@@ -97,29 +97,29 @@ type Event struct {
 	Action string `json:"action"`
 	Target int    `json:"target"` // number of the host or server, or [everywhere]
 	// At is the time from the end of the callers' warm-up to the event (the table of faults has no
-	// warm-up). If Trigger is set, the event waits after that time for the trigger on host number Of.
+	// warm-up). From that time on, an event with a Trigger waits for the trigger on host number Of.
 	At      Duration `json:"at"`
 	Trigger Trigger  `json:"trigger,omitempty"`
 	Of      int      `json:"of,omitempty"`
 	Lasts   Duration `json:"lasts,omitempty"`
-	// After, if not 0, is the number of another event (the first is 1). In that case, the time At
-	// counts from the moment of that event that Since names.
+	// After is the number of another event (the first is 1), or 0 for none. If it is not 0, the time
+	// At counts from a moment of the other event. Since names this moment.
 	After int    `json:"after,omitempty"`
 	Since Moment `json:"since,omitempty"`
-	// Until, if not 0, is a host's number (the first is 1). The event ends Linger after each lock of
-	// this host's last request was granted or failed, or after Lasts if that takes longer.
+	// Until is a host's number (the first is 1), or 0. The event ends Linger after all locks of that
+	// host's last request were granted or failed, or at the end of Lasts if some are missing.
 	Until  int      `json:"until,omitempty"`
 	Linger Duration `json:"linger,omitempty"`
-	// Group and Limit are for the actions "ask" and "give-back". Group is the number of the group of
-	// locks that the action uses (the first is 1), or 0 for all. Limit is the time limit of its calls.
+	// Group and Limit are for the actions "ask" and "give-back". Group is the number of a group of
+	// locks (the first is 1), or 0 for all groups. Limit is the time limit of the action's calls.
 	Group int      `json:"group,omitempty"`
 	Limit Duration `json:"limit,omitempty"`
 	// Share limits the event to a part of the servers, or of the paths to them.
 	Share Share `json:"share,omitempty"`
 	// AtOnce is set if the event is healed as soon as it is injected.
 	AtOnce bool `json:"at_once,omitempty"`
-	// Amount is a number from 0 to 1. Its meaning depends on the action, for example how strong the
-	// action is.
+	// Amount is a number from 0 to 1. Its meaning depends on the action, for example the strength of
+	// the harm.
 	Amount float64 `json:"amount,omitempty"`
 }
 
@@ -128,7 +128,7 @@ const everywhere = -1
 
 type Moment string
 
-// An empty Since means Injected.
+// If the Since field of an event is empty, it means Injected.
 const (
 	Begun    Moment = "begun" // just before the event is injected
 	Injected Moment = "injected"

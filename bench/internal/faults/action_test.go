@@ -56,8 +56,8 @@ func TestOneOfServers(t *testing.T) {
 	}
 }
 
-// openSystem starts servers of a backend, with the requirements in more. It also returns a function
-// that starts a host.
+// openSystem starts servers of a backend that meet the requirements in more. It also returns a
+// function that starts a host.
 func openSystem(t *testing.T, backend string, more servers.Requirements) (*System, func(t *testing.T, wrapper string) *Host) {
 	t.Helper()
 	plugin := plugintest.Build(t, module+"plugins/"+backend+"/lockplugin-"+backend)
@@ -199,8 +199,8 @@ func testAction(t *testing.T, w *System, h *Host, a Action) {
 	}
 }
 
-// effects has functions that report whether an action has its effect now. It lists only actions
-// whose effect this process can see.
+// effects has, for the name of an action, a function that reports whether the action has its effect
+// now. It lists only actions whose effect this process can see.
 var effects = map[string]func(*Host) bool{
 	"freeze-host":    func(h *Host) bool { return frozen(h.Pid()) },
 	"freeze-plugin":  func(h *Host) bool { return frozen(h.plugin()) },
@@ -215,7 +215,7 @@ var effects = map[string]func(*Host) bool{
 }
 
 func descriptorLimit(pid int) string {
-	limits, _ := os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid)) // without the file there is no such line
+	limits, _ := os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid)) // without the file there is no line
 	for line := range strings.Lines(string(limits)) {
 		if strings.HasPrefix(line, "Max open files") {
 			return line

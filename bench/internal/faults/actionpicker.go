@@ -18,7 +18,7 @@ type actionPicker struct {
 	count    int
 }
 
-// pair has the sorted names of two actions in a schedule, or twice the name of its only action.
+// pair has the sorted names of two actions in a schedule, or the only action's name twice.
 type pair [2]string
 
 func pairOf(a, b string) pair {
@@ -82,8 +82,8 @@ func (p *actionPicker) next() (setting string, actions []Action) {
 }
 
 // best returns the action in fitting that makes the most new pairs (pairs not picked before). It
-// chooses at random among equal actions. If alone is set, an action makes a pair with itself. If
-// not, it makes pairs with the actions in chosen, or with those in fitting if chosen is empty.
+// chooses at random among equal actions. If alone is set, an action makes a pair with itself.
+// Otherwise it makes pairs with the actions in chosen or, if chosen is empty, in fitting.
 func (p *actionPicker) best(fitting, chosen []Action, alone bool) Action {
 	var best Action
 	most, ties := -1, 0

@@ -10,8 +10,8 @@ import (
 
 const noDescriptorLimit = ""
 
-// limitDescriptors limits a process to the file descriptors that it has open, and as many new ones
-// as spare says. The function restore ends the limit.
+// limitDescriptors lets a process open at most spare file descriptors more than it has open now.
+// The restore function ends the limit.
 func limitDescriptors(pid, spare int) (restore func() error, err error) {
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {

@@ -27,7 +27,7 @@ func judgeOf(h *History, b Backend) check.Judgement {
 	return check.Judge(p)
 }
 
-// events adds the events to p: their times, the hosts that they stopped, and their conditions.
+// events records in p each event's time, the hosts that it stopped and the conditions it caused.
 func (h *History) events(p *check.Play) {
 	for _, m := range h.Marks {
 		a := m.action()
@@ -78,24 +78,24 @@ func (a Action) stopped(m Mark) []check.Span {
 const starvedFor = 200 * time.Millisecond
 
 // starvedRunQueue is the highest number of runnable threads per processor at which claims with time
-// limits are judged. If there are more, servers and plugins are late, and no heartbeat shows this.
+// limits are judged. With more threads, servers and plugins are late, and no heartbeat shows this.
 const starvedRunQueue = 8
 
-// The method machine records in p when hosts did not run, and whether the machine was starved.
+// The machine method records in p when hosts did not run, and whether the machine was starved.
 func (h *History) machine(p *check.Play) {
 	long := func(s check.Span) bool { return s[1]-s[0] > int64(starvedFor) }
 	p.Starved = h.RunQueue > starvedRunQueue || h.Waited > starvedFor || slices.ContainsFunc(h.Gaps, long)
 	for i := range p.Hosts {
 		for _, halt := range h.Seen[i].Halts {
 			p.Hosts[i].Stood = append(p.Hosts[i].Stood, check.Span{halt.From, cmp.Or(halt.To, h.Stopped)})
-			// An event that goes on, or has ended less than a second ago, may have stopped the host.
+			// An event that was going on in the second before the halt may have stopped the host.
 			disturbed := p.Interrupted(check.Span{halt.From - int64(time.Second), halt.From})
 			p.Starved = p.Starved || long(check.Span{halt.From, halt.To}) && !disturbed
 		}
 	}
 }
 
-// setting returns the values on which the time limits in claims about a group's locks depend.
+// setting returns the values that determine the time limits of claims about a group's locks.
 func (h *History) setting(group int, b Backend) claim.Setting {
 	of := kinds.Of(b.Name)
 	s := claim.Setting{Terms: claim.TermsOf(b.Name, b.Claims), FirstSpan: b.FirstSpan, TTL: time.Duration(h.Schedule.Groups[group].TTL)}

@@ -59,12 +59,12 @@ var hostActions = []Action{
 		Inject: ofHost(func(_ *System, h *Host, _ Event) error { return kill(h.plugin()) }),
 	},
 	{
-		// The host pauses longer after each failure before it starts a plugin. Leases may end in a pause.
+		// After each failure, the host waits longer before it starts a plugin. Leases may end meanwhile.
 		Name: "crash-loop", Does: "the plugin of %s is killed three times, as soon as it is there", On: OnHost, Makes: died, Uses: UsesPlugin, Needs: ownStore,
 		Lasts: Span{time.Second, 3 * time.Second}, Stops: StopsHost, Recovers: 2 * time.Second, Inject: ofHost(crashLoop), Heal: end,
 	},
 	{
-		// The host's last pauses before it starts another plugin can be longer than some TTLs.
+		// After several kills, the host's pause before it starts a plugin can be longer than a TTL.
 		Name: "kill-waiter", Does: "the plugin of %s is killed each second, when a caller waits", On: OnHost, Makes: died, Uses: UsesPlugin, Needs: ownStore,
 		Lasts: Span{2 * time.Second, 6 * time.Second}, Stops: StopsHost, Recovers: 3 * time.Second, Inject: ofHost(killWaiter), Heal: end,
 	},
@@ -109,8 +109,8 @@ func ofHost(do func(*System, *Host, Event) error) func(context.Context, *System,
 	}
 }
 
-// slow freezes processes for 20 ms and then lets them run for 10 ms, again and again. The function
-// pause freezes the processes that exist when it is called.
+// slow freezes processes for 20 ms and then lets them run for 10 ms, again and again. The pause
+// function freezes the processes that exist when it is called.
 func (w *System) slow(e Event, pause func() (resume func() error, err error)) error {
 	var err error
 	w.WhileRunning(e, func(ctx context.Context) bool {
@@ -208,13 +208,13 @@ func surrounding(name, does string, s host.Surrounding) Action {
 	}
 }
 
-// unlessEnded returns err, the error of an action on a host, or nil if the host has ended.
+// unlessEnded returns the error err of an action on a host. It returns nil if the host has ended.
 func unlessEnded(h *Host, err error) error {
 	if err == nil {
 		return nil
 	}
 	select {
-	case <-h.Ended(): // the host may have been ending
+	case <-h.Ended(): // the host has ended, which may explain the error
 		return nil
 	case <-time.After(time.Second):
 		return err

@@ -13,7 +13,7 @@ import (
 // impairment is one kind of harm to the network path between a host and a server.
 type impairment struct {
 	name, does string
-	// The function do begins the impairment. Its argument amount is the strength, from 0 to 1.
+	// The do function begins the impairment. Its amount argument is the strength, from 0 to 1.
 	do       func(p *inject.Proxy, amount float64) error
 	lasts    Span
 	stopsFor time.Duration
@@ -30,7 +30,7 @@ var (
 	while   = Span{100 * time.Millisecond, 6 * time.Second}
 )
 
-// redialed bounds the time until a client notices that a connection is silent, and replaces it.
+// redialed is the longest time in which a client notices and replaces a silent connection.
 const redialed = 4 * time.Second
 
 var impairments = []impairment{
@@ -83,7 +83,7 @@ func plain(do func(*inject.Proxy) error) func(*inject.Proxy, float64) error {
 }
 
 // networkActions has an action for each impairment, on a host's paths to all servers or a share of
-// them. Except for pushes, it has another on the path to one of at least three servers.
+// them. Each impairment that does not concern pushes has another, on one of at least three paths.
 var networkActions = func() []Action {
 	var all, one []Action
 	for _, h := range impairments {
@@ -95,7 +95,7 @@ var networkActions = func() []Action {
 	return append(all, one...)
 }()
 
-// The method action returns an action on those paths of a host that the function paths picks.
+// The action method returns an action on the paths of a host that the paths function picks.
 func (h impairment) action(name string, paths func(Event, []*inject.Proxy) []*inject.Proxy) Action {
 	a := Action{
 		Name: name, Does: h.does, On: OnHost, Needs: []servers.Capability{servers.CapServers}, Lasts: h.lasts, Recovers: time.Second, Swallows: h.swallows,

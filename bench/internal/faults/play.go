@@ -21,12 +21,12 @@ import (
 )
 
 const (
-	// startTimeout bounds the start of a host while other hosts start too.
+	// startTimeout is the time limit for starting a host while other hosts start too.
 	startTimeout = 30 * time.Second
 	// warmUp is the time in which callers work before the first event, so that the store has served
 	// each client by then.
 	warmUp = 400 * time.Millisecond
-	// endTimeout bounds the release of all locks at the end.
+	// endTimeout is the time limit for the release of all locks at the end of a schedule.
 	endTimeout = 10 * time.Second
 	// exitTimeout is the time limit for the end of a host. A host that exceeds it counts as hanging.
 	// The limit is long, because a host needed more than 10 s with 40 runnable threads per processor.
@@ -351,7 +351,7 @@ func (h *History) names() int {
 	return n
 }
 
-// The method once returns the number of a group's first lock, and the count of the group's locks.
+// The once method returns the number of a group's first lock, and the count of the group's locks.
 // Groups are numbered from 1. Group 0 stands for all groups.
 func (h *History) once(group int) (first, count int) {
 	if group == 0 {

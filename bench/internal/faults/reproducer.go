@@ -147,7 +147,7 @@ func parse(path string, text []byte) (s Reproducer, err error) {
 //go:embed reproducers/*.json
 var kept embed.FS
 
-// Kept returns the reproducers in this repository, sorted by name. Their bugs are fixed.
+// Kept returns the reproducers in this repository, sorted by name. They show bugs that are fixed.
 func Kept() (all []Reproducer, err error) {
 	files, err := fs.Glob(kept, "reproducers/*.json")
 	for _, file := range files {
@@ -167,8 +167,8 @@ type Played struct {
 	Unjudged   int               `json:"unjudged"`   // runs in which a claim with a time limit seemed broken on a starved machine
 }
 
-// Replayer plays reproducers of one backend. It keeps its servers from one reproducer to the next
-// if the next can use them.
+// Replayer plays reproducers of one backend. It keeps its servers for the next reproducer if that
+// reproducer can use them.
 type Replayer struct{ *players }
 
 // NewReplayer makes a Replayer, which the caller must close.
@@ -179,7 +179,7 @@ func NewReplayer(b Backend) (*Replayer, error) {
 
 func (r *Replayer) Close() error { return r.close() }
 
-// Play plays a reproducer. The parameter runs is the number of plays.
+// Play plays a reproducer. The runs parameter is the number of plays.
 func (r *Replayer) Play(ctx context.Context, s Reproducer, runs int) (p Played, err error) {
 	for range runs {
 		h, err := r.play(ctx, s.Schedule)

@@ -99,7 +99,7 @@ var uses = []struct {
 // maxEventTime is the longest time that an action lasts in a schedule drawn at random.
 const maxEventTime = 7 * time.Second
 
-// generator makes schedules for one backend. A generator with the same seed makes the same
+// generator makes schedules for one backend. Two generators with the same seed make the same
 // schedules.
 type generator struct {
 	backend string
@@ -201,7 +201,7 @@ func (g *generator) events(s *Schedule, actions []Action) {
 	s.Length += Duration(500*time.Millisecond + g.upTo(time.Second))
 }
 
-// The method lasts draws a duration on a logarithmic scale. A third of the durations are about as
+// The lasts method draws a duration on a logarithmic scale. A third of the durations are about as
 // long as a TTL, because leases survive shorter events, and much longer events show nothing more.
 func (g *generator) lasts(s Span, groups []Group) time.Duration {
 	most := min(s[1], maxEventTime)

@@ -35,7 +35,7 @@ type Backend struct {
 
 // Described returns the Backend that d describes, with its plugin binary at path.
 func Described(path string, d plugin.Description) Backend {
-	span, _ := time.ParseDuration(d.Properties.FirstSpan) // "" in an older plugin counts as zero
+	span, _ := time.ParseDuration(d.Properties.FirstSpan) // "" of an older plugin counts as zero
 	return Backend{Name: d.Name, Path: path, Fencing: string(d.Properties.Fencing), FirstSpan: span}
 }
 
@@ -43,9 +43,9 @@ type Options struct {
 	// Length is the time in which the search begins schedules. It still finishes them afterwards.
 	Length time.Duration
 	Seed   uint64
-	// Actions are the names of the actions that may happen. None means all.
+	// Actions are the names of the actions that may happen. If there are none, all may happen.
 	Actions []string
-	// Settings are the settings of the store to use. None means all.
+	// Settings are the settings of the store to use. If there are none, all are used.
 	Settings []string
 	// If Pool is not 0, the search is a soak. A soak keeps its servers and its hosts from one schedule
 	// to the next, unless an action ends a host. One host has as many callers as Pool says, and each
@@ -59,8 +59,8 @@ type Options struct {
 	Players int
 	// Shrink is the time limit for shrinking a schedule that breaks a claim. Default 5 minutes.
 	Shrink time.Duration
-	// Runs is the number of plays that show how often a finished reproducer breaks its rule. Default
-	// 10.
+	// Runs is the number of times that a finished reproducer is played, to count how often it breaks
+	// its rule. Default 10.
 	Runs int
 	// Log receives the findings. Progress receives a line about each schedule. Calls do not overlap.
 	Log, Progress func(format string, args ...any)
@@ -168,8 +168,8 @@ type searcher struct {
 	kept      *sync.Cond          // signals that a reproducer was made
 }
 
-// The method next returns the next schedule, and whether there is one. Without KeepGoing, it first
-// waits until no reproducer is being made.
+// next() returns the next schedule, and whether there is one. Without KeepGoing, it first waits
+// until no reproducer is being made.
 func (x *searcher) next(ctx context.Context) (Schedule, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -189,7 +189,7 @@ func (x *searcher) satisfied() bool {
 	return !x.opts.KeepGoing && (shown || len(x.shrinking) > 0)
 }
 
-// The method one plays the schedule s, and makes a reproducer if the play shows a new violation.
+// one(ctx, s) plays the schedule s, and makes a reproducer if this shows a new violation.
 func (x *searcher) one(ctx context.Context, s Schedule) {
 	h, err := x.play(ctx, s)
 	if err != nil {
@@ -222,7 +222,7 @@ func (x *searcher) unplayable(err error) {
 
 // tally adds the result of a played schedule to the findings, and reports it. If no reproducer
 // explains a violation, tally returns that violation and sets fresh, and the caller must make a
-// reproducer. Until that is done, no other player makes a reproducer for the same rule.
+// reproducer. Until the caller has made it, no other player makes a reproducer for the same rule.
 func (x *searcher) tally(h *History, v check.Judgement) (violation check.Violation, fresh bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

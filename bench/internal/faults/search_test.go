@@ -61,8 +61,8 @@ func TestPlantedBugsAreFound(t *testing.T) {
 	}
 }
 
-// TestLatePushes delays the messages by which Redis tells hosts of their grants. This lets two
-// hosts hold a lock at once only with the bug of countsFromThePush.
+// TestLatePushes delays the messages in which Redis tells hosts of their grants. It checks that two
+// hosts hold a lock at once only with the plugin that countsFromThePush builds.
 func TestLatePushes(t *testing.T) {
 	t.Parallel()
 	requireRedis(t)
@@ -98,7 +98,7 @@ func TestLatePushes(t *testing.T) {
 }
 
 // countsFromThePush builds the plugin of Redis with a bug. For a grant to a waiter, this plugin
-// counts the TTL from the message about the grant, not from the waiter's last sign of life.
+// counts the TTL from the message about the grant, not from the waiter's last keep-alive message.
 func countsFromThePush(t *testing.T) (path string) {
 	t.Helper()
 	file, err := filepath.Abs("../../../plugins/internal/redisnode/waiting.go")

@@ -41,8 +41,8 @@ var freezes = []Action{
 		Inject: freezeAll, Heal: resumeAll,
 	},
 	{
-		// The leader is frozen too, perhaps until leases are over. A lease has at least 1.5 s left,
-		// because the shortest TTL is 2 s, with a renewal every 0.5 s.
+		// The leader is frozen too, so leases may end, but not before 1.5 s have passed. The shortest TTL
+		// is 2 s, and leases are renewed every 0.5 s.
 		Name: "freeze-members", Does: "all members are frozen", On: OnStore, Uses: UsesProcess, Only: electing,
 		Needs: []servers.Capability{servers.CapServers}, Lasts: frozenFor, Stops: StopsAll, Recovers: elects,
 		Makes: []claim.Condition{claim.LeaderPaused}, MakesAfter: 1500 * time.Millisecond,
@@ -134,7 +134,7 @@ func crash(keepData bool, a Action) Action {
 func electing(_ *servers.Kind, in servers.Setting) bool { return in.Elects }
 func voting(s *servers.Kind, _ servers.Setting) bool    { return s.Has(servers.CapVotes) }
 
-// each returns an Inject that applies the function do to the running servers in the event's Share.
+// each returns an Inject that applies the do function to the running servers in the event's Share.
 func each(do func(*servers.Server) error) func(context.Context, *System, Event) error {
 	return func(_ context.Context, w *System, e Event) error {
 		return w.Servers[:e.Share.of(len(w.Servers))].EachRunning(do)
@@ -171,7 +171,7 @@ func clockAction(name, does string, lasts Span, makes ...claim.Condition) Action
 
 var errNoClock = errors.New("the servers were started without clocks that can be moved")
 
-// drawnOperations returns those operations by the stores' operators that a search may draw.
+// drawnOperations returns those operations of the stores' operators that a search may draw.
 func drawnOperations() []Action {
 	return operations(func(k *servers.Kind) []servers.Operation { return k.Operations })
 }

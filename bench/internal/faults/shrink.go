@@ -10,9 +10,9 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
-// shrinker shrinks a schedule that has broken a claim. The result of a play depends on chance. So a
-// smaller schedule is accepted if two of three plays break the same rule. A schedule with fewer
-// actions is accepted more easily; see [removalThreshold].
+// shrinker shrinks a schedule that has broken a claim. The result of playing a schedule depends on
+// chance. So a smaller schedule is accepted if two of three plays break the same rule. A schedule
+// with fewer actions is accepted more easily; see [removalThreshold].
 type shrinker struct {
 	*searcher
 	rule claim.Rule // the broken rule
@@ -48,12 +48,12 @@ func (x *searcher) shrink(ctx context.Context, s Schedule, v check.Violation) Re
 	return reproducer
 }
 
-// chances is the number of plays within which a schedule must break its rule a second time.
+// chances is the largest number of times that a schedule is played to break its rule a second time.
 const chances = 6
 
 // trail makes the schedule s smaller step by step, until nothing more can be removed or the time is
-// over. It returns the schedule of each step, the smallest last. The result named again is false if
-// no further play of s breaks the rule, so that s cannot be made smaller.
+// over. It returns the schedule of each step, the smallest last. If s does not break the rule when
+// it is played again, s cannot be made smaller, and the again result is false.
 func (k *shrinker) trail(ctx context.Context, s Schedule) (trail []Schedule, again bool) {
 	most := k.opts.Shrink
 	if !k.opts.KeepGoing { // the rest of the search's time, or a quarter of Shrink if that is more
@@ -98,7 +98,7 @@ func (k *shrinker) trail(ctx context.Context, s Schedule) (trail []Schedule, aga
 }
 
 // anyOf plays all candidates at once, each at most as often as times says. It returns the first
-// candidate that breaks the rule as often as need says.
+// candidate that has broken the rule need times.
 func (k *shrinker) anyOf(ctx context.Context, candidates []Schedule, need, times int) (one Schedule, shown bool) {
 	ctx, enough := context.WithCancel(ctx)
 	defer enough()
@@ -126,10 +126,10 @@ func (k *shrinker) reproducerOf(ctx context.Context, s Schedule) Reproducer {
 	return Reproducer{Schedule: s, Rule: k.rule, What: k.what, Shown: shown, Runs: plays}
 }
 
-// The method back looks for a better schedule if the smallest one seldom breaks its rule. It goes
+// The back method looks for a better schedule if the smallest one seldom breaks its rule. It goes
 // back in trail, by longer and longer steps, to a schedule that breaks the rule more often. That
-// schedule may have as many events as the smallest one, or as [wanted] if that is more. This helps
-// if a step was accepted by luck, because all schedules after it may seldom break the rule.
+// schedule may have as many events as the smallest one, or [wanted] if that is more. Going back
+// helps if a step was accepted by luck, because all schedules after it may seldom break the rule.
 func (k *shrinker) back(ctx context.Context, seldom Reproducer, trail []Schedule) Reproducer {
 	best := seldom
 	for step := 1; step < len(trail) && 2*best.Shown < best.Runs && ctx.Err() == nil; step *= 2 {
@@ -144,9 +144,9 @@ func (k *shrinker) back(ctx context.Context, seldom Reproducer, trail []Schedule
 	return best
 }
 
-// The method shows plays the schedule s on all idle players, in total as often as times says. It
-// returns how many plays broke the rule, and the number of all plays. If need is below times, it
-// stops early: when need plays have broken the rule, or when too few plays are left to reach need.
+// The shows method plays s on all idle players, in total as often as times says. It returns the
+// number of plays that broke the rule, and the number of all plays. If need is below times, it
+// stops when need plays have broken the rule, or when too few plays are left to reach need.
 func (k *shrinker) shows(ctx context.Context, s Schedule, need, times int) (shown, plays int) {
 	ctx, enough := context.WithCancel(ctx)
 	defer enough()

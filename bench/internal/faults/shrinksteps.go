@@ -163,7 +163,7 @@ func (s *Schedule) shorten(n int) bool {
 	return true
 }
 
-// The method alone returns copies of s with one event each, moved to an early time.
+// The alone method returns copies of s with one event each, moved to an early time.
 func (s Schedule) alone() []Schedule {
 	var out []Schedule
 	for i := range s.Events {
@@ -175,8 +175,8 @@ func (s Schedule) alone() []Schedule {
 	return out
 }
 
-// The method longer returns copies of s with one event each, up to three times as long. Such an
-// event may break the rule without the other events.
+// longer() returns copies of s with one event each, up to three times as long. Such an event may
+// break the rule without the other events.
 func (s Schedule) longer() []Schedule {
 	out := s.alone()
 	for i := range out {

@@ -36,14 +36,14 @@ type Usage struct {
 	Who   string   `json:"who"` // "host A", "plugin of host A"
 	Pid   int      `json:"pid"`
 	First host.Use `json:"first"` // read while no lock was held
-	Last  host.Use `json:"last"`  // the last reading, with the least resident memory of the last few
+	Last  host.Use `json:"last"`  // the last reading, but the smallest Resident of the last few
 
 	resident [looks]uint64
 	looked   int
 }
 
 // looks is the number of a process's last readings that count. Garbage stays in memory for a minute
-// or two, so one or two readings show it. Memory that leaks shows in all readings.
+// or two, so only one or two readings contain it. Leaked memory is in all readings.
 const looks = 5
 
 // Grown describes the first figure that has grown beyond [Allowance]. It returns "" if none has.

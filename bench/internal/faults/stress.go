@@ -12,11 +12,11 @@ import (
 
 const StressDoes = "two busy loops for each processor, and 4 MB written and flushed to the disk over and over"
 
-// stressed bounds the time of the load. It is longer than any measurement.
+// stressed is the time limit of the load. It is longer than any measurement.
 const stressed = 24 * time.Hour
 
 // Stress loads the processors, as the action "starve" does, and the disk that throwaway servers
-// use. The load ends when the caller calls the function end, which is never nil, or when this
+// use. The load ends when the caller calls the end function, which is never nil, or when this
 // process ends.
 func Stress(ctx context.Context) (end func() error, err error) {
 	w := &System{Environment: &servers.Environment{}}

@@ -97,7 +97,7 @@ func (p *player) ready(ctx context.Context, setting string) error {
 	return nil
 }
 
-// The method well restarts unhealthy servers, and reports whether all servers are healthy
+// The well method restarts unhealthy servers, and reports whether all servers are healthy
 // afterwards. It returns false for servers whose clock has jumped, because some servers have
 // threads that wait for a time of day. In the table of faults, it sets such clocks right instead.
 func (p *player) well(ctx context.Context) bool {
@@ -173,7 +173,7 @@ func (p *player) launch(ctx context.Context, h *Host, dir string, plan HostPlan)
 	return err
 }
 
-// ifThere applies the function do to a process. It returns no error if the process has ended.
+// ifThere applies the do function to a process. It returns no error if the process has ended.
 func ifThere(do func(pid int) error, pid int) error {
 	if pid <= 0 {
 		return nil
@@ -193,7 +193,7 @@ func (w *System) freeze(e Event, pid int) error {
 	return err
 }
 
-// pause stops a process, if there is one, until the caller calls the function resume. If the
+// pause stops a process, if there is one, until the caller calls the resume function. If the
 // process ends earlier and its pid is reused, resume resumes the process that has the pid by then.
 func (w *System) pause(pid int) (resume func() error, err error) {
 	mark, err := servers.Mark(filepath.Dir(w.Dir), pid)

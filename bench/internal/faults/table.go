@@ -14,8 +14,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// Fault is a named schedule of the table. One host, the holder, gets half of its locks before the
-// events in Prepare, and half between them and Events. Another host, the rival, wants all of them.
+// Fault is a named schedule of the table. One host (the holder) gets half of its locks before the
+// Prepare events, and half after them, before Events. Another host (the rival) wants all of them.
 type Fault struct {
 	Name string
 	Does string // one line
@@ -23,7 +23,7 @@ type Fault struct {
 	// leading star stands for the name of the backend. Actions that do not exist for the servers are
 	// left out. An event in Prepare without Lasts ends by the same rule as the fault; see ActsTTLs.
 	Prepare, Events []Event
-	// Needs are the capabilities of servers without which the fault is not run.
+	// Needs are capabilities. The fault is run only on servers that have all of them.
 	Needs []servers.Capability
 	// OnlyFor is set if the fault concerns only stores with this capability.
 	OnlyFor servers.Capability
@@ -35,8 +35,8 @@ type Fault struct {
 	TTL time.Duration
 	// KeepsLeases reports whether all leases should survive the fault.
 	KeepsLeases bool
-	// Restores, if set, is the moment from which the store serves again and must grant free locks
-	// promptly (claim Woken). For this check, the holder releases half of its locks in the outage.
+	// Restores, if not "", is the moment from which the store serves again and must grant free locks
+	// promptly (claim Woken). To check this, the holder releases half of its locks in the outage.
 	Restores Moment
 	// SeveralServers reports whether the fault runs on several servers, if the backend can use one
 	// server or several.
@@ -47,7 +47,7 @@ type Fault struct {
 	RivalAsksLate bool
 	// OnWaiter reports whether the fault happens to a third host, which waits for the same locks ahead
 	// of the rival. When the holder releases the locks, the rival must get them promptly. Half of the
-	// locks have AtLeast, and half are elections with a long value.
+	// locks have an AtLeast (see [Group]), and half are elections with a long value.
 	OnWaiter bool
 	// ActsTTLs (a multiple of the TTL) or Acts is the longest time that the fault lasts. If both are
 	// zero, a timeout applies. The fault ends earlier if the rival has got every lock.
@@ -100,7 +100,7 @@ func (f Fault) setting(k *servers.Kind) string {
 	return k.Settings[slices.IndexFunc(k.Settings, is)].Name
 }
 
-// The function known returns those events whose actions exist in a setting of a store.
+// known() returns the events whose actions exist in a setting of a store.
 func known(k *servers.Kind, setting string, events []Event) []Event {
 	var all []Event
 	for _, e := range events {

@@ -32,7 +32,7 @@ func played(t *testing.T, p Plan) (rounds []results.Round) {
 	return rounds
 }
 
-// The result starved is the sum of the times in which hosts got no processor.
+// The starved result is the sum of the times in which hosts got no processor.
 func verdictsOn(t *testing.T, b Backend, faults ...string) (cells []check.Cell, starved time.Duration) {
 	t.Helper()
 	p := Plan{Backends: []Backend{b}, Rounds: 1}
@@ -146,7 +146,7 @@ func TestNoOperationsIsNoVerdict(t *testing.T) {
 	}
 }
 
-// TestRoundsAreSchedules checks the schedule of each fault on each store that it fits.
+// TestRoundsAreSchedules checks that each fault has a sound schedule on each store that it fits.
 func TestRoundsAreSchedules(t *testing.T) {
 	for _, f := range All() {
 		for _, k := range kinds.All() {

@@ -38,7 +38,7 @@ var Quick = []string{
 	"freeze-host", "kill-host", "kill-plugin", "partition-holder", "restart-wiped", "failover", "clock-forward", "lost-reply",
 }
 
-// Cells counts the pairs of a backend and a fault that concerns it. The result runnable is the
+// Cells counts the pairs of a backend and a fault that concerns it. The runnable result is the
 // number of those pairs that this machine can run.
 func (p Plan) Cells() (all, runnable int) {
 	for _, f := range p.Faults {
@@ -73,8 +73,8 @@ func (p Plan) concerns(f Fault, b Backend) bool {
 	return does(b) || !slices.ContainsFunc(p.Backends, does)
 }
 
-// Run carries out a plan. It calls the function begin before each pair of a backend and a fault,
-// and the function took with each round (the pair played once). One goroutine makes all these
+// Run carries out a plan. It calls the begin function before each pair of a backend and a fault,
+// and the took function with each round (the pair played once). One goroutine makes all these
 // calls. A pair that cannot be run has one round, which says what is missing. If a round fails, its
 // result says why, and Run goes on with the next pair. Run ends early only if ctx ends or took
 // fails.
@@ -126,22 +126,22 @@ const (
 )
 
 const (
-	// openTimeout bounds the time in which the holder gets its first locks.
+	// openTimeout is the time limit for the holder to get its first locks.
 	openTimeout = 30 * time.Second
 	// tryFor is the time limit for the holder to get the second half of its locks after Prepare
 	// events. These events may make all grants impossible.
 	tryFor = time.Second
 	// queueing is the time that the rival gets to enter the queues of its locks.
 	queueing = 200 * time.Millisecond
-	// A fault waits for at most recovery plus a TTL until the rival has every lock. If Acts or
-	// ActsTTLs is set, the fault waits for at most that time instead.
+	// A fault waits at most recovery plus a TTL for the rival to get every lock. If Acts or ActsTTLs
+	// is set, that time is the limit instead.
 	recovery = 20 * time.Second
 	// givingBack is the time from an outage's start until the holder releases locks; see Restores.
 	givingBack = 300 * time.Millisecond
 	// aftermath is the time for which holder and rival go on after the rival has got every lock, so
 	// that late writes arrive.
 	aftermath = 400 * time.Millisecond
-	// lateness is the time for which a resumed holder goes on, to finish its late writes.
+	// lateness is the time that a resumed holder gets to finish its late writes.
 	lateness = 100 * time.Millisecond
 )
 
@@ -198,7 +198,7 @@ func (c *cell) rounds(ctx context.Context) (err error) {
 	return nil
 }
 
-// The method alone reports whether the store is in the host, so that the holder is its own rival.
+// The alone method reports whether the holder is also the rival, because the store is in the host.
 func (c *cell) alone() bool { return kinds.Of(c.backend.Name).InHost() }
 
 // schedule returns the schedule for playing the fault once. The holder gets half of the locks, the
@@ -278,21 +278,21 @@ func (c *cell) onWaiter(phase time.Duration) (s Schedule, hit int) {
 }
 
 // lasting makes an event end soon after the rival has every lock, or when the fault's time is over.
-// The result ended is the time from the event's end to the release of the locks by the holder.
+// The ended result is the time from the event's end to the release of the locks by the holder.
 func (c *cell) lasting(e Event, rival int) (_ Event, ended time.Duration) {
 	e.Until = rival + 1
 	if acts := max(c.fault.Acts, time.Duration(c.fault.ActsTTLs*float64(c.ttl))); acts > 0 {
-		// Go on for half a TTL. In that time, a holder that does not know of its loss sends renewals.
+		// The event goes on for half a TTL, so that a holder unaware of its loss sends renewals.
 		e.Lasts, e.Linger = Duration(acts), Duration(c.ttl/2)
 		return e, aftermath
 	}
-	// Let the rival write with its tokens before the holder resumes, because the holder learns at its
+	// The rival writes with its tokens before the holder resumes, because the holder learns at its
 	// next renewal that it has lost the locks.
 	e.Lasts, e.Linger = Duration(c.ttl+recovery), Duration(aftermath)
 	return e, lateness
 }
 
-// collect copies from the history h into the round r what happened, and what failed.
+// collect records in the round r what happened in the history h, and what failed.
 func (c *cell) collect(r *results.Round, h *History, hit int) {
 	m := h.Marks[hit-1]
 	r.InjectedNs, r.HealedNs = m.From, m.To

@@ -55,7 +55,7 @@ func (p *player) teardown(ctx context.Context, w *System, h *History) error {
 	return p.use(ctx, w)
 }
 
-// The function leave ends hosts, and returns the processes and files that they leave behind.
+// The leave function ends hosts, and returns the processes and files that they leave behind.
 func leave(hosts []*Host) []string {
 	plugins := make([]int, len(hosts))
 	for i, h := range hosts {
@@ -131,7 +131,7 @@ func deaf(ctx context.Context, hosts []*Host, prefix string) []string {
 	return slices.DeleteFunc(failures, func(s string) bool { return s == "" })
 }
 
-// The method look lets a new host acquire every lock, to find locks that were not released.
+// The look method lets a new host acquire every lock, to find locks that were not released.
 func (p *player) look(ctx context.Context, w *System, h *History) error {
 	probe, err := host.Start(ctx, p.spec(nil, len(w.Hosts), w.Dir, p.backend.Path))
 	if err != nil {

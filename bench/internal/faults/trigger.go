@@ -15,8 +15,8 @@ import (
 // a schedule can make an action happen.
 type Trigger string
 
-// A watcher detects these triggers from the data that pass through a host's proxies, and from what
-// the host reports.
+// A watcher detects these triggers from the data that pass through a host's proxies, and from the
+// host's reports.
 const (
 	TriggerSent      Trigger = "request sent"      // a request has passed, but its reply has not
 	TriggerAnswered  Trigger = "answer under way"  // a reply passes to the host
@@ -33,7 +33,7 @@ func Triggers() []Trigger {
 	return []Trigger{TriggerSent, TriggerAnswered, TriggerRenewal, TriggerRelease, TriggerRestarted}
 }
 
-// triggerTimeout is the time for which an event waits for its trigger before it happens without it.
+// An event waits at most triggerTimeout for its trigger, and then happens without the trigger.
 const triggerTimeout = 2 * time.Second
 
 // watcher detects the triggers of the hosts of one schedule.
@@ -54,7 +54,7 @@ type awaited struct {
 	happened chan struct{}
 }
 
-// holdsFor bounds the time for which data are held back until an event has happened.
+// holdsFor is the longest time for which data are held back until an event has happened.
 const holdsFor = 500 * time.Millisecond
 
 // A request counts as a lock's release if it comes at most releaseFollows after the hold's end.
@@ -113,7 +113,7 @@ func (w *watcher) match(host int, way inject.Direction) []*awaited {
 }
 
 // await reports whether a trigger came within triggerTimeout (servedTimeout for TriggerServed). The
-// caller must call the function happened when the event has happened.
+// caller must call the happened function after the event.
 func (w *watcher) await(ctx context.Context, host int, m Trigger) (met bool, happened func()) {
 	longer := ctx
 	ctx, cancel := context.WithTimeout(ctx, triggerTimeout)

@@ -24,7 +24,7 @@ const (
 	// startTimeout is the time limit for opening a plugin. It is long, because many plugins start at
 	// once on a busy machine.
 	startTimeout = 30 * time.Second
-	// closeTimeout bounds one release, and the release of all locks at the end.
+	// closeTimeout is the time limit for one release, and for the release of all locks at the end.
 	closeTimeout = 5 * time.Second
 )
 
@@ -121,7 +121,7 @@ func (a *agent) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	if a.spec.measured() {
-		// Drop the error, because all holds were reported, and sessions of a library may have expired.
+		// The error is dropped, because all holds were reported, and a library's sessions may be over.
 		_ = a.present().Close(ctx)
 		return nil
 	}
@@ -175,7 +175,7 @@ func (a *agent) event(e core.Event) {
 	}
 }
 
-// noteHeartbeat is called at each beat.
+// noteHeartbeat is called at each heartbeat. It reports a stall of the process, if there was one.
 func (a *agent) noteHeartbeat(stall *proc.Stall) {
 	a.sendPlugin()
 	if stall != nil {

@@ -32,7 +32,7 @@ const (
 	finishes = 100 * time.Millisecond
 )
 
-// group is the work that one order has started. The work ends when the function stop is called.
+// group is the work that one order has started. The work ends when the stop function is called.
 type group struct {
 	first int // number of its first lock
 	stop  context.CancelFunc
@@ -86,7 +86,7 @@ type tenure interface {
 	Err() error
 }
 
-// holding is a tenure that this host holds.
+// holding is a tenure (a lease or a term) that this host holds.
 type holding struct {
 	tenure
 	agent   *agent
@@ -99,7 +99,7 @@ type holding struct {
 	record results.Hold
 }
 
-// granted reports that a call has got a grant. The parameter sent is the start of the TTL.
+// granted reports that a call has got a grant. The sent parameter is the start of the TTL.
 func (a *agent) granted(t tenure, done <-chan struct{}, call *results.Call, sent int64) *holding {
 	now := a.clock.Now()
 	h := &holding{tenure: t, agent: a, done: done, over: make(chan struct{}), record: results.Hold{
@@ -113,7 +113,7 @@ func (a *agent) granted(t tenure, done <-chan struct{}, call *results.Call, sent
 }
 
 // hold checks again and again whether the lease is valid. It returns when the lease is not valid,
-// or after a signal on the channel end or stop. The caller must release the lease afterwards. When
+// or after a signal on the end or stop channel. The caller must release the lease afterwards. When
 // h.done signals that the lease ends, hold goes on for as long as finishes says.
 func (a *agent) hold(stop <-chan struct{}, h *holding, every time.Duration, end <-chan time.Time) {
 	look := time.NewTicker(every)
@@ -166,8 +166,8 @@ func (h *holding) renewed(sent, done int64) {
 	})
 }
 
-// valid reports whether the lease is valid. If it is, valid records the time before the check. The
-// argument last is set if the caller releases the lease next.
+// valid reports whether the lease is valid. If it is, valid records the time before the check. If
+// last is true, the caller releases the lease next.
 func (h *holding) valid(last bool) bool {
 	before := h.agent.clock.Now()
 	if !h.Valid() {
@@ -226,7 +226,7 @@ func (a *agent) sentOf(lease any, call *results.Call, ttl time.Duration) int64 {
 	return call.SentNs
 }
 
-// follow reports each confirmed renewal of a lease until the function leave is called. A baseline
+// follow reports each confirmed renewal of a lease until the leave function is called. A baseline
 // that uses our core reports no events, so follow recognizes each renewal by the lease's later
 // deadline. For other libraries, follow itself renews the lease.
 func (a *agent) follow(h *holding, of keptLease, ttl time.Duration) (leave func()) {

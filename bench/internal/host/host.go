@@ -184,8 +184,8 @@ func (p *Process) Follow(on func(*results.Hold, *results.Call)) {
 	p.follow = on
 }
 
-// Await waits until the call until(s) returns true, where s has the reports so far. It returns an
-// error if ctx or the host's process ends first.
+// Await waits until the until function returns true. It calls until at once and after each
+// report, with all reports so far. It returns an error if ctx or the host's process ends first.
 func (p *Process) Await(ctx context.Context, until func(results.Seen) bool) error {
 	for over := false; ; {
 		p.mu.Lock()
@@ -216,7 +216,7 @@ func (p *Process) Seen() results.Seen {
 	return s
 }
 
-// Forget drops all reports except those of holds that go on.
+// Forget drops all reports except the reports of holds that have not ended.
 func (p *Process) Forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -252,7 +252,7 @@ func (p *Process) Acquire(w Workload, timeout time.Duration) error {
 	return nil
 }
 
-// Locks returns a workload with as many locks as count says. Each name is prefix plus a number.
+// Locks returns a workload with the given number of locks. Each name is prefix plus a number.
 func Locks(prefix string, count int, ttl time.Duration) Workload {
 	return Workload{Kind: results.OpLock, Prefix: prefix, Names: count, TTL: ttl}
 }

@@ -84,7 +84,7 @@ func (a *agent) start(ctx context.Context, w Workload) {
 	}
 }
 
-// The method asks adds the parameter change to the number of callers that are asking for a lock. It
+// The asks method adds the change parameter to the number of callers that are asking for a lock. It
 // reports when this number becomes positive, and when it becomes zero.
 func (a *agent) asks(change int64) {
 	now := a.asking.Add(change)
@@ -119,7 +119,7 @@ func (a *agent) reopen(ctx context.Context, timeout time.Duration) {
 	a.back(call, <-closed)
 }
 
-// The method back reports that a call has returned.
+// The back method reports that a call has returned.
 func (a *agent) back(call results.Call, err error) {
 	call.BackNs = a.clock.Now()
 	if call.Outcome = outcomeOf(err); err != nil {
@@ -277,7 +277,7 @@ func (c *caller) take(lease load.Lease, name string, call *results.Call) error {
 	return err
 }
 
-// The method use holds a granted lease for the planned time, or until it is lost.
+// The use method holds a granted lease for the planned time, or until it is lost.
 func (c *caller) use(h *holding) {
 	c.served.Store(true)
 	c.asks(-1)
@@ -285,7 +285,7 @@ func (c *caller) use(h *holding) {
 	c.hold(c.stop, h, cmp.Or(c.w.Look, lookEvery), time.After(c.w.Hold.draw(c.random)))
 }
 
-// The method over reports that a call has returned. It removes the time limit of a call that the
+// The over method reports that a call has returned. It removes the time limit of a call that the
 // end of the workload has interrupted, because that call would seem to have given up early.
 func (c *caller) over(call results.Call, err error) {
 	select {

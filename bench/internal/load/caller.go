@@ -83,8 +83,8 @@ func (c *Caller) note(ctx context.Context, err error) {
 
 // Cycle acquires and releases in a loop until t=until or until ctx ends. Unless ctx ends, it begins
 // at least one cycle after t=from. It waits for the end of its last cycle without a time limit, so
-// that stalls show. It releases an acquired lock even if ctx has ended. If choose is not nil, it
-// calls this function before each cycle to pick the lock. An error of choose ends the loop.
+// that stalls show. It releases an acquired lock even if ctx has ended. If choose is not nil, Cycle
+// calls choose before each cycle to pick the lock. An error of choose ends the loop.
 func (c *Caller) Cycle(ctx context.Context, from, until int64, hold time.Duration, choose func() error) {
 	uncancelled := context.WithoutCancel(ctx)
 	for counts := false; ctx.Err() == nil; {
@@ -204,7 +204,7 @@ func Poisson(r *rand.Rand, rate float64, callers int, from, until int64) []Arriv
 	}
 }
 
-// Pace calls the function send for each arrival at its time, or at once if that time has passed. If
+// Pace calls the send function for each arrival at its time, or at once if that time has passed. If
 // ctx ends, Pace returns before the next arrival whose time has not come. The arrivals must be in
 // the order of their times, and send must not block.
 func Pace(ctx context.Context, clock proc.Clock, arrivals []Arrival, send func(Arrival)) {
@@ -225,7 +225,7 @@ func Pace(ctx context.Context, clock proc.Clock, arrivals []Arrival, send func(A
 	}
 }
 
-// longestSleep bounds one sleep of Pace, so that Pace notices the end of ctx.
+// longestSleep is the longest sleep of Pace. It is short, so that Pace soon notices the end of ctx.
 const longestSleep = 20 * time.Millisecond
 
 // sleep blocks in the kernel for the duration d.

@@ -46,7 +46,7 @@ type Lease interface {
 	Release(ctx context.Context) error
 }
 
-// Timed is a Lease that another process holds. Its times are those of calls in that process, on the
+// Timed is a Lease that another process holds. That process measures the times of the calls, on the
 // run's clock.
 type Timed interface {
 	// Granted returns when the acquire was called and when it returned.

@@ -21,8 +21,8 @@ var acquire = Scenario{
 	Run:       runAcquire,
 }
 
-// Callers acquire and release in cycles first. They then only renew their leases, for 1/renewShare
-// of the measured time.
+// Callers first acquire and release in cycles, for the measured time. Afterwards they only renew
+// their leases, for 1/renewShare of that time in addition.
 const renewShare = 4
 
 func acquireWorkloads(a Overrides) []Workload {
@@ -186,7 +186,7 @@ func runOpen(ctx context.Context, in Input, cs []*load.Caller, rate float64, cel
 // openGrace is the shortest time after the last due cycle in which late cycles may still start.
 const openGrace = 500 * time.Millisecond
 
-// openCaller starts each cycle when it is due, or as soon as the cycle before has ended.
+// openCaller starts each cycle when it is due, or as soon as the previous cycle has ended.
 type openCaller struct {
 	*load.Caller
 	due      chan int64
@@ -236,7 +236,7 @@ func keptUp(acquires, lags []int64, drops int) bool {
 var ErrFloor = errors.New("the call failed")
 
 // Floor returns a scenario in which callers call a function that does no work, in a loop. It shows
-// the least that any operation can cost. Its workloads are those of scenario acquire.
+// the smallest cost that an operation can have. It has the workloads of scenario acquire.
 func Floor(call func(context.Context) error) Scenario {
 	return Scenario{
 		Name:      "floor",

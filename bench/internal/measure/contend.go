@@ -119,7 +119,7 @@ func runContend(ctx context.Context, in Input) (cell results.Cell, err error) {
 	if idleFor(in) <= queued {
 		return cell, nil
 	}
-	// If the idle function fails, only its figure is left out, because the others are known already.
+	// If the idle function fails, only its figure is left out, because the other figures are known.
 	if perSecond, err := idle(bounded, in, cs); err == nil {
 		cell.Values["idle-commands/s"] = perSecond
 	}
@@ -247,8 +247,8 @@ func jain(grants []results.Attempt, clients int) float64 {
 // queued is the time that waiters get to enter the store's queue.
 const queued = 50 * time.Millisecond
 
-// idleFor returns how long callers wait for a lock that stays held, or 0 if no server counts
-// commands. It is at most half of the TTL, because a library without renewal would lose the lock.
+// idleFor returns the time that callers wait for a held lock, or 0 if no server counts commands. It
+// is at most half of the TTL, because a library without renewal would lose the lock.
 func idleFor(in Input) time.Duration {
 	if in.Commands == nil {
 		return 0

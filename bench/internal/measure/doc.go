@@ -1,4 +1,4 @@
-// Package measure has the scenarios. Each is a way to load a backend and measure it.
+// Package measure has the scenarios. Each is a way to put a load on a backend and measure it.
 //
 // # Where is what
 //

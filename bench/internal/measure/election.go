@@ -24,7 +24,7 @@ type election struct {
 	mode mode
 
 	cell     results.Cell
-	slack    time.Duration // how long after the end of the TTL a takeover may come
+	slack    time.Duration // the longest time from the end of the TTL to a takeover that is not late
 	kept     int           // number of names that the harmed leader continued to lead
 	earliest time.Duration // the longest time by which a takeover came too early
 	passing  *trips
@@ -210,8 +210,8 @@ func (s *election) confirmed(names []int32, after int64) func() bool {
 	})
 }
 
-// all returns a function that reports whether each name has a leader, and the like function returns
-// true for the leader's term.
+// all returns a function that reports whether each name has a leader for whose term the like
+// function returns true.
 func (s *election) all(names []int32, like func(results.Hold) bool) func() bool {
 	return func() bool {
 		return !slices.ContainsFunc(names, func(n int32) bool {

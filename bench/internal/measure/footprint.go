@@ -96,8 +96,8 @@ func (f *fresh) open(ctx context.Context) (err error) {
 	return err
 }
 
-// start starts a plugin and acquires a lock through it. It returns how long the
-// start and the acquire took together, in nanoseconds.
+// start starts a plugin and acquires a lock through it. It returns the time that the start and the
+// acquire took together, in nanoseconds.
 func (f *fresh) start(ctx context.Context) (int64, error) {
 	from := f.in.Clock.Now()
 	if err := f.open(ctx); err != nil {

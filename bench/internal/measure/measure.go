@@ -19,7 +19,7 @@ import (
 // WarmUp is the usual warm-up time of a measurement, and QuickWarmUp is for a quick plan.
 const WarmUp, QuickWarmUp = 200 * time.Millisecond, 50 * time.Millisecond
 
-// Scenario is one way to load a backend.
+// Scenario is one way to put a load on a backend.
 type Scenario struct {
 	Name string
 	Doc  string // one line
@@ -119,8 +119,8 @@ func (in Input) client() *core.Client {
 // wraps the first error that occurred.
 var ErrNothingDone = errors.New("no operation succeeded")
 
-// grace is how long a measurement may go on after its planned end. After that time its operations
-// are cancelled, so that a store that no longer answers does not block the run for ever.
+// grace is the longest time that a measurement may take beyond its planned end. After that time its
+// operations are cancelled, so that a store that no longer answers does not block the run for ever.
 const grace = 10 * time.Second
 
 // graceOf returns the grace of a measurement with the given measured time. It is shorter in a quick

@@ -41,7 +41,7 @@ const (
 	// quickPhases*Measure limits the random time before a harm in a quick run, in modes that do not
 	// wait for the TTL. In a full run, this time covers the interval between two renewals.
 	quickPhases = 4
-	// startUp is about how long a host process takes to start.
+	// startUp is the approximate time that a host process takes to start.
 	startUp = 150 * time.Millisecond
 )
 
@@ -230,8 +230,8 @@ type mode struct {
 	kills bool
 	// server reports whether the mode harms a server, not the leader. The leader may stay leader.
 	server bool
-	// expires reports whether the leader's lease ends only by its TTL. An earlier takeover is a
-	// finding in such a mode. In others, the host or the plugin releases the lease, or a server fails.
+	// expires reports whether the leader's lease ends only by its TTL. In such a mode, an earlier
+	// takeover is a finding. In others, the host or the plugin releases the lease, or a server fails.
 	expires bool
 	// waits estimates how long a takeover takes. It is nil if that time is negligible.
 	waits func(ttl time.Duration) time.Duration

@@ -54,14 +54,14 @@ func ttlsOf(p driver.Properties, longest time.Duration) []time.Duration {
 }
 
 // tried is one TTL that the scenario tries. Each of its callers has a lease with this TTL, and
-// candidates campaign for its other names.
+// candidates campaign for the names that no caller has.
 type tried struct {
 	ttl     time.Duration
 	names   []string
 	callers []*load.Caller
 	leases  []load.Lease // the first lease of each caller
 	cell    results.Cell
-	spent   []int64 // how much of the TTL was used up at each confirmed renewal
+	spent   []int64 // ns of the TTL that were used up at each confirmed renewal
 	lost    []int64 // the times of lost leases
 }
 

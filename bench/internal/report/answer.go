@@ -33,7 +33,7 @@ type choice struct {
 	Measured string   `json:"measured,omitempty"` // the figures of the best backends
 	Others   string   `json:"others,omitempty"`   // how much worse the others are, or why there is no choice
 	// Libraries names the baselines (libraries without a plugin) that are faster than the best
-	// backend, with the features that they lack, and the baselines that backends are compared with.
+	// backend, and the features that they lack. It also names reference baselines, even slower ones.
 	Libraries string `json:"libraries,omitempty"`
 }
 

@@ -214,8 +214,8 @@ func enough(n int64, share float64) bool {
 	return share <= 0.5 || float64(n)*(1-share) >= beyond-1e-6
 }
 
-// distributions returns two charts of a scenario. One shows the share of the takeovers that were
-// done by each time. The other shows the latencies of all other operations by percentile.
+// distributions returns two charts of a scenario. One shows the share of the takeovers that had
+// ended by each time. The other shows the latencies of all other operations by percentile.
 func (r Report) distributions(scenario string) []chart {
 	takeovers := chart{
 		ID: scenario + "-takeover", X: axisTime, Title: "Takeovers done after",
@@ -301,7 +301,7 @@ func percentile(share float64) column[samples] {
 }
 
 // cellsOf returns the keys of a scenario's latency distributions, with the backend left empty.
-// Acquire, handoff and takeover come first, then the rest by name.
+// Acquire, handoff and takeover come first, and all others follow by name.
 func (r Report) cellsOf(scenario string) []results.HistogramKey {
 	seen := map[results.HistogramKey]bool{}
 	for key := range r.Latencies {

@@ -166,7 +166,7 @@ func TestPageTables(t *testing.T) {
 	}
 }
 
-// TestPageInBrowser lets a real browser draw every chart, if a browser is installed.
+// TestPageInBrowser checks that a real browser, if one is installed, draws every chart.
 func TestPageInBrowser(t *testing.T) {
 	browser, err := exec.LookPath("chromium")
 	if err != nil {

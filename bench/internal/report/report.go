@@ -32,7 +32,7 @@ func (t Table) cellOf(row Row) results.CellName {
 	return c
 }
 
-// Row has the figures of one subject: a backend, a baseline (without a plugin), or a floor.
+// Row has the figures of a backend, a baseline (without a plugin) or a floor (calls without work).
 type Row struct {
 	results.Subject
 	// Figures has the median of all runs, for each unit of results.txt.

@@ -19,8 +19,8 @@ var operations = []struct{ title, scenario, name string }{
 }
 
 // tripsOf has the number of round trips to the store that an operation of a backend waits for. A
-// relay counted this number. The slope checks the count. It is the growth of the latency divided by
-// the growth of the RTT. NaN means unknown.
+// relay counted this number. The slope, which is the growth of the latency divided by the growth of
+// the RTT, checks the count. NaN means unknown.
 type tripsOf struct {
 	Backend   string   `json:"backend"`
 	Operation string   `json:"operation"`
@@ -98,7 +98,7 @@ func (r Report) tripWarnings() (out []string) {
 // trips returns the round trips of operation op of subject s, under the smallest load. The count is
 // from the highest RTT. The slope is the growth of p50 from the lowest to the highest RTT, divided
 // by the growth of the RTT. The p50 for an RTT is the lowest of all runs. If there are more than
-// two RTTs, trips leaves out RTT 0, because it had no relay.
+// two RTTs, trips leaves out RTT 0, because that RTT had no relay.
 func (r Report) trips(scenario, op string, s results.Subject) tripsOf {
 	out := tripsOf{counted: math.NaN(), slope: math.NaN()}
 	var loads []results.CellName // cells without their RTT

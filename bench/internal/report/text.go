@@ -176,7 +176,7 @@ func (g grid) parts(width int) []grid {
 	return append(out, g.only(chosen))
 }
 
-// The only method returns table g with these columns, without rows that have only keys in them.
+// only() returns table g with these columns, without the rows that have only keys in them.
 func (g grid) only(columns []int) grid {
 	out := grid{Title: g.Title, Note: g.Note}
 	for _, i := range columns {

@@ -17,7 +17,7 @@ import (
 type ttlRow struct {
 	results.Subject
 	ttl          time.Duration
-	spent        *hdrhistogram.Histogram // how much of the TTL was used up at confirmed renewals
+	spent        *hdrhistogram.Histogram // ns of the TTL that were used up at each confirmed renewal
 	lost, stalls int                     // number of lost leases, and of the stalls that caused the losses
 	watched      time.Duration
 	overdue      float64 // ns from the end of the TTL until a lost machine was replaced; negative if not measured
@@ -178,8 +178,8 @@ func (t ttlRow) choice(all []ttlRow, others []string) choice {
 	}
 }
 
-// leasesFor returns how many leases of the given TTL a host can renew. It assumes the renewal rate
-// that the run has shown for all TTLs together. A lease is renewed three times in each TTL.
+// leasesFor returns the number of leases of the given TTL that a host can renew. It assumes the
+// renewal rate that the run has shown for all TTLs. A lease is renewed three times in each TTL.
 func leasesFor(all []ttlRow, ttl time.Duration) float64 {
 	rate := 0.0
 	for _, t := range all {

@@ -59,7 +59,7 @@ func (a Attempt) Hold() Hold {
 }
 
 // Section describes all attempts of one cell in one run. A cell is the measurement of one backend,
-// baseline or floor under one load.
+// baseline or floor (calls that do no work) under one load.
 type Section struct {
 	CellName
 	Kind    Kind     `json:"kind"`

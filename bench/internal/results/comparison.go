@@ -80,8 +80,8 @@ func Load(dirs []string, filter string, gates []Gate) (c Comparison, err error) 
 	return c, err
 }
 
-// Folders compares two runs with the same plan. It refuses to compare a merged folder with a part,
-// because the merged folder has the load of all parts. It keeps the figures that the filter
+// Folders compares two runs with the same plan. It refuses to compare a merged folder with a part's
+// folder, because the merged folder has the load of all parts. It keeps the figures that the filter
 // selects. Filters are as in benchstat: "/backend:NAME /clients:64". The filter "" selects all.
 func Folders(before, after, filter string) (Comparison, error) {
 	a, err := ReadWhole(before)
@@ -383,8 +383,8 @@ func (m Manifest) tried(baseline, cell string, runs map[Row][]float64) bool {
 	return slices.ContainsFunc(m.Failed, func(c FailedCell) bool { return c.Backend == baseline })
 }
 
-// valueOf returns the value to compare with the limit. It is the median. For a maximum, and for a
-// count of events that must not happen, it is the value of the worst run.
+// valueOf returns the value to compare with the limit. Usually it is the median. For a maximum, and
+// for a count of events that must not happen, it is the value of the worst run.
 func (g Gate) valueOf(unit string, e Estimate) float64 {
 	if g.baseline == "" && g.above && (strings.HasPrefix(unit, "max-") || g.limit == 0) {
 		return e.Max

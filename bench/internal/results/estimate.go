@@ -17,7 +17,7 @@ type Estimate struct {
 	N      int
 	Center float64
 	Lo, Hi float64
-	// Min and Max are the least and the greatest value. Max shows a stall that the median hides.
+	// Min and Max are the smallest and the largest value. Max shows a stall that the median hides.
 	Min, Max float64
 }
 

@@ -178,8 +178,8 @@ func cut(t *testing.T, path string, n int64) {
 	}
 }
 
-// TestHistogramsOfRunsAreMerged checks that histograms of several runs are merged, but not those of
-// several modes. A cut file must lose only its last line.
+// TestHistogramsOfRunsAreMerged checks that histograms of several runs are merged, but not
+// histograms of several modes. A cut file must lose only its last line.
 func TestHistogramsOfRunsAreMerged(t *testing.T) {
 	f := newFolder(t)
 	killed := HistogramKey{CellName{Scenario: "takeover", Backend: "redis", Mode: "kill-host", Hosts: 2, Clients: 1}, "takeover"}

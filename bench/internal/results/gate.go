@@ -180,9 +180,9 @@ func (c Comparison) Units() []string {
 // noticed.
 type Sensitivity struct {
 	Gate Gate
-	// Row is the row in which the gate notices a change least easily. Detectable is the smallest
-	// change of its median, as a fraction, that a test could have shown. Detectable is infinite if a
-	// test could not have shown any change.
+	// Row is the row in which a change must be largest for the gate to notice it. Detectable is the
+	// smallest change of its median, as a fraction, that a test could have shown. Detectable is
+	// infinite if a test could not have shown any change.
 	Row        Row
 	Detectable float64
 }

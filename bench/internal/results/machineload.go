@@ -19,7 +19,7 @@ type MachineLoad struct {
 	// ClockStep is the advance of the machine's clock minus the elapsed time, in seconds. It differs
 	// from 0 if the clock was set or the machine slept. It is negative if the clock was set back.
 	ClockStep float64 `json:"clock_step_s"`
-	// Elapsed is how long the machine was observed, in seconds.
+	// Elapsed is the time for which the machine was observed, in seconds.
 	Elapsed float64 `json:"elapsed_s"`
 }
 

@@ -116,11 +116,11 @@ type Kind string
 const (
 	KindPlugin   Kind = "plugin"   // one of our backends through its plugin
 	KindBaseline Kind = "baseline" // a lock library that is called in process, without a plugin
-	KindFloor    Kind = "floor"    // the least possible cost of an operation
+	KindFloor    Kind = "floor"    // calls that do no work: the smallest possible cost of an operation
 )
 
 // Subject is what was measured: a backend through its plugin, a baseline (a library without a
-// plugin), or a floor. Its name appears in results.txt as "backend=NAME".
+// plugin), or a floor (calls that do no work). Its name appears in results.txt as "backend=NAME".
 type Subject struct {
 	Name       string `json:"name"`
 	Kind       Kind   `json:"kind"`

@@ -121,7 +121,7 @@ func readMergeable(out string, dirs []string) ([]Manifest, error) {
 	return all, nil
 }
 
-// mergeable does not compare plans, because the runs compared them before they began.
+// mergeable checks two runs, but not their plans, which the runs compared before they began.
 func mergeable(a, b Manifest) error {
 	switch {
 	case a.Rendezvous.ID != b.Rendezvous.ID:
@@ -311,7 +311,7 @@ func jointly(parts []map[string]float64) []figure {
 var ErrApart = errors.New("not measured at the same time")
 
 // leastOverlap is the smallest allowed share of a cell's time during which all parts measured the
-// cell. In the rest of the time, fewer parts made load.
+// cell. Outside of that time, only some of the parts made load.
 const leastOverlap = 0.8
 
 type cellRun struct {
@@ -356,7 +356,7 @@ func spans(dir string, m Manifest) (map[cellRun]span, error) {
 func (s span) later(by int64) span { return span{s.from + by, s.until + by, s.met + by} }
 
 // overlap computes, for each of the cells, the share of its time in which all parts measured it. It
-// returns the smallest. If that is below leastOverlap, the error wraps [ErrApart] and has numbers.
+// returns the smallest share. If it is below leastOverlap, the error wraps [ErrApart].
 func overlap(dirs []string, all []Manifest, cells []string) (Together, error) {
 	t := Together{Overlap: 1}
 	parts := make([]map[cellRun]span, len(dirs))
@@ -380,7 +380,7 @@ func overlap(dirs []string, all []Manifest, cells []string) (Together, error) {
 }
 
 // shared divides the time in which all parts measured the cell by the longest time that a part took
-// for it. The error is never nil. It names the part that began last and the first part to end.
+// for it. The error, which is never nil, names the part that began last and the first to end.
 func shared(key cellRun, parts []map[cellRun]span, dirs []string) (float64, error) {
 	last, first := 0, 0 // the part that began last, and the part that ended first
 	longest := int64(1)

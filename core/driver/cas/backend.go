@@ -15,8 +15,8 @@ import (
 type backend struct {
 	store   Store
 	watcher Watcher       // nil if the store is not a Watcher
-	timeout time.Duration // longest time of one request
-	step    time.Duration // added to each lease; the store's clock may show the time in such steps
+	timeout time.Duration // the longest time that one request may take
+	step    time.Duration // the step in which the store's clock counts, added to each lease
 
 	mu     sync.Mutex
 	claims driver.Properties
@@ -67,7 +67,7 @@ func (b *backend) named(err error) error { return fmt.Errorf("%s: %w", b.claims.
 var sentinels = []error{driver.ErrUnavailable, driver.ErrDenied, driver.ErrConfig, driver.ErrInvalid, driver.ErrUnsupported}
 
 // failed adds the sentinel errors of the contract to err. If unsent is true, no change was sent to
-// the store, so nothing is left to withdraw, and an ErrUnavailable also wraps ErrNotSent.
+// the store, so no grant needs a withdrawal. An ErrUnavailable then also wraps ErrNotSent.
 func (b *backend) failed(ctx context.Context, err error, unsent bool) error {
 	known := func(sentinel error) bool { return errors.Is(err, sentinel) }
 	switch {
@@ -88,7 +88,7 @@ func ask[R any](ctx context.Context, b *backend, f func(context.Context) (R, err
 	return f(ctx)
 }
 
-// The lease and the withdrawals in the record that read returns may have expired.
+// The record that read returns may have a lease or withdrawals that have expired.
 func (b *backend) read(ctx context.Context, name string) (e Entry, r record, err error) {
 	e, err = ask(ctx, b, func(ctx context.Context) (Entry, error) { return b.store.Read(ctx, keyOf(name)) })
 	if err == nil {
@@ -101,9 +101,9 @@ func (b *backend) read(ctx context.Context, name string) (e Entry, r record, err
 // unless f returns an error. If another client writes the record in between, change reads it again
 // and calls f again. It returns the Entry from Put.
 //
-// The argument now of f is the store's time before the write. So a lease that f finds expired has
-// expired, and a lease that f makes lives at least as long as f says. If the write succeeds, no
-// other client wrote after the read, so what f found is still true. But a lease that f found alive
+// The argument now of f is the store's time before the write. So a lease that seems expired to f
+// has expired, and a lease that f makes lives at least as long as f says. If the write succeeds, no
+// other client wrote after the read, so the record is as f found it. But a lease that f found alive
 // may have expired before the write. Method Renew handles this case.
 func (b *backend) change(ctx context.Context, name string, f func(r *record, now time.Time) error) (written Entry, err error) {
 	for {
@@ -171,9 +171,9 @@ func (b *backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, err
 }
 
 // Renew must know whether the store wrote the renewal before the lease expired. The renewal was in
-// time if all requests together took less time than the lease had left, or if Put says so.
-// Otherwise, Renew reads the record. If the entry has the time of the write, clients ignore a late
-// renewal (see holder.void). If it does not, Renew ends a lease whose renewal may have been late.
+// time if all requests together took less time than the lease had left, or if the write time from
+// Put is early enough. Otherwise, Renew reads the record. If the entry has a write time, clients
+// ignore a late renewal (see holder.void). If not, Renew ends a lease whose renewal may be late.
 func (b *backend) Renew(ctx context.Context, r driver.Request) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
@@ -272,8 +272,8 @@ func (b *backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 }
 
 // look returns the holder of the lock called name. A store may read its clock after the record. If
-// the lease is renewed in between, it seems to have expired. So look reports that a lease has
-// expired only if it finds the same revision twice.
+// the lease is renewed between these two reads, the old record seems to have expired. So look
+// reports an expiry only if it finds the same revision twice.
 func (b *backend) look(ctx context.Context, name string) (driver.Holder, error) {
 	for over := uint64(0); ; {
 		e, r, err := b.read(ctx, name)

@@ -45,7 +45,7 @@ func TestClockOfSeconds(t *testing.T) {
 	}, "K2 a refusal carries the remaining TTL", "L2 no other owner gets the lock before its holder's deadline", "L2 a grant lives for its TTL", "L2 a renewal lives for its TTL")
 }
 
-// leftovers returns the keys that the store keeps for more than 2 minutes.
+// leftovers returns the keys that will not expire within 2 minutes.
 func (d *data) leftovers(drivertest.T) (keys []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

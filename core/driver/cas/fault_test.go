@@ -152,7 +152,7 @@ func TestLateRenewal(t *testing.T) {
 }
 
 // After a renewal in time, another client writes the record later than the lease's former end. This
-// write must not end the lease, although the renewal would have been too late at that time.
+// write must not end the lease, although a renewal at the time of this write would be too late.
 func TestRepeatedRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &data{}
@@ -196,7 +196,7 @@ func TestCloseEndsWatches(t *testing.T) {
 	}
 }
 
-// Package cas does not overwrite a value that is no record of a lock.
+// Package cas must not overwrite a value that is not a lock's record.
 func TestNoRecord(t *testing.T) {
 	d := &data{}
 	c := &client{data: d}

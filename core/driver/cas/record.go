@@ -11,7 +11,7 @@ import (
 )
 
 // tombstoneFor is the time for which a withdrawn owner is refused. The contract requires one
-// minute. The other 30 s are for a Put that was sent before the withdrawal and arrives late.
+// minute. The other 30 s are for a Put that is sent before the withdrawal and arrives after it.
 const tombstoneFor = 90 * time.Second
 
 // record is the JSON for one lock. Times are in nanoseconds since 1970, by the store's clock.
@@ -19,7 +19,7 @@ type record struct {
 	Name      string           `json:"name"`
 	Holder    *holder          `json:"holder,omitempty"`
 	Withdrawn map[string]int64 `json:"withdrawn,omitempty"` // maps an owner to the instant until which it is refused
-	step      time.Duration    // as in backend
+	step      time.Duration    // the step of the backend
 }
 
 type holder struct {
@@ -65,7 +65,7 @@ func (r *record) tidy(e Entry) {
 		if e.Now.UnixNano() >= h.End || h.void(e) {
 			r.Holder = nil
 		}
-		h.By = 0 // By is only about the write of e
+		h.By = 0 // By concerns only the write that made e
 	}
 	for owner, until := range r.Withdrawn {
 		if e.Now.UnixNano() >= until {
@@ -79,7 +79,7 @@ func (h *holder) void(e Entry) bool {
 	return h.By != 0 && !e.Written.IsZero() && e.Written.UnixNano() >= h.By
 }
 
-// needed returns the time, counted from now, for which the store must keep r.
+// needed returns the time for which the store must keep r, counted from now.
 func (r *record) needed(now time.Time) time.Duration {
 	var last int64
 	if r.Holder != nil {

@@ -3,9 +3,9 @@
 // implements the six methods of [Store], and [New] returns a driver.Backend that keeps every rule
 // of the contract.
 //
-// The store keeps one record for each lock: the holder, and the owners that were withdrawn
-// recently. Each operation reads the record, decides, and writes the record if no other client has
-// changed it since. So a write that arrives late finds another revision and changes nothing.
+// The store keeps one record for each lock, with the holder and the recently withdrawn owners. Each
+// operation reads the record, decides, and writes the record if no other client has changed it
+// since. So a write that arrives late finds another revision and changes nothing.
 //
 // If the store is a [Watcher], it wakes hosts that wait for a lock. If it is no Watcher, they poll.
 // There is no queue of waiting hosts, so Properties.FIFO is false. To stay in a queue, each host
@@ -28,8 +28,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// ErrConflict is the error of Put and Delete of a [Store] if the key has another revision, so that
-// the request has certainly changed nothing. Put and Delete may also return an error that wraps it.
+// ErrConflict means that the request has changed nothing, because the key has another revision. The
+// methods Put and Delete of a [Store] return ErrConflict, or an error that wraps it.
 var ErrConflict = errors.New("the key has another revision")
 
 // Store is a key-value store, or a part of one that contains only locks. Any number of goroutines
@@ -37,10 +37,10 @@ var ErrConflict = errors.New("the key has another revision")
 // and Close.
 //
 // If the reply to a request is lost, the client library must not send the request again. A repeated
-// request would find the revision that the original request made, and report a conflict. If an
-// error wraps no error of package driver, the outcome counts as unknown, as with
-// driver.ErrUnavailable. So wrap driver.ErrDenied if the store denies access. Wrap both
-// driver.ErrNotSent and driver.ErrUnavailable if the store has certainly not received the request.
+// request would find the revision that the original request made, and report a conflict. An error
+// that wraps no error of package driver means that the outcome is unknown, as driver.ErrUnavailable
+// does. So wrap driver.ErrDenied if the store denies access. Wrap both driver.ErrNotSent and
+// driver.ErrUnavailable if the store has certainly not received the request.
 //
 // A key has 52 characters of [0-9a-v], made from the name of a lock. A value has at most about 100
 // KiB, plus about 40 bytes for each owner of this lock that was withdrawn in the last 90 s.
@@ -49,11 +49,11 @@ type Store interface {
 	// Read returns an old entry, no lock is granted twice, but writes fail and observers see an old
 	// holder.
 	Read(ctx context.Context, key string) (Entry, error)
-	// Put writes value, which is not empty, if key has the given revision. If the key does not exist,
-	// revision is 0 or the revision that Read returned. The backend uses only Revision and Written of
-	// the Entry that Put returns. After the time ttl, the store should delete the key if it can. It
-	// must not delete it earlier, so a store that counts in seconds must round up. Without this
-	// deletion, the key of a lock that was never released stays until the lock is acquired again.
+	// Put writes value, which is not empty, if key has the given revision. For a key that does not
+	// exist, revision is 0 or the revision that Read returned. The backend uses only Revision and
+	// Written of the Entry that Put returns. After the time ttl, the store should delete the key if it
+	// can. It must not delete it earlier, so a store that counts in seconds must round up. Without
+	// this deletion, the key of a lock that was never released stays until the lock is acquired again.
 	Put(ctx context.Context, key string, value []byte, revision uint64, ttl time.Duration) (Entry, error)
 	// Delete deletes key if it has the given revision.
 	Delete(ctx context.Context, key string, revision uint64) error
@@ -83,7 +83,7 @@ type Entry struct {
 	Now time.Time
 	// Written is the store's time when it wrote Value, or zero if the store does not report it. With
 	// Written, all hosts ignore a renewal that arrived after the end of its lease. Without Written,
-	// this lease lives until Renew ends it, or for its TTL if the host has died.
+	// such a lease lives until Renew ends it, or for its TTL if the host has died.
 	Written time.Time
 }
 
@@ -93,9 +93,9 @@ type About struct{ Server, Durability string }
 // Watcher is for a [Store] that can report changes.
 type Watcher interface {
 	// Watch calls changed after each change of key, and whenever it may have missed a change, until
-	// the function stop is called. The function changed does not block. Watch must report all changes
-	// after its return, with one exception. If it subscribes on Read's connection, it may miss changes
-	// that the next call of Read shows. Watch does not wait for the store.
+	// the function stop is called. The function changed does not block. Watch must report every change
+	// that follows its return, with one exception. If the subscription uses the connection of Read,
+	// Watch may miss changes that the next Read shows. Watch does not wait for the store.
 	Watch(key string, changed func()) (stop func(), err error)
 }
 

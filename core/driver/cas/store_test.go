@@ -17,7 +17,7 @@ type data struct {
 	entries  map[string]cas.Entry
 	revision uint64
 	watches  map[*watch]bool
-	silent   bool          // the store does not tell when an entry was written
+	silent   bool          // entries do not have the time at which they were written
 	timeless bool          // keys do not expire
 	step     time.Duration // the clock shows the time in such steps; 0 means the exact time
 	ends     map[string]time.Time

@@ -13,8 +13,8 @@ const (
 	// A record is read again after lookEvery, even if no change was reported. A store that is down
 	// reports no changes, and the expiry of a lease changes no key.
 	lookEvery = time.Second
-	// lingerFor is the time for which a key stays watched after its last call of method follow has
-	// ended, because another call often comes soon.
+	// lingerFor is the time for which a key stays watched after the last call of method follow for the
+	// key has ended, because another call often comes soon.
 	lingerFor = 5 * time.Second
 )
 
@@ -49,8 +49,8 @@ func (t *topic) close() {
 	t.stop()
 }
 
-// follow calls the function turn at the beginning, after each change of the record, and after the
-// pause that turn returned last. It ends when turn returns an error or ctx ends.
+// follow calls the function turn at once, after each change of the record, and when the pause
+// returned by the last call of turn is over. It ends when turn returns an error or ctx ends.
 func (b *backend) follow(ctx context.Context, name string, turn func(ctx context.Context, changed bool) (pause time.Duration, err error)) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {

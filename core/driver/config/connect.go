@@ -16,8 +16,8 @@ import (
 // Connect has the options that all backends need for connections to their stores. Each backend
 // embeds Connect in its Options.
 type Connect struct {
-	// Username and Password log in to the store. In place of Password, PasswordFile can name a file
-	// with the password, which is read for each connection. A newline at the file's end is ignored.
+	// Username and Password log in to the store. Instead of Password, PasswordFile can name a file
+	// with the password. The file is read for each connection. A newline at the file's end is ignored.
 	Username     string `key:"username" doc:"user"`
 	Password     string `key:"password" secret:"true" doc:"password of the user"`
 	PasswordFile string `key:"password_file" doc:"file with the password, read again for each connection"`
@@ -26,10 +26,10 @@ type Connect struct {
 	// TLSEnabled must not be false, and no other field about TLS may be set.
 	TLS *tls.Config
 	// TLSEnabled turns TLS on, with the certificate authorities of the system. Every other field about
-	// TLS, and an address that asks for TLS, also turn TLS on. TLSEnabled must not be false beside one
-	// of these.
+	// TLS, and an address that asks for TLS, also turn TLS on. If one of them does so, TLSEnabled must
+	// not be false.
 	TLSEnabled *bool `key:"tls_enabled" doc:"connect with TLS; so does any other tls key, and false beside one is refused"`
-	// TLSCAFile names a PEM file with certificate authorities, in place of those of the system. The
+	// TLSCAFile names a PEM file with certificate authorities, which replace those of the system. The
 	// files TLSCAFile, TLSCertFile and TLSKeyFile are read again for each connection.
 	TLSCAFile string `key:"tls_ca_file" doc:"authorities that sign servers, PEM, instead of the system's; read again for each connection"`
 	// TLSCertFile and TLSKeyFile name PEM files with the certificate of the client and its key.
@@ -136,7 +136,7 @@ func Conflict(why string, keys ...string) error {
 	return fmt.Errorf("%w: %s: %s", driver.ErrConfig, strings.Join(keys, " and "), why)
 }
 
-// Invalid returns err if it wraps driver.ErrConfig, and otherwise an error that wraps both.
+// Invalid returns err if it wraps driver.ErrConfig. Otherwise, it returns an error that wraps both.
 func Invalid(err error) error {
 	if errors.Is(err, driver.ErrConfig) {
 		return err
@@ -146,8 +146,8 @@ func Invalid(err error) error {
 
 // KeysOf returns the configuration keys of options, a struct and not a pointer. Each field with the
 // tag "key" is a configuration key. The tags "default", "required", "secret" and "doc" describe it.
-// Fields of an embedded struct count, too. If the embedded struct has a tag that is named like a
-// key, the tag's value is the key's default. So a backend that connects slowly can write
+// The fields of an embedded struct are included. If the embedded struct has a tag with the name of
+// a key, the tag's value is the key's default. So a backend that connects slowly can write
 //
 //	Connect `dial_timeout:"3s"`
 func KeysOf(options any) []driver.Key {

@@ -77,12 +77,12 @@ func (s *Source) TLSConfig(host string) *tls.Config {
 }
 
 // LastingTLSConfig is like TLSConfig, for a client library that uses one configuration for all
-// connections. The parameter hosts has the hosts that the library connects to.
+// connections. The parameter hosts lists the hosts that the library connects to.
 //
-// Package tls reads the authorities of a configuration only once, and would never use renewed
-// authorities. So this package verifies the server itself. The server's certificate must have the
-// name that the client asked for. A client that connects to an IP address asks for no name, and the
-// certificate must be for one of the hosts.
+// Package tls reads the authorities of a configuration only once, and would never use renewed ones.
+// So package config verifies the server's certificate. The certificate must have the name that the
+// client asked for. A client that connects to an IP address asks for no name. Then the certificate
+// must be for one of the hosts.
 func (s *Source) LastingTLSConfig(hosts []string) *tls.Config {
 	cfg := s.TLSConfig("")
 	if cfg == nil || cfg.InsecureSkipVerify || s.connect.TLSCAFile == "" {
@@ -206,8 +206,8 @@ func readRoots(c Connect) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// readPEM returns an error if the file ends within a PEM block, because another process is still
-// writing the file.
+// readPEM returns an error if the file ends within a PEM block, because another process may still
+// be writing the file.
 func readPEM(file string) ([]byte, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -223,9 +223,9 @@ func readPEM(file string) ([]byte, error) {
 	return text, nil
 }
 
-// Dial connects to addr, with TLS if the configuration says so. The parameter server is the
-// product's name, which errors show. If ctx ends during the handshake, Dial returns only after it
-// has closed the connection. An error of the handshake wraps driver.ErrNotSent, and
+// Dial connects to addr, with TLS if the configuration says so. The parameter server is the name of
+// the server's product, for use in errors. If ctx ends during the handshake, Dial returns only
+// after it has closed the connection. An error of the handshake wraps driver.ErrNotSent, and
 // driver.ErrDenied or driver.ErrUnavailable.
 func (s *Source) Dial(ctx context.Context, d *net.Dialer, server, network, addr string) (net.Conn, error) {
 	conn, err := d.DialContext(ctx, network, addr)

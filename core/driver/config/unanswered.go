@@ -30,7 +30,7 @@ const noTLS = "tls: first record does not look like a TLS handshake"
 
 // ExplainTLS returns an error that tells an administrator why TLS made a connection fail with err.
 // It returns nil if TLS is not the reason. The error wraps err and driver.ErrNotSent. It also wraps
-// driver.ErrUnavailable if another server may listen at the address later, and otherwise
+// driver.ErrUnavailable if another server may listen at the address later; otherwise it wraps
 // driver.ErrDenied. ExplainTLS compares texts, because TLS alerts have no exported type, and some
 // client libraries keep only the text.
 func ExplainTLS(err error) error {
@@ -51,9 +51,9 @@ func ExplainTLS(err error) error {
 const WhatToCheck = "check the address, whether the server is up and takes more clients, and what both ends say of TLS (tls_enabled, tls_cert_file)"
 
 // Unanswered returns the error for a connection that failed with err before any request was sent,
-// because the product named by server did not answer in its protocol. It returns the error of
-// [ExplainTLS] if that is not nil. Otherwise the error wraps driver.ErrUnavailable,
-// driver.ErrNotSent and err.
+// because the server did not answer in its protocol. The parameter server names the product, for
+// use in the error. Unanswered returns the error of [ExplainTLS] if that is not nil. Otherwise the
+// error wraps driver.ErrUnavailable, driver.ErrNotSent and err.
 func Unanswered(server string, err error) error {
 	if explained := ExplainTLS(err); explained != nil {
 		return explained

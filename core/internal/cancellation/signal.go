@@ -1,4 +1,4 @@
-// Package cancellation implements the end of a context.Context. Package core embeds a [Signal] in
+// Package cancellation implements the cancellation of contexts. Package core embeds a [Signal] in
 // the context of each call to a backend. A plugin embeds one in the context of each request.
 package cancellation
 
@@ -8,8 +8,8 @@ import "sync"
 // that embeds Signal must add Deadline and Value, and call Cancel to end
 // the context. The zero Signal has not ended. A Signal must not be copied.
 //
-// Note: context.WithCancel does the same, but needs a goroutine or an entry in
-// the parent for each context. Signal allocates nothing until Done is called.
+// Note: context.WithCancel does the same, but needs a goroutine or an entry in the parent for each
+// context. Signal allocates nothing until Done or AfterFunc is called.
 type Signal struct {
 	mu    sync.Mutex
 	ended chan struct{} // made by the first call of Done

@@ -1,7 +1,6 @@
-// Package deliver calls loggers and callbacks of the application on
-// separate goroutines. Such code may call back into this module, or block,
-// even for ever if it writes to a pipe that is not read. So it must not
-// run on a goroutine on which a lease or a plugin depends.
+// Package deliver calls loggers and callbacks of the application on separate goroutines. Such code
+// may call back into this module. It may also block, even for ever, for example if it writes to a
+// pipe that is not read. So it must not run on a goroutine on which a lease or a plugin depends.
 package deliver
 
 import (
@@ -12,8 +11,8 @@ import (
 	"time"
 )
 
-// grace is the most time for which a Flush still waits after its ctx has ended. It is long enough
-// for every callback that does not block.
+// grace is the longest time for which a Flush still waits after its ctx has ended. It is long
+// enough for every callback that does not block.
 const grace = 50 * time.Millisecond
 
 // Queue delivers items one at a time and in the order of Add, from a goroutine that lives while
@@ -41,8 +40,8 @@ type entry[T any] struct {
 	dropped uint64
 }
 
-// New returns an empty queue. Add lets the total size of waiting items grow to capacity. The items
-// that the delivering goroutine has already taken may have the same size again.
+// New returns an empty queue. Add lets the total size of waiting items grow to capacity. Items that
+// the delivering goroutine has already taken do not count, and can reach the same size.
 func New[T any](capacity int, callback func(item T, dropped uint64)) *Queue[T] {
 	return &Queue[T]{callback: callback, capacity: capacity}
 }
@@ -60,8 +59,7 @@ func (q *Queue[T]) Add(item T, size int) bool {
 	return true
 }
 
-// Force queues an item even if there is no room for it. The caller must keep the number of such
-// items small.
+// Force queues an item even if there is no room for it, so callers must use it for few items only.
 func (q *Queue[T]) Force(item T, size int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -78,9 +76,9 @@ func (q *Queue[T]) put(item T, size int) {
 	}
 }
 
-// Flush waits until all items were delivered, for at most timeout. After ctx has ended, it waits
-// for at most grace. If a callback of any queue calls Flush, Flush returns at once, because it
-// could otherwise wait for that callback.
+// Flush waits until all items are delivered, but at most for the time timeout. After ctx has ended,
+// it waits for at most the time grace. A Flush that is called by a callback of any queue returns at
+// once, because it could otherwise wait for that callback.
 func (q *Queue[T]) Flush(ctx context.Context, timeout time.Duration) {
 	idle := q.busy()
 	if idle == nil || delivering() {

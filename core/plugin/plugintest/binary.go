@@ -67,7 +67,7 @@ func BinaryOf(name, path string, opts plugin.Options) func(t drivertest.T) *driv
 				if d, ok := printed.Load(b); ok {
 					return d.(*dump).of(pluginPid(b))
 				}
-				return "" // b was not opened by the Open function above
+				return "" // the Open function above did not open b
 			},
 			Plugin: func(b driver.Backend) drivertest.Process { return process{pluginPid(b)} },
 			Host: func(t drivertest.T, delay time.Duration) drivertest.Host {
@@ -118,7 +118,7 @@ type dump struct {
 	text  strings.Builder
 }
 
-// of sends SIGQUIT to the process pid and returns the stacks that it prints before it exits.
+// The of method sends SIGQUIT to the process pid, and returns the stacks that it prints on exit.
 func (d *dump) of(pid int) string {
 	if pid <= 0 {
 		return "the plugin is down"

@@ -51,7 +51,7 @@ func (h *testHost) end(t drivertest.T) {
 	}
 }
 
-// The within method fails the case if the host does not answer in time.
+// The within method calls do, and fails the case if the host does not answer in time.
 func (h *testHost) within(t drivertest.T, do func(ctx context.Context) error) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)

@@ -43,8 +43,8 @@ func openHost(parent *proc.Parent, spec HostSpec) (proc.Agent[command], error) {
 	return h, nil
 }
 
-// event ends the wait of host.enqueue for the event's lock, because the Acquire that enqueue has
-// started now waits or has got the lock.
+// event gets the events of the host's client. If the Acquire of host.enqueue waits or has got the
+// lock, event lets enqueue return.
 func (h *host) event(e core.Event) {
 	if e.Kind != core.EventWaiting && e.Kind != core.EventAcquired {
 		return

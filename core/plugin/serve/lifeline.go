@@ -77,8 +77,8 @@ type host struct {
 	pidfd *os.File // nil if the system has no pidfd
 }
 
-// findHost returns an error if there is no such process, for example because the host is in another
-// PID namespace.
+// findHost opens the host process. It fails if no process has this id and start time, for example
+// because the host is in another PID namespace.
 func findHost(pid int, start string) (*host, error) {
 	if pid <= 0 {
 		return nil, errors.New("it has not given its process id")
@@ -138,8 +138,8 @@ func (h *host) exists() bool { return !errors.Is(syscall.Kill(h.pid, 0), syscall
 const aloneFor = 5 * time.Second
 
 // sessions counts the open heartbeat streams. A host, even a frozen host, keeps one stream open
-// while it uses its plugin. If no stream is open when aloneFor has passed since a stream or the
-// lifeline pipe ended, no host will connect any more, and sessions calls its alone function.
+// while it uses its plugin. When a stream or the lifeline pipe ends, sessions waits for aloneFor.
+// If no stream is open then, no host will connect any more, and sessions calls its alone function.
 type sessions struct {
 	alone func()
 
@@ -169,7 +169,7 @@ func (s *sessions) letGo() {
 	s.wait()
 }
 
-// The caller of sessions.wait must hold mu.
+// wait sets the timer to aloneFor if no stream is open. The caller must hold mu.
 func (s *sessions) wait() {
 	if s.timer != nil {
 		s.timer.Stop()

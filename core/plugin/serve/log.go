@@ -42,7 +42,7 @@ func hclogNames(groups []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// redacting removes secrets from lines and writes them to w. Each Write must be one whole line.
+// redacting writes lines to w without the secrets in them. Each Write must be one whole line.
 type redacting struct {
 	w      io.Writer
 	redact *wire.Redactor

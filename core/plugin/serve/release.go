@@ -13,7 +13,7 @@ import (
 
 const (
 	releaseBudget = time.Second
-	releaseAtOnce = 32  // most calls at the same time; without a Batcher each call releases one lock
+	releaseAtOnce = 32  // limit of simultaneous calls; without a Batcher, each releases one lock
 	releaseBatch  = 256 // largest number of operations in one Batch
 	releaseRetry  = 20 * time.Millisecond
 )

@@ -98,7 +98,7 @@ func serve(spec driver.Spec) int {
 	return p.exitCode()
 }
 
-// stop ends the server when its last replies were sent, but at the latest after stopGrace.
+// stop ends the server when its last replies are sent, or after stopGrace if that is earlier.
 func stop(server *grpc.Server) {
 	force := time.AfterFunc(stopGrace, server.Stop)
 	defer force.Stop()

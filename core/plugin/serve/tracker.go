@@ -24,7 +24,7 @@ type entry struct {
 	// until is the time at which the store ends the grant, as far as this process knows.
 	until time.Time
 	// queued means that the owner has called Wait, and that no TryAcquire or Renew has succeeded
-	// since. When such an owner calls TryAcquire, the tracker forgets the grant that Wait
+	// since that call. If such an owner calls TryAcquire, the tracker forgets the grant that Wait
 	// returned. That grant may have expired, and the store may have granted the lock again.
 	queued bool
 }

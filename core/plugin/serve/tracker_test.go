@@ -266,7 +266,7 @@ func TestDeathWaitsForAcquiresInFlight(t *testing.T) {
 	}
 }
 
-// broken is a backend that fails its next releases. The failures field has their number.
+// broken is a backend whose next Release calls fail. Its failures field is their number.
 type broken struct {
 	bare
 	failures atomic.Int64

@@ -1,5 +1,5 @@
 // Package certmagiclock gives a certmagic cluster distributed locks, so that its machines take
-// turns. Any kind of storage can keep the certificates.
+// turns. The certificates can be in a storage of any kind.
 package certmagiclock
 
 import (
@@ -71,7 +71,7 @@ func (s *Storage) lock(ctx context.Context, name string, take func(*core.Lock, c
 
 // Unlock implements certmagic.Locker. A caller names only the lock, not its lease. So if this
 // process lost a lease and was then granted the lock again, the first Unlock counts for the lost
-// lease, and releases nothing. This way no caller can release another caller's lease.
+// lease, and releases nothing. So no caller can release the lease of another caller.
 func (s *Storage) Unlock(ctx context.Context, name string) error {
 	lease := s.pop(name)
 	if lease == nil {

@@ -21,8 +21,8 @@ type Job func(ctx context.Context, t tick.Tick) error
 func (Job) Run() { panic("cronlock: this job must run in a chain with cronlock.Once") }
 
 // Once returns a [cron.JobWrapper] that skips ticks that other machines run. The parameter job must
-// have the schedule of the wrapped job. Use tick.Every instead of cron's @every, which tick.New
-// refuses because each machine would count from its start. ctx is the parent of the jobs' contexts.
+// have the schedule of the wrapped job. Use tick.Every instead of cron's @every. tick.New refuses
+// @every, because each machine would count from its start. ctx is the parent of the jobs' contexts.
 // The function failed, if not nil, gets each error, except if another machine runs the tick.
 //
 // The wrapped job should be a [Job]. Any other cron.Job does not learn that its lock was lost.

@@ -1,9 +1,9 @@
-// Package gocronlock lets schedulers of go-co-op/gocron/v2 run on many machines.
-// Either one machine runs each tick of a job, or one leader runs all jobs.
+// Package gocronlock lets schedulers of go-co-op/gocron/v2 run on many machines. With a
+// Locker, one machine runs each tick of a job. With an Elector, one leader runs all jobs.
 //
 // The job's lock is renewed for as long as the job runs. So a job may take
-// longer than the TTL. The TTL only says how soon a dead machine's lock is
-// free (compare go-co-op/gocron-redis-lock#54 and go-co-op/gocron#799).
+// longer than the TTL. The TTL only limits how long a dead machine's lock
+// stays taken (compare go-co-op/gocron-redis-lock#54 and go-co-op/gocron#799).
 package gocronlock
 
 import (
@@ -34,7 +34,7 @@ type Locker struct {
 var _ gocron.Locker = (*Locker)(nil)
 
 // NewLocker returns a Locker whose locks are named prefix plus the job's name. Name jobs with
-// gocron.WithName, because two jobs may share the default name, the name of a function. gocron does
+// gocron.WithName. The default name is that of a function, which two jobs may share. gocron does
 // not say which tick it runs, so the Locker must know the schedule of its jobs: tick.Every for a
 // DurationJob, or a Schedule of robfig/cron for a CronJob. Give jobs with another schedule a
 // separate Locker by gocron.WithDistributedJobLocker.
@@ -94,8 +94,8 @@ func (h *held) Unlock(ctx context.Context) error {
 // Elector is a [gocron.Elector]: only the scheduler that leads runs jobs.
 //
 // gocron asks the Elector when a job is due. If the leadership is lost while a job runs, the job
-// goes on beside the jobs of the next leader, unless it uses the ctx of Under. A [Locker] for each
-// job avoids this overlap.
+// goes on at the same time as the next leader's jobs, unless it uses the ctx of Under. A [Locker]
+// for each job avoids this overlap.
 type Elector struct {
 	term  atomic.Pointer[core.Term]
 	ended chan struct{}
@@ -141,8 +141,8 @@ func (e *Elector) Under(ctx context.Context) (_ context.Context, token uint64, c
 	return ctx, term.Token(), func() { stop(); end(nil) }, nil
 }
 
-// Wait returns when the campaign has ended. It returns the reason as an error,
-// or nil if the ctx of the campaign has ended.
+// Wait returns when the campaign has ended. It returns the error that ended
+// the campaign, or nil if the campaign's ctx has ended.
 func (e *Elector) Wait() error {
 	<-e.ended
 	if errors.Is(e.err, context.Canceled) || errors.Is(e.err, context.DeadlineExceeded) {

@@ -1,12 +1,12 @@
 // Package synclock is a distributed lock as a [sync.Locker],
 // for code that accepts only a sync.Locker.
 //
-// A sync.Locker is weaker than a lease, so core has no type like Mutex. Lock has no context, so it
-// waits for as long as the store is unreachable. Lock returns no error, so it panics if the lock
+// A sync.Locker protects less than a lease, so core has no type like Mutex. Lock has no context, so
+// it waits for as long as the store is unreachable. Lock returns no error, so it panics if the lock
 // cannot be granted. The holder of a sync.Locker never asks whether it still holds the lock. If the
 // lease is lost (the machine slept, the network broke), the holder goes on working at the same time
-// as the next holder, and no token lets the resource distinguish their writes. The only remedy is
-// to end the process. The function lost, a parameter of New, should do so.
+// as the next holder, and no token shows the resource which writes are late. The only remedy is to
+// end the process. The function lost, a parameter of New, should do so.
 package synclock
 
 import (
@@ -30,9 +30,9 @@ type Mutex struct {
 
 var _ sync.Locker = (*Mutex)(nil)
 
-// New returns a Mutex over lock. The function lost is called, on a separate
-// goroutine, when the lease ends while the Mutex is locked. lost must not be
-// nil, and should end the process.
+// New returns a Mutex that uses lock. The function lost is called, on a
+// separate goroutine, when the lease ends while the Mutex is locked. lost
+// must not be nil, and should end the process.
 func New(lock *core.Lock, lost func(cause error)) *Mutex {
 	if lost == nil {
 		panic("synclock: lost must not be nil")

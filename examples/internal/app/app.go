@@ -22,7 +22,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// Flags choose the backend, and the number of instances in this process.
+// Flags are the command-line flags that choose the backend and the number of instances.
 type Flags struct {
 	backend, address, config, dir string
 	label                         string
@@ -56,8 +56,8 @@ type Instance struct {
 func (i Instance) Follow(ctx context.Context, e *core.Elector) { i.status.Follow(ctx, i.Client, e) }
 
 // Main calls the function run for each instance, and waits until all calls return. SIGINT or
-// SIGTERM ends the ctx of the calls. After any error but context.Canceled, for example if a client
-// cannot be opened, the process ends with status 1.
+// SIGTERM ends the ctx of the calls. The process ends with status 1 after any error except
+// context.Canceled, for example if a client cannot be opened.
 func (f *Flags) Main(run func(ctx context.Context, i Instance) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := f.Run(ctx, run)
@@ -69,8 +69,8 @@ func (f *Flags) Main(run func(ctx context.Context, i Instance) error) {
 }
 
 // Run opens a client for each instance, runs all instances at the same time, and closes the
-// clients, which releases their locks. If an instance fails, the others end, and Run returns the
-// first error.
+// clients, which releases their locks. If an instance fails, Run ends the other instances and
+// returns the first error.
 func (f *Flags) Run(ctx context.Context, run func(ctx context.Context, i Instance) error) error {
 	if f.instances < 1 {
 		return fmt.Errorf("--instances %d is not at least 1", f.instances)

@@ -40,7 +40,7 @@ func TestDashboardAsksForWhatThereIs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(10 * time.Millisecond) // the observer sees only the newest change
+		time.Sleep(10 * time.Millisecond) // so that the observer sees the term before it ends
 		if err := term.Resign(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -77,8 +77,8 @@ func TestDashboardAsksForWhatThereIs(t *testing.T) {
 	}
 }
 
-// TestAlarmsHaveSeriesFromTheStart checks that the metrics of the alarms in
-// docs/operations.md are on the page before anything has gone wrong.
+// TestAlarmsHaveSeriesFromTheStart checks that the metrics page has the
+// metrics of all alarms in docs/operations.md before anything has gone wrong.
 func TestAlarmsHaveSeriesFromTheStart(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/operations.md")
 	if err != nil {

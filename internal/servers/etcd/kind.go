@@ -18,7 +18,7 @@ const (
 	FewOperations = "few-operations"
 )
 
-// members is the size of a cluster with Three or Balanced, the smallest in which one is a minority.
+// members is the size of a Three or Balanced cluster, the smallest with one member as a minority.
 const members = 3
 
 var Kind = &servers.Kind{

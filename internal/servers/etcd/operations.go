@@ -58,10 +58,10 @@ func deleted(key string, opts ...clientv3.OpOption) servers.Step {
 }
 
 // election is the longest time from the loss of a leader until clients are served again. It
-// includes one second, after which a client leaves a member that has no leader.
+// includes one second, because a client leaves a member that has no leader only after that time.
 const election = 3 * time.Second
 
-// The constant longer is a time above any TTL that the search for failures uses.
+// The constant longer is a time above all TTLs that the search for failures uses.
 const longer = 12 * time.Second
 
 var operations = []servers.Operation{
@@ -118,9 +118,9 @@ func compact(ctx context.Context, c *clientv3.Client) error {
 	return err
 }
 
-// deletedFrom returns a step that deletes one entry of a random lock's queue. If place is 0,
-// this is the first entry, which is the holder's. If place is 1, it is a waiter's entry. The
-// step waits up to 2 s for such an entry, and deletes it only while the first entry exists, too.
+// deletedFrom returns a step that deletes one entry of a random lock's queue. If place is 0, it
+// deletes the first entry, which is the holder's. If place is 1, it deletes a waiter's entry. The
+// step waits at most 2 s for this entry, and deletes it only while the first entry exists.
 func deletedFrom(place int) servers.Step {
 	return asked(func(ctx context.Context, c *clientv3.Client) error {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -169,7 +169,7 @@ func moveLeader(ctx context.Context, s *store, n int) error {
 	}, leader)
 }
 
-// goAstray starts another cluster, and leads the hosts' paths to member n to that cluster.
+// goAstray starts another cluster, and leads the hosts' proxies for member n to that cluster.
 func goAstray(ctx context.Context, s *store, n int) (err error) {
 	if s.stray, err = StartCluster(ctx, 1, nil); err != nil {
 		return err
@@ -224,7 +224,7 @@ func addMember(ctx context.Context, s *store, n int) error {
 	}
 	err := s.with(func(c *clientv3.Client) error {
 		return servers.Retry(ctx, "the member is added", func() error {
-			// If a member asks a leader that has just gone, the member never answers the request.
+			// If a member passes this request to a leader that has just gone, the member never answers.
 			once, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
 			_, err := c.MemberAdd(once, s.removed)

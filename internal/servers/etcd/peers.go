@@ -20,7 +20,7 @@ import (
 type Peers struct {
 	mu     sync.Mutex
 	relays []*peerRelay
-	round  context.Context // ends at the next call of CutOff, with all messages in progress
+	round  context.Context // ends at the next call of CutOff, and so do all messages in progress
 	end    context.CancelFunc
 }
 
@@ -84,7 +84,7 @@ func (r *peerRelay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 }
 
 // CutOff cuts the member at index i off from all others if the parameter on is true. Otherwise it
-// reconnects that member. It also aborts messages between other members, which are sent again.
+// reconnects that member. It also aborts messages between other members, which then resend them.
 func (p *Peers) CutOff(i int, on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -160,9 +160,9 @@ func Program() servers.Program {
 	return servers.Program{Name: "etcd", Path: path, Err: err, Built: "make servers builds it from Go modules"}
 }
 
-// binary finds the server program. It first looks beside this program and in bin/ of the source
-// tree, where "make servers" puts the program built from tools/etcd. It searches the PATH last,
-// because a packaged program may be years old.
+// binary finds the server program. It first looks in this program's directory and in bin/ of the
+// source tree, where "make servers" puts the program built from tools/etcd. It searches the PATH
+// last, because a packaged program may be years old.
 func binary(explicit string) (string, error) {
 	if explicit != "" {
 		return explicit, nil

@@ -1,5 +1,5 @@
-// Package kinds lists the stores whose servers lockbench can start, and answers questions
-// about them. Code for all products uses this package instead of the products' packages.
+// Package kinds lists the stores whose servers lockbench can start, and answers questions about
+// them. Code that is not specific to one store uses it instead of the stores' packages.
 package kinds
 
 import (
@@ -83,8 +83,8 @@ var ErrNoRoute = errors.New("its connections cannot be led through a proxy")
 
 // Route returns a copy of cfg, the configuration of a backend. In the copy, a proxy's address
 // replaces each server's address. The function via returns the proxy's address. Route fails with
-// [ErrNoRoute] if cfg turns on TLS, because certificates name the server, or if an address is
-// neither a host:port nor in the form of a known store.
+// [ErrNoRoute] if cfg turns on TLS, because certificates name the server. It also fails if an
+// address is neither a host:port nor in the form of a known store.
 func Route(backend string, cfg driver.Config, via func(address string) (string, error)) (driver.Config, error) {
 	out := driver.Config{}
 	for k, v := range cfg {

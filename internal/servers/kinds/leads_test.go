@@ -60,9 +60,9 @@ func during(t *testing.T, e *servers.Environment, backend, name string, look fun
 	}
 }
 
-// TestRedisLeadsElsewhere checks three operations. After "repoint" an old connection
-// leads to a replica, and a new one to the new master. After "two-masters" new
-// connections lead to two masters in turn. After "subscribe" hosts may not subscribe.
+// TestRedisLeadsElsewhere checks three operations. After "repoint" an old connection leads to a
+// replica, and a new connection to the new master. After "two-masters" new connections lead to two
+// masters in turn. After "subscribe" hosts may not subscribe.
 func TestRedisLeadsElsewhere(t *testing.T) {
 	e, paths := openSetting(t, "redis", servers.WithReplica)
 	connect := func() *redis.Client {
@@ -100,8 +100,8 @@ func TestRedisLeadsElsewhere(t *testing.T) {
 	})
 }
 
-// TestSQLLeadsElsewhere checks that MariaDB's failovers lead new connections to the replica,
-// in one case with a clock that is ahead, and that "gap-locks" locks the gaps between rows.
+// TestSQLLeadsElsewhere checks that MariaDB's failovers lead new connections to the replica. In one
+// failover the replica's clock is ahead. "gap-locks" must lock the gaps between rows.
 func TestSQLLeadsElsewhere(t *testing.T) {
 	e, paths := openSetting(t, "mysql", servers.WithReplica)
 	connect := func() *sql.DB {
@@ -166,8 +166,8 @@ func TestSQLLeadsElsewhere(t *testing.T) {
 	})
 }
 
-// TestEtcdLeadsElsewhere checks that one address leads to three members in turn with the
-// setting Balanced, and that "stray" leads one of three addresses to another cluster.
+// TestEtcdLeadsElsewhere checks two things. With the setting Balanced, one address leads to three
+// members in turn. After "stray", one of three addresses leads to another cluster.
 func TestEtcdLeadsElsewhere(t *testing.T) {
 	for setting, want := range map[string]int{etcd.Three: 1, etcd.Balanced: 3} {
 		e, paths := openSetting(t, "etcd", setting)

@@ -18,7 +18,7 @@ import (
 // benchmark has a connection.
 const sqlConns = 300
 
-// Dial opens a pool of connections to the server in the configuration of a backend. The client
+// Dial opens a pool of connections to the server that a backend's configuration names. The client
 // itself fills placeholders with values, so no statement needs a round trip to prepare it.
 func Dial(cfg driver.Config) (*sql.DB, error) {
 	c, err := mysqldriver.ParseDSN(cfg["address"])

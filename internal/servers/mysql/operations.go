@@ -54,7 +54,7 @@ var operations = append(sqlSettingOperations(), []servers.Operation{
 	},
 	{
 		Name: "user-connections", Does: "hosts may have one connection together", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
-		// The limit is for the hosts' account, because the server's max_connections is at least 10.
+		// The limit is for the hosts' account, because max_connections cannot be less than 10.
 		Do: servers.InTurn(connectionLimit(1), endSessions), Undo: connectionLimit(0),
 	},
 	{Name: "kill", Does: "the server ends all connections of hosts", Do: endSessions},
@@ -153,7 +153,7 @@ func lockGaps(ctx context.Context, s *store, _ int) error {
 	return s.hold(ctx, all...)
 }
 
-// foreignRows is the number of rows that an operator locks, a large part of the table.
+// foreignRows is the number of rows that an operator locks. They are a large part of the table.
 const foreignRows = 500
 
 func lockForeignRows() servers.Step {

@@ -133,7 +133,7 @@ func accountOf() (*account, error) {
 	if err != nil {
 		return nil, fmt.Errorf("servers: postgres does not run as root: %w", err)
 	}
-	uid, _ := strconv.Atoi(u.Uid) // both are numbers on every Unix
+	uid, _ := strconv.Atoi(u.Uid) // uid and gid are numbers on every Unix
 	gid, _ := strconv.Atoi(u.Gid)
 	return &account{uid, gid}, nil
 }
@@ -208,7 +208,7 @@ func (a *account) certify(data, from string) error {
 	return nil
 }
 
-// Certify replaces the certificates of the server s with those in the directory named by from.
+// Certify replaces the certificates of server s with the ones in the directory that from names.
 func Certify(ctx context.Context, s *servers.Server, from string) error {
 	account, err := accountOf()
 	if err != nil {

@@ -23,8 +23,8 @@ func TestServerSaysWhyItEnds(t *testing.T) {
 	}
 }
 
-// TestAllProcessesAreMeant checks that Stop and Freeze affect all processes of a
-// server, also those that serve connections, and that Stop keeps committed data.
+// TestAllProcessesAreMeant checks that Stop and Freeze affect all processes of a server, including
+// the processes for connections. Stop must keep committed data.
 func TestAllProcessesAreMeant(t *testing.T) {
 	s, err := Start(t.Context(), nil)
 	servers.Keep(t, "postgres", s, err)

@@ -19,11 +19,11 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// poolConns limits the connections of one client to a server. The limit is high, so that each caller
+// poolConns limits the connections of a client to a server. The limit is high, so that each caller
 // of a benchmark has a connection.
 const poolConns = 300
 
-// Dial makes a client for the configuration of a backend.
+// Dial makes a client of the servers that a backend's configuration names.
 func Dial(cfg driver.Config) (goredis.UniversalClient, error) {
 	logging.Disable() // errors are also returned, so go-redis need not print them
 	addrs := cfg.List("address")
@@ -113,9 +113,9 @@ func Count(cfg driver.Config) (*servers.Counter, error) {
 // neverScripted are commands that no script of lockbench runs, so only clients send them.
 var neverScripted = []string{"evalsha", "eval", "script|load", "subscribe", "unsubscribe", "ssubscribe", "sunsubscribe", "wait", "ping"}
 
-// fromClients returns how many times clients have sent commands of neverScripted, and the time that
-// the server worked on them. The time includes the commands that scripts ran. The map commands is
-// INFO's commandstats section, which omits commands that were never called.
+// fromClients returns the number of calls of commands in neverScripted, which clients have sent,
+// and the time that the server worked on them. The time includes the commands that scripts ran. The
+// map commands is INFO's commandstats section, which omits commands that were never called.
 func fromClients(commands map[string]string) (calls, microseconds float64) {
 	for _, name := range neverScripted {
 		var n, took float64

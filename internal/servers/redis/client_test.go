@@ -62,7 +62,7 @@ func TestFromClients(t *testing.T) {
 	}
 }
 
-// TestLeftKeys checks that LeftKeys lists the keys of a lock, but not those of a whole prefix.
+// TestLeftKeys checks that LeftKeys lists a lock's keys, but no keys that exist once per prefix.
 func TestLeftKeys(t *testing.T) {
 	s, err := Start(t.Context(), nil)
 	servers.Keep(t, "redis", s, err)

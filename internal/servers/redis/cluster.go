@@ -43,8 +43,8 @@ func StartCluster(ctx context.Context, count int, lines ...string) (servers.Node
 	return nodes, nil
 }
 
-// meet gives each node its slots. It tells the first node the addresses of
-// the other nodes, and the first node then makes them known to each other.
+// meet gives each node its slots. It tells the first node the addresses of the other nodes. The
+// first node then makes them known to each other.
 func meet(ctx context.Context, n servers.Nodes, buses []string) error {
 	var errs []error
 	for i, s := range n {
@@ -94,7 +94,7 @@ type slotMove struct {
 	from, to clusterNode
 }
 
-// beginMoves begins to move each slot that has keys to the next node, as redis-cli does. It moves a
+// beginMoves begins to move each slot with keys to the next node, as redis-cli does. It moves a
 // random half of the slot's keys, and does not finish the move.
 func beginMoves(ctx context.Context, s *store, _ int) error {
 	s.moving = nil

@@ -64,7 +64,7 @@ var onServers = []servers.Operation{
 	},
 	{
 		Name: "read-only", Does: "%s misses a replica, and refuses writes", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
-		// A master with too few replicas refuses writes, as it also does if its disk is full.
+		// A master with too few replicas refuses writes, like a master whose disk is full.
 		Do: setting("min-replicas-to-write", missingReplicas), Undo: began("min-replicas-to-write"),
 	},
 	{
@@ -112,7 +112,7 @@ var onGroups = []servers.Operation{
 	},
 	{
 		// On the second master the lock is free. But a host that has used the first master refuses the
-		// second as long as the first serves that host.
+		// second master as long as the first serves that host.
 		Name: "two-masters", Does: "the replica is promoted beside the server, and new connections of hosts lead to both in turn", Settings: []string{servers.WithReplica},
 		Lasts: servers.UntilLost, Makes: []claim.Condition{claim.TwoStores},
 		Do: func(ctx context.Context, e *servers.Environment, _ int) error {
@@ -317,8 +317,8 @@ func saveKeys(ctx context.Context, s *store, n int) error {
 		if err != nil {
 			return err
 		}
-		// If a key was gone when its expiry was read, it is not saved, even if it exists again, because
-		// it would be restored without an expiry.
+		// Do not save a key that was missing when its expiry was read. If it exists again now, it would
+		// be restored without an expiry.
 		const gone = -2
 		if data, err := s.admins[n].Dump(ctx, key).Result(); err == nil && expires != gone {
 			s.saved = append(s.saved, savedKey{key, data, expires})

@@ -49,8 +49,8 @@ func follow(ctx context.Context, addr, master string) error {
 
 // followClosely calls the follow function, and then waits until writes of the master reach the
 // replica. The master first sends a copy of its data. It sends no writes until the replica has
-// acknowledged the copy, which may take up to a second. In one run, a replica that was promoted
-// earlier lacked all leases of the last 830 ms.
+// acknowledged the copy, which may take up to a second. In one run, a replica that was promoted too
+// early lacked all leases of the last 830 ms.
 func followClosely(ctx context.Context, addr, master string) error {
 	if err := follow(ctx, addr, master); err != nil {
 		return err
@@ -135,7 +135,7 @@ func failBack(by inject.Leading) servers.Step {
 
 const sentinelMaster = "main"
 
-// sentinelReplicas is the number of replicas. In every fault, a grant waits for at most one.
+// sentinelReplicas is the number of replicas. In every fault, a grant waits for one at most.
 const sentinelReplicas = 2
 
 // startSentinel starts a master, replicas and a Sentinel. The Sentinel tells

@@ -17,8 +17,8 @@ import (
 // store gives operations access to the servers of one environment.
 type store struct {
 	*servers.Environment
-	// admins has a lasting connection to each server that hosts use. An operation that
-	// makes a server refuse new connections can still be undone on this connection.
+	// admins has a lasting connection to each server that hosts use. If an operation makes a server
+	// refuse new connections, this connection can still undo the operation.
 	admins []*goredis.Client
 	saved  []savedKey // keys to be restored
 	moving []slotMove // moves of slots between nodes of a Cluster

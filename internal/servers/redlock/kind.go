@@ -37,7 +37,7 @@ var Kind = &servers.Kind{
 	Staged:     redis.Evictions,
 	Launch: func(ctx context.Context, durable bool) (servers.Nodes, error) {
 		if durable {
-			// Five servers that flush every write to the same disk would miss node_timeout.
+			// Five servers that flush every write to the same disk would not answer within node_timeout.
 			return redis.StartNodes(ctx, nodes, &redis.Options{AppendFsync: redis.FsyncEverySec})
 		}
 		return redis.StartNodes(ctx, nodes, nil)
@@ -58,12 +58,12 @@ func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 	return redis.Prepare(ctx, e, w, slices.Repeat([]redis.StartStep{redis.StartServer}, nodes)...)
 }
 
-// oneOfSeveral adapts an operation on one server, because hosts depend on no single node.
+// oneOfSeveral adapts an operation on one server, because hosts can do without any one server.
 func oneOfSeveral(o *servers.Operation) {
 	o.Stops, o.StopsGrants, o.Settings = false, false, nil
 	if o.Forgets {
-		// If this node and one more do not vote, a majority still does. If a third node does not
-		// vote either, hosts may have to wait.
+		// If this node and one other do not vote, a majority still votes. If a third node does not vote
+		// either, hosts may have to wait.
 		o.Recovers = quarantine
 	}
 	// If a node loses its data, no lock is lost, because the node then does not vote for a while.

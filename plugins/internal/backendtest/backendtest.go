@@ -15,8 +15,8 @@ import (
 // Timeout is the most time that a test waits for any event on a busy machine.
 const Timeout = 30 * time.Second
 
-// Long skips a conformance test of a library unless LOCKBENCH_LONG is 1, because the conformance
-// test of the plugin covers the same code, with the race detector too.
+// Long skips a conformance test inside the test process unless LOCKBENCH_LONG is 1, because the
+// plugin's conformance test covers the same code, with the race detector too.
 func Long(t *testing.T) {
 	if os.Getenv("LOCKBENCH_LONG") != "1" {
 		t.Skip("LOCKBENCH_LONG=1 plays it")
@@ -51,7 +51,7 @@ func Request(name, owner string) driver.Request {
 	return driver.Request{Name: name, Owner: owner, Label: "host-1:77", TTL: 10 * time.Second}
 }
 
-// Acquire acquires the lock of the request r, which must be free. It returns r with the token.
+// Acquire acquires the lock that r names, and returns r with the token. The lock must be free.
 func Acquire(t drivertest.T, b driver.Lock, r driver.Request) driver.Request {
 	t.Helper()
 	token, err := b.TryAcquire(t.Context(), r)
@@ -94,5 +94,5 @@ func CloseAfter[B driver.Backend](t drivertest.T, b B) B {
 	return b
 }
 
-// Err returns the error of a call whose other result does not matter.
+// Err drops the first result of a call and returns its error.
 func Err[T any](_ T, err error) error { return err }

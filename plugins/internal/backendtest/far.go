@@ -11,8 +11,8 @@ import (
 // Far is the long round trip time in tests of distant stores.
 const Far = 400 * time.Millisecond
 
-// FarWaiters lets four owners wait for one lock through b, whose store is [Far] away. When a
-// lease ends, the store must grant the lock to the next owner by a wake-up, early enough for
+// FarWaiters lets four owners wait for one lock through b. A round trip to b's store takes [Far].
+// When a lease ends, the store must grant the lock to the next owner by a wake-up, early enough for
 // that owner's first renewal. The function sleep returns once the given number of owners wait.
 func FarWaiters(t drivertest.T, b driver.Backend, name string, sleep func(waiters int)) {
 	t.Helper()

@@ -15,7 +15,7 @@ import (
 // HarmToAWaiter freezes or kills the host process of the first waiter, its plugin, or both, just
 // before the backend b releases the lock. The second waiter must get the lock. If the first waiter
 // lives, it must get the lock next. With LOCKBENCH_LONG=1 each case runs a hundred times, and the
-// second waiter must get the lock at most 100 ms after an unused grant would end.
+// second waiter must get the lock at most 100 ms after the first waiter's unused grant would end.
 func HarmToAWaiter(t *testing.T, h *drivertest.Harness, b driver.Backend) {
 	long, span := os.Getenv("LOCKBENCH_LONG") == "1", b.Properties().FirstSpan
 	// The error is ignored, because the host may have killed its frozen plugin meanwhile.

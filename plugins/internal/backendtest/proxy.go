@@ -5,8 +5,8 @@ import (
 	"github.com/lockbench/lockbench/internal/inject"
 )
 
-// NewProxy returns a proxy, which stops when the test ends. It forwards each new connection to the
-// next of the addresses in the parameter to.
+// NewProxy returns a proxy, which stops when the test ends. New connections go to the addresses in
+// the to parameter in turn.
 func NewProxy(t drivertest.T, to ...string) *inject.Proxy {
 	t.Helper()
 	p, err := inject.NewProxy(to[0])

@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// judge records which owner believes that it holds the lock, and the end of its lease.
+// judge records the owner that believes it holds the lock, and when that owner's lease ends.
 type judge struct {
 	t      *testing.T
 	mu     sync.Mutex
@@ -53,10 +53,10 @@ func (j *judge) set(r driver.Request, until time.Time) {
 	}
 }
 
-// Storm lets 32 simulated processes compete for one lock. Each uses a backend from the function
-// open. At a random moment, each stops its requests and ends without a release, and a new process
-// replaces it. No two may hold the lock at a time, and tokens must rise. A lease counts until its
-// deadline even if its process has ended, because a host cut off from the store would rely on it.
+// Storm lets 32 simulated processes compete for one lock, each with a backend from the function
+// open. At a random moment, each process ends without a release, and a new process replaces it. No
+// two processes may hold the lock at a time, and tokens must rise. A lease counts until its
+// deadline even if its process has ended, because a host that is cut off uses its lease until then.
 func Storm(t *testing.T, open func() (driver.Backend, error), lasting time.Duration, ttl func() time.Duration) {
 	j := &judge{t: t}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -110,7 +110,7 @@ func stormCycle(life context.Context, b driver.Backend, j *judge, r driver.Reque
 		}
 		g, err := driver.WaiterOf(b).Wait(life, r, 200*time.Millisecond)
 		if r.Token, until, pushed = g.Token, g.Sent.Add(g.For), true; life.Err() != nil {
-			return // without a withdrawal
+			return // the process ends without a withdrawal
 		}
 		if err != nil {
 			<-time.After(time.Millisecond)

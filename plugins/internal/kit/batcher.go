@@ -54,8 +54,8 @@ func (b *Batcher[T]) Add(ops ...T) bool {
 	return true
 }
 
-// start wakes or starts one sender for each batch that waits, but never has
-// more than Senders senders. The caller holds mu.
+// start wakes or starts one sender for each batch that waits, but runs at most opts.Senders
+// senders. The caller holds mu.
 func (b *Batcher[T]) start() {
 	for wanted := b.queue.batches(); wanted > 0; wanted-- {
 		last := len(b.idle) - 1
@@ -72,10 +72,10 @@ func (b *Batcher[T]) start() {
 	}
 }
 
-// send runs one sender until Close or until it is replaced.
+// send is one sender's loop. It ends after Close, or when another sender replaces this one.
 //
-// Note: with a new goroutine for each batch, each would have to grow its stack for the client's
-// calls. That took an eighth of a plugin's processor time.
+// Note: do not start a goroutine for each batch. Each goroutine would grow its stack for the
+// client's calls, and that took an eighth of a plugin's processor time.
 func (b *Batcher[T]) send() {
 	wake := make(chan struct{}, 1)
 	replaced := false // guarded by mu
@@ -89,7 +89,7 @@ func (b *Batcher[T]) send() {
 		}
 	}
 	for {
-		// Yield first, so that other goroutines can add their operations to this batch.
+		// Let other goroutines run first, so that they can add their operations to this batch.
 		runtime.Gosched()
 		batch, over := b.take(wake, &replaced)
 		switch {
@@ -104,7 +104,7 @@ func (b *Batcher[T]) send() {
 }
 
 // take returns the next batch, or nil if the sender must wait for a signal from wake. If over is
-// true, the sender must end: it was replaced, or nothing is left to send after Close.
+// true, the sender must end, because it was replaced or nothing is left to send after Close.
 func (b *Batcher[T]) take(wake chan struct{}, replaced *bool) (batch []T, over bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -133,7 +133,7 @@ func (b *Batcher[T]) Close() {
 	b.work.Wait()
 }
 
-// Limits say what a batch may hold. A nil field means no limit.
+// Limits say which operations may share a batch. A nil field means no limit.
 type Limits[T any] struct {
 	// Count returns the largest number of operations in a batch, at least 1. It is called for each
 	// batch.
@@ -142,14 +142,14 @@ type Limits[T any] struct {
 	// operation that is larger than this room gets a batch for itself.
 	Size func(op T) int
 	Room func() int
-	// Name returns the name of op's lock. No batch contains a name twice. An operation that does
-	// not fit may be overtaken, but not by operations on the same lock. If Name is nil, no
-	// operation overtakes another.
+	// Name returns the name of op's lock. No batch contains a name twice. Later operations on other
+	// locks may overtake an operation that does not fit into the batch. If Name is nil, no operation
+	// overtakes another.
 	Name func(op T) string
 	// Joins reports whether op may be in a batch that begins with first.
 	Joins func(first, op T) bool
-	// Claim is called after the other functions. It reports whether op is to be sent. If it is not, op
-	// leaves the queue unsent. Claim must not call the Batcher.
+	// Claim is called after the other functions, and reports whether op is still to be sent. If it
+	// returns false, op leaves the queue unsent. Claim must not call the Batcher.
 	Claim func(op T) bool
 }
 
@@ -232,9 +232,9 @@ func (q *Queue[T]) Take() (batch []T) {
 	return batch
 }
 
-// Ticket is shared by an operation's caller, who may give up the operation, and the sender, who
-// claims it. Whichever acts first decides whether the operation is sent. The operation embeds its
-// Ticket, which must not be copied.
+// Ticket is shared by an operation's caller, which may give up the operation, and by the sender,
+// which claims it. The first of the two to act decides whether the operation is sent. The operation
+// embeds its Ticket, which must not be copied.
 type Ticket struct {
 	state atomic.Int32
 	done  chan struct{}
@@ -253,7 +253,7 @@ func (t *Ticket) Open() { t.done = make(chan struct{}) }
 // operation. A claimed operation counts as sent.
 func (t *Ticket) Claim() bool { return t.state.CompareAndSwap(queued, sent) }
 
-// Unclaim undoes Claim, if the operation was not sent after all, or was certainly not done.
+// Unclaim undoes Claim, for an operation that certainly was not sent or was not executed.
 func (t *Ticket) Unclaim() { t.state.Store(queued) }
 
 // GiveUp gives up an unclaimed operation, and reports whether it did. Claim then returns false.

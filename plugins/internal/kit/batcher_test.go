@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// store simulates a store. It records each batch, and answers it after the time in its takes field.
+// store simulates a store. It records each batch, and answers the batch after the time in takes.
 type store struct {
 	mu      sync.Mutex
 	takes   time.Duration
@@ -49,14 +49,14 @@ func TestBatcher(t *testing.T) {
 		defer b.Close()
 		for i := range 6 {
 			b.Add(i)
-			synctest.Wait() // it is sent if a sender is free
+			synctest.Wait() // now operation i is sent, if a sender is free
 		}
 		time.Sleep(1500 * time.Millisecond)
 		if got, want := s.got(), []string{"[0]", "[1]", "[2 3 4 5]"}; !slices.Equal(got, want) {
 			t.Errorf("batches %v, want %v", got, want)
 		}
 		time.Sleep(time.Hour)
-		b.Add(6) // sent by a sender that is still there
+		b.Add(6) // a sender must still run after an idle hour
 		synctest.Wait()
 		if got := s.got(); !slices.Contains(got, "[6]") {
 			t.Errorf("batches %v, want [6] among them", got)
@@ -64,8 +64,8 @@ func TestBatcher(t *testing.T) {
 	})
 }
 
-// TestBatcherWidth adds more operations at once than fit into one batch.
-// Several senders must send them, but at most as many as the option Senders allows.
+// TestBatcherWidth adds more operations at once than fit into one batch. Several senders must send
+// the operations, but not more than BatcherOptions.Senders.
 func TestBatcherWidth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{takes: time.Second}
@@ -83,8 +83,8 @@ func TestBatcherWidth(t *testing.T) {
 	})
 }
 
-// TestBatcherHandOn checks that the sender of a long batch is replaced by just one
-// other sender, so that the next batches do not have more senders than allowed.
+// TestBatcherHandOn checks that only one other sender replaces the sender of a long batch, even if
+// handOn is called twice. So there are never more senders than allowed.
 func TestBatcherHandOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{takes: time.Second}
@@ -140,8 +140,8 @@ type request struct {
 	answers int
 }
 
-// TestBatcherStorm checks that each request is answered exactly once or never
-// sent, although callers give up at random moments.
+// TestBatcherStorm lets callers give up at random moments. It checks that each request is either
+// answered exactly once or never sent.
 func TestBatcherStorm(t *testing.T) {
 	b := NewBatcher(BatcherOptions[*request]{
 		Limits:  Limits[*request]{Count: count(7), Claim: (*request).Claim},

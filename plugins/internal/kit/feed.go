@@ -22,7 +22,7 @@ type Feed struct {
 	more    chan struct{}
 }
 
-// Open begins a Feed; the caller closes it.
+// Open returns a new Feed, which the caller must close.
 func (fs *Feeds) Open() *Feed {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 type Group struct {
 	context.Context
 	end  context.CancelFunc
-	mu   sync.Mutex // keeps goroutines from starting while the context ends
+	mu   sync.Mutex // keeps goroutines from starting while End runs
 	work sync.WaitGroup
 }
 
@@ -21,7 +21,7 @@ func NewGroup() *Group {
 	return l
 }
 
-// Go runs f in a goroutine and returns true. After End it only returns false.
+// Go runs f in a goroutine and returns true. After End it returns false and does not run f.
 func (l *Group) Go(f func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,8 +44,8 @@ func (l *Group) End() bool {
 // Wait waits until all goroutines have returned. Call it after End.
 func (l *Group) Wait() { l.work.Wait() }
 
-// Close ends the group, waits for its goroutines, and then calls last. If ctx ends earlier, Close
-// returns ctx.Err() at once.
+// Close ends the group, waits for its goroutines, and then runs the function in last. If ctx ends
+// earlier, Close returns ctx.Err() at once.
 func (l *Group) Close(ctx context.Context, last func()) error {
 	l.End()
 	done := make(chan struct{})

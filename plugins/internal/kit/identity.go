@@ -23,7 +23,7 @@ type Identity struct {
 	Addr string // for errors and logs
 	Log  *slog.Logger
 
-	asking sync.Mutex // held while the current server is asked
+	asking sync.Mutex // locked while the current server is asked whether it serves
 	mu     sync.Mutex
 	server string
 	warned string // the server that the last warning was about
@@ -32,10 +32,10 @@ type Identity struct {
 }
 
 // Admit decides about a new connection. The parameter server is the server's unique name, which
-// changes with a restart. Admit admits a server whose name is unknown (""), and makes the first
-// named server the current server. For another server it calls the function serves, which asks over
-// an existing connection whether the current server still serves. If it does, Admit's error wraps
-// driver.ErrUnavailable and driver.ErrNotSent, and the caller must close the new connection.
+// changes with a restart. Admit accepts a server whose name is unknown (""), and makes the first
+// server with a name the current one. For another server it calls the function serves, which asks
+// over an existing connection whether the current server still serves. If it does, Admit's error
+// wraps driver.ErrUnavailable and driver.ErrNotSent, and the caller must close the new connection.
 // Otherwise the new server becomes current, and connections to the old one must not be used again.
 func (i *Identity) Admit(server string, serves func() bool) error {
 	if server == "" || server == i.Current() {
@@ -72,8 +72,8 @@ func (i *Identity) Current() string {
 	return i.server
 }
 
-// Err returns the error of Admit's last refusal. It returns nil if this refusal was not after
-// since, or if another server has come into use later.
+// Err returns the error of Admit's last refusal. It returns nil if this refusal was not after the
+// time since, or if another server has become current later.
 func (i *Identity) Err(since time.Time) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -83,5 +83,5 @@ func (i *Identity) Err(since time.Time) error {
 	return nil
 }
 
-// Recent is for a backend's Check. It is like Err for the last minute.
+// Recent is like Err for refusals in the last minute. A backend's Check calls it.
 func (i *Identity) Recent() error { return i.Err(time.Now().Add(-time.Minute)) }

@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// An Identity keeps the server in use while this server serves. Later, it accepts another server.
+// An Identity refuses other servers while the server in use serves. After that it accepts another.
 func TestIdentity(t *testing.T) {
 	var logs bytes.Buffer
 	i := kit.Identity{Addr: "db:1", Log: slog.New(slog.NewTextHandler(&logs, nil))}

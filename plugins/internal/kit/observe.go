@@ -9,10 +9,10 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Follow calls emit with the lock's holder, and again after each change; see driver.Observer.
-// It gets the holder by calling look. It calls look again when the channel from look gets a signal
-// or is closed, when the duration every has passed, and when the holder's TTL ends. If every is 0,
-// Follow waits only for the channel. Follow returns when ctx ends or look fails.
+// Follow calls emit with the lock's holder, and again after each change; see driver.Observer. It
+// gets the holder by calling look. It calls look again when the channel that look returned gets a
+// signal or is closed, when the duration every has passed, and when the holder's TTL ends. If every
+// is 0, Follow waits only for the channel. Follow returns when ctx ends or look fails.
 func Follow(ctx context.Context, every time.Duration, look func() (driver.Holder, <-chan struct{}, error), emit func(driver.Holder)) error {
 	var last driver.Holder
 	var highest uint64
@@ -24,8 +24,8 @@ func Follow(ctx context.Context, every time.Duration, look func() (driver.Holder
 		if err != nil {
 			return err
 		}
-		// The store may still show an earlier holder, for example if a replica has become the master,
-		// or if nodes were out of reach.
+		// The store may show an earlier holder again, for example after a failover to a replica, or if
+		// nodes were out of reach. Follow ignores such a holder.
 		past := h.Token != 0 && h.Token < highest
 		if !past && (first || h.Owner != last.Owner || h.Token != last.Token || !bytes.Equal(h.Value, last.Value)) {
 			emit(h)
@@ -40,7 +40,7 @@ func Follow(ctx context.Context, every time.Duration, look func() (driver.Holder
 	}
 }
 
-// after returns a channel that fires when the lock must be read even without a reported change.
+// after returns a channel that fires when Follow must read the lock even if no change was reported.
 func after(every time.Duration, h driver.Holder) <-chan time.Time {
 	switch {
 	case every == 0:
@@ -51,8 +51,8 @@ func after(every time.Duration, h driver.Holder) <-chan time.Time {
 	return time.After(every)
 }
 
-// Poller follows locks for a backend that is not told of changes. At the interval Every, it asks
-// about all locks in one call of Look, so that many locks cost little more than one lock.
+// Poller follows locks for a backend that is not told of changes. At the interval Every, one call
+// of Look reads all followed locks, so that many locks cost little more than one lock.
 type Poller struct {
 	Every time.Duration
 	// Look returns the holders of the locks with these names. A lock without an entry is not held.
@@ -71,7 +71,7 @@ type Seen struct {
 	Err    error
 }
 
-// round is one call of Look. It is for all locks for which followers wait.
+// round is one call of Look, for all locks that followers want to read.
 type round struct {
 	names map[string]struct{} // guarded by the Poller's mutex until the round begins
 	done  chan struct{}

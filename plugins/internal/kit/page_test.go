@@ -48,7 +48,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// table returns the page's table. Keys that several backends have come first.
+// table returns the page's table. Its first rows are the keys that several backends share.
 func table() string {
 	type row struct{ backends, defaults []string }
 	rows := map[string]*row{}
@@ -63,7 +63,7 @@ func table() string {
 				names = append(names, k.Name)
 			}
 			if docs[k.Name] != k.Doc {
-				docs[k.Name] = "" // each backend has its own text
+				docs[k.Name] = "" // the backends have different texts for this key
 			}
 			r.backends = append(r.backends, s.Name)
 			r.defaults = append(r.defaults, standard(k))
@@ -78,7 +78,7 @@ func table() string {
 				continue
 			}
 			of := strings.Join(r.backends, ", ")
-			if len(r.backends) == len(specs())-1 { // all, because memory has no keys
+			if len(r.backends) == len(specs())-1 { // every backend with keys; the memory backend has none
 				of = "all"
 			}
 			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", name, of, defaults(r.backends, r.defaults), describe(name, docs[name]))
@@ -97,7 +97,7 @@ func standard(k driver.Key) string {
 	return "`" + k.Default + "`"
 }
 
-// defaults returns a configuration key's default, or each different default with its backends.
+// defaults returns a key's default. If backends differ, it returns each default with its backends.
 func defaults(backends, of []string) string {
 	if len(slices.Compact(slices.Clone(of))) == 1 {
 		return of[0]
@@ -121,7 +121,7 @@ func defaults(backends, of []string) string {
 	return strings.Join(each, "; ")
 }
 
-// describe returns a configuration key's documentation, or the backends' texts if they differ.
+// describe returns a key's documentation. If backends differ, it returns the text of each.
 func describe(name, doc string) string {
 	if doc != "" {
 		return strings.ReplaceAll(doc, "|", `\|`)
@@ -142,8 +142,8 @@ func describe(name, doc string) string {
 	return strings.ReplaceAll(strings.Join(each, "<br>"), "|", `\|`)
 }
 
-// TestSharedKeys checks that a configuration key has the same type on every backend,
-// and that the value of a key for a password is marked as secret.
+// TestSharedKeys checks that a configuration key has the same type on every backend, and that keys
+// for passwords are marked as secret.
 func TestSharedKeys(t *testing.T) {
 	first := map[string]driver.Key{}
 	for _, s := range specs() {

@@ -5,10 +5,9 @@ import (
 	"time"
 )
 
-// Recent is a map that remembers the latest entries and forgets older entries. It
-// remembers each entry that is not older than Age and is among the last Limit
-// entries. Some entries stay longer, up to twice Age or twice Limit. The zero value forgets
-// nothing. Any number of goroutines may call the methods.
+// Recent is a map that keeps new entries and forgets old ones. It remembers each entry that is not
+// older than Age and is among the last Limit entries. Some entries stay longer, up to twice Age or
+// twice Limit. The zero value forgets nothing. Any number of goroutines may call the methods.
 //
 // It rotates two maps, so that it never has to search for expired entries.
 type Recent[K comparable, V any] struct {
@@ -17,7 +16,7 @@ type Recent[K comparable, V any] struct {
 
 	mu            sync.Mutex
 	recent, older map[K]V
-	turned        time.Time // when recent was last empty
+	turned        time.Time // when the recent map was last empty
 }
 
 // Put remembers the value v for the key k, in place of an earlier value.
@@ -53,7 +52,7 @@ func (m *Recent[K, V]) Take(k K) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.recent)+len(m.older) == 0 {
-		return false // this is usual for a map that holds only failures
+		return false // the usual case if the map holds only failures
 	}
 	m.turn()
 	_, newer := m.recent[k]
@@ -71,7 +70,7 @@ func (m *Recent[K, V]) Len() int {
 	return len(m.recent) + len(m.older)
 }
 
-// turn makes recent the older map if recent has reached Age or Limit. The caller holds mu.
+// turn makes the recent map the older map if it has reached Age or Limit. The caller holds mu.
 func (m *Recent[K, V]) turn() {
 	var age time.Duration
 	if m.Age > 0 {

@@ -87,7 +87,7 @@ func (f *files) config(address string) driver.Config {
 	}
 }
 
-// store is a server that accepts only certificates of the authority in use.
+// store has the servers of one backend. They accept only certificates of the authority in use.
 type store struct {
 	spec   driver.Spec
 	config driver.Config
@@ -182,8 +182,8 @@ func securePostgres(t *testing.T, f *files) store {
 	}}
 }
 
-// etcdWithCertificates starts a server that knows all authorities, because it reads
-// them only once. The server reads its own certificate again for each connection.
+// etcdWithCertificates starts a server that knows all authorities from the start, because etcd does
+// not read them again. The server reads its own certificate again for each connection.
 func etcdWithCertificates(t *testing.T, f *files) store {
 	p, _ := secureEtcd(t, f, f.path("all.pem"))
 	cfg := f.config(p.Addr())
@@ -250,7 +250,7 @@ func TestRotation(t *testing.T) {
 			t.Parallel()
 			f := newFiles(t)
 			s := start(t, f)
-			f.client(0, time.Now().Add(shelfLife)) // the start of the servers took some time
+			f.client(0, time.Now().Add(shelfLife)) // a new certificate, because the start took time
 			leases := hold(t, s)
 			for round := 1; round <= rounds; round++ {
 				old := f.expires

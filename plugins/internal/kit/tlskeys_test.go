@@ -9,9 +9,9 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// TestTLSKeys checks that on every backend each configuration key about TLS turns TLS on. A
-// configuration must be refused if one key turns TLS off and another key needs TLS, or if it has
-// two passwords. The error must name both keys.
+// TestTLSKeys checks that every backend opens with each of its TLS keys. It must refuse a
+// configuration in which one key turns TLS off and another key needs TLS, or which has two
+// passwords. The error must name both keys.
 func TestTLSKeys(t *testing.T) {
 	f := newFiles(t)
 	ca, cert, key, password := f.path("ca.pem"), f.path("client.pem"), f.path("client.key"), f.path("password")

@@ -52,7 +52,7 @@ func TestNoStoreAnswers(t *testing.T) {
 	}
 }
 
-// unanswered checks that a backend reports a server that is not its store.
+// unanswered checks the errors of a backend whose address leads to another kind of server.
 func unanswered(t *testing.T, s driver.Spec, cfg driver.Config, says string) {
 	t.Helper()
 	full, err := s.CheckConfig(cfg)
@@ -72,9 +72,9 @@ func unanswered(t *testing.T, s driver.Spec, cfg driver.Config, says string) {
 	}
 }
 
-// TestRefusedCertificates checks a server that refuses the client's
-// certificate, or requires one. The error must distinguish such a server from a
-// server that speaks another protocol, and name the key to look at.
+// TestRefusedCertificates checks a server that refuses the client's certificate, or requires one.
+// The error must distinguish such a server from a server that speaks another protocol, and name the
+// configuration key to check.
 func TestRefusedCertificates(t *testing.T) {
 	for name, start := range stores {
 		if name == "etcd with users" {

@@ -2,7 +2,7 @@ package kit
 
 import "sync"
 
-// Wake wakes the present or next reader of channel c. The channel must have room for one signal.
+// Wake wakes the reader of c, or the next reader if there is none now. c must buffer one signal.
 func Wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -6,7 +6,7 @@ import (
 
 func TestBroadcast(t *testing.T) {
 	var b Broadcast
-	b.Up() // no goroutine waits
+	b.Up() // must wake no later waiter
 	first, second := b.Next(), b.Next()
 	select {
 	case <-first:

@@ -18,7 +18,7 @@ type Address struct {
 	Network string // "tcp" or "unix"
 	Addr    string // host:port, or the path of a socket
 	TLS     bool
-	// Username, Password and DB are as in the URL. DB is -1 if the URL has no database.
+	// Username, Password and DB are from the URL. DB is -1 if the URL names no database.
 	Username, Password string
 	DB                 int
 }

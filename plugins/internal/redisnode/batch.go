@@ -9,11 +9,11 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// opsPerScript limits the operations of a script, because other clients wait while a script runs.
+// opsPerScript limits the operations in a script, because a script makes all other clients wait.
 const opsPerScript = 32
 
 // op is one operation in the form that the script takes. It is encoded before it is queued, because
-// the caller may have returned before the operation is sent.
+// its caller may return, and change the request's data, before the operation is sent.
 type op struct {
 	kind           string
 	name, id, tail string
@@ -95,7 +95,7 @@ type part struct {
 	items   []*item
 	indexes []int
 	locks   []string
-	renewed bool // one of the operations must be confirmed by replicas
+	renewed bool // replicas must confirm at least one of the operations
 }
 
 func (n *Node) parts(items []*item) []*part {
@@ -119,7 +119,7 @@ func (n *Node) parts(items []*item) []*part {
 		args := make([]any, 0, 4*len(p.items))
 		mints := false
 		for j, it := range p.items {
-			// The arguments are pointers, because a value would be copied to the heap.
+			// Pointers are passed, because a value in an interface would be copied to the heap.
 			o := &it.ops[p.indexes[j]]
 			args = append(args, &o.kind, &o.id, &o.ms, &o.tail)
 			mints = mints || o.kind == "a"
@@ -129,8 +129,8 @@ func (n *Node) parts(items []*item) []*part {
 	return parts
 }
 
-// perScript returns the most locks that a script may name. In a Cluster, it is one lock, because
-// all keys of a script must be in one slot, and on one node even while the slot moves.
+// perScript returns the number of locks that a script may name. In a Cluster it is 1, because all
+// keys of a script must be in one slot, and on one node even while the slot moves.
 func (n *Node) perScript() int {
 	if n.opts.Keys.cluster {
 		return 1
@@ -151,8 +151,8 @@ func (p *part) add(it *item, i int, lock string) {
 // confirmation, because the acquire that it undoes often never reached the replicas.
 func confirmed(kind string) bool { return kind != "w" }
 
-// deliver writes each reply into the request (item) that it answers. If the error unsafe is not
-// nil, it replaces each reply that would need a confirmation by replicas.
+// deliver writes each reply into its request (item). If the error unsafe is not nil, replicas may
+// lack the changes. Then unsafe replaces each reply that needs a confirmation by replicas.
 func (p *part) deliver(unsafe error) {
 	all, err := p.cmd.Slice()
 	switch {

@@ -81,7 +81,7 @@ func (c *pollConn) fail(op string, err error) error {
 // an idle connection, or has sent data that no request asked for.
 func (c *pollConn) SyscallConn() (syscall.RawConn, error) { return quiet{c.raw}, nil }
 
-// If there is nothing to read, quiet skips the system call with which the client looks for data.
+// quiet skips the client's system call that looks for unread data, if there is no such data.
 type quiet struct{ syscall.RawConn }
 
 func (q quiet) Read(look func(fd uintptr) bool) error {

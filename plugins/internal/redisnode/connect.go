@@ -47,9 +47,9 @@ func Take(c *config.Connect, a Address) error {
 // connection is closed and the request fails, unsent, with the same error. Each client needs its
 // own Links.
 //
-// The client never sends a request a second time, because the first one may have been executed. It
-// uses RESP2, because RESP3 would make it look for push frames. Its log, which would go to standard
-// error, is dropped, because callers get the same errors.
+// The client never sends a request again, because the server may have executed the first one. It
+// speaks RESP2, because RESP3 would make it look for push frames. Its log, which would go to
+// standard error, is dropped, because callers get the same errors.
 func ClientOptions(c config.Connect, pool int, secure bool, log *slog.Logger, links *Links,
 	connected func(context.Context, *goredis.Conn) error,
 ) (*goredis.UniversalOptions, error) {
@@ -72,15 +72,15 @@ func ClientOptions(c config.Connect, pool int, secure bool, log *slog.Logger, li
 		Protocol: 2, Dialer: dialer(c.DialTimeout, source, links), OnConnect: connected,
 		MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
 		DialTimeout: c.DialTimeout, ReadTimeout: c.RequestTimeout, WriteTimeout: c.RequestTimeout,
-		// Besides pool, there is one connection for a check and one for a listing.
+		// Besides the connections for requests (pool), there is one for a check and one for a listing.
 		PoolSize: pool + 2, PoolTimeout: c.RequestTimeout, PipelinePoolSize: -1,
 		ConnMaxIdleTime: 5 * time.Minute, DisableIdentity: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}, nil
 }
 
-// closeWithContext is a key that marks a context. When a marked context ends, the connections
-// opened with it are closed. The client itself ignores a context while it reads.
+// closeWithContext is a key that marks a context. When a marked context ends, the connections that
+// were opened with it are closed. The client itself ignores a context while it reads.
 type closeWithContext struct{}
 
 func dialer(timeout time.Duration, source *config.Source, links *Links) func(context.Context, string, string) (net.Conn, error) {
@@ -106,8 +106,8 @@ func dialer(timeout time.Duration, source *config.Source, links *Links) func(con
 }
 
 // serverConn is a connection to a program that should be a Redis server. The first bytes received
-// show whether it is such a server. They are the reply to the client's HELLO, so no request was
-// sent before them. Before this reply, a TLS 1.3 server may still refuse the client's certificate.
+// show whether it is one. They answer the client's HELLO, so no request was sent before they came.
+// A TLS 1.3 server may still refuse the client's certificate until then.
 type serverConn struct {
 	net.Conn
 	addr    string
@@ -132,11 +132,11 @@ const (
 	replyKinds = "+-:$*%"
 )
 
-// A read that has missed its deadline is tried once more, for lateGrace.
+// lateGrace is the time limit of the second try after a read that has missed its deadline.
 const lateGrace = 2 * time.Millisecond
 
-// Read implements net.Conn. It reads once more after the deadline has passed. On a busy machine
-// this process may run too late, although the reply came in time.
+// Read implements net.Conn. It reads once more after the deadline has passed, because on a busy
+// machine this process may run too late although the reply came in time.
 func (c *serverConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && c.Conn.SetReadDeadline(time.Now().Add(lateGrace)) == nil {
@@ -146,7 +146,7 @@ func (c *serverConn) Read(p []byte) (int, error) {
 	}
 	c.label(p[:n])
 	if n == 0 && c.wakeups && c.left.Load() {
-		err = errLeft // this process has closed it
+		err = errLeft // this process has closed the connection
 	}
 	if c.replied {
 		return n, err
@@ -199,11 +199,11 @@ type Links struct {
 	mu     sync.Mutex
 	open   map[*serverConn]struct{}
 	failed time.Time     // when a server was last found not to serve
-	pause  time.Duration // for this time after failed, no connection is made
+	pause  time.Duration // no connection is made for this time after failed
 }
 
-// If a server is found not to serve, the next connection is made at once. If that happens again
-// within calmAfter, there is a pause first. The pause grows each time, up to mostPause.
+// If a server is found not to serve, the next connection is made at once. If it happens again
+// within calmAfter, the client pauses first. The pause grows each time, up to mostPause.
 const (
 	firstPause = 25 * time.Millisecond
 	mostPause  = 250 * time.Millisecond
@@ -238,7 +238,7 @@ func (l *Links) leave(which func(*serverConn) bool) {
 	}
 }
 
-// Refused delays the next connections, because one has led to a server that does not serve.
+// Refused may delay the next connections, because one has led to a server that does not serve.
 func (l *Links) Refused() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -263,8 +263,8 @@ func (l *Links) rest(ctx context.Context) {
 	}
 }
 
-// Lead reports whether a usable connection leads to the server with the run id in run. The client
-// prefers such a connection to a new connection, so it notices when that server stops serving. The
+// Lead reports whether a usable connection leads to the server with this run id. The client uses
+// such a connection before it makes a new one, so it notices when that server stops serving. The
 // connection for wake-ups does not count.
 func (l *Links) Lead(run string) bool {
 	l.mu.Lock()
@@ -298,14 +298,14 @@ type link struct {
 	wakeups bool
 	left    atomic.Bool
 
-	// run is the server's run id, guarded by links.mu. head holds the first bytes of the replies
-	// until run is known.
+	// run is the server's run id, guarded by links.mu. The head field has the first bytes of the
+	// replies until the run id is known.
 	run     string
 	labeled bool
 	head    []byte
 }
 
-// mostHead is the most bytes searched for the run id. Some managed servers hide this id.
+// mostHead limits the bytes searched for the run id, because some managed servers hide the id.
 const mostHead = 16 << 10
 
 // label finds the server's run id in the first bytes that the server sends. The bytes are the
@@ -340,7 +340,7 @@ func (c *serverConn) SyscallConn() (syscall.RawConn, error) {
 	return opaque{}, nil
 }
 
-// opaque hides the descriptor of a TLS connection, because encrypted bytes tell the client nothing.
+// opaque hides a TLS connection's descriptor from the client, which cannot read encrypted bytes.
 type opaque struct{ syscall.RawConn }
 
 func (opaque) Read(func(fd uintptr) bool) error { return nil }

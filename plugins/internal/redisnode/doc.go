@@ -4,9 +4,9 @@
 // All state is in Redis. A lock key is a plain string that expires. So this package and clients
 // that take the same key with SET NX PX exclude each other. The key's value has the lock's owner,
 // token, label and published value. Beside the lock keys, a prefix has one control string (with the
-// last token, for example), one set of withdrawn owners, and one sign of life for each process that
-// waits. In a Cluster it has all of these for every slot in use. While an owner waits for a lock,
-// the lock also has a queue key.
+// last token and more), one set of withdrawn owners, and one short-lived key (a sign of life) for
+// each process that waits. In a Cluster, each slot in use has its own control string, set and signs
+// of life. While an owner waits for a lock, the lock also has a queue key.
 //
 // # Where is what
 //

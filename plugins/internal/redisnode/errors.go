@@ -40,7 +40,7 @@ type verdict struct {
 const needsRights = "the ACL user needs +@read +@write +@scripting +@pubsub +@connection +time +info +select +wait +cluster|slots, on the keys and channels of the prefix"
 
 // verdicts has the meaning of each code that an error reply starts with. With such a code, the
-// server refuses either a login or a script that has written nothing yet. So nothing was done. Only
+// server refuses a login, or a script that has written nothing yet, so nothing was changed. Only
 // NOPERM (a missing right) may also come after a script's first write.
 var verdicts = map[string]verdict{
 	"NOAUTH":      {sentinel: driver.ErrDenied, notSent: true, advice: "the server wants a password: set username and password"},
@@ -68,7 +68,7 @@ const (
 )
 
 // nevers lists texts, in lower case, of error replies that have no code. The server repeats such a
-// reply until an operator changes a setting or the store.
+// reply at each try until an operator changes a setting or the store.
 var nevers = []struct{ text, advice string }{
 	{"acl failure in script", needsRights},         // Redis from 7.2 on, Valkey
 	{"the user executing the script", needsRights}, // Redis 7.0

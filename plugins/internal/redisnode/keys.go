@@ -11,19 +11,19 @@ import (
 
 // Keys says how the lock names of one prefix become Redis keys.
 //
-// The key of a plain name is the prefix and the name. If a name starts with "~" or contains
-// braces, its key is the prefix, "~n:" and the name with "{", "}" and "%" written as %7B, %7D
-// and %25. So no lock key has braces, and every side key (a queue's, for example) has braces. A
-// lock key is never equal to a side key, even of another prefix (K6). A side key of one
-// lock has the lock's whole key between its braces, and so is in the lock's Cluster slot.
+// The key of a plain name is the prefix and the name. If a name starts with "~" or contains braces,
+// its key is the prefix, "~n:" and the name with "{", "}" and "%" written as %7B, %7D and %25. So
+// no lock key has braces, and every side key (a queue's, for example) has braces. A lock key is
+// never equal to a side key, even of another prefix (rule K6). A side key of one lock has the
+// lock's whole key between its braces, and so is in the lock's Cluster slot.
 type Keys struct {
 	prefix  string
 	cluster bool
 }
 
 // NewKeys returns the keys of prefix. If prefix has braces, it returns an error that wraps
-// driver.ErrConfig, because braces decide a key's Cluster slot. If cluster is true, the keys that
-// locks share exist once for each slot.
+// driver.ErrConfig, because braces decide a key's Cluster slot. If cluster is true, each slot has
+// its own set of the keys that its locks share.
 func NewKeys(prefix string, cluster bool) (Keys, error) {
 	if strings.ContainsAny(prefix, "{}") {
 		return Keys{}, fmt.Errorf("%w: prefix has braces, which would decide about the Cluster slot", driver.ErrConfig)
@@ -77,8 +77,8 @@ func (k Keys) side() string                  { return k.prefix + "~" }
 func (k Keys) control(lock string) string    { return k.side() + "s:{" + k.tag(lock) + "}" }
 func (k Keys) tombstones(lock string) string { return k.side() + "b:{" + k.tag(lock) + "}" }
 
-// Head returns the first arguments of every script; see lua/head.lua. The parameter lock is the key
-// of a lock in the script's Cluster slot. Without a Cluster it has no effect.
+// Head returns the first arguments of every script; see lua/head.lua. The parameter lock is any
+// lock key in the script's Cluster slot. Without a Cluster, the parameter has no effect.
 func (k Keys) Head(lock string) []any {
 	cluster := "0"
 	if k.cluster {
@@ -87,7 +87,7 @@ func (k Keys) Head(lock string) []any {
 	return []any{k.control(lock), k.tombstones(lock), k.side(), cluster}
 }
 
-// tag returns the part of a side key that puts it in the Cluster slot of the key in parameter lock.
+// tag returns the part of a side key that puts it in the same Cluster slot as the given lock key.
 // Without a Cluster this part is empty, so all locks of the prefix share these side keys.
 func (k Keys) tag(lock string) string {
 	if !k.cluster {
@@ -118,7 +118,7 @@ func slot(key string) uint16 {
 func slotTag(s uint16) string { return slotTags()[s] }
 
 // slotTags has a tag (text in braces) for each slot: the first number, in base 36, whose hash is
-// that slot. The search takes some ten milliseconds, once in a process and only with a Cluster.
+// that slot. The search takes about ten milliseconds, once in each process that uses a Cluster.
 var slotTags = sync.OnceValue(func() *[slots]string {
 	var tags [slots]string
 	for i, found := int64(0), 0; found < slots; i++ {

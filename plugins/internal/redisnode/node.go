@@ -16,8 +16,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// TombstoneFor is the time for which the store refuses a withdrawn owner. The kernel may go on
-// sending a closed connection's data, but for less than this time.
+// TombstoneFor is the time for which the store refuses a withdrawn owner. After a connection is
+// closed, the kernel may still send its data, but for less than this time.
 const TombstoneFor = 110 * time.Second
 
 // Options are the settings of a [Node].
@@ -27,7 +27,7 @@ type Options struct {
 	// consists of random letters and digits.
 	ID string
 	// Turns is the script that puts a waiter into a queue of another kind, which only tells the waiter
-	// when to try. If Turns is nil, waiters use this package's queue, which grants locks to them.
+	// when to ask. If Turns is nil, waiters use this package's queue, which grants locks to them.
 	Turns *Script
 	// Batches is the largest number of batches of requests that may be under way at once.
 	Batches int
@@ -100,7 +100,7 @@ func (n *Node) Refusal() error {
 // under way, and closes the client.
 func (n *Node) Close(ctx context.Context) error {
 	n.Wakeups.close()
-	// If ctx ends, the client is closed. This cuts off requests that still wait for replies.
+	// If ctx ends, the client is closed, which ends the requests that still wait for replies.
 	stop := context.AfterFunc(ctx, func() { _ = n.client.Close() })
 	n.requests.Close()
 	if !stop() {
@@ -182,8 +182,8 @@ func (n *Node) InspectAll(ctx context.Context, names []string, emit func(driver.
 	return nil
 }
 
-// If observe is "1", inspect makes all hosts publish changes for some seconds. They publish the
-// changes of each lock with the prefix and, in a Cluster, in the slot.
+// If observe is "1", inspect makes all hosts publish, for some seconds, each change of a lock with
+// the prefix. In a Cluster, this covers only the locks in the same slot.
 func (n *Node) inspect(ctx context.Context, names []string, observe string) ([]driver.Holder, error) {
 	locks := make([]string, len(names))
 	for i, name := range names {

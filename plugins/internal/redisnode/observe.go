@@ -13,7 +13,7 @@ import (
 )
 
 // Observe follows the holder of the lock called name; see [kit.Follow]. The store pushes changes
-// made through this package. To find others, Observe reads the lock at the interval every.
+// made through this package. To find other changes, Observe reads the lock at the interval every.
 func (n *Node) Observe(ctx context.Context, name string, every time.Duration, emit func(driver.Holder)) error {
 	changes, stop := n.Wakeups.listen(ctx, n.opts.Keys.changeChannel(name))
 	defer stop()
@@ -66,8 +66,8 @@ func (w *Wakeups) wakeObservers(name string) {
 
 const scanCount = 500
 
-// Names returns the names of locks that start with prefix. It scans the keys of the database
-// without blocking the server, and may go on for a while after ctx has ended.
+// Names returns the lock names that start with prefix. It scans the keys of the database without
+// blocking the server, and may go on for a while after ctx has ended.
 func (n *Node) Names(ctx context.Context, prefix string) (map[string]struct{}, error) {
 	var mu sync.Mutex
 	names := map[string]struct{}{} // SCAN may return a key twice

@@ -10,8 +10,8 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// TestRefuseOnRedis6 checks that the Lua function refuse does not take an error for the queue's
-// text. In a script on Redis 6, an error is a string.
+// TestRefuseOnRedis6 checks that the Lua function refuse does not mistake an error for the queue's
+// text. In scripts on Redis 6, both are strings.
 func TestRefuseOnRedis6(t *testing.T) {
 	s, err := redisserver.Start(t.Context(), nil)
 	servers.Keep(t, "redis", s, err)

@@ -14,7 +14,7 @@ import (
 
 const maxPerTrip = 1024
 
-// item is one queued request. It is either a list of operations or one call of another script.
+// item is one queued request: a list of operations, or a call of a script other than operate.lua.
 type item struct {
 	kit.Ticket
 	ops     []op
@@ -30,13 +30,13 @@ type item struct {
 	ctx    context.Context
 	finish func(driver.Result)
 
-	// Storage for ops and replies of a single operation.
+	// op1 and reply1 are the memory for ops and replies if there is only one operation.
 	op1    [1]op
 	reply1 [1]driver.Result
 }
 
-// size returns the number of the item's operations, or 1 for a call of a script. The operations are
-// sent together, to stay in their order.
+// size returns the number of the item's operations, or 1 for a call of a script. An item's
+// operations are never split over batches, so they stay in order.
 func (it *item) size() int { return max(1, len(it.ops)) }
 
 func (it *item) end() {
@@ -49,9 +49,9 @@ func (it *item) end() {
 
 // do queues the item and waits until it is answered or ctx ends.
 //
-// A request does not run on its caller's goroutine, so that simultaneous requests share scripts and
-// round trips. The caller can also return as soon as its ctx is cancelled, while a read from a
-// socket goes on.
+// Another goroutine sends the request, so that simultaneous requests share scripts and round trips.
+// The caller can also return as soon as its ctx is cancelled, while that goroutine still reads the
+// reply.
 func (n *Node) do(ctx context.Context, it *item) error {
 	if ctx.Err() != nil {
 		return unsent(ctx)
@@ -154,10 +154,10 @@ func tripContext(items []*item) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(context.Background(), last)
 }
 
-// exec sends calls. If the server does not know a call's script, exec sends the call again with
-// the whole text. If the reply says that the server does not serve, exec sends the call again over
-// another connection. In both cases the first try did nothing. The returned error says only that
-// replicas may lack the changes. Each call has its own error.
+// exec sends calls. If the server does not know a call's script, exec sends the call again with the
+// whole text. If the reply says that the server does not serve, exec sends the call again over
+// another connection. In both cases the first try did nothing. The returned error is only about
+// replicas that may lack the changes. Each call has its own error.
 func (n *Node) exec(ctx context.Context, calls []*invocation, renewed bool) error {
 	var before error // the replicas' error for the calls that are not repeated
 	for again := false; ; again = true {
@@ -188,8 +188,8 @@ func (n *Node) exec(ctx context.Context, calls []*invocation, renewed bool) erro
 	}
 }
 
-// astray reports whether to send the call c again, because its reply says that the server
-// does not serve. It also gives up the connections to that server or to a silent server.
+// astray reports whether to send the call c again, because its reply says that the server does not
+// serve. In this case, or if the server was silent, it gives up all connections made before sent.
 func (n *Node) astray(c *invocation, sent time.Time) bool {
 	if n.opts.Links == nil {
 		return false
@@ -247,8 +247,8 @@ func (n *Node) send(ctx context.Context, calls []*invocation, whole, renewed boo
 	return nil
 }
 
-// flush sends a pipeline. If the client gets no connection, the client returns an error but sets it
-// in no call. So flush sets the error in the calls without a result.
+// flush sends a pipeline. If go-redis gets no connection, Exec returns an error, but no call has
+// this error. So flush sets the error in each call that has no result.
 func flush(ctx context.Context, pipe goredis.Pipeliner, calls []*invocation) {
 	_, err := pipe.Exec(ctx)
 	for _, c := range calls {

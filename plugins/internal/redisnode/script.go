@@ -36,7 +36,7 @@ var (
 // Rights is a Lua function that tries every command that the scripts need; redlock uses it too.
 var Rights = lua("rights")
 
-// Script is the text of a script and its digest, by which the server finds a script that it knows.
+// Script is a script's text and its digest. By the digest the server finds a script that it knows.
 type Script struct{ Text, SHA string }
 
 // newScript makes a script from Lua files, which can use the functions in queue.lua and lease.lua.
@@ -58,8 +58,8 @@ func QueueScript(head, queue, body string) *Script {
 const known = "now, last, tombstones_until, queued, observed"
 
 // NewScript makes a script from Lua texts. Usually only head and body run, and define no functions.
-// In other cases body calls the Lua function library, which returns the result of slowPath. If its
-// argument queue_only is true, library returns only the functions of queue that handoff lists.
+// Otherwise body calls the Lua function library, which returns the result of slowPath. If
+// queue_only is true, library returns only the functions of queue that handoff lists.
 func NewScript(head, queue, handoff, slowPath, body string) *Script {
 	head = lua("head") + head
 	return wholeScript("local function library(" + known + ", queue_only)\n" + head +
@@ -67,8 +67,8 @@ func NewScript(head, queue, handoff, slowPath, body string) *Script {
 		lua("read") + lua("state") + slowPath + "end\n" + head + body)
 }
 
-// wholeScript makes a script with its digest. The server names scripts by SHA-1. SHA-1 protects
-// nothing here, so it is used even where FIPS 140 is enforced.
+// wholeScript makes a script with its digest. The server names scripts by SHA-1, which protects
+// nothing here. So it is used even if FIPS 140 is enforced.
 func wholeScript(text string) *Script {
 	var sum [sha1.Size]byte
 	fips140.WithoutEnforcement(func() { sum = sha1.Sum([]byte(text)) })

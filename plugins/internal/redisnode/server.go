@@ -49,9 +49,8 @@ type Conn interface {
 	Pipeline() goredis.Pipeliner
 }
 
-// ReadServer asks the server of a new connection about itself, in one round
-// trip. It reads CONFIG only for the sync policy and INFO for all else, because
-// managed servers hide CONFIG.
+// ReadServer asks the server of a new connection about itself, in one round trip. Managed servers
+// hide CONFIG, so ReadServer reads CONFIG only for the sync policy, and INFO for all else.
 func ReadServer(ctx context.Context, c Conn) (Server, error) { return readServer(ctx, c, nil, false) }
 
 // Probe is like ReadServer, but fails when this client lacks a right that it
@@ -110,10 +109,10 @@ func readServer(ctx context.Context, c Conn, probe *invocation, waits bool) (Ser
 	return s, nil
 }
 
-// Replicates returns an error if the server has fewer replicas than wanted, the number that must
-// confirm a grant. The result spare reports whether the server has more than wanted. Without a
-// spare replica, no grant is confirmed after a failover until the old master is back as a replica.
-// With Sentinel, the old master's return takes longer than most leases last.
+// Replicates returns an error if the server has fewer replicas than must confirm a grant (wanted).
+// The result spare reports whether the server has more than wanted. If it has not, no grant is
+// confirmed after a failover until the old master is back as a replica. With Sentinel, this takes
+// longer than most leases last.
 func (s Server) Replicates(addr string, wanted int) (spare bool, err error) {
 	if s.replicas < wanted {
 		err = fmt.Errorf("%w: %w: %s has %d replicas and wait_replicas is %d, so nothing is granted; have %d, or a failover ends every lease",
@@ -160,10 +159,10 @@ func durability(aof, fsync string) string {
 	return "appendfsync " + fsync
 }
 
-// Unsafe returns the reason why locks must not be kept on this server, or nil if there is none. In
-// a Cluster, it accepts replicas, because the client asks them only for the list of slots. If
-// served is true, a master has answered at addr before, so a replica at addr means that a failover
-// is under way, not that the address is wrong.
+// Unsafe returns the reason why locks must not be kept on this server, or nil if there is none. It
+// accepts replicas in a Cluster, because the client asks them only for the list of slots. If served
+// is true, a master has answered at addr before. So a replica at addr then means that a failover is
+// under way, not that the address is wrong.
 func (s Server) Unsafe(addr string, how Topology, served bool) error {
 	switch {
 	case s.Sentinel && how == Sentinels:
@@ -216,9 +215,9 @@ const PolicyEvery = time.Second
 
 // policies notes which servers must not grant locks, because they may evict a lock's key.
 type policies struct {
-	looking  sync.Mutex // keeps an older answer from overwriting a newer one
+	looking  sync.Mutex // one LookAgain at a time, so that the newest answer stays
 	mu       sync.Mutex
-	verdicts map[string]error // by server: the text of String for its clients and connections
+	verdicts map[string]error // by the String text of the server's client or connection
 }
 
 // Judge notes why a server must not grant locks. The parameter server is a client of that server,
@@ -250,12 +249,12 @@ func (n *Node) refuseAsJudged() {
 		n.Refuse(nil)
 		return
 	}
-	n.Refuse(n.policies.verdicts[servers[0]]) // each error names the whole store, so one is enough
+	n.Refuse(n.policies.verdicts[servers[0]]) // one error is enough: each names the whole store
 }
 
 // LookAgain reads the settings of all masters, and refuses grants while one of them may delete a
 // held lock. It gives up the connections to a server that is no longer a master. If a master does
-// not answer, its last answer counts as long as it is a master.
+// not answer, its last answer still counts as long as it is a master.
 //
 // Note: the last answer of an unreachable master must count. When a frozen master resumes, it
 // executes the requests that were sent to it before.

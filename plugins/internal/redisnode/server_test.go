@@ -37,7 +37,7 @@ func TestServer(t *testing.T) {
 			t.Errorf("%q is %+v", c.info, s)
 		}
 		err := errors.Join(s.Unsafe("db1:6379", c.how, c.served), s.Evicts("db1:6379"))
-		want := driver.ErrDenied // permanent
+		want := driver.ErrDenied // for a permanent cause
 		if c.served || c.how == Sentinels || s.loading {
 			want = driver.ErrUnavailable
 		}

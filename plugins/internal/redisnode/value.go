@@ -38,8 +38,8 @@ func ValueTail(label string, value []byte) string {
 }
 
 // parseHolder reads a lock key's value. If the value does not have the form above, another program
-// has the key. Then the holder's owner is a short, printable form of the value, and its token is 0.
-// The parameter ms is a reply of PTTL, where -2 means that the key does not exist.
+// holds the lock. Then the result's Owner is a short, printable form of the value, and its Token is
+// 0. The parameter ms is a reply of PTTL, where -2 means that the key does not exist.
 func parseHolder(name, raw string, ms, waiters int64) driver.Holder {
 	if ms == -2 {
 		return driver.Holder{}

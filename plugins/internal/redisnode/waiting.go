@@ -15,7 +15,7 @@ const (
 	// keep a waiter's place for longer.
 	refreshEvery = time.Second
 
-	// lostAfter is the shortest time for which an instance remembers a waiter after the owner's last
+	// lostAfter is the shortest time for which this process remembers a waiter after the owner's last
 	// wait or request. After a grant or a withdrawal, it forgets the waiter at once.
 	lostAfter = 10 * time.Second
 
@@ -24,13 +24,13 @@ const (
 	maxEntryValue = 512
 )
 
-// waiting is an owner's place in the queue as this instance knows it. It is kept from one wait to
-// the next, so that no message from the store is lost between them.
+// waiting is an owner's place in the queue as this instance knows it. It is kept between two calls
+// of Wait, so that no message from the store is lost in between.
 type waiting struct {
 	lock   string        // the lock's key
 	woken  chan struct{} // receives when the owner was granted the lock or should ask again
 	queued time.Time     // when the store was last known to have the place
-	epoch  int           // the connection's epoch at that time
+	epoch  int           // Link.Epoch of the connection at that time
 	seen   time.Time     // the owner's last Wait or request
 	grant  pushed
 	later  *time.Timer // wakes the owner to ask later; nil if there is no need
@@ -44,8 +44,8 @@ type pushed struct {
 }
 
 // Wait puts r.Owner into the queue. It returns when the store has granted r.Owner the lock, when
-// r.Owner should ask again, after the duration most, or when the channel moved is closed. If woken
-// is true, it is r.Owner's turn, or a push (a message from the store) came or may have been lost.
+// r.Owner should ask again, after the duration most, or when the channel moved is closed. woken is
+// true if it is r.Owner's turn, or if a push (a message from the store) came or may have been lost.
 //
 // The queue is in the store. A push is lost when its connection breaks, so a
 // broken connection wakes every waiter. A push is also lost when the store
@@ -132,8 +132,8 @@ func (n *Node) take(r driver.Request) driver.Grant {
 	}
 	p := wt.grant
 	wt.grant = pushed{}
-	// time.Now is read before sinceBoot. If this thread pauses between the two
-	// readings, the sign of life then seems older than it is, which is safe.
+	// time.Now is read before sinceBoot. If this thread pauses between the two readings, the grant
+	// only seems to end earlier, which is safe.
 	now := time.Now()
 	age := sinceBoot() - p.sign
 	if p.token == 0 || age < 0 || age >= p.span || n.opts.WaitReplicas > 0 || len(r.Value) > maxEntryValue || n.Refusal() != nil {
@@ -144,7 +144,7 @@ func (n *Node) take(r driver.Request) driver.Grant {
 }
 
 // enter returns r.Owner's place in the queue, as this instance knows it. It also starts this
-// process's signs of life if the store needs them to decide who is granted the lock.
+// process's signs of life if the store needs them to choose the next owner.
 func (n *Node) enter(r driver.Request) *waiting {
 	w := n.Wakeups
 	w.mu.Lock()
@@ -205,8 +205,8 @@ func (w *Wakeups) entered(owner string, sent time.Time, epoch int) {
 }
 
 // inQueue reports whether the owner of wt is surely in the queue. The store must have confirmed
-// that within refreshEvery, and the connection for pushes must not have broken since. A wait of
-// this owner needs no request, because a grant would be pushed.
+// that within refreshEvery, and the connection for pushes must not have broken since. Wait then
+// sends no request for this owner, because the store would push a grant.
 func (w *Wakeups) inQueue(wt *waiting) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -223,9 +223,9 @@ func (w *Wakeups) forgetLost() {
 	}
 }
 
-// push delivers the store's message to one waiter. "OWNER" means that the owner should
-// ask for the lock now, and "OWNER MS" that it should ask after MS milliseconds. "OWNER
-// TOKEN SIGN MS" means that it was granted the lock. push is called with mu held.
+// push delivers the store's message to one waiter. "OWNER" means that the owner should ask for the
+// lock now. "OWNER MS" means that it should ask after MS milliseconds. "OWNER TOKEN SIGN MS" is a
+// grant to the owner for MS milliseconds. push is called with mu held.
 func (w *Wakeups) push(text string) {
 	f := strings.Fields(text)
 	if len(f) == 0 || w.waiters[f[0]] == nil {
@@ -259,7 +259,7 @@ const (
 	signEvery = 200 * time.Millisecond
 	signFor   = 2 * signEvery
 
-	// signsGoOn is the time after an owner's last wait or request for which signs protect its place.
+	// signsGoOn is the time for which signs of life go on after an owner's last wait or request.
 	signsGoOn = 2 * time.Second
 )
 
@@ -311,8 +311,8 @@ func (n *Node) waitedFor() map[string]string {
 	return locks
 }
 
-// giveSign sends one sign of life. If the previous sign had expired, waiters
-// may have lost their places, so giveSign wakes them to find out.
+// giveSign sends one sign of life. If the previous sign had expired, the store may have removed
+// waiters from queues. So giveSign wakes the waiters, and they ask again.
 func (n *Node) giveSign(lock string) {
 	w := n.Wakeups
 	ctx, cancel := context.WithTimeout(w.background, kit.LongestSpan)

@@ -112,12 +112,12 @@ func (w *Wakeups) run(ctx context.Context) {
 			return
 		}
 		if wasUp && time.Since(began) > most {
-			pause = 0 // perhaps the server has cut only this connection
+			pause = 0 // reconnect at once, because perhaps only this connection was cut
 			continue
 		}
 		limit := most
 		if errors.Is(Explain(err), driver.ErrDenied) {
-			limit = refused // waiters poll during the pause
+			limit = refused // a longer pause, during which waiters poll
 		}
 		pause = min(2*pause+first, limit)
 		select {
@@ -129,8 +129,8 @@ func (w *Wakeups) run(ctx context.Context) {
 
 // session runs one connection, from its subscription to its end.
 //
-// Note: PubSub would reconnect by itself without saying so. A waiter whose wake-up was lost
-// meanwhile would not be woken.
+// Note: do not let PubSub reconnect by itself, because it does not report that. A waiter whose
+// wake-up was lost meanwhile would not be woken.
 func (w *Wakeups) session(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(context.WithValue(ctx, closeWithContext{}, true))
 	defer cancel()

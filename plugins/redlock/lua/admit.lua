@@ -6,15 +6,15 @@
 -- Replies {marker, episode, left}. The episode is "" once the node is admitted. left is the
 -- remaining time of the episode by the clocks, or -1 if the other nodes' clocks are not known.
 --
--- An episode is one stretch of quarantine. The first caller that finds a wrong marker begins an
--- episode. The episode's name has the run id, so that old data of another run is not mistaken for
--- it. An episode ends when the marker is written. So a caller that missed the end finds another
--- episode after the next loss of data.
+-- An episode is one period of quarantine. The first caller that finds a wrong marker begins an
+-- episode. The episode's id has the run id, so that data of an earlier run is not mistaken for it.
+-- An episode ends when the marker is written. So a caller that missed the end finds another episode
+-- after the next loss of data.
 --
--- The node stores when the episode began, by its own clock and by the latest of
--- the other clocks. So every process reads the same answer, even one that runs only for a short
--- time. Both clocks must have advanced for long enough. So a single clock that jumps, as a
--- machine's clock may after its start, ends no quarantine.
+-- The node stores when the episode began, by its own clock and by the latest of the other clocks.
+-- So every process gets the same answer, even a process that runs only for a short time. The
+-- quarantine ends only when both clocks have advanced for long enough. So one clock that jumps, as
+-- a machine's clock may after its start, does not end it.
 local control, wanted, watched, nonce, lasts = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local earliest, latest = tonumber(ARGV[5]), tonumber(ARGV[6])
 local state = redis.call('HMGET', control, 'marker', 'episode', 'since', 'others')

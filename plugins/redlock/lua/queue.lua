@@ -4,8 +4,8 @@
 -- which it listens. During its turn, only the first waiter can take the free lock. An unused turn
 -- ends after TURN_US.
 --
--- These functions are few and call none of another file, because defining one
--- takes longer than a command.
+-- These functions are few and call none of another file, because defining one takes longer than a
+-- command.
 local ALIVE_US, TURN_US, KEY_MS = 2000000, 250000, 3500
 
 -- holder returns the beginning of key's value, in which owner, token and label have room. It also
@@ -19,8 +19,8 @@ local function holder(key)
 end
 
 -- leave takes owner out of key's queue and reports whether it was there. The text may be out of
--- date, because it is used only if owner is its first waiter. In that case no waiter can have been
--- taken out since it was read.
+-- date. It is used only if owner is its first waiter, because then no waiter can have been taken
+-- out since the text was read.
 local function leave(key, owner, text)
   local q = side .. 'l:{' .. key .. '}'
   if not text or string.match(text, '^%d+\n(%S+)') ~= owner then text = call('GET', q) or '' end
@@ -42,8 +42,8 @@ end
 -- place; without a channel it gives no new place. If the lock is held, the returned text may be out
 -- of date, and owner's turn ends.
 --
--- It writes only what has changed. If each waiter wrote the whole queue every
--- second, the bytes written would grow with the square of their number.
+-- It writes only what has changed. If each waiter wrote the whole queue every second, the bytes
+-- written would grow with the square of the number of waiters.
 local function enter(key, text, owner, channel, held)
   local q, alive = side .. 'l:{' .. key .. '}', format(' %016.0f ', now + ALIVE_US)
   local from = text and string.find(text, '\n' .. owner .. ' ', 1, true)
@@ -69,12 +69,10 @@ local function enter(key, text, owner, channel, held)
 end
 
 -- next_turn finds the waiter whose turn it is for the free lock key. It wakes this waiter, unless
--- it is the owner me or its turn has begun. It returns the waiter and the end of the turn. Waiters
--- that died, do not listen or missed their turn lose their place. It returns nil when the queue is
--- empty.
+-- it is the owner me or its turn has begun. It returns the waiter and the end of the turn, or nil
+-- if the queue is empty. Waiters that died, do not listen or missed their turn lose their place.
 --
--- In a Cluster PUBLISH counts only the listeners of this node, so a count of
--- zero means nothing there.
+-- In a Cluster, PUBLISH counts only this node's listeners, so a count of zero says nothing.
 local function next_turn(key, text, me)
   local q = side .. 'l:{' .. key .. '}'
   local ends, rest = string.match(text, '^(%d+)\n()')
@@ -86,8 +84,8 @@ local function next_turn(key, text, me)
       return nil
     end
     if tonumber(alive) >= now then
-      -- A turn that ends later than TURN_US from now was given before the clock was set back. It
-      -- would keep the free lock from others for that long.
+      -- A turn that ends later than TURN_US from now was given before the clock was set back. Such
+      -- a turn would keep the free lock from others for too long.
       if owner ~= me and ends > now and ends <= now + TURN_US then return owner, ends end
       if owner == me or ends > now
         or ends == 0 and (call('PUBLISH', side .. 'i:' .. channel, owner) > 0 or cluster) then
@@ -100,8 +98,8 @@ local function next_turn(key, text, me)
   end
 end
 
--- refuse returns the refusal for an acquire that found the lock taken; value is
--- the key's value if it is known. It keeps owner's place in the queue text, if there is one.
+-- refuse returns the refusal for an acquire that found the lock taken. value is the key's value if
+-- it is known. If the queue text has owner, refuse keeps owner's place.
 local function refuse(key, owner, text, value)
   local by, ms
   if value then

@@ -1,5 +1,5 @@
 -- The parts of vote.lua that are rarely needed.
-local minted = 0 -- the highest token that has to be written to the counter
+local minted = 0 -- the highest token that this script must write to the counter of tokens
 
 local function has_tombstone(owner)
   return tombstones_until > now and call('ZSCORE', tombstones, owner)
@@ -7,14 +7,14 @@ end
 
 local function read_queue(key) return call('GET', side .. 'l:{' .. key .. '}') end
 
--- count returns the number of waiters in text, the reply of GET; -1 when text is an error.
+-- count returns the number of waiters in text, the reply of GET. It is -1 if text is an error.
 local function count(text)
   if type(text) == 'table' then return -1 end
   return text and select(2, string.gsub(text, '\n', '')) - 1 or 0
 end
 
--- wait_for_turn returns the refusal of an acquire during another waiter's turn. It returns nil if
--- no other waiter has a turn.
+-- wait_for_turn returns the refusal of an acquire if it is another waiter's turn. Otherwise it
+-- returns nil.
 local function wait_for_turn(key, owner, text)
   if string.match(text, '^%d+\n(%S+)') == owner or call('EXISTS', key) == 1 then return nil end
   local first, ends = next_turn(key, text, owner)
@@ -39,8 +39,8 @@ local function split(text)
   return owner, token, string.sub(text, from)
 end
 
--- raise notes the token of a grant for this node's counter, and returns the
--- highest token noted.
+-- raise records a grant's token for this node's counter of tokens, and returns the highest token
+-- recorded.
 local function raise(token)
   token = tonumber(token)
   if token > last then last, minted = token, token end
@@ -52,8 +52,8 @@ local function holds(key, id)
   return try('GETRANGE', key, '0', #id - 1) == id
 end
 
--- held reports whether the lease is on this node. A grant whose token is not
--- written yet has the token 0 here.
+-- held reports whether this node has the lease. If the grant's token is not written here yet, the
+-- value has the token 0.
 local function held(key, owner, token)
   return holds(key, owner .. ' ' .. token .. ' ') or token ~= '0' and holds(key, owner .. ' 0 ')
 end
@@ -65,10 +65,10 @@ local function with_token(key, owner, token)
   raise(token)
 end
 
--- place checks the guessed token in the text of an acquire, "owner token rest".
--- A guess above this node's clock and above every token that this node has seen is
--- accepted: place returns text, nil and the guess. Otherwise it returns the text
--- of a grant without a token, and the number that the token has to exceed.
+-- place checks the guessed token in the text of an acquire, "owner token rest". A guess above this
+-- node's clock and above every token that this node has seen is accepted: place returns text, nil
+-- and the guess. For any other guess, it returns the text of a grant without a token, and the
+-- number that the token must exceed.
 local function place(text)
   local owner, guess, rest = split(text)
   local floor = math.max(last, now)
@@ -79,8 +79,8 @@ end
 local other = {}
 
 -- s: settle. Writes the token of a grant if the grant is still there, with the guessed token or
--- without a token. In the text, the guess follows the new token. A late request may find a later
--- attempt of its owner.
+-- without a token. In the text, the guess follows the new token. Without this check, a late request
+-- could change a later attempt of its owner.
 function other.s(key, _, text)
   local owner, token, guess = split(text)
   if not holds(key, owner .. ' 0 ') and not holds(key, owner .. ' ' .. guess) then return not_held(key) end
@@ -88,7 +88,7 @@ function other.s(key, _, text)
   return DONE
 end
 
--- r: renew a lease whose token may not be written here yet.
+-- r: renew. The lease's token may not be written on this node yet.
 function other.r(key, ttl_ms, text)
   local owner, token = split(text)
   if not held(key, owner, token) then return not_held(key) end
@@ -149,8 +149,8 @@ function other.d(key, keep_ms, text)
     changed(key)
     return ended(key)
   end
-  -- A kept lease must have its token. Without it, a late undo of an earlier attempt by the same
-  -- owner could delete the lease.
+  -- A kept lease must have its token. A late undo of an earlier attempt by the same owner could
+  -- delete a lease without a token.
   if not holds(key, owner .. ' ' .. token .. ' ') then with_token(key, owner, token) end
   if call('PTTL', key) > keep_ms then
     call('PEXPIRE', key, keep_ms)
@@ -159,7 +159,7 @@ function other.d(key, keep_ms, text)
   return DONE
 end
 
--- u: undo what an owner still holds after its release. w does this too, for a withdrawal. For u, w
+-- u: undo. Ends what an owner still holds after its release; w does this for a withdrawal. For u, w
 -- and l, the text is the owner and a space. The owner also gets a tombstone, because its request
 -- may still be on its way. The undo of one attempt, which has no milliseconds, is in vote.lua.
 function other.u(key, tombstone_ms, text)
@@ -192,8 +192,8 @@ function other.b(key, _, text)
   return ended(key)
 end
 
--- k: wake the first waiter, after the lock is free on a majority. This waiter may have been woken
--- earlier, when the lock was free only on this node.
+-- k: wake the first waiter, because the lock is now free on a majority. The waiter may have been
+-- woken before, when the lock was free only on this node.
 function other.k(key)
   if queued > now and call('EXISTS', key) == 0 then
     local text = read_queue(key)

@@ -1,19 +1,19 @@
--- One node's answers to a batch of requests, in one step. KEYS has the marker
--- key and then the lock keys. ARGV after the head: the marker that this node
--- must have ("" for none), three hints, and for each lock key a kind, milliseconds and a text.
+-- Executes a batch of requests on one node in one step, and answers each of them. KEYS has the
+-- marker key and then the lock keys. ARGV after the head: the marker that this node must have (""
+-- for none), three hints, and for each lock key a kind, milliseconds and a text.
 --
 -- The first two hints are the lowest and the highest token that acquires of this batch guess, or 0
 -- without acquires. The third is the index of the last byte in each other request's text, or "" if
--- these texts differ in length. It is a hint because Lua prints a number more slowly than it
--- reads an argument. All hints are "" if the tokens do not rise in the order of the requests.
+-- these texts differ in length. It is passed because Lua would convert a number to text more
+-- slowly. All hints are "" if the tokens do not rise in the order of the requests.
 --
 -- Replies {now, admitted, answers}: TIME in microseconds, 1 when the marker is right, and an answer
 -- to each request. An answer is a number if the request was done. Otherwise it is an array that
--- starts with a code of one of the two files head.lua. A node whose marker is wrong has lost its
--- data. It gives up the leases that it is told to give up, but does not vote.
+-- starts with a code from head.lua, here or in redisnode. A node whose marker is wrong has lost its
+-- data. It still executes the requests that end a lease, but does not vote.
 --
--- As in operate.lua of the redis backend, functions are defined when they are needed, and
--- share no local variables with this part. A call that only checks the marker names no lock.
+-- As in operate.lua of the redis backend, functions are defined when they are needed, and share no
+-- local variables with this part. A call without lock keys only checks the marker.
 local state, time = call('MGET', control, side .. 'l:{' .. (KEYS[2] or '') .. '}'), call('TIME')
 local now = time[1] * 1000000 + time[2]
 local text, sub = state[1] or '', string.sub
@@ -24,7 +24,7 @@ if #text > 16 then
 end
 local admitted = ARGV[5] == '' or call('HGET', KEYS[1], 'marker') == ARGV[5]
 local lowest, index = tonumber(ARGV[6]), ARGV[8]
--- If even the lowest guess is above all that this node has seen, no guess needs a check.
+-- If the lowest guess is above this node's clock and last token, no guess needs a check.
 local fresh = lowest and (lowest == 0 or lowest > now and lowest > last)
 
 local answers, arg, minted, lib, queue = {}, 9, false, nil, nil
@@ -40,8 +40,8 @@ for n = 2, #KEYS do
   if not admitted and not string.find('duwlbk', kind, 1, true) then
     answer = {QUARANTINED}
   elseif kind == 'a' then
-    -- The text is the value with a guessed token. After a grant with the guess, the answer is DONE
-    -- or FREED. After a grant without it, the answer is the number that the token has to exceed.
+    -- The text is the value with a guessed token. After a grant with this token, the answer is DONE
+    -- or FREED. After a grant without it, the answer is the number that the token must exceed.
     if tombstones_until > now and try('ZSCORE', tombstones, string.match(text, '^[%w_-]+')) then
       answer = {WITHDRAWN}
     elseif waiters and string.match(waiters, '^%d+\n(%S+)') ~= string.match(text, '^[%w_-]+') then
@@ -70,8 +70,8 @@ for n = 2, #KEYS do
     end
   elseif (kind == 'r' or kind == 'd' and ms == '0')
     and try('GETRANGE', key, '0', index == '' and #text - 1 or index) == text
-    -- The text of an undo lists the heads of what its attempt may have left,
-    -- each after a newline. A head has at most 82 characters.
+    -- The text of an undo lists the possible beginnings of its attempt's value, each after a
+    -- newline. A beginning has at most 82 characters.
     or kind == 'u' and ms == '0'
     and string.find(text, '\n' .. (string.match(tostring(try('GETRANGE', key, '0', '81')), '^[%w_-]+ %d+ ') or '\n'), 1, true) then
     if kind == 'r' then

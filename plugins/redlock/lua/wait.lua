@@ -1,5 +1,5 @@
 -- Puts an owner into the queue, or keeps its place there. ARGV after the head: owner, channel.
--- Replies 1 when the lock is free and it is that owner's turn, and 0 when the owner has to wait.
+-- Replies 1 if the lock is free and it is this owner's turn, and 0 if the owner must wait.
 local key, owner, channel = KEYS[1], ARGV[5], ARGV[6]
 local s, denied = read_state(side .. 'l:{' .. key .. '}', key)
 if denied then return denied end

@@ -33,8 +33,8 @@ const (
 // headSize is the size of a frame's head: the payload's length in 4 bytes, big-endian.
 const headSize = 4
 
-// A host opens two connections, one for each direction. So a process that waits for data is not
-// woken by room for writes. A connection's first bytes, its preface, state its direction.
+// A host opens one connection for each direction. With one for both, a process that waits for data
+// would also be woken by room for writes. Each connection's first bytes state its direction.
 const (
 	prefaceRequests = "locks/2>"
 	prefaceReplies  = "locks/2<"
@@ -83,7 +83,7 @@ func varint[N ~int | ~int64](c *coder, v *N) {
 	*v, c.b = N(got), c.b[n:]
 }
 
-// part returns the next n bytes, not a copy. If n is above most or len(c.b), it sets c.bad.
+// part returns the next n bytes of c.b, not a copy. If n exceeds most or len(c.b), it sets c.bad.
 func (c *coder) part(n, most int) []byte {
 	if n > most || n > len(c.b) {
 		c.fail()
@@ -94,7 +94,7 @@ func (c *coder) part(n, most int) []byte {
 	return p
 }
 
-// If the text read equals the old *s, text allocates no memory.
+// text writes or reads *s. If the text that it reads equals *s, it allocates no memory.
 func (c *coder) text(s *string, most int) {
 	n := len(*s)
 	if uvarint(c, &n); !c.reads {
@@ -104,7 +104,7 @@ func (c *coder) text(s *string, most int) {
 	}
 }
 
-// name accepts only valid UTF-8, as backends expect.
+// name writes or reads a lock's name. It reads only valid UTF-8, as backends expect.
 func (c *coder) name(s *string) {
 	if c.text(s, maxName); c.reads && !utf8.ValidString(*s) {
 		c.fail()

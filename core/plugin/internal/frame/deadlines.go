@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// deadlines ends the requests of a session at their deadlines, with one timer. The timer is set to
-// the earliest deadline of all requests that came since the timer last fired. When it fires,
-// passDeadlines searches all requests for the next deadline. Most requests end long before their
-// deadlines, so the timer fires about once per request timeout. The session's out.mu guards this.
+// deadlines ends the requests of a session at their deadlines, with one timer. A request with an
+// earlier deadline resets the timer. When the timer fires, passDeadlines searches all requests for
+// the next deadline. Most requests end long before their deadlines, so the timer fires about once
+// per request timeout. The session's out.mu guards the fields.
 type deadlines struct {
 	timer *time.Timer
 	next  time.Time // zero if the timer is not set
 }
 
-// The caller of watchDeadline must hold the session's out.mu.
+// watchDeadline sets the timer for r, if necessary. The caller must hold the session's out.mu.
 func (s *session) watchDeadline(r *request) {
 	d := &s.deadlines
 	if r.deadline.IsZero() || !d.next.IsZero() && !r.deadline.Before(d.next) {

@@ -19,7 +19,7 @@ import (
 const maxUnderWay = 16 << 10
 
 // The low slotBits bits of a call's id are the index of its slot in Link.slots. All kinds of
-// requests together need fewer slots than these bits can count. The other bits count calls.
+// requests together need fewer slots than these bits can count. The higher bits count calls.
 // So the late reply to a call that was given up does not match a later call in the same slot.
 const (
 	slotBits = 18
@@ -94,7 +94,7 @@ func Dial(ctx context.Context, path string, pid int, control wire.Link, failed f
 	return l, nil
 }
 
-// The Link owns the connections, unless newLink returns an error.
+// newLink makes a Link that owns the connections. If newLink fails, the caller still owns them.
 func newLink(requests, replies *net.UnixConn, control wire.Link, failed func(error)) (*Link, error) {
 	l := &Link{
 		Link: control, conn: replies, failed: failed,
@@ -221,7 +221,7 @@ func (l *Link) send(ctx context.Context, m *message) (c *call, reads bool, err e
 	return c, reads, nil
 }
 
-// noRoom returns nil if there is room for a request of kind k, and otherwise a channel to wait for.
+// noRoom returns nil if a request of kind k has room. If not, it returns a channel to wait for.
 func (l *Link) noRoom(k kind) <-chan struct{} {
 	if l.under.of[k] >= maxUnderWay {
 		return l.out.wait()
@@ -288,7 +288,7 @@ func (l *Link) tell(c *call) (write bool) {
 	return l.out.queue(func(b []byte) []byte { return m.append(b, c.id) })
 }
 
-// cancel gives up the call c and tells the plugin. It returns false if c is answered already.
+// cancel gives up the call c and tells the plugin. If c is answered already, it returns false.
 func (l *Link) cancel(c *call) bool {
 	l.out.mu.Lock()
 	if l.leave(c.id) == nil {
@@ -310,8 +310,8 @@ func ended(err error) error {
 	return fmt.Errorf("data connection: %w", err)
 }
 
-// fail ends every call with an error that wraps cause. If the call was not written, its error also
-// wraps driver.ErrNotSent. Other calls have an unknown outcome. The outbox calls this method once.
+// fail ends every call with an error that wraps cause. If the request is still queued, its error
+// also wraps driver.ErrNotSent. Otherwise its outcome is unknown. The outbox calls fail once.
 func (l *Link) fail(cause error) {
 	l.out.mu.Lock()
 	closed := l.lost != nil

@@ -109,8 +109,8 @@ func (l *Link) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	return results
 }
 
-// fits returns the number of operations at the start of ops that fit into one frame together. The
-// first operation always fits.
+// fits returns the number of operations at the start of ops that fit into one frame together. A
+// single operation always fits.
 func fits(ops []driver.Op) int {
 	size := 0
 	for n := range ops {

@@ -12,8 +12,8 @@ import (
 )
 
 // outbox queues frames and writes all queued frames at once. A goroutine that queues a frame while
-// no other goroutine writes is the writer until the queue is empty. The writer never waits for the
-// peer. If the socket is full, the outbox starts a goroutine that writes the rest.
+// no other goroutine writes becomes the writer until the queue is empty. The writer never waits for
+// the peer. If the socket is full, the outbox starts a goroutine that writes the rest.
 type outbox struct {
 	end writeEnd
 	raw syscall.RawConn
@@ -25,7 +25,7 @@ type outbox struct {
 	spare []byte
 	busy  bool   // a goroutine is the writer now
 	taken uint64 // number of bytes that the writer has taken from buf
-	// room is a channel that is closed when the queue has space again, or nil if no goroutine waits.
+	// room is closed when the queue has space again. It is nil if no goroutine waits for space.
 	room    chan struct{}
 	stopped bool
 
@@ -76,8 +76,8 @@ func (o *outbox) init(conn *net.UnixConn, failed func(error)) error {
 	return nil
 }
 
-// The caller of outbox.queue must hold mu. If the result is true, the caller must unlock mu and
-// call flush.
+// queue adds a frame to the queued frames. Its caller must hold mu. If queue returns true, the
+// caller must unlock mu and call flush.
 func (o *outbox) queue(appendPayload func(b []byte) []byte) (write bool) {
 	if o.stopped {
 		return false
@@ -90,7 +90,7 @@ func (o *outbox) queue(appendPayload func(b []byte) []byte) (write bool) {
 	return write
 }
 
-// position returns the number of bytes queued so far. The next frame starts at that position.
+// position returns the number of bytes ever queued. In the stream, the next frame starts there.
 func (o *outbox) position() uint64 { return o.taken + uint64(len(o.buf)) }
 
 // full returns nil if the queue has room. Otherwise it returns the channel from the wait method.

@@ -163,7 +163,7 @@ func TestSlowRequestsHoldUpNoOther(t *testing.T) {
 	}
 }
 
-// A request fails with ErrNotSent if none of it was written. Otherwise its outcome is unknown.
+// If the connection breaks, only requests that are still queued may fail with ErrNotSent.
 func TestFaultTellsWhatWasSent(t *testing.T) {
 	var slow atomic.Int64
 	p := open(t, blocking(nil, &slow))

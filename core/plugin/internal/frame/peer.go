@@ -22,7 +22,7 @@ func Peer(conn *net.UnixConn) int {
 }
 
 // checkPeer returns an error unless the peer of conn runs as this user and has one of these pids.
-// On some systems the peer is unknown, and only the directory's permissions help.
+// If the system does not report the peer, only the socket directory's permissions keep others out.
 func checkPeer(conn *net.UnixConn, pids ...int) error {
 	pid, uid, known, err := peerOf(conn)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 
 // role says which goroutine reads the replies. The goroutine that makes the only call under way
 // reads until that call has its reply, so that the reply wakes only one goroutine. If other calls
-// are under way at that time, the background reader reads on, until no call is under way.
+// are under way by then, the background reader takes over, until no call is under way.
 type role struct {
 	taken       bool
 	call        uint64 // id of the call whose caller reads; 0 if the background reader reads
@@ -32,8 +32,8 @@ func (l *Link) assign(c *call) bool {
 	return false
 }
 
-// readFor reads until the call c is answered or ctx ends. If other calls are under way at that
-// time, the background reader reads on.
+// readFor reads until the call c is answered or ctx ends. If other calls are under way by then, the
+// background reader takes over.
 func (l *Link) readFor(ctx context.Context, c *call) {
 	id := c.id
 	stop := afterFunc(ctx, func() { l.interrupt(id) })
@@ -72,7 +72,7 @@ func afterFunc(ctx context.Context, f func()) (stop func() bool) {
 	return context.AfterFunc(ctx, f)
 }
 
-// interrupt makes the goroutine that made the call with that id stop reading.
+// interrupt ends the present read if the reader is the goroutine that made the call with that id.
 func (l *Link) interrupt(id uint64) {
 	l.out.mu.Lock()
 	defer l.out.mu.Unlock()

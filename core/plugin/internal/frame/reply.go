@@ -20,7 +20,7 @@ type answer struct {
 	results []driver.Result // for kindBatch
 }
 
-// appendAnswer appends to b the reply's payload for the request with that id. redact may be nil.
+// appendAnswer appends to b the payload of the reply to request number id. redact may be nil.
 func appendAnswer(b []byte, id uint64, k kind, a *answer, redact *wire.Redactor) []byte {
 	b = binary.AppendUvarint(b, id)
 	c := coder{b: b, redact: redact, texts: maxShown, values: maxValue}
@@ -70,7 +70,7 @@ const (
 	faultWithHolder
 )
 
-// fault writes or reads an error. One number's bits are the error's codes in protocol version 1.
+// fault writes or reads an error. The error's codes, as in version 1, are the bits of one number.
 func (c *coder) fault(err *error) {
 	e := wire.EncodeError(*err, c.redact) // nil when reading
 	how := noFault

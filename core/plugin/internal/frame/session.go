@@ -37,7 +37,7 @@ type session struct {
 	queued  chan struct{} // wakes the flusher
 }
 
-// capabilities is a backend with its optional interfaces. An undeclared interface is nil.
+// capabilities is a backend with its optional interfaces. If one is undeclared, its field is nil.
 type capabilities struct {
 	driver.Backend
 	waiter  driver.Waiter
@@ -64,7 +64,7 @@ func (*request) Value(any) any { return nil }
 // that the host gave up still counts while the backend works on it.
 var errBusy = fmt.Errorf("%w (%w): too many requests at once", driver.ErrUnavailable, driver.ErrNotSent)
 
-// The session owns the connections, unless newSession returns an error.
+// newSession makes a session that owns the connections. If it fails, the caller still owns them.
 func newSession(requests, replies *net.UnixConn, b driver.Backend, redact *wire.Redactor) (*session, error) {
 	s := &session{
 		conn: requests, redact: redact, requests: map[uint64]*request{},
@@ -219,7 +219,7 @@ func (s *session) leave(r *request) {
 	s.under.add(r.kind, -1)
 }
 
-// If reply returns true, the caller must call out.flush.
+// reply queues the answer to r. If it returns true, the caller must call out.flush.
 func (s *session) reply(r *request, a *answer) (write bool) {
 	return s.out.queue(func(b []byte) []byte { return appendAnswer(b, r.id, r.kind, a, s.redact) })
 }

@@ -61,7 +61,7 @@ func (s *session) work(w *worker, r *request) {
 	}
 }
 
-// rest returns false if the worker w is not needed any more. The caller must hold out.mu.
+// rest makes the worker w idle, or returns false if w must end. The caller must hold out.mu.
 func (s *session) rest(w *worker) bool {
 	if s.over || len(s.idle) >= maxIdle {
 		return false

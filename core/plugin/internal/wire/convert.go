@@ -109,7 +109,7 @@ func toProperties(p *lockpb.Properties) driver.Properties {
 
 func fromNotice(n driver.Notice, redact *Redactor) *lockpb.Notice {
 	return &lockpb.Notice{
-		Kind:  lockpb.Notice_Kind(n.Kind), // NoticeKind has the same numbers in both packages
+		Kind:  lockpb.Notice_Kind(n.Kind), // NoticeKind has the same numbers in driver and lockpb
 		Name:  n.Name,
 		Owner: n.Owner,
 		Token: n.Token,
@@ -125,7 +125,7 @@ func toNotice(n *lockpb.Notice) driver.Notice {
 	}
 }
 
-// OpKind must have the same numbers in both packages.
+// fromOp relies on OpKind having the same numbers in packages driver and lockpb.
 func fromOp(op driver.Op) *lockpb.Op {
 	return &lockpb.Op{Kind: lockpb.Op_Kind(op.Kind), Request: fromRequest(op.Request)}
 }

@@ -11,7 +11,7 @@ const (
 	VersionFramed = 2
 )
 
-// Versions returns the protocol versions that this module supports. The last is preferred.
+// Versions returns the protocol versions that this module supports. The last one is preferred.
 func Versions() []int { return []int{VersionUnary, VersionFramed} }
 
 // Prefix, followed by a backend's name, is the name of its plugin binary.
@@ -40,7 +40,7 @@ const (
 	maxBatchOps = 1024
 )
 
-// Handshake returns the values that show a plugin that a host started it. They are not secret.
+// Handshake returns the values by which a plugin knows that a host started it. They are not secret.
 func Handshake() goplugin.HandshakeConfig {
 	return goplugin.HandshakeConfig{
 		MagicCookieKey:   "LOCKBENCH_PLUGIN",

@@ -18,7 +18,7 @@ import (
 // These fuzz targets pass any message to one end of protocol version 1.
 // They do not test gRPC itself, which reads the bytes from the connection.
 
-// echo has every capability that protocol version 1 uses. Its answers have parts of the request.
+// echo is a backend with every capability of version 1. Its answers repeat parts of the request.
 type echo struct{ driver.Backend }
 
 func (echo) Properties() driver.Properties {
@@ -85,7 +85,7 @@ func (echo) Batch(_ context.Context, ops []driver.Op) []driver.Result {
 	return results
 }
 
-// outlet stands for the server's end of a stream.
+// outlet replaces the server's end of a gRPC stream.
 type outlet[M any] struct {
 	grpc.ServerStream
 	t    *testing.T

@@ -154,7 +154,7 @@ func (u *Unary) Break(ctx context.Context, name string, token uint64) error {
 
 type withError interface{ GetError() *lockpb.Error }
 
-// The name parameter of ask is the lock's name, or "" if the message names no lock.
+// ask makes one call. Its name parameter is the lock's name, or "" if the message names no lock.
 func ask[Q any, A withError](
 	ctx context.Context, do func(context.Context, Q, ...grpc.CallOption) (A, error), name string, request Q,
 ) (reply A, err error) {
@@ -211,7 +211,7 @@ func AwaitDeadline(ctx context.Context) {
 	}
 }
 
-// Ended returns ctx.Err() itself if err wraps it, as methods such as Wait must, and otherwise err.
+// Ended returns ctx.Err() itself if err wraps it, as Wait must do. Otherwise it returns err.
 func Ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return ctx.Err()

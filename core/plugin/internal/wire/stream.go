@@ -41,8 +41,8 @@ func (u *Unary) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	return Ended(ctx, endless(err))
 }
 
-// endless is for a stream that the plugin must not end. It returns an error if err is nil, because
-// a nil err means that the plugin has ended the stream.
+// endless returns err, the end of a stream that the plugin must not end. A nil err means that the
+// plugin has ended the stream, so endless then returns an error.
 func endless(err error) error {
 	if err == nil {
 		return fmt.Errorf("%w: %w: it ended the stream", driver.ErrUnavailable, ErrNoAnswer)

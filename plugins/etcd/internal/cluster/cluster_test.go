@@ -109,7 +109,7 @@ func TestOutOfSpace(t *testing.T) {
 	}
 }
 
-// TestWithoutAnswer checks that the Cluster leaves a member that does not answer while another
+// TestWithoutAnswer checks that the Cluster stops using a member that does not answer while another
 // member does. A repeatable request then goes to the other member.
 func TestWithoutAnswer(t *testing.T) {
 	for _, twice := range []bool{false, true} {
@@ -156,7 +156,7 @@ func TestHealth(t *testing.T) {
 }
 
 // TestAttempts checks that a member is used again soon after it is back, even if it was away for a
-// long time. With grpc's default pauses there would be five attempts in 10 s, not 8.
+// long time. It expects 8 attempts in 10 s. With grpc's default pauses, there would be five.
 func TestAttempts(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	backendtest.Must(t, err)

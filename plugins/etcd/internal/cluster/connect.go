@@ -128,7 +128,7 @@ func (c *Cluster) login(ctx context.Context, m *member) (*conn, error) {
 
 func (c *Cluster) connect(m *member, token string) (*conn, error) {
 	options := []grpc.DialOption{grpc.WithConnectParams(attempts)}
-	var names []string // that the member's certificate may have
+	var names []string // names that the member's certificate may have
 	if !strings.HasPrefix(m.endpoint, "unix:") {
 		options = append(options, grpc.WithContextDialer(dial))
 		if u, err := url.Parse(m.endpoint); err == nil {

@@ -116,7 +116,7 @@ func (c *Cluster) Wrap(err error) error {
 	return fmt.Errorf("etcd: %s: %w: %w", c.addresses(), driver.ErrUnavailable, native)
 }
 
-// ended reports whether text says that a server that has never answered has reset the connection.
+// ended reports whether text says that the connection was reset by a server that never answered.
 // The server may have refused the client's certificate. With TLS 1.3 it does so only after the
 // client has begun to send, and its alert may be lost.
 func (c *Cluster) ended(text string) bool {
@@ -136,8 +136,8 @@ func (c *Cluster) denied(native error, advice string) error {
 	return fmt.Errorf("etcd: %s: %w: %w: %w: %s", c.addresses(), driver.ErrDenied, driver.ErrNotSent, native, advice)
 }
 
-// neverSent reports whether there was no connection, or the server refused the
-// request before doing anything. It is for texts for which unanswered returns false.
+// neverSent reports whether there was no connection, or the server refused the request before doing
+// anything. It is called only if unanswered returns false for text.
 func neverSent(err error, text string) bool {
 	return strings.Contains(text, "Error while dialing") || strings.Contains(text, "latest balancer error") || Refused(err) || declined(err)
 }

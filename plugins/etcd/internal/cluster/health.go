@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// If the store sends no answer for the duration quiet, health sends it a read.
+	// quiet is the time without an answer after which health sends a read to the store.
 	quiet = time.Second
-	// timeout is the time limit of that read. Without an answer, the store counts as down.
+	// timeout is the time limit of that read. A store that does not answer it counts as down.
 	timeout = time.Second
 	// downPause is the pause between two checks of a store that is down.
 	downPause = 200 * time.Millisecond
@@ -66,9 +66,9 @@ func (c *Cluster) Down() error {
 	return h.down
 }
 
-// Follow opens a feed, which gets a notice at each change between up and down. The error says why
-// the store is down now. It is nil if the store is up. While no feed is open, health does not
-// regularly ask a store that is up. The caller closes the feed.
+// Follow opens a feed, which gets a notice at each change between up and down. The error down says
+// why the store is down now, and is nil if the store is up. While no feed is open, health does not
+// regularly check a store that is up. The caller closes the feed.
 func (c *Cluster) Follow() (f *kit.Feed, down error) {
 	h := &c.health
 	h.mu.Lock()
@@ -80,10 +80,10 @@ func (c *Cluster) Follow() (f *kit.Feed, down error) {
 // Notices returns the feeds of all callers of Follow. These feeds may get other notices, too.
 func (c *Cluster) Notices() *kit.Feeds { return &c.health.notices }
 
-// OnSilence makes f run after each health check that the store did not answer.
+// OnSilence makes f run after each health check to which the store gave no answer.
 func (c *Cluster) OnSilence(f func()) { c.health.silent.Store(&f) }
 
-// watchHealth checks the store after an error, and while it is down, followed or slow to answer.
+// watchHealth checks the store after errors, and regularly if it is down or slow or a feed is open.
 func (c *Cluster) watchHealth() {
 	for {
 		select {

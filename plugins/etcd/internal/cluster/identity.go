@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	lookEvery = 30 * time.Second // the least time between two looks at all members
-	lookAgain = 2 * time.Second  // the same after a second cluster was seen
+	lookEvery = 30 * time.Second // the shortest time between two checks of all members
+	lookAgain = 2 * time.Second  // the same while two clusters are seen
 	// Locks are granted again once no second cluster has answered for the duration settles. A load
-	// balancer may lead connections to the clusters in turn, so one look does not suffice.
+	// balancer may lead connections to the clusters in turn, so one check does not suffice.
 	settles = 10 * time.Second
 )
 
@@ -27,8 +27,8 @@ const (
 // lead to a second cluster, because two clusters could both grant a lock.
 type identity struct {
 	kit.Identity
-	looking chan struct{}             // holds one value during a look
-	looked  atomic.Pointer[time.Time] // when the last look at all members began; zero before the first
+	looking chan struct{}             // holds one value during a check of all members
+	looked  atomic.Pointer[time.Time] // when the last check began; zero before the first
 }
 
 // header is implemented by every answer of a member.
@@ -88,7 +88,7 @@ func (c *Cluster) Looked() bool {
 }
 
 // stray returns the last error that reported a second cluster. It returns nil if none came in the
-// last 10 s (settles), and none since the last look at the members began.
+// last 10 s (settles), and none since the last check of all members began.
 func (i *identity) stray() error {
 	since := time.Now().Add(-settles)
 	if looked := *i.looked.Load(); looked.Before(since) {
@@ -98,10 +98,10 @@ func (i *identity) stray() error {
 }
 
 // Certain returns an error if the addresses lead to members of two clusters. It asks all members
-// over new connections, because a load balancer or a DNS name may lead new connections elsewhere.
-// While two clusters are seen, later calls ask again, at most every 2 s. While only one is seen,
-// they ask again only if anew is true, at most every 30 s. Certain does not find a cluster that is
-// down or that only other processes reach.
+// over new connections, because a load balancer or a DNS name may lead new connections to another
+// cluster. While two clusters are seen, later calls ask again, at most every 2 s. While only one is
+// seen, they ask again only if anew is true, at most every 30 s. Certain does not find a cluster
+// that is down or that only other processes reach.
 func (c *Cluster) Certain(ctx context.Context, anew bool) error {
 	if !c.Looked() || anew {
 		select {

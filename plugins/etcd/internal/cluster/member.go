@@ -103,7 +103,7 @@ func (c *Cluster) drop(conn *conn, why error) {
 // cases. First, the member answers that it has no leader or is a learner, and a load balancer may
 // be at that address. Second, nothing at all comes over the old connection, because a firewall
 // drops its packets or the machine has vanished. grpc's pings need 13 s to notice that, longer than
-// a lease lasts. err is the error that m answered, or nil if nothing came.
+// a lease lasts. The parameter err is the error that m answered, or nil if no answer came.
 func (c *Cluster) redial(m *member, err error) {
 	c.mu.Lock()
 	conn := m.conn
@@ -133,9 +133,9 @@ func (c *Cluster) redial(m *member, err error) {
 	}
 }
 
-// astray takes conn out of use after its member has answered why it cannot serve.
-// Requests under way on conn have the time electedGrace to end, as after a change of
-// leader, because there may be an election. Watches end when forsake closes conn.
+// astray takes conn out of use after its member has answered that it cannot serve. Requests under
+// way on conn have the time electedGrace to end, as after a change of leader, because there may be
+// an election. Watches end when forsake closes conn.
 func (c *Cluster) astray(conn *conn, why error) {
 	c.opts.Logger.Debug("etcd: connects anew to a member that cannot serve", "member", conn.member.endpoint, "error", why)
 	c.forsake(conn)

@@ -28,7 +28,7 @@ func (c *Cluster) poll(ctx context.Context) error {
 	}
 	answers := make(chan answer, len(order))
 	errs := map[*member]error{} // errors of the members that have answered
-	used, asked := order[0], 0  // the member in use, and how many members were asked
+	used, asked := order[0], 0  // the member in use, and the number of members asked
 	var (
 		failed error            // error of the member in use or, until it fails, of the first that failed
 		winner *member          // the first other member that answered without an error

@@ -86,7 +86,7 @@ func try[T header](c *Cluster, ctx context.Context, on *conn, request func(conte
 	return resp, err
 }
 
-// Stream is a handle for a stream to one member. Its user calls its methods to report events.
+// Stream is a handle for a stream to one member. Receive reads its answers, and Cancel ends it.
 type Stream struct {
 	c  *Cluster
 	on *conn
@@ -134,9 +134,9 @@ func open[T any](c *Cluster, lifetime func(*conn) context.Context, request func(
 	return stream, s, nil
 }
 
-// Receive passes the answers on the stream s, which the function next returns, to the function use.
-// It returns the first error of next or use, or an error if another cluster answers. After that,
-// the caller must give up the stream.
+// Receive gets the answers on the stream s from the function next, and passes them to the function
+// use. It returns the first error of next or use, or an error if another cluster answers. After
+// that, the caller must give up the stream.
 func Receive[T header](s *Stream, next func() (T, error), use func(T) error) error {
 	for {
 		answer, err := next()

@@ -95,7 +95,7 @@ func (w *Writer) fetch(ctx context.Context, least uint64) (*Generation, error) {
 func (w *Writer) holds(g *Generation) *pb.Compare { return HasValue(w.key, g.value()) }
 
 // goesOn reports whether g was still the present generation when the store gave the answers in ops.
-// The last of these must answer a read of the generation's key.
+// The last answer must be to a read of the generation's key.
 func goesOn(g *Generation, ops []*pb.ResponseOp) bool {
 	kvs := ops[len(ops)-1].GetResponseRange().GetKvs()
 	return len(kvs) > 0 && bytes.Equal(kvs[0].Value, g.value())

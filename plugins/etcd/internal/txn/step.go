@@ -1,5 +1,5 @@
 // Package txn sends transactions to etcd. The waiting operations of many callers share one
-// transaction. An operation made for one generation of the data is never done in a later one.
+// transaction. If the store has lost its data, operations that name old revisions are not done.
 package txn
 
 import (
@@ -21,14 +21,14 @@ type Step struct {
 	In   *Generation    // the generation of Req's revisions; nil if Req has none
 	Size int            // bytes of values in request or answer
 
-	// Alongside, unless nil, runs when the step is sent. It may start work that must end before
-	// Then runs. It returns a channel that is closed when that work is done, or nil.
+	// Alongside, unless nil, runs when the step is sent. It may start work that must end before Then
+	// runs. It returns a channel that is closed when that work is done, or nil if there is none.
 	Alongside func() <-chan struct{}
 	// Repeatable reports whether a second try does no harm, even if the first try arrives later. Such
 	// a step is sent again and again while no answer comes, until the request timeout is over.
 	Repeatable bool
-	// Done reports whether the step was done. It is called when the compares fail, because an
-	// earlier try may have been done, or when their result is unknown. It may read the answers to
+	// Done reports whether the step was done. It is called if the compares fail, because an earlier
+	// try may have been done. It is also called if their result is unknown. It may read the answers to
 	// Req.Failure in Ops, and correct Rev. A nil Done leaves the outcome as it is.
 	Done func() bool
 	// OnAnswer runs before any caller sees the answer, even when no caller waits.
@@ -38,7 +38,7 @@ type Step struct {
 	Then  func()
 	Until context.Context
 
-	Found       // the answer of the branch taken; of Failure if Done made the step OK
+	Found       // the answers to Success or Failure; to Failure if Done made the step OK
 	OK    bool  // the compares held
 	Err   error // an error of the client library
 	Doubt error // the error of a try that may have been done

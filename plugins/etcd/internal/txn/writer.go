@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// maxBatch is the most steps in one Txn. A server allows 128 operations in a Txn by default, and
-	// the nesting of steps needs up to four of them.
+	// maxBatch is the largest number of steps in one Txn. A server allows 128 operations in a Txn by
+	// default, and the nesting of steps needs up to four of them.
 	maxBatch = 120
 	// maxBatchBytes keeps a Txn well below the servers' limit of 1.5 MB, and its
 	// answer well below the client's limit of 4 MB.
 	maxBatchBytes = 512 << 10
-	// maxInFlight is the most Txns that are under way at a time. Operations that come in the meantime
+	// maxInFlight is the largest number of Txns under way at a time. Operations that come meanwhile
 	// share the next Txn.
 	maxInFlight = 2
 )

@@ -53,8 +53,8 @@ type Mux struct {
 }
 
 // spareFor is the time that a dropped watch stays open, for reuse by the next watch of its key. A
-// caller that waits for a lock again and again mostly follows the same key. Without spareFor, each
-// of its waits would end a watch and begin a new watch.
+// caller that waits for a lock again and again mostly follows the same key. Without a spare watch,
+// each wait of this caller would end a watch and begin a new one.
 const spareFor = time.Second
 
 // stream is one stream of watches. The fields after wake are guarded by Mux.mu.
@@ -130,10 +130,10 @@ func (m *Mux) Drop(w *Watch) {
 	}
 }
 
-// Covers reports whether the watch w, which may be nil, has reported every delete after revision
-// that the stream has brought. The events on one stream come in the order of revisions. So a delete
-// that another watch reports is earlier than the deletes that w has yet to report. The order is
-// lost if the server cannot send for a while and holds back 128 reports.
+// Covers reports whether the watch w, which may be nil, has been open since revision. If so, w has
+// reported every later delete of its key that came on the stream. The events on one stream come in
+// the order of revisions. So a delete that another watch reports is earlier than the deletes that w
+// has yet to report. The order is lost if a server that cannot send holds back 128 reports.
 func (m *Mux) Covers(w *Watch, revision int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

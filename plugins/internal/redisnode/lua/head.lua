@@ -1,6 +1,5 @@
--- First lines of every script. KEYS has the lock keys. In a Cluster, acquires
--- and waits add the control key. ARGV: control, tombstones, side, cluster, then
--- the script's own.
+-- First lines of every script. KEYS has the lock keys. In a Cluster, acquires and waits add the
+-- control key. ARGV: control, tombstones, side, cluster, then the script's own arguments.
 --
 -- Note: control, tombstones and the queue of a lock are not declared in KEYS,
 -- although they share its slot. While a slot moves, Redis refuses a script with

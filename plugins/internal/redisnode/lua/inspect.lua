@@ -1,7 +1,6 @@
--- Replies the value, the remaining milliseconds and the number of waiters of
--- each lock key. That number is -1 if it cannot be read. ARGV after the head: 1
--- when the caller goes on observing, so that scripts have to publish changes
--- for a while.
+-- Replies the value, the remaining milliseconds and the number of waiters of each lock key. The
+-- number of waiters is -1 if it cannot be read. ARGV after the head: 1 if the caller observes the
+-- locks, so that scripts must publish changes for a while.
 local OBSERVED_US = 3000000
 if ARGV[5] == '1' and read_state() and observed < now + OBSERVED_US / 2 then
   guarded(write_state, 49, now + OBSERVED_US)

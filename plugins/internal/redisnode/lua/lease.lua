@@ -9,8 +9,8 @@ local function settle(key, id)
   return held_by(key, string.sub(id, 1, to) .. '+', to) and call('SETRANGE', key, to, ' ')
 end
 
--- freed grants key, which was just deleted, to its next waiter, and returns the
--- token if there is one. If the grant fails, the key stays deleted.
+-- freed grants the lock of key, which was just deleted, to the next waiter. It returns the token,
+-- or nil without a grant. If the grant fails, key stays deleted.
 local function freed(key, floor)
   if not now and select(2, read_state()) then return nil end
   local text, ok, token = queued > now and try('GET', side .. 'q:{' .. key .. '}'), nil, nil

@@ -1,16 +1,16 @@
--- Acquires, renewals, releases and withdrawals, one or many. ARGV after the head,
--- four for each lock key: kind, id, milliseconds, rest. The reply to an operation that was done is
--- a token or 1. Any other reply is an array that starts with a code of head.lua. If the server
--- refuses one operation, the others still go on. (A refusal is no error reply, because the client
--- would fail the whole call for it.)
+-- Acquires, renewals, releases and withdrawals, one or many. ARGV after the head, four for each
+-- lock key: kind, id, milliseconds, rest. The reply to an operation that was done is a token or 1.
+-- Any other reply is an array that starts with a code of head.lua. If the server refuses one
+-- operation, the others are still done. (A refusal is not sent as an error reply, because then the
+-- client would fail the whole call.)
 --
--- Each call runs the script from its first line, and defining the functions costs more
--- than the usual acquire. So the function library defines them when they are needed: those of the
--- queue, or all. It shares no local variables with this part, because sharing costs time too.
+-- Each call runs the script from its first line, and defining the functions costs more than the
+-- usual acquire. So the function library defines them only when they are needed, either the queue's
+-- functions or all. It shares no local variables with this part, because that costs time too.
 --
--- The first lock's queue and value are read together with the control string. A single
--- renewal skips this read, because it needs none of these and Redis may refuse the read
--- while the lock's slot moves. A release goes on after such a refusal.
+-- The script reads the first lock's queue and value together with the control string. A single
+-- renewal skips this read, because it needs none of these and Redis may refuse the read while the
+-- lock's slot moves. A release is done even if this read was refused.
 local state, refused, now, last = {}, nil, nil, nil
 local tombstones_until, queued, observed = 0, 0, 0
 if ARGV[5] ~= 'r' or ARGV[9] then

@@ -1,15 +1,15 @@
--- The queue of a lock, a string that exists only while an owner waits. For each waiter, in order,
--- it has a newline and an entry: owner, process, milliseconds for which the store may grant the
--- lock, and the lock's value after the token. There %0 stands for "%" and %1 for a newline. A
--- script that frees the lock, or finds it free, grants it in the same step to the first waiter
--- whose process lives. Such a grant has "+" behind the token and ends soon, unless its owner uses
--- it. The owner learns of it by a push, or by asking.
+-- The queue of a lock, a string that exists only while an owner waits. It has a newline and an
+-- entry for each waiter, in order: owner, process, milliseconds for which the store may grant the
+-- lock, and the lock's value after the token. In an entry, %0 stands for "%" and %1 for a newline.
+-- A script that frees the lock, or finds it free, grants it in the same step to the first waiter
+-- whose process lives. This grant has a "+" behind the token and ends soon, unless its owner uses
+-- it. The owner learns of it by a push or, if the push is lost, by its next acquire.
 --
 -- Two owners never hold the lock at once. A process counts as alive while the key of its last sign
--- of life exists. That key has the instant at which the process sent the sign, by its own clock.
--- The push carries this instant back, and the owner counts the grant's time from it. The sign was
--- sent before the grant was made. So the owner's grant ends before the store's, however late the
--- push is.
+-- of life exists. Its value is the instant, by the process's own clock, at which the process sent
+-- the sign. The push carries this instant back, and the owner counts the grant's time from it. The
+-- sign was sent before the grant was made. So the owner's grant ends before the store's, however
+-- late the push is.
 --
 -- The functions are few and call none of another file: defining one takes longer than a command.
 local KEY_MS = 3500
@@ -58,15 +58,15 @@ local function enter(key, text, owner, entry)
   return text
 end
 
--- grant_next grants the lock key to the first waiter in its queue text whose process
--- lives and listens. If that waiter is the owner me, it grants nothing, because this owner is
--- asking. Earlier waiters lose their places. The next waiter is told to ask when the grant would
--- end unused. grant_next returns the token. Without a grant it returns nil, and key is unchanged or
--- deleted. floor is the last token if the caller has read it.
+-- grant_next grants the lock key to the first waiter in its queue text whose process lives and
+-- listens. If that waiter is the owner me, it grants nothing, because me is asking now. The waiters
+-- before it lose their places. The next waiter is told to ask when the grant would end unused.
+-- grant_next returns the token. Without a grant it returns nil, and key is unchanged or deleted.
+-- floor is the last token if the caller has read it.
 --
 -- The push comes last, because the grant that it reports must be done. If there is no last token,
--- the control string is on another node of a Cluster. There PUBLISH counts only the listeners of
--- this node.
+-- the control string is on another node of a Cluster. In a Cluster, PUBLISH counts only this node's
+-- listeners.
 local function grant_next(key, text, me, floor)
   local q, at, token = side .. 'q:{' .. key .. '}', 1, nil
   local last = floor or tonumber(call('GETRANGE', control, '0', '15'))

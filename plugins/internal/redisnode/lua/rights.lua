@@ -1,6 +1,6 @@
--- use_all uses every command that the scripts use, on every kind of key and
--- channel, and changes nothing. The key belongs to no lock. SET comes first, because a server at
--- maxmemory lets a script continue once it has written.
+-- use_all uses every command that the scripts use, on every kind of key and channel, and changes
+-- nothing. The key belongs to no lock. SET comes first, because a server at maxmemory accepts all
+-- writes of a script that has already written.
 local function use_all(key, channel)
   call('SET', key, '', 'XX', 'PX', 1)
   for _, read in ipairs({'GET', 'PTTL', 'TYPE', 'DEL'}) do call(read, key) end

@@ -1,5 +1,5 @@
--- The parts of operate.lua that are rarely needed. If a function returns a second
--- value, it is the token of a waiter's grant.
+-- The functions of operate.lua that are rarely needed. A second result of such a function is the
+-- token of a grant to a waiter.
 
 -- keep shortens a lease instead of ending it. It tells the first waiter to ask,
 -- because the holder's remaining time has changed.
@@ -13,7 +13,7 @@ local function keep(key, keep_ms)
   return 1
 end
 
--- use renews a lease that the store granted to a waiter, or shortens any lease.
+-- use renews or shortens a lease, even if it is a grant to a waiter that the waiter has not used.
 local function use(key, kind, id, ms)
   if not settle(key, id) and not held_by(key, id, #id - 1) then return not_held(key) end
   return kind == 'r' and call('PEXPIRE', key, ms) or keep(key, ms)
@@ -31,8 +31,8 @@ local function withdraw(key, owner, tombstone_ms, floor)
   return 1, freed(key, floor)
 end
 
--- pass_on grants the free lock key to the first living waiter and then refuses
--- owner. If owner is that waiter, it does neither.
+-- pass_on grants the free lock key to the first living waiter and then refuses owner. If owner is
+-- that waiter, pass_on does neither.
 local function pass_on(key, owner, text, floor)
   local token = call('EXISTS', key) == 0 and grant_next(key, text, owner, floor)
   if token then changed(key) end

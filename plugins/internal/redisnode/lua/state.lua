@@ -11,8 +11,8 @@ end
 
 -- put_tombstone makes the store refuse owner for tombstone_ms.
 --
--- Note: the removal comes before the ZADD because a server at maxmemory lets a
--- script continue once it has written.
+-- Note: the removal comes before the ZADD, because it makes a server at maxmemory accept the
+-- script's later writes.
 local function put_tombstone(owner, tombstone_ms)
   local ends = now + tombstone_ms * 1000
   call('ZREMRANGEBYSCORE', tombstones, '-inf', now)
@@ -29,7 +29,7 @@ local function not_held(key)
   return {NOT_HELD, value, ms}
 end
 
--- guarded calls f after the state was read, and returns its results, or an error as a reply.
+-- guarded reads the state if needed and calls f. It returns f's results, or f's error as a reply.
 local function guarded(f, ...)
   if not now then
     local _, denied = read_state()

@@ -47,7 +47,7 @@ const (
 	killConnections = 2
 	// answersWithin is the time that a server may take to answer the question whether it serves
 	// requests. An answer to a statement proves for changedLately that the server serves requests.
-	// This time is longer than a statement waits for a row.
+	// changedLately is longer than a statement waits for a row.
 	answersWithin, changedLately = time.Second, 2 * time.Second
 	// A connection that was silent for longer than restsFor is checked before
 	// use, because a firewall or a load balancer may have dropped it silently.
@@ -383,7 +383,7 @@ func (p *Pool) Warm(ctx context.Context) {
 	}
 }
 
-// Trim closes connections that were idle for longer than age, but leaves at least keep idle ones.
+// Trim closes connections that were idle for longer than age, while more than keep are idle.
 func (p *Pool) Trim(age time.Duration, keep int) {
 	p.mu.Lock()
 	n := 0

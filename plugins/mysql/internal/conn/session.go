@@ -50,8 +50,8 @@ func Kill(wakeID uint64) string { return "KILL QUERY IS_USED_LOCK('" + WakeName(
 
 // Setup returns a text that prepares a connection and asks the server about itself, in one round
 // trip. The server's settings and its init_connect may have changed any setting of the session. So
-// the text sets each setting that could change or prevent our statements. If
-// init_connect has begun a transaction or locked tables, the text ends that. The character set comes first, because
+// the text sets each setting that could change or prevent our statements. It also ends any
+// transaction or table lock that init_connect left open. The character set comes first, because
 // under UTF-16 or UTF-32 MySQL would misread the rest. completion_type comes before ROLLBACK,
 // because it can make ROLLBACK begin another transaction.
 //
@@ -239,7 +239,7 @@ func (s *Session) Query(ctx context.Context, text string, each func(row []sqldri
 			err = each(row)
 		}
 		if err != nil {
-			if !errors.Is(err, mysqldriver.ErrMalformPkt) { // after it, the rest cannot be parsed either
+			if !errors.Is(err, mysqldriver.ErrMalformPkt) { // after this error, the rest cannot be parsed
 				_ = rows.Close() // an earlier error is in err
 			}
 			return s.failed(ctx, err)

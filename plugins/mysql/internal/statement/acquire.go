@@ -5,9 +5,9 @@ import "strconv"
 // Acquire tries to take many locks at once. It takes a lock's row if the lock has no holder, the
 // new owner is not withdrawn, and no other owner is first in the queue.
 //
-// MySQL runs assignments from left to right, and each sees the earlier results. The first one reads
-// the old expires_at and owner, and decides. If it takes the row, it writes the request's random
-// number (nonce) to the attempt column. The others compare this column with the nonce.
+// MySQL runs assignments from left to right, and each sees the earlier results. The first
+// assignment decides by the old expires_at and owner whether to take the row. If so, it writes the
+// request's random number (nonce) to the attempt column. The others compare this column with it.
 //
 // All nonces of one statement have base as their high bits. The low bits (see NonceBits) are the
 // request's number. A row whose attempt has base as high bits was granted. For a row that was not

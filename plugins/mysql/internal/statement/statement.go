@@ -20,8 +20,8 @@ import (
 // Within one statement its value does not change.
 const Now = "UTC_TIMESTAMP(6)"
 
-// micros is the server's clock in microseconds since 1970, the least value of a
-// new token. So tokens rise even after a row was purged or the table was lost.
+// micros is the server's clock in microseconds since 1970, the smallest value of a new token. So
+// tokens rise even after a row was purged or the table was lost.
 const micros = "TIMESTAMPDIFF(MICROSECOND,'1970-01-01'," + Now + ")"
 
 // A queue is a text of entries, in the order of arrival. Tombstones (withdrawn owners) are a text
@@ -58,9 +58,9 @@ const (
 const StoreGrant = 1
 
 // SignEvery is the interval between two signs of life of a waiting process. Without signs, the
-// store grants it no locks. A sign is a user lock named after the process and the present 200 ms
-// part of the server's time. It is usually valid in this part and the next two. The first sign of a
-// process is a part number in its queue entry; later entries contain 0.
+// store grants it no locks. The server's time is divided into parts of 200 ms. A sign is a user
+// lock named after the process and the present part. It is usually valid in this part and the next
+// two. The first sign of a process is a part number in its queue entry. Later entries contain 0.
 const SignEvery = 200 * time.Millisecond
 
 // part is the number of the present part: the server's time divided by SignEvery.
@@ -151,7 +151,7 @@ func (t *text) granted(r driver.Request) *text {
 	return t.add("name=").bytes(r.Name).add(" AND owner='", r.Owner, "' AND attempt=1 AND expires_at>", Now)
 }
 
-// tombstoneFor is the least time for which a tombstone refuses a withdrawn owner. Later, a new
+// tombstoneFor is the shortest time for which a tombstone refuses a withdrawn owner. Later, a new
 // tombstone moves the old ones to the barred_old column and drops that column's former content.
 const tombstoneFor = "INTERVAL 1 MINUTE"
 
@@ -329,7 +329,7 @@ func Withdraw(table string, ops []Operation) string {
 	return t.add("freed_by=IF(", Free, ",", replyLook, ",freed_by)").String()
 }
 
-// without returns an expression for the queue in which the parameter entry replaces owner's entry.
+// The function without returns a queue expression in which entry replaces the entry of owner.
 func without(owner, entry string) string {
 	position := "LOCATE('," + owner + ".',queue)"
 	return "CONCAT(LEFT(queue," + position + "-1)," + entry + ",SUBSTRING(queue,LOCATE(',',queue," + position + "+1)))"
@@ -419,8 +419,8 @@ func List(table, prefix, after string, limit int) string {
 	return t.add(" ORDER BY name LIMIT ").uint(uint64(limit)).String()
 }
 
-// Break ends the lease with r's token, whatever its owner, and grants the lock
-// to the next waiter, as a contended Release does.
+// Break ends the lease with r's token, even if r.Owner is not its owner. Like a contended Release,
+// it grants the lock to the next waiter.
 func Break(table string, r driver.Request) string {
 	var t text
 	t.add("UPDATE ", table, " SET ").free("freed_by").add(" WHERE name=").bytes(r.Name)
