@@ -43,7 +43,7 @@ func (t *tail) add(line string) {
 
 // lineLog turns a plugin's standard error into log records. A JSON line in hclog's format keeps its
 // level. Any other line gets level Error if it begins a panic or fatal error, and Debug otherwise.
-// To explain a crash, lineLog keeps the last JSON errors and other lines, but no stack trace.
+// To explain a crash, it keeps the last errors in JSON and the last plain lines, but no stack trace.
 type lineLog struct {
 	log     *appLog
 	secrets *wire.Redactor

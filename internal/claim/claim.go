@@ -179,7 +179,7 @@ var everywhere = []Exception{
 	{
 		Rules: TwiceForLong(Token), All: []Condition{TwoStores},
 		Why: "one host may use the first and another host the second, and neither can notice this. " +
-			"A host that is led to both warns, its Check fails, and it uses one at most",
+			"A host that reaches both warns, its Check fails, and it uses one at most",
 	},
 	{Rules: Late(Survives, Deadline), All: []Condition{HostStopped}},
 }

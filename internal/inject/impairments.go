@@ -81,7 +81,7 @@ func (p *Proxy) HoldConnections() error {
 }
 
 // Silence drops all data on the connections that are open now, except on the newest.
-// It also hides when a side closes such a connection. New connections work.
+// If a side closes such a connection, the other side does not learn of it. New connections work.
 // The same happens if a firewall has forgotten idle connections.
 func (p *Proxy) Silence() error {
 	if n := p.count() - 1; n > 0 {

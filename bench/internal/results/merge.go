@@ -336,7 +336,7 @@ type Together struct {
 	Clocks float64 `json:"clocks_apart_s,omitempty"`
 }
 
-// spans returns the span of each cell and run of a part, by the clock of the part's machine.
+// spans returns, for each cell and run of a part, when it began and ended on the part's machine.
 func spans(dir string, m Manifest) (map[cellRun]span, error) {
 	out, zero := map[cellRun]span{}, m.Started.UnixNano()
 	err := scanWhole(dir, func(s Section, attempts []Attempt) error {

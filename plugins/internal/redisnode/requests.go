@@ -155,7 +155,7 @@ func tripContext(items []*item) (context.Context, context.CancelFunc) {
 }
 
 // exec sends calls. If the server does not know a call's script, exec sends the call again with the
-// whole text. If the reply says that the server does not serve, exec sends the call again over
+// whole text. If the reply says that the server cannot serve, exec sends the call again over
 // another connection. In both cases the first try did nothing. The returned error is only about
 // replicas that may lack the changes. Each call has its own error.
 func (n *Node) exec(ctx context.Context, calls []*invocation, renewed bool) error {
