@@ -26,7 +26,11 @@ func Check(dir string) (*Outcome, error) {
 	}
 	var text strings.Builder
 	_ = r.WriteVerdict(&text) // a write into memory cannot fail
-	return &Outcome{text: text.String(), data: verdictDoc(r.Verdict)}, judged(false, r.Verdict, nil)
+	err = judged(false, r.Verdict, nil)
+	if cut := r.Verdict.Truncated; err == nil && cut != nil && r.Manifest.State == results.StateDone {
+		err = &InvalidError{fmt.Errorf("invalid: the run was finished, but %w", cut)}
+	}
+	return &Outcome{text: text.String(), data: verdictDoc(r.Verdict)}, err
 }
 
 func verdictDoc(v check.Verdict) any {

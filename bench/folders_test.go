@@ -142,6 +142,12 @@ func TestDamagedFolders(t *testing.T) {
 		if _, err := Check(dir); !tt.is(err) {
 			t.Errorf("%s: check: %v", name, err)
 		}
+		whole := planted(t, results.KindPlugin, first)
+		cut(t, filepath.Join(whole, tt.file), tt.keep)
+		var invalid *InvalidError
+		if _, err := Check(whole); tt.file == results.EventsFile && !errors.As(err, &invalid) {
+			t.Errorf("%s, without a violation: %v", name, err)
+		}
 		if said, err := reported(t, dir); err != nil || tt.file == results.EventsFile && !strings.Contains(said, "end early") {
 			t.Errorf("%s: report: %v, %q", name, err, said)
 		}

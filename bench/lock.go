@@ -88,7 +88,7 @@ func (l Locked) Run(ctx context.Context, w io.Writer) error {
 	}, signals, out)
 	switch e.Kind {
 	case command.Unavailable:
-		return &EnvError{Backend: d.Name, Err: errors.New(e.Reason), Hint: fmt.Sprintf("--target %s=ADDRESS says where the store is", d.Name)}
+		return &EnvError{Backend: d.Name, Err: errors.New(e.Reason), Hint: fmt.Sprintf("--target %s=ADDRESS says where the store is, --target %[1]s=@FILE also user and password", d.Name)}
 	case command.Invalid:
 		return usagef("%s", e.Reason)
 	case command.Failed:

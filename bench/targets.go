@@ -185,7 +185,7 @@ func readTarget(backend, target string) (driver.Config, error) {
 	if name, ok := strings.CutPrefix(target, "env:"); ok {
 		text := os.Getenv(name)
 		if text == "" {
-			return nil, usagef("--target %s: the variable is not set", backend)
+			return nil, usagef("--target %s=env:%s: the variable is not set", backend, name)
 		}
 		return storedTarget(backend, "the variable", strings.NewReader(text))
 	}

@@ -60,7 +60,7 @@ var (
 	ErrTaken = errors.New("lease was taken by another owner")
 	// ErrRevoked: the lease vanished from the store before its end, because an operator broke it or
 	// the store lost data.
-	ErrRevoked = errors.New("lease was revoked")
+	ErrRevoked = errors.New("lease was revoked: an operator broke it, or the store lost it")
 	// ErrUnreachable: the backend did not confirm a renewal before the deadline.
 	ErrUnreachable = errors.New("backend was unreachable until the deadline")
 	// ErrPluginDied: the plugin process ended, and the backend keeps leases only as long as that

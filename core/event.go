@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math"
 	"sync/atomic"
@@ -47,10 +48,14 @@ func nameOf[K ~int](names []string, k K) string {
 	return names[k]
 }
 
-func (k EventKind) level() slog.Level {
+func (k EventKind) level(err error) slog.Level {
 	switch k {
 	case EventSuspect, EventLost, EventPluginDown, EventPluginUp, EventWaitFailed:
 		return slog.LevelWarn
+	case EventWaiting:
+		if !errors.Is(err, ErrHeld) { // the store is unreachable, or refuses this client
+			return slog.LevelWarn
+		}
 	}
 	return slog.LevelDebug
 }
@@ -106,8 +111,8 @@ func (e *emitter) init(c *Client) {
 	e.routine.Store(e.log.Enabled(context.Background(), slog.LevelDebug))
 }
 
-func (e *emitter) wants(kind EventKind) bool {
-	return e.on != nil || e.routine.Load() || kind.level() > slog.LevelDebug
+func (e *emitter) wants(kind EventKind, err error) bool {
+	return e.on != nil || e.routine.Load() || kind.level(err) > slog.LevelDebug
 }
 
 // ask asks the logger whether Debug is enabled, if its last answer is older than levelEvery.
@@ -125,14 +130,14 @@ func (e *emitter) ask(now instant) {
 // add queues an event, and reports whether the event will be delivered. add
 // never blocks, and may be called while mutexes of the client are held.
 func (e *emitter) add(ev Event) bool {
-	return e.wants(ev.Kind) && e.queue.Add(e.complete(ev), 1)
+	return e.wants(ev.Kind, ev.Err) && e.queue.Add(e.complete(ev), 1)
 }
 
 // addEnd queues the event of a lease's end. If known is true, the event of the lease's grant was
 // queued, and addEnd never drops the event of the lease's end. A reader that counts grants and ends
 // must not count an ended lease as held.
 func (e *emitter) addEnd(ev Event, known bool) {
-	if known && e.wants(ev.Kind) {
+	if known && e.wants(ev.Kind, ev.Err) {
 		e.queue.Force(e.complete(ev), 1)
 		return
 	}
@@ -155,7 +160,7 @@ func (e *emitter) deliver(ev Event, dropped uint64) {
 	}
 	ev.Dropped = dropped
 	e.unlogged += dropped
-	if level := ev.Kind.level(); e.log.Enabled(ev.Context, level) {
+	if level := ev.Kind.level(ev.Err); e.log.Enabled(ev.Context, level) {
 		r := slog.NewRecord(ev.Time, level, ev.Kind.String(), 0)
 		r.AddAttrs(ev.attrs()...)
 		if e.unlogged > 0 {

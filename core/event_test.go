@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
 )
 
 func TestDroppedEventsAreToldAndEndsAreNot(t *testing.T) {
@@ -117,6 +119,23 @@ func TestLevelMayChange(t *testing.T) {
 		}
 		if !strings.Contains(out.String(), "msg=released") || strings.Contains(out.String(), "msg=acquired") {
 			t.Errorf("the log is %q", out.String())
+		}
+	})
+}
+
+// TestUnreachableStoreIsLogged checks that an Acquire logs one warning while it cannot reach the store.
+func TestUnreachableStoreIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		f := newFake()
+		f.before = func(context.Context, string, driver.Request) error { return driver.ErrUnavailable }
+		c := New(f, &Options{Logger: slog.New(slog.NewTextHandler(&out, nil))})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := lockOf(t, c, "a", nil).Acquire(ctx)
+		_ = c.Close(t.Context())
+		if err == nil || strings.Count(out.String(), "level=WARN msg=waiting") != 1 {
+			t.Errorf("%v; the log is %q", err, out.String())
 		}
 	})
 }

@@ -236,12 +236,10 @@ func (k *keeper) tell(ev core.Event) {
 		k.say(line{Say: text})
 	case core.EventSuspect:
 		k.say(line{Say: fmt.Sprintf("not renewed: %v", ev.Err)})
-	case core.EventLost:
-		k.say(line{Say: fmt.Sprintf("lost %s: %v", name, ev.Err)})
 	case core.EventReleased:
 		text := "released " + name
 		if ev.Err != nil {
-			text += fmt.Sprintf(", not confirmed: %v", ev.Err)
+			text = fmt.Sprintf("the release of %s is not confirmed: %v", name, ev.Err)
 		}
 		k.say(line{Say: text})
 	}

@@ -136,9 +136,14 @@ func (r Report) remarks() []string {
 	return append(out, r.omissions()...)
 }
 
-// incomplete returns the reason why a run did not measure its whole plan, or "" if it did.
+// incomplete returns why a run did not measure its whole plan, or why records of it are missing. It
+// returns "" if neither is so.
 func (r Report) incomplete() string {
 	switch r.Manifest.State {
+	case results.StateDone:
+		if r.Verdict.Truncated != nil {
+			return "the run was finished, but its file of events was cut"
+		}
 	case results.StateInterrupted:
 		return "the run was interrupted"
 	case results.StateRunning:

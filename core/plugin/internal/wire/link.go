@@ -31,7 +31,7 @@ type Link interface {
 }
 
 // ErrNoAnswer is wrapped by errors of the transport, but not by errors that the plugin returned.
-var ErrNoAnswer = errors.New("no answer from the plugin")
+var ErrNoAnswer = errors.New("no answer from the plugin or its store")
 
 // Setup holds the settings that a host sends to its plugin once.
 type Setup struct {
