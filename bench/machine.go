@@ -22,8 +22,22 @@ import (
 func machine() results.Machine {
 	return results.Machine{
 		OS: runtime.GOOS, Arch: runtime.GOARCH, CPU: cpuModel(),
-		Cores: runtime.NumCPU(), Kernel: kernel(), Go: runtime.Version(),
+		Cores: runtime.NumCPU(), Kernel: kernel(), Go: runtime.Version(), Files: filesystem(os.TempDir()),
 	}
+}
+
+// filesystem returns the type of the file system that has the directory dir, as Linux names it. On
+// other systems it returns "".
+func filesystem(dir string) (kind string) {
+	mounts, _ := os.ReadFile("/proc/self/mounts") // without the file, no type is known
+	longest := ""
+	for line := range strings.Lines(string(mounts)) {
+		f := strings.Fields(line)
+		if len(f) > 2 && len(f[1]) >= len(longest) && strings.HasPrefix(dir+"/", strings.TrimSuffix(f[1], "/")+"/") {
+			longest, kind = f[1], f[2]
+		}
+	}
+	return kind
 }
 
 func cpuModel() string {

@@ -126,8 +126,7 @@ func TestLevelMayChange(t *testing.T) {
 // TestUnreachableStoreIsLogged checks that an Acquire logs one warning while it cannot reach the store.
 func TestUnreachableStoreIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out strings.Builder
-		f := newFake()
+		f, out := newFake(), strings.Builder{}
 		f.before = func(context.Context, string, driver.Request) error { return driver.ErrUnavailable }
 		c := New(f, &Options{Logger: slog.New(slog.NewTextHandler(&out, nil))})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

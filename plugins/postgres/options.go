@@ -27,7 +27,7 @@ type Options struct {
 	// Address is the server and its database, in the form of libpq:
 	// "postgres://user:password@db.example:5432/app". If it lists several servers,
 	// separated by commas, the first server that accepts writes is used. Required.
-	Address string `key:"address" required:"true" secret:"true" doc:"server and database as libpq writes them: postgres://user:password@host:port/database; of several hosts the first that can be written to"`
+	Address string `key:"address" required:"true" secret:"true" doc:"server and database: postgres://user:password@host:port/database; of several hosts the first that can be written to"`
 	Connect `dial_timeout:"2s" request_timeout:"3s"`
 	// ListenAddress leads to the same database, but not through a pooler in transaction mode. Such a
 	// pooler would lose the notices that tell waiters of grants. Empty means Address. If ListenAddress

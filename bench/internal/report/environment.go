@@ -17,6 +17,9 @@ func (r Report) where() string {
 	if m.Plan.Env == "compose" {
 		parts = append(parts, "servers in containers")
 	}
+	if files := m.Machine.Files; m.Plan.Env == "local" && files != "" {
+		parts = append(parts, "servers' data on "+files)
+	}
 	parts = append(parts, r.servers()...)
 	return fmt.Sprintf("measured %s, seed %d, TTL %d ms", strings.Join(filter(parts, said), ", "), m.Plan.Seed, m.Plan.TTLms)
 }

@@ -124,6 +124,9 @@ func (r Report) warnings() []string {
 	if r.Verdict.Truncated != nil {
 		out = append(out, r.Verdict.Truncated.Error())
 	}
+	if m := r.Manifest; m.Plan.Env == "local" && m.Machine.Files == "tmpfs" {
+		out = append(out, "the servers' data were in memory (tmpfs), where an fsync costs nothing: stores that sync are slower on a disk")
+	}
 	return slices.Concat(out, r.Manifest.Busy(), r.stalls(), r.tripWarnings())
 }
 

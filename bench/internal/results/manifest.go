@@ -109,6 +109,7 @@ type Machine struct {
 	Cores  int    `json:"cores"`
 	Kernel string `json:"kernel"`
 	Go     string `json:"go"`
+	Files  string `json:"files,omitempty"` // the file system of temporary files, on Linux
 }
 
 type Kind string
