@@ -112,11 +112,11 @@ func (t *table) lost(e *entry) {
 // the store stops answering and when it answers again.
 func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	f, down := b.cluster.Follow()
-	defer f.Close()
-	b.table.watchAll()
 	if down != nil {
 		emit(driver.Notice{Kind: driver.NoticeDown, Err: down})
 	}
+	defer f.Close()
+	b.table.watchAll()
 	for {
 		for _, n := range f.Take() {
 			emit(n)

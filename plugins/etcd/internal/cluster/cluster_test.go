@@ -139,10 +139,10 @@ func TestHealth(t *testing.T) {
 	silent := make(chan struct{}, 100)
 	c.OnSilence(func() { silent <- struct{}{} })
 	f, down := c.Follow()
-	defer f.Close()
 	if down != nil {
 		t.Errorf("before it was asked: %v", down)
 	}
+	defer f.Close()
 	<-f.More()
 	if n := f.Take(); len(n) != 1 || n[0].Kind != driver.NoticeDown || n[0].Err == nil || c.Down() == nil {
 		t.Errorf("after an outage: %v, %v", n, c.Down())
