@@ -183,7 +183,7 @@ func holderOf(h driver.Holder) string {
 	case h.Label != "":
 		return printable(h.Label)
 	case h.Token == 0 && h.Owner != "":
-		return "a foreign client, " + printable(h.Owner)
+		return "a foreign client" // whose value may be a secret of another application
 	}
 	return "owner " + printable(h.Owner)
 }
