@@ -35,7 +35,14 @@ func (r Report) found() string {
 	case len(v.Invalid()) > 0:
 		return "INVALID: " + strings.Join(v.Invalid(), "; ")
 	case len(v.Cells) > 0:
-		return fmt.Sprintf("safe: %s grants under faults checked, no claim of a backend is broken", grouped(float64(grants)))
+		said, doubles := fmt.Sprintf("safe: %s grants under faults checked, no claim of a backend is broken", grouped(float64(grants))), 0
+		for _, c := range v.Cells {
+			doubles += c.Overlaps
+		}
+		if doubles > 0 {
+			said += fmt.Sprintf("; %s, which claims or control rows allow", plural(doubles, "double grant"))
+		}
+		return said
 	}
 	return fmt.Sprintf("safe: %s%s checked: no two holders at once, %s", grouped(float64(grants)), of, r.rising(ours))
 }
@@ -124,7 +131,7 @@ func (r Report) warnings() []string {
 	if r.Verdict.Truncated != nil {
 		out = append(out, r.Verdict.Truncated.Error())
 	}
-	if m := r.Manifest; m.Plan.Env == "local" && m.Machine.Files == "tmpfs" {
+	if m := r.Manifest; m.Plan.Env == "local" && m.Machine.Files == "tmpfs" && len(r.Verdict.Cells) == 0 {
 		out = append(out, "the servers' data were in memory (tmpfs), where an fsync costs nothing: stores that sync are slower on a disk")
 	}
 	return slices.Concat(out, r.Manifest.Busy(), r.stalls(), r.tripWarnings())
