@@ -186,10 +186,10 @@ func (r Report) choiceNote() string {
 	var parts []string
 	compared := len(r.highlights()) > 0
 	if compared {
-		parts = append(parts, "These runs show no difference between backends in one cell.")
+		parts = append(parts, "Backends that are named together could not be told apart by these runs.")
 	}
 	if n := r.runs(); compared && n < fewestRuns {
-		parts = append(parts, fmt.Sprintf("%s are too few to show any: use --runs %d or more.", plural(n, "run"), fewestRuns))
+		parts = append(parts, fmt.Sprintf("%s are too few to show any difference: use --runs %d or more.", plural(n, "run"), fewestRuns))
 	}
 	for _, s := range r.Manifest.Subjects {
 		switch {
