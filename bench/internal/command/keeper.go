@@ -292,7 +292,9 @@ func (k *keeper) acquire() (held, error) {
 		k.at = t.At
 		return t.Lease, nil
 	}
-	l, err := k.client.Lock(k.spec.Name, &core.LockOptions{TTL: k.spec.TTL, AtLeast: k.spec.AtLeast})
+	// With any AtLeast, core renews a lease that was granted to this waiter before it returns the
+	// lease. The command needs that, because the grant is too short to end a command in.
+	l, err := k.client.Lock(k.spec.Name, &core.LockOptions{TTL: k.spec.TTL, AtLeast: max(k.spec.AtLeast, 1)})
 	if err != nil {
 		return nil, err
 	}
