@@ -97,7 +97,7 @@ func commandConfig(spec driver.Spec, c driver.Command, args []string, stdin io.R
 			return nil, fmt.Errorf("%w: %w", errUsage, err)
 		}
 		defer f.Close()
-		return driver.ReadConfig(f)
+		return driver.ReadTarget(f)
 	}
 	if f, ok := stdin.(*os.File); ok && len(args) == 0 {
 		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
@@ -126,6 +126,8 @@ func invocation(spec driver.Spec, c driver.Command) string {
 	words := []string{wire.Prefix + spec.Name, c.Name}
 	for _, k := range spec.Keys {
 		switch {
+		case k.Required && k.Secret: // arguments may not have it
+			return wire.Prefix + spec.Name + " " + c.Name + " --config FILE"
 		case k.Required && k.Type == driver.TypeList:
 			words = append(words, "--"+k.Name+"=HOST:PORT,HOST:PORT,HOST:PORT")
 		case k.Required:
