@@ -257,8 +257,8 @@ func (r Report) highlights() []highlight {
 		add("cycles/s", "throughput", "cycles/s", true, ts[len(ts)-1])
 	}
 	if t, ok := mostHosts(near(r.of(contendScenario))); ok {
-		add("hand-over p50", "hand-over", "p50-ns/handoff", false, t)
-		add("longest wait", "longest wait", "max-ns/wait", false, t)
+		add("hand-over p50", "hand-over of one lock that all want", "p50-ns/handoff", false, t)
+		add("longest wait", "longest wait for it (median of runs)", "max-ns/wait", false, t)
 	}
 	for _, t := range near(r.of(takeoverScenario)) {
 		mode := ""
