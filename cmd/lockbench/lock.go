@@ -77,8 +77,8 @@ func running(cmd *cobra.Command, l *bench.Locked) *cobra.Command {
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		for name, d := range map[string]time.Duration{"wait": l.Wait, "ttl": l.TTL, "at-least": l.AtLeast, "max-hold": l.MaxHold, "tick": l.Tick} {
-			if cmd.Flags().Changed(name) && d <= 0 && (d < 0 || name != "wait") {
-				return usagef("--%s %v is not above 0", name, d)
+			if cmd.Flags().Changed(name) && (d < 0 || d == 0 && name != "wait" || d < time.Second && name == "tick") {
+				return usagef("--%s %v is too short", name, d)
 			}
 		}
 		for _, two := range [][2]string{{"try", "wait"}, {"tick", "try"}, {"tick", "at-least"}} {
