@@ -35,6 +35,8 @@ func TestJudge(t *testing.T) {
 		{"lost on a starved machine", func(p *Play, _, b *Host) { lose(b, 4000*ms, "unreachable"); p.Starved = true }, ""},
 		{"released under a function", func(p *Play, _, b *Host) { lose(b, 4000*ms, "released"); p.Names[0].Op = results.OpDo }, claim.Callback},
 		{"learned too late", func(_ *Play, a, b *Host) { lose(a, 1200*ms, "expired"); a.Silent = []Span{{0, 1200 * ms}} }, claim.Signal},
+		{"a closed client's holder sees it late", func(_ *Play, a, _ *Host) { lose(a, 1200*ms, "released"); a.Holds[0].ValidNs = 1009 * ms }, ""},
+		{"a closed client's lease is valid for too long", func(_ *Play, a, _ *Host) { lose(a, 1200*ms, "released"); a.Holds[0].ValidNs = 1011 * ms }, claim.Overlap},
 		{"granted late", func(_ *Play, _, b *Host) { b.Holds[0].GrantedNs, b.Calls[0].BackNs = 4000*ms, 4000*ms }, claim.Woken},
 		{"never granted", func(p *Play, _, b *Host) {
 			p.Names = append(p.Names, p.Names[0])

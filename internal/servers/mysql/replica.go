@@ -95,8 +95,11 @@ func (s *store) failOver(ctx context.Context, n int, by inject.Leading) error {
 	if err := from.QueryRowContext(ctx, "SELECT @@gtid_binlog_pos").Scan(&at); err != nil {
 		return err
 	}
-	if err := to.QueryRowContext(ctx, "SELECT MASTER_GTID_WAIT(?, ?)", at, servers.Timeout.Seconds()).Scan(&behind); err != nil || behind != 0 {
-		return fmt.Errorf("the replica has not received %s: %d, %w", at, behind, err)
+	if err := to.QueryRowContext(ctx, "SELECT MASTER_GTID_WAIT(?, ?)", at, servers.Timeout.Seconds()).Scan(&behind); err != nil {
+		return err
+	}
+	if behind != 0 {
+		return fmt.Errorf("the replica has not received transaction %s after %v", at, servers.Timeout)
 	}
 	err := execAll(ctx, to, "STOP SLAVE", "RESET SLAVE ALL", "SET GLOBAL read_only = OFF")
 	return errors.Join(err, s.Lead(0, by, s.addrs()[1-n]), s.follow(ctx, n, "current_pos"))
