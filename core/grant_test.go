@@ -23,10 +23,15 @@ var untilFirst = (lifeOf(ownSpan) - ownAge) / 3
 // the store grants it to the waiter without an acquire.
 func granted(t *testing.T, f *fake, c *Client, o *LockOptions) *Lease {
 	t.Helper()
+	return grantedTo(t, f, lockOf(t, c, "a", o))
+}
+
+func grantedTo(t *testing.T, f *fake, l *Lock) *Lease {
+	t.Helper()
 	f.steal("a")
 	back := make(chan *Lease, 1)
 	go func() {
-		lease, err := lockOf(t, c, "a", o).Acquire(t.Context())
+		lease, err := l.Acquire(t.Context())
 		if err != nil {
 			t.Error(err)
 		}
@@ -86,6 +91,18 @@ func TestOwnGrant(t *testing.T) {
 		time.Sleep(time.Minute)
 		if n := f.count("renew"); !l.Valid() || n > 22 {
 			t.Errorf("valid %t after %d renewals in a minute", l.Valid(), n)
+		}
+	})
+}
+
+// TestOwnGrantOfATerm checks that a term that the store grants to a candidate is renewed at once.
+func TestOwnGrantOfATerm(t *testing.T) {
+	withOwn(t, func(t *testing.T, f *fake, c *Client) {
+		grantedTo(t, f, electorOf(t, c, "a", nil).lock)
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		if n := f.count("renew"); n != 1 {
+			t.Errorf("%d renewals are under way", n)
 		}
 	})
 }

@@ -100,8 +100,12 @@ func (s *scheduler) admit(l *Lease, g grant, began instant) bool {
 // firstPause returns the time from now until the first renewal of a short lease. (The store has
 // granted a short lease without a request, for less than the TTL.) The pause is a third of the
 // lease's remaining time, so that a lease that is released soon costs no renewal. The pause is
-// shorter if that is necessary to leave time for two round trips, each as long as the last one.
+// shorter if that is necessary to leave time for two round trips, each as long as the last one. A
+// term of a leader is seldom short, and is renewed at once.
 func (l *Lease) firstPause(now instant) time.Duration {
+	if l.lock.election {
+		return 0
+	}
 	left := l.endAt.sub(now)
 	return max(0, min(left/3, left-2*l.c.roundTrip()))
 }
