@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
@@ -283,7 +282,7 @@ func (r Report) grid(t Table) grid {
 func (r Report) grids(ts []Table) []grid {
 	var out []grid
 	if ts[0].Scenario == ttlScenario {
-		for _, g := range groups(ts, func(t Table) time.Duration { return t.RTT }) {
+		for _, g := range groups(ts, func(t Table) [2]int { return [2]int{int(t.RTT), t.Clients} }) {
 			out = append(out, r.ttlTable(g.all))
 		}
 		return out

@@ -13,9 +13,10 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// ttlRow is the result of all runs that held leases of one TTL on one backend.
+// ttlRow is the result of all runs that held leases of one TTL for one number of clients.
 type ttlRow struct {
 	results.Subject
+	clients      int
 	ttl          time.Duration
 	spent        *hdrhistogram.Histogram // ns of the TTL that were used up at each confirmed renewal
 	lost, stalls int                     // number of lost leases, and of the stalls that caused the losses
@@ -23,7 +24,7 @@ type ttlRow struct {
 	overdue      float64 // ns from the end of the TTL until a lost machine was replaced; negative if not measured
 }
 
-// ttlRows returns the rows of scenario ttl, sorted by backend and then by TTL.
+// ttlRows returns the rows of scenario ttl, sorted by backend, number of clients, and TTL.
 func (r Report) ttlRows(ts []Table) (out []ttlRow) {
 	for _, t := range ts {
 		ttl, err := time.ParseDuration(t.Mode)
@@ -33,7 +34,7 @@ func (r Report) ttlRows(ts []Table) (out []ttlRow) {
 				continue // no renewal was confirmed, or lockbench did not write the row
 			}
 			of := ttlRow{
-				Subject: row.Subject, ttl: ttl, spent: spent, lost: int(total(row.Runs["lost-leases"])), stalls: int(total(row.Runs["losing-stalls"])),
+				Subject: row.Subject, clients: t.Clients, ttl: ttl, spent: spent, lost: int(total(row.Runs["lost-leases"])), stalls: int(total(row.Runs["losing-stalls"])),
 				watched: time.Duration(total(row.Runs["watched-s"]) * float64(time.Second)), overdue: -1,
 			}
 			if e := row.Figures["max-ns/overdue"]; e.N > 0 {
@@ -43,7 +44,7 @@ func (r Report) ttlRows(ts []Table) (out []ttlRow) {
 		}
 	}
 	slices.SortStableFunc(out, func(a, b ttlRow) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ttl, b.ttl))
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.clients, b.clients), cmp.Compare(a.ttl, b.ttl))
 	})
 	return out
 }
@@ -83,7 +84,7 @@ func (r Report) ttlTable(ts []Table) grid {
 		note += " A TTL with losses was not tried with a lost machine."
 	}
 	return tabulate(grid{
-		Title: strings.Join(append([]string{"ttl, slack: what renewals had left of the lease"}, ts[0].held()...), ", "),
+		Title: strings.Join(append([]string{"ttl, slack: what renewals had left of the lease", plural(ts[0].Clients, "client")}, ts[0].held()...), ", "),
 		Note:  note,
 		Keys:  2,
 	}, []column[ttlRow]{
@@ -140,12 +141,17 @@ func (t ttlRow) said() string {
 // because they need too many renewals per second, the report also advises a longer TTL.
 const manyLeases = 1000
 
-// ttlChoices advises, for each backend, the shortest TTL such that it and all longer TTLs were
-// sound. It describes the shorter TTLs, down to the longest that lost a lease. If a host cannot
-// renew manyLeases leases of the advised TTL at the measured rate, it advises a longer TTL too.
+// ttlChoices advises, for each backend and number of clients, the shortest TTL such that it and all
+// longer TTLs were sound. It describes the shorter TTLs, down to the longest that lost a lease. If a
+// host cannot renew manyLeases leases of the advised TTL at the measured rate, it advises a longer
+// TTL too.
 func (r Report) ttlChoices() (out []choice) {
 	rows := filter(r.ttlRows(near(r.of(ttlScenario))), func(t ttlRow) bool { return r.candidate(t.Subject) })
-	for _, g := range groups(rows, func(t ttlRow) string { return t.Name }) {
+	type key struct {
+		name    string
+		clients int
+	}
+	for _, g := range groups(rows, func(t ttlRow) key { return key{t.Name, t.clients} }) {
 		at := len(g.all)
 		for at > 0 && g.all[at-1].sound() {
 			at--
@@ -158,7 +164,7 @@ func (r Report) ttlChoices() (out []choice) {
 			}
 		}
 		if at == len(g.all) {
-			out = append(out, choice{Need: "the shortest TTL for " + g.key, Measured: "none of those that were tried", Others: strings.Join(others, ". ")})
+			out = append(out, choice{Need: "the shortest TTL for " + g.key.name, Measured: "none of those that were tried", Others: strings.Join(others, ". ")})
 			continue
 		}
 		out = append(out, g.all[at].choice(g.all, others))
@@ -170,7 +176,7 @@ func (r Report) ttlChoices() (out []choice) {
 	return out
 }
 
-// The all parameter has the rows of all TTLs that were tried on the same backend.
+// The all parameter has the rows of all TTLs that were tried at the same time on the backend.
 func (t ttlRow) choice(all []ttlRow, others []string) choice {
 	return choice{
 		Need: fmt.Sprintf("the shortest TTL for %s, for up to %s leases of a host", t.Name, grouped(leasesFor(all, t.ttl))),
