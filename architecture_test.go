@@ -30,8 +30,8 @@ func TestArchitectureNamesWhatIsThere(t *testing.T) {
 	}
 }
 
-// wrongNames returns an error text for each file name in a line that belongs to no file. In a row
-// of a table, it also checks that one of the row's files contains each identifier in the last cell.
+// wrongNames returns an error text for each path in line that leads to no file. In a row of a
+// table, each identifier in the last cell must occur in a file that the row names.
 func wrongNames(line string) (wrong []string) {
 	var texts, identifiers []string
 	cells := strings.Split(strings.TrimSuffix(strings.TrimSpace(line), "|"), "|")
@@ -72,8 +72,8 @@ func TestWrongNamesAreFound(t *testing.T) {
 	}
 }
 
-// TestEachFileHasItsPlace checks that a doc.go with a list of files names each file
-// of its package once, and that a package of more than 8 files has such a list.
+// TestEachFileHasItsPlace checks that a package of more than 8 files lists its files in doc.go. A
+// list must name each file of the package once.
 func TestEachFileHasItsPlace(t *testing.T) {
 	packages := map[string][]string{}
 	for _, root := range []string{"core", "plugins", "bench", "cmd", "internal"} {
@@ -99,8 +99,8 @@ func TestEachFileHasItsPlace(t *testing.T) {
 	}
 }
 
-// misplaced compares places, the list of files in a doc.go, with the package's files. It returns
-// the names in the list that are no files, and the files that the list does not name exactly once.
+// misplaced compares places, the list of files in a doc.go, with the package's files. It returns an
+// error text for each listed name that is no file, and each file that is not listed exactly once.
 func misplaced(places string, files []string) (wrong []string) {
 	times := map[string]int{"doc.go": 1}
 	for _, name := range goFile.FindAllString(places, -1) {

@@ -13,8 +13,8 @@ import (
 
 var variable = regexp.MustCompile(`\bLOCK(?:BENCH|PLUGIN)_[A-Z0-9]+(?:_[A-Z0-9]+)*\b`)
 
-// The table in CONTRIBUTING.md must list each environment variable that a source file names. At
-// least one file named in the variable's row must contain the variable's name.
+// The table in CONTRIBUTING.md must list each environment variable that a source file names. A row
+// names files, and at least one of these files must contain the name of the row's variable.
 func TestEnvironmentVariablesAreListed(t *testing.T) {
 	text, err := os.ReadFile("CONTRIBUTING.md")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 )
 
-// Decisions must stay short, because all later work must follow them.
+// Design decisions must be short, because authors of all later changes must follow them.
 const (
 	mostDecisionLines = 10  // lines of one decision, without blank lines
 	mostDecisionWidth = 120 // characters of one line
@@ -25,8 +25,8 @@ var (
 	namesDecision = regexp.MustCompile(`\bdecisions? ([a-z]+-[0-9]+)(?: and ([a-z]+-[0-9]+))?`)
 )
 
-// TestDecisions checks that the decisions in a file have rising numbers, and that no number exceeds
-// the last number in the index. Every decision must be short and name a rejected design.
+// TestDecisions checks that the decisions in a file have rising numbers, and that none is above the
+// last number in docs/decisions/README.md. Every decision must be short and name a rejected design.
 func TestDecisions(t *testing.T) {
 	index, err := os.ReadFile("docs/decisions/README.md")
 	if err != nil {

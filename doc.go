@@ -4,12 +4,12 @@
 //
 // Applications:
 //
-//   - [github.com/lockbench/lockbench/core]: locks, elections, leases
+//   - [github.com/lockbench/lockbench/core]: has locks, elections and leases
 //   - [github.com/lockbench/lockbench/core/plugin]: opens a backend by name, as a supervised
 //     process that releases its host's locks when the host is killed
 //   - [github.com/lockbench/lockbench/core/fence]: checks fencing tokens, for SQL, Redis, files,
 //     HTTP and memory
-//   - [github.com/lockbench/lockbench/core/otel]: metrics and spans
+//   - [github.com/lockbench/lockbench/core/otel]: records metrics and spans
 //
 // A program begins with plugin.Open and core.New:
 //
@@ -23,26 +23,26 @@
 //
 // Backends:
 //
-//   - [github.com/lockbench/lockbench/plugins/redis]: one Redis, Sentinel or Cluster
-//   - [github.com/lockbench/lockbench/plugins/redlock]: a majority of independent Redis servers
-//   - [github.com/lockbench/lockbench/plugins/mysql]: MySQL and MariaDB
-//   - [github.com/lockbench/lockbench/plugins/postgres]: PostgreSQL
-//   - [github.com/lockbench/lockbench/plugins/etcd]: etcd
-//   - [github.com/lockbench/lockbench/plugins/memory]: one process, for tests and as an example
+//   - [github.com/lockbench/lockbench/plugins/redis]: uses one Redis, Sentinel or Cluster
+//   - [github.com/lockbench/lockbench/plugins/redlock]: uses a majority of independent Redis nodes
+//   - [github.com/lockbench/lockbench/plugins/mysql]: uses MySQL or MariaDB
+//   - [github.com/lockbench/lockbench/plugins/postgres]: uses PostgreSQL
+//   - [github.com/lockbench/lockbench/plugins/etcd]: uses etcd
+//   - [github.com/lockbench/lockbench/plugins/memory]: works in one process, for tests
 //
 // Authors of backends:
 //
-//   - [github.com/lockbench/lockbench/core/driver]: the contract
-//   - [github.com/lockbench/lockbench/core/driver/cas]: makes a backend from a store with compare-and-set
-//   - [github.com/lockbench/lockbench/core/driver/config]: a backend's keys, credentials and TLS
+//   - [github.com/lockbench/lockbench/core/driver]: defines what a backend must do
+//   - [github.com/lockbench/lockbench/core/driver/cas]: makes a backend by compare-and-set
+//   - [github.com/lockbench/lockbench/core/driver/config]: reads a backend's configuration
 //   - [github.com/lockbench/lockbench/core/plugin/serve]: turns a backend into a plugin
-//   - [github.com/lockbench/lockbench/core/drivertest]: the conformance suite
+//   - [github.com/lockbench/lockbench/core/drivertest]: tests whether a backend obeys core/driver
 //
-// The command is [github.com/lockbench/lockbench/cmd/lockbench]. It measures
-// backends, tests them under faults, checks that no lock was granted twice,
-// and shows and breaks locks.
+// The command is [github.com/lockbench/lockbench/cmd/lockbench]. It measures backends and tests
+// them under faults. It checks that two hosts never hold a lock at once. It lists held locks, and
+// can take a lock from its holder.
 //
 // In the repository, docs/concepts.md explains the terms, docs/backends.md says what each backend
-// guarantees, docs/architecture.md says where everything is, and DESIGN.md gives the reasons for
+// guarantees, docs/architecture.md says where each part is, and DESIGN.md gives the reasons for
 // the design.
 package lockbench

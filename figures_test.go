@@ -19,8 +19,8 @@ var (
 	measured   = regexp.MustCompile(`[0-9] ?(ms|µs|us|x)\b|±|[0-9] cycles/s`)
 )
 
-// TestFiguresAgree checks that a row has the same figure in every document. README.md and DESIGN.md
-// must have measured figures only in such rows. README.md must name the build that was measured.
+// TestFiguresAgree checks that a row of figures is the same in every document. README.md and
+// DESIGN.md may have measured figures only in such rows. README.md must name their day and build.
 func TestFiguresAgree(t *testing.T) {
 	page := readText(t, performance)
 	all := documents(t)

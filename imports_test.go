@@ -14,14 +14,14 @@ import (
 
 const module = "github.com/lockbench/lockbench/"
 
-// A rule forbids packages to import a path in or below its forbid list. A path in or below its
-// allow list is an exception, unless it is in or below a path that has "!" in front in this list.
+// A rule forbids packages to import paths in or below forbid, except paths in or below allow. If a
+// path in allow begins with "!", it stays forbidden, and so do all paths below it.
 type rule struct {
-	dirs     []string // the packages and all packages below them; "!" in front excludes
+	dirs     []string // the packages, and all packages below them; "!" in front excludes a path
 	forbid   []string // import prefixes
 	allow    []string // exceptions to forbid
 	because  string
-	stdOnly  bool // only the standard library and allow may be imported
+	stdOnly  bool // only the standard library and the paths in allow may be imported
 	thisOnly bool // the rule is only for dirs, not for packages below them
 }
 
@@ -70,7 +70,7 @@ var rules = []rule{
 		forbid:  []string{module + "core", module + "plugins/", module + "bench", module + "internal/"},
 		allow:   append([]string{module + "core/driver", module + "core/internal", module + "core/plugin", "!" + module + "core/plugin/plugintest"}, shared...),
 		because: "a plugin carries driver.Backend over a wire: queues, renewal and deadlines live in core, once, on the host's side",
-		// The package plugintest is below core/plugin, but may use core.
+		// Package plugintest is below core/plugin but may import core, so this rule must omit it.
 		thisOnly: true,
 	},
 	{

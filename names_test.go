@@ -16,8 +16,8 @@ import (
 // storeNames matches names of backends. It omits "memory", which has other meanings.
 var storeNames = regexp.MustCompile(`(?i)redis|redlock|mysql|mariadb|postgres|etcd`)
 
-// namesStores has the parts of the benchmark that may name a backend, besides internal/servers. It
-// maps the beginning of their paths to the reason.
+// namesStores lists the parts of the benchmark, besides internal/servers, that may name a backend.
+// It maps the beginning of each part's path to the reason.
 var namesStores = map[string]string{
 	"bench/internal/baseline/":       "a baseline is another library for the server of one backend",
 	"bench/internal/faults/planted/": "it is a backend, with bugs",
@@ -26,7 +26,8 @@ var namesStores = map[string]string{
 	"internal/configtest/":           "it has addresses in the form of each backend",
 }
 
-// TestStoresAreNamedOnce checks that the benchmark names no store, and so must use package kinds.
+// TestStoresAreNamedOnce checks that no part of the benchmark outside namesStores names a store. So
+// the parts must use package kinds.
 func TestStoresAreNamedOnce(t *testing.T) {
 	for _, dir := range []string{"bench", "cmd", "internal"} {
 		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
@@ -47,8 +48,8 @@ func TestStoresAreNamedOnce(t *testing.T) {
 }
 
 // namedIn calls the function found for each backend that a Go file names. In internal/servers and
-// in cmd, whose help has examples, only a string that equals a name counts. In other folders, a
-// name in any string, identifier, import or comment counts. A backend's own folder may name it.
+// cmd, whose help has examples, only a string that equals a name counts. Elsewhere, a name in any
+// string, identifier, import or comment counts. A backend's own folder may name the backend.
 func namedIn(path string, source any, found func(name string)) error {
 	file, err := parser.ParseFile(token.NewFileSet(), path, source, parser.ParseComments)
 	if err != nil {
@@ -89,7 +90,6 @@ func namedIn(path string, source any, found func(name string)) error {
 	return nil
 }
 
-// TestStoreNamesAreFound checks the number of names that the function namedIn finds in a file.
 func TestStoreNamesAreFound(t *testing.T) {
 	for _, tt := range []struct {
 		path, source string

@@ -164,8 +164,8 @@ var shellWord = regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s])+`)
 
 var assignment = regexp.MustCompile(`^[A-Z_]+=`)
 
-// foreign lists programs that the checker does not know. In their arguments it checks only whether
-// paths of the repository exist.
+// foreign lists programs that the checker does not know. If their arguments are paths in a
+// directory of the repository, the checker only checks that these paths exist.
 var foreign = []string{"cd", "cp", "mkdir", "export", "curl", "app", "docker", "kubectl", "systemctl", "sudo", "git", "benchstat"}
 
 func (c checker) check(command string) string {
@@ -215,8 +215,8 @@ func (c checker) help(words []string) string {
 	return c.output(c.lockbench, append(slices.Clone(words), "--help")...)
 }
 
-// plugin checks that the sources of the plugin called name contain the command in words. It does
-// not search for the commands describe and help, which every plugin has.
+// plugin checks that the sources in the directory plugins/NAME contain the command in words. It
+// accepts the commands describe and help without a search, because every plugin has them.
 func (c checker) plugin(name string, words []string) string {
 	if len(words) == 0 || words[0] == "describe" || words[0] == "help" {
 		return ""
@@ -243,7 +243,7 @@ func (c checker) output(program string, args ...string) string {
 }
 
 // paths returns an error text if one of the words is a path below a directory of the repository,
-// and no such file exists.
+// but no file has this path.
 func paths(words []string) string {
 	for _, w := range words {
 		top, _, below := strings.Cut(strings.TrimPrefix(w, "./"), "/")

@@ -11,14 +11,14 @@ import (
 )
 
 // sizes limits the lines of Go code in each part of the repository, without generated code. After a
-// change that makes a part smaller, lower its limit. A higher limit needs a decision.
+// change that makes a part smaller, lower its limit. A higher limit needs a design decision.
 var sizes = []struct {
 	part        string
 	dirs        []string
 	code, tests int
 }{
-	{"product", []string{"core", "plugins"}, 41_225, 32_063},
-	{"laboratory", []string{"bench", "cmd", "internal"}, 32_785, 10_625},
+	{"product", []string{"core", "plugins"}, 41_211, 32_082},
+	{"laboratory", []string{"bench", "cmd", "internal"}, 32_785, 10_628},
 	{"examples", []string{"examples"}, 1_631, 1_915},
 }
 

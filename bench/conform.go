@@ -18,15 +18,15 @@ type ConformPlan struct {
 	Servers
 	Plugin string // name or path
 	MTLS   bool
-	// Require makes Conform fail when a rule that applies to the plugin did not run.
+	// Require makes Conform fail if a conformance rule that applies to the plugin was not checked.
 	Require bool
-	// Rules receives a line for each rule as soon as the rule's result is known. The rule's failed
-	// cases follow the line. If AllCases is set, all cases of the rule follow.
+	// Rules receives one line for each rule as soon as the rule's result is known, and then the rule's
+	// failed test cases. If AllCases is set, all test cases of the rule follow the line.
 	Rules    io.Writer
 	AllCases bool
 }
 
-// sweepTimeout is the longest time that lockbench takes to remove its data from the user's server.
+// sweepTimeout limits the time in which lockbench removes its own data from the user's server.
 const sweepTimeout = 30 * time.Second
 
 // Conform runs the conformance suite.
@@ -38,7 +38,7 @@ func Conform(ctx context.Context, p ConformPlan, opts Options) (o *Outcome, err 
 		return nil, err
 	}
 	suite := conform.Options{Name: d.Name, Path: d.Path, Config: d.config, Namespaces: d.takes("prefix") != nil, NoMTLS: !p.MTLS}
-	// Start servers if flags describe the store, or if the plugin takes an address and none is known.
+	// Start throwaway servers if flags say how, or if the plugin takes an address and has none.
 	if p.strangers[d.Name] != nil || len(p.Targets) == 0 && d.config["address"] == "" && d.takes("address") != nil {
 		servers, err := new(environment).start(ctx, d.Found, true)
 		if err != nil {

@@ -3,15 +3,15 @@
 //
 // # Where is what
 //
-//   - plan.go: Plan; run.go: Run; names.go: the names that flags take
-//   - targets.go, plugins.go: where servers and plugins are; strangers.go: servers that the user's
-//     command starts
-//   - session.go: what is open during a run; environment.go: its servers; subject.go: a backend
-//     or a baseline; failures.go: failed backends; machine.go: the machine
-//   - parts.go: a run on several machines
-//   - outcome.go: the result of a command, and its output as text or JSON
-//   - faults.go: the table of faults; search.go: random and replayed schedules of faults
-//   - folders.go: result folders; keep.go: servers that stay up between runs
-//   - locks.go, conform.go, skeleton.go: commands for operators and plugin authors
-//   - lock.go: a command under a lock; exec.go: a program and its orphaned processes
+//   - plan.go defines Plan, run.go carries it out, and names.go lists the words that flags accept.
+//   - targets.go reads the flags about servers, and plugins.go finds and describes plugins.
+//   - strangers.go starts stores that lockbench does not know, with commands of the user.
+//   - session.go opens and closes all that a run uses, and environment.go starts its servers.
+//   - subject.go opens a backend or a baseline, and failures.go records failed measurements.
+//   - machine.go describes the machine, and parts.go lets several machines measure together.
+//   - outcome.go writes the result of a command as text or JSON.
+//   - faults.go plays the table of faults, and search.go plays random and recorded schedules.
+//   - folders.go reads result folders, and keep.go keeps servers running between runs.
+//   - locks.go, conform.go and skeleton.go implement commands for operators and plugin authors.
+//   - lock.go runs a command under a lock, and exec.go runs a program and reaps its children.
 package bench

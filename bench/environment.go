@@ -13,8 +13,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// EnvError is the error of a server or plugin that cannot be used. It names the
-// cause and the address, but never a secret.
+// EnvError says that a server or a plugin cannot be used. Its message names the cause and the
+// server's address, but never a secret.
 type EnvError struct {
 	Backend string // "" when the error concerns no particular backend
 	Hint    string // what to do; may be empty
@@ -39,16 +39,16 @@ const (
 
 func Environments() []string { return []string{EnvLocal, EnvCompose} }
 
-// environment starts throwaway servers. Only one goroutine may use it. Its zero value starts
-// servers as processes on this machine.
+// environment starts throwaway servers. Only one goroutine at a time may use it. The zero value
+// starts servers as processes on this machine.
 type environment struct {
 	name    string
 	kept    map[string]driver.Config // servers of "lockbench env up", by backend
 	compose *servers.Compose         // nil without containers
 }
 
-// openEnvironment chooses where servers run. Parameter up has the servers of "env up", if any. They
-// are used if name is "" or is their environment. If up is nil, "" means EnvLocal.
+// openEnvironment chooses where servers run. The servers in up, which "env up" keeps, are used if
+// name is "" or names their environment. If up is nil, name "" means EnvLocal.
 func openEnvironment(ctx context.Context, name string, up *kept) (e *environment, err error) {
 	e = &environment{name: cmp.Or(name, EnvLocal)}
 	if up != nil && (name == "" || name == up.Env) {
@@ -62,9 +62,9 @@ func openEnvironment(ctx context.Context, name string, up *kept) (e *environment
 	return e, nil
 }
 
-// start starts throwaway servers for a plugin, or returns servers that "lockbench env up" has left
-// running. If several servers vote on a grant, they vote right after their start, without the usual
-// wait. Unless durable is set, the store may lose data in a crash, which makes some stores faster.
+// start starts throwaway servers for a plugin, or returns servers that "lockbench env up" keeps. If
+// several servers vote on a grant, they vote right after their start, without the usual wait.
+// Unless durable is set, the servers may lose data in a crash, which makes some stores faster.
 func (e *environment) start(ctx context.Context, found plugin.Found, durable bool) (s *servers.Environment, err error) {
 	kind := kinds.Of(found.Name)
 	cfg, kept := e.kept[found.Name]
@@ -109,7 +109,7 @@ func composeError(backend string, err error) error {
 	}
 }
 
-// close removes the containers that were started. Callers of the start method close local servers.
+// close removes the started containers. Callers of the start method close local servers.
 func (e *environment) close() error {
 	if e.compose == nil {
 		return nil

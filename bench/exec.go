@@ -15,14 +15,14 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// StatusError is the exit status of another program, which has already reported the reason. This
-// process exits with the same status.
+// StatusError is the status with which this process must exit. The reason was already reported,
+// usually by a program that this process ran and that ended with the same status.
 type StatusError int
 
 func (e StatusError) Error() string { return fmt.Sprintf("the program ended with status %d", int(e)) }
 
-// Exec runs a program, and forwards signals to it. After the program's end, Exec waits for the
-// processes that the program left behind, for at most the duration grace. The error is nil, a
+// Exec runs a program, and forwards signals to it. When the program has ended, Exec waits for the
+// processes that the program left behind, but at most for the duration grace. The error is nil, a
 // [StatusError], or an [*EnvError] if the program could not be run.
 func Exec(argv []string, grace time.Duration, stderr io.Writer) error {
 	path, err := exec.LookPath(argv[0])
@@ -32,7 +32,7 @@ func Exec(argv []string, grace time.Duration, stderr io.Writer) error {
 	if err := proc.AdoptOrphans(); err != nil {
 		fmt.Fprintf(stderr, "warning: cannot wait for the plugins of a program that was killed: %v\n", err)
 	}
-	// Note: catch signals before the program starts, or Exec could miss the SIGCHLD at its end.
+	// Catch signals before the program starts. A program may end at once, and Exec needs its SIGCHLD.
 	children, signals := make(chan os.Signal, 1), make(chan os.Signal, 16)
 	signal.Notify(children, syscall.SIGCHLD)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT,
@@ -57,7 +57,7 @@ func Exec(argv []string, grace time.Duration, stderr io.Writer) error {
 		case <-children:
 		case s := <-signals:
 			if status == nil {
-				// This call can fail only because the program has just ended.
+				// Kill can fail only if the program has just ended.
 				_ = syscall.Kill(pid, s.(syscall.Signal))
 			}
 		case <-timeout:
@@ -67,8 +67,8 @@ func Exec(argv []string, grace time.Duration, stderr io.Writer) error {
 	}
 }
 
-// start starts the program in a new process group, so that a terminal's Ctrl-C
-// does not reach the program twice.
+// start starts the program in a new process group. Otherwise Ctrl-C in a terminal would reach the
+// program twice: from the terminal and from Exec.
 func start(path string, argv []string) (pid int, err error) {
 	attr := &syscall.SysProcAttr{Setpgid: true}
 	if _, err := unix.IoctlGetWinsize(0, unix.TIOCGWINSZ); err == nil {
@@ -80,8 +80,8 @@ func start(path string, argv []string) (pid int, err error) {
 	})
 }
 
-// reap collects the status of every child that has ended. It returns the status of the child with
-// ID program if that child has ended. The result left reports whether a child still runs.
+// reap collects the status of every child that has ended. If the child with the process id in
+// program has ended, reap returns its status. The result left reports whether a child still runs.
 func reap(program int) (ended *syscall.WaitStatus, left bool) {
 	for {
 		var status syscall.WaitStatus

@@ -9,12 +9,12 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// downTimeout limits the wait for a store's answer after a measurement on that store has failed. If
-// no answer comes, the next measurement on that store is left out.
+// downTimeout limits the wait for a store's answer after a measurement on that store has failed.
+// Without an answer, the run skips the next measurement on that store.
 const downTimeout = time.Second
 
 // failures lists the failed measurements (cells) of a run, which have no figures. If one subject (a
-// backend or a baseline) fails, the others can still be compared. The zero value is ready.
+// backend or a baseline) fails, the run goes on with other subjects. The zero value can be used.
 type failures struct {
 	cells []results.FailedCell
 	of    []failure        // of[i] is the failure of cells[i]
@@ -42,8 +42,8 @@ func (f *failures) add(sub *subject, label string, run int, err error) {
 
 func (f *failures) served(sub *subject) { delete(f.last, sub.Name) }
 
-// down returns an error if the last measurement of the subject sub failed and its store is silent
-// now. Without this check, callers would wait for that store in every measurement.
+// down returns an error if the last measurement of the subject sub failed and the subject's store
+// still does not answer. Without this check, callers would wait for that store in each measurement.
 func (f *failures) down(ctx context.Context, sub *subject) error {
 	if f.last[sub.Name] == nil || sub.check == nil {
 		return nil
@@ -56,8 +56,8 @@ func (f *failures) down(ctx context.Context, sub *subject) error {
 	return nil
 }
 
-// hopeless reports whether the last measurement of every plugin failed with an EnvError: the server
-// or the plugin cannot be used.
+// hopeless reports whether the last measurement of every plugin failed with an EnvError, which says
+// that the server or the plugin cannot be used.
 func (f *failures) hopeless(subjects []*subject) bool {
 	for _, sub := range subjects {
 		var dead *EnvError
@@ -96,8 +96,8 @@ func (f *failures) sums(baselines bool) (sums []error) {
 // measurements of baselines failed.
 func (f *failures) err() error { return errors.Join(f.sums(false)...) }
 
-// besides returns one line for each failed baseline. The lines are shown, but do not make the run
-// fail.
+// besides returns one line for each failed baseline. The report shows these lines, but they do not
+// make the run fail.
 func (f *failures) besides() (lines []string) {
 	for _, err := range f.sums(true) {
 		lines = append(lines, oneLine(err))

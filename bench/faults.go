@@ -27,50 +27,50 @@ const (
 	FaultsList   FaultsMode = "list"   // lists faults, actions and reproducers
 )
 
-// FaultsPlan says which faults are played on which backends. The fields Length and Replay apply
-// only to some modes. All other fields apply to every mode.
+// FaultsPlan says which faults are played on which backends. Some of its fields, such as Length,
+// have an effect only in some modes.
 type FaultsPlan struct {
 	Mode FaultsMode
-	// Length is the duration of FaultsSearch on all backends together. It is also the duration of
+	// Length is the duration of a FaultsSearch over all backends together, or the duration of a
 	// FaultsSoak on each backend.
 	Length time.Duration
 	// Replay has names of reproducers in lockbench's repository, paths of files, or "all".
 	Replay []string
 
-	// Backends are names of plugins. An empty list means every plugin that is found.
+	// Backends are names of plugins. An empty list means every plugin that lockbench finds.
 	Backends []string
-	// Faults lists faults of the table, and Actions lists actions for the schedules of a search. Both
-	// limit what is played. A fault is played only if it uses an action in Actions. An action is
-	// played only if a fault in Faults uses it. An empty list sets no limit. If both are empty, a run
-	// of the table with Quick plays only the quick faults.
+	// Faults and Actions limit what is played. The table plays only faults that are in Faults and that
+	// do an action in Actions. A search plays only actions that are in Actions and that a fault in
+	// Faults does. An empty list sets no limit. If both lists are empty and Quick is set, the table
+	// plays only the quick faults.
 	Faults, Actions []string
-	// Quick shortens every mode. A run of the table plays only the quick faults by default, and plays
-	// each once. A search spends less time on making a reproducer smaller. A replay of "all" leaves
-	// out long reproducers, and a soak has fewer leases.
+	// Quick shortens every mode. The table plays only the quick faults by default, and plays each
+	// fault once. A search spends less time on making a reproducer smaller. A replay of "all" leaves
+	// out long reproducers. A soak has fewer leases.
 	Quick bool
 	// Runs is the number of times that each fault or reproducer is played. 0 means 3 for a fault and
 	// 10 for a reproducer, and fewer if Quick is set.
 	Runs int
-	// Seed determines schedules, orders and times. If Seed is 0, a replay uses the reproducer's seed.
-	// All other modes then use a random seed.
+	// Seed determines the random schedules, orders and times. If Seed is 0, a replay uses each
+	// reproducer's own seed, and all other modes use a random seed.
 	Seed uint64
-	// KeepGoing makes a search go on after it has found a backend's first reproducer. All other modes
-	// always go on.
+	// KeepGoing makes a search of a backend go on after its first reproducer. Without KeepGoing, the
+	// search of that backend then ends. All other modes always go on.
 	KeepGoing bool
-	// HostProgram is the path of the lockbench that runs the host processes. "" means this program.
+	// HostProgram is the path of the lockbench binary that runs as a host. "" means this binary.
 	HostProgram string
 
 	// Servers needs no Targets, because faults harm only servers that lockbench starts.
 	Servers
 	MTLS bool
-	// Out is the directory of the result folder, new or empty. FaultsReplay writes
-	// a folder only if Out is set.
+	// Out is the directory for the result folder. It must be empty or missing. FaultsReplay writes a
+	// folder only if Out is set.
 	Out string
 }
 
-// Faults carries out a plan on servers that it starts itself, because it harms them. The outcome is
-// nil if nothing was played. An error is about the plan, a server or plugin, or the verdict
-// ([ErrUnsafe] if a claim was broken).
+// Faults carries out the plan on servers that it starts itself, because faults harm servers. The
+// Outcome is nil if nothing was played. The error wraps [ErrUnsafe] if a backend broke a claim (a
+// promise of docs/safety.md).
 func Faults(ctx context.Context, p FaultsPlan, opts Options) (*Outcome, error) {
 	opts.fill()
 	p.starts, p.noMTLS = true, !p.MTLS
@@ -137,8 +137,8 @@ func (p FaultsPlan) nothingChosen(what string) error {
 	return usagef("no %s is one of %s", what, strings.Join(slices.Concat(p.Faults, p.Actions, p.Backends), ", "))
 }
 
-// judged returns the backends of the plan, and a manifest of the run with the given scenario. If
-// served is set, it leaves out plugins whose servers lockbench cannot start.
+// judged returns the backends of the plan, and a manifest for a run with the given scenario. If
+// served is set, judged leaves out plugins whose servers lockbench cannot start.
 func (p FaultsPlan) judged(ctx context.Context, served bool, scenario string, runs int) (backends []faults.Backend, m results.Manifest, err error) {
 	for _, name := range p.Backends {
 		if !kinds.Of(name).Known() {
@@ -186,7 +186,7 @@ func (p FaultsPlan) judged(ctx context.Context, served bool, scenario string, ru
 	return backends, m, err
 }
 
-// runs returns the number of times that a fault or reproducer is played.
+// runs returns how many times each fault or each reproducer is played.
 func (p FaultsPlan) runs(usual, quick int) int {
 	if p.Quick {
 		usual = quick
@@ -197,8 +197,8 @@ func (p FaultsPlan) runs(usual, quick int) int {
 // tellEvery is the shortest time between two reports of frequent events.
 const tellEvery = 10 * time.Second
 
-// lines reports the progress of a mode that has no progress bar. Its mention method is for frequent
-// events. Unless all is set, mention writes at most once per tellEvery.
+// lines reports the progress of a mode that has no progress bar. The mention method is for frequent
+// events. Unless all is set, mention writes at most one event per tellEvery.
 type lines struct {
 	w   io.Writer
 	all bool
@@ -227,7 +227,7 @@ const (
 	quickTableRuns = 1
 )
 
-// table plays the table of faults, and judges the records in the result folder.
+// table plays the table of faults, and then judges safety from the records in the result folder.
 func (p FaultsPlan) table(ctx context.Context, opts Options) (*Outcome, error) {
 	plan := faults.Plan{Faults: p.faults(), Rounds: p.runs(tableRuns, quickTableRuns), Seed: p.Seed}
 	if len(plan.Faults) == 0 {
@@ -266,7 +266,7 @@ func (p FaultsPlan) table(ctx context.Context, opts Options) (*Outcome, error) {
 	return res.outcome(ctx, err)
 }
 
-// tableRound is the rough time to play a fault once. tableSetup is the rough time to start servers.
+// tableRound and tableSetup are the approximate times to play a fault once and to start servers.
 const (
 	tableRound = 5 * time.Second
 	tableSetup = 3 * time.Second

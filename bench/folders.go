@@ -18,7 +18,7 @@ import (
 // PageFile is the file name of the HTML page in a result folder, if the folder has one.
 const PageFile = results.ReportFile
 
-// Check judges safety again from the records in a result folder.
+// Check judges the safety of a run again, from the records in its result folder.
 func Check(dir string) (*Outcome, error) {
 	r, err := report.Load(dir)
 	if err != nil {
@@ -48,9 +48,9 @@ func verdictDoc(v check.Verdict) any {
 	return doc
 }
 
-// Report computes tables and verdict from a result folder, writes them as an HTML page to the file
-// called page, and returns the file's name. If page is "", the file is [PageFile] in the folder. If
-// page is "-", there is no page.
+// Report computes tables and the verdict from a result folder, and writes them as an HTML page to
+// the file called page. It returns the name of that file. If page is "", Report writes to
+// [PageFile] in the folder. If page is "-", Report writes no page.
 func Report(dir, page string) (*Outcome, string, error) {
 	r, err := report.Load(dir)
 	if err != nil {
@@ -69,8 +69,8 @@ func Report(dir, page string) (*Outcome, string, error) {
 	return &Outcome{Dir: dir}, page, errors.Join(r.Write(f, "html"), f.Close())
 }
 
-// Merge writes one result folder, out, from the folders of several machines that measured together.
-// The lines in busy name the machines that were also busy with other work.
+// Merge combines the folders in dirs, whose runs measured together on several machines, into the
+// new folder out. The lines in busy are warnings about the machines, for example about other work.
 func Merge(out string, dirs ...string) (busy []string, err error) {
 	err = results.Merge(out, dirs...)
 	switch {
@@ -90,16 +90,16 @@ func Merge(out string, dirs ...string) (busy []string, err error) {
 // ErrRegression is the error of a comparison in which a figure breaks a limit.
 var ErrRegression = errors.New("regression")
 
-// Comparison is what to compare: two result folders, or one folder with two builds.
+// Comparison says what to compare: two result folders, or the two builds in one result folder.
 type Comparison struct {
 	Dirs   []string
 	Filter string   // a filter as benchstat takes it; "" for every cell
 	FailOn []string // limits, as [results.ParseGate] reads them
 }
 
-// Compare tests which figures differ between the runs, and checks the limits. If no limit is
-// broken, Compare writes a line to notes for each limit on a change. The line names the smallest
-// change that the runs could have shown.
+// Compare tests which figures differ between two builds, and checks the limits in FailOn. If no
+// limit is broken, Compare writes a line to notes for each limit on a change. The line names the
+// smallest change that a test of these runs could have shown.
 func Compare(q Comparison, notes io.Writer) (*Outcome, error) {
 	var gates []results.Gate
 	for _, text := range q.FailOn {
@@ -128,7 +128,7 @@ func Compare(q Comparison, notes io.Writer) (*Outcome, error) {
 	return shown, holdAgainst(c, gates, notes)
 }
 
-// holdAgainst returns an error if a figure in the comparison breaks a limit (a gate).
+// holdAgainst returns an error if a figure in the comparison breaks a limit (also called a gate).
 func holdAgainst(c results.Comparison, gates []results.Gate, notes io.Writer) error {
 	var texts []string
 	for _, h := range c.Held {
@@ -153,7 +153,7 @@ func holdAgainst(c results.Comparison, gates []results.Gate, notes io.Writer) er
 	return insensitive(v.Sensitivities, notes)
 }
 
-// insensitive returns an error if these runs could not have shown that a limit is broken.
+// insensitive returns an error if the runs are too few or too noisy to show that a limit is broken.
 func insensitive(all []results.Sensitivity, notes io.Writer) error {
 	var blind []string
 	for _, p := range all {

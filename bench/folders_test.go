@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// These attempts are grants of one lock. The grant in variable within begins before the end of the
-// grant in first. The grant in variable after has the same token as the one in first.
+// These attempts are grants of one lock. Grant within overlaps with grant first. Grant after comes
+// later, but repeats the token of grant first.
 var (
 	first  = results.Attempt{Asked: 0, Answered: 1e6, Ended: 5e6, Done: 6e6, Token: 7, Outcome: results.Granted, End: results.EndReleased}
 	within = results.Attempt{Client: 1, Asked: 0, Answered: 2e6, Ended: 3e6, Done: 4e6, Token: 8, Outcome: results.Granted, End: results.EndReleased}
@@ -89,7 +89,7 @@ func TestCheckJudges(t *testing.T) {
 	}
 }
 
-// TestBadFolders checks that the error about a bad folder is one line for the user.
+// TestBadFolders checks that the error for a bad folder is a usage error with a text of one line.
 func TestBadFolders(t *testing.T) {
 	for name, tt := range map[string]struct {
 		file  string
@@ -124,8 +124,8 @@ func TestBadFolders(t *testing.T) {
 	}
 }
 
-// TestDamagedFolders checks a folder with a file that was cut short. The file's readable part must
-// be shown, and a violation in that part must be found.
+// TestDamagedFolders cuts off the end of a file in a result folder. Check must still find a
+// violation in the intact part of the file, and Report must still show that part.
 func TestDamagedFolders(t *testing.T) {
 	for name, tt := range map[string]struct {
 		file string

@@ -20,8 +20,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// kept describes throwaway servers that stay up between runs. One process, which "env up" starts,
-// owns them. That process writes this description to a file, and holds a lock on the file.
+// kept describes throwaway servers that stay up between runs. The process of "env up" owns these
+// servers. It writes this description to a file, and holds a lock on the file while it runs.
 type kept struct {
 	Pid     int                      `json:"pid"` // of the process that owns the servers
 	Env     string                   `json:"env"`
@@ -31,7 +31,7 @@ type kept struct {
 }
 
 // openState opens the file that describes the servers that "env up" keeps. The environment variable
-// LOCKBENCH_STATE gives its path. Without the variable, the file is in the user's cache directory.
+// LOCKBENCH_STATE has the path of the file. By default, the file is in the user's cache directory.
 func openState(flag int) (*os.File, error) {
 	state := os.Getenv("LOCKBENCH_STATE")
 	if state == "" {
@@ -74,8 +74,8 @@ func readKept() (*kept, error) {
 }
 
 // Keep starts throwaway servers for the backends of the plan, and describes them in a file that
-// later runs read. Then it calls the function up, and keeps the servers until ctx ends. It returns
-// an error if another process already keeps servers.
+// later runs read. Then it passes a text about the servers to the function up, and keeps the
+// servers until ctx ends. Keep returns an error if another process already keeps servers.
 func Keep(ctx context.Context, p Plan, up func(shown string)) (err error) {
 	f, err := claimState()
 	if err != nil {
@@ -109,8 +109,8 @@ func Keep(ctx context.Context, p Plan, up func(shown string)) (err error) {
 	return nil
 }
 
-// start starts the servers of the backends in found. If a server cannot be started, start skips it,
-// or returns the error if named is true (the user named the backends).
+// start starts the servers of the backends in found. If a server cannot be started, start returns
+// the error if the user named the backends. Otherwise it skips that server.
 func (k *kept) start(ctx context.Context, e *environment, found []plugin.Found, named bool) (all []*servers.Environment, err error) {
 	for _, one := range found {
 		s, err := e.start(ctx, one, false)
@@ -134,7 +134,7 @@ func (k *kept) start(ctx context.Context, e *environment, found []plugin.Found, 
 }
 
 // claimState creates and locks the file that describes the servers that "env up" keeps. Only this
-// user may read it, because its addresses have passwords.
+// user may read the file, because it contains addresses with passwords.
 func claimState() (*os.File, error) {
 	f, err := openState(os.O_CREATE | os.O_RDWR)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// These exit statuses of [Locked.Run] report what happened to the lock, not to the command.
+// These exit statuses of [Locked.Run] say what happened to the lock, not to the command.
 const (
 	StatusHeld = 75 // EX_TEMPFAIL: another holder has the lock
 	StatusLost = 79 // the lease was lost, and the command was ended
@@ -35,7 +35,7 @@ type Locked struct {
 	// TTL is the TTL of the lease. 0 means the longer of 10 s and AtLeast.
 	TTL     time.Duration
 	AtLeast time.Duration // the lock stays taken for at least this long; no more than TTL
-	Tick    time.Duration // all hosts together run the command once per Tick; 0 for no such rule
+	Tick    time.Duration // all hosts together run the command only once per Tick; 0 for no such limit
 	MaxHold time.Duration // the command is ended after this time; 0 for never
 	Label   string        // shown to people as the holder; "" for host name and process ID
 	Lead    bool          // run the command as the leader of the election called Name
@@ -48,9 +48,9 @@ type Locked struct {
 
 // Run runs the command while it holds the lock. The command uses the terminal, standard input,
 // output and error of this process. Run returns nil if the command ended with status 0. For another
-// status, it writes the reason to w and returns a [StatusError]. If the writer w blocks, at most 64
-// texts wait for it, and Run drops further texts. Before Run returns, it waits at most a second for
-// w. Run handles the signals of this process.
+// status, it writes the reason to w and returns a [StatusError]. If w blocks, Run keeps at most 64
+// messages for w, and drops later messages. At its end, Run waits at most one second for w. Run
+// handles the signals of this process.
 func (l Locked) Run(ctx context.Context, w io.Writer) error {
 	out := command.NewOut(w)
 	defer out.Close()
@@ -112,8 +112,8 @@ func (l Locked) Run(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// found returns the plugin with its description. If a signal comes before that, found returns the
-// status that a shell shows for the signal.
+// found returns the plugin with its description. If a signal comes first, found returns the exit
+// status that a shell shows for a command that this signal ended.
 func (l Locked) found(ctx context.Context, out io.Writer, signals <-chan os.Signal) (d described, _ error) {
 	asking, cancel := context.WithCancel(context.WithoutCancel(ctx)) // a signal below cancels it
 	defer cancel()
@@ -131,7 +131,7 @@ func (l Locked) found(ctx context.Context, out io.Writer, signals <-chan os.Sign
 		select {
 		case a := <-answered:
 			return a.described, a.err
-		case <-over: // a signal that ended ctx also arrives below
+		case <-over: // the signal that ended ctx also arrives on signals
 			over = nil
 			time.AfterFunc(time.Second, cancel)
 		case sig := <-signals:
@@ -156,8 +156,8 @@ func (l Locked) notFound(err error, out io.Writer) error {
 	return StatusError(127)
 }
 
-// hostAndPid returns host name and process ID. The ID belongs to this process, which the user
-// started, and not to the child process that holds the lock.
+// hostAndPid returns the host name and the id of this process. The user started this process, but
+// not the child process that holds the lock.
 func hostAndPid() string {
 	host, err := os.Hostname()
 	if err != nil {

@@ -34,12 +34,12 @@ type store struct {
 	prefix string
 }
 
-// locksTimeout limits the duration of a command about locks, without the wait for the user.
+// locksTimeout limits the time of a command about locks. The user's time to answer does not count.
 const locksTimeout = 30 * time.Second
 
-// The with method opens the backend, checks that the store answers, and calls the function work. To
-// show existing locks, it calls work even if the plugin refuses new grants because of the store's
-// settings.
+// The with method opens the backend, checks that the store answers, and calls the function work. If
+// the plugin refuses new grants because of the store's settings, with still calls work, so that the
+// user can see existing locks.
 func (l Locks) with(ctx context.Context, work func(context.Context, store) (*Outcome, error)) (o *Outcome, err error) {
 	ctx, cancel := context.WithTimeout(ctx, locksTimeout)
 	defer cancel()
@@ -80,7 +80,7 @@ func (l Locks) List(ctx context.Context, prefix string) (*Outcome, error) {
 		slices.SortFunc(all, func(a, b driver.Holder) int { return cmp.Compare(a.Name, b.Name) })
 		docs := []holderDoc{}
 		var b strings.Builder
-		// The name is the last column, because it may have 512 bytes.
+		// The lock's name is in the last column, because a name can have 512 bytes.
 		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(t, "SINCE\tTOKEN\tTTL LEFT\tWAITERS\tHOLDER\tLOCK")
 		for _, h := range all {
@@ -95,11 +95,11 @@ func (l Locks) List(ctx context.Context, prefix string) (*Outcome, error) {
 	})
 }
 
-// Names returns the names of held locks that start with prefix. A shell uses them to complete what
+// Names returns the names of held locks that start with prefix. A shell proposes these names while
 // the user types. If ctx ends early, some names are missing.
 func (l Locks) Names(ctx context.Context, prefix string) (names []string) {
 	l.Warn = io.Discard
-	_, _ = l.with(ctx, func(ctx context.Context, s store) (*Outcome, error) { // a shell that completes names shows no error
+	_, _ = l.with(ctx, func(ctx context.Context, s store) (*Outcome, error) { // a shell shows no error while the user types
 		for h, err := range s.Client.List(ctx, prefix) {
 			if err != nil {
 				return nil, err
@@ -134,7 +134,7 @@ func (l Locks) Inspect(ctx context.Context, name string) (*Outcome, error) {
 }
 
 // Break ends the lease of the lock called name, if the lease has the given token. Token 0 means the
-// current lease. Break first calls the function ask. If ask returns false, Break changes nothing.
+// current lease. Break first calls ask, and changes nothing if ask returns false.
 func (l Locks) Break(ctx context.Context, name string, token uint64, ask func(question string) bool) (*Outcome, error) {
 	return l.with(ctx, func(ctx context.Context, s store) (*Outcome, error) {
 		h, err := s.Client.Inspect(ctx, name)
@@ -151,8 +151,8 @@ func (l Locks) Break(ctx context.Context, name string, token uint64, ask func(qu
 		if !ask(fmt.Sprintf("%q is held by %s under token %d, for another %v.\nBreak it? Its holder goes on until it notices.", name, holderOf(h), h.Token, left(h))) {
 			return nil, errors.New("not broken")
 		}
-		// The user may have needed long for the answer, and the holder may have changed. So the
-		// store breaks the lock only if the token is still the same.
+		// The user may have answered late, and the lock may have a new holder by now. So the store breaks
+		// the lock only if its token is still the token that the user saw.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), locksTimeout)
 		defer cancel()
 		if err := s.Client.Break(ctx, name, h.Token); err != nil {
@@ -162,9 +162,9 @@ func (l Locks) Break(ctx context.Context, name string, token uint64, ask func(qu
 	})
 }
 
-// sameGrant reports whether the number that the user typed stands for the grant with this token. A
-// program may have rounded the number to a double. A rounded number still belongs to one grant
-// only: tokens of grants differ by at least 1024, and doubles below 2^62 by at most 512.
+// sameGrant reports whether typed, a number from the user, belongs to the grant with this token. A
+// program may have rounded the number to a double. It still identifies one grant: tokens of two
+// grants differ by at least 1024, and neighboring doubles below 2^62 by at most 512.
 func sameGrant(token, typed uint64) bool {
 	return core.GrantNumber(token) == core.GrantNumber(typed) || token < 1<<62 && float64(token) == float64(typed)
 }
@@ -183,7 +183,7 @@ func holderOf(h driver.Holder) string {
 	case h.Label != "":
 		return printable(h.Label)
 	case h.Token == 0 && h.Owner != "":
-		return "a foreign client" // whose value may be a secret of another application
+		return "a foreign client" // h.Owner may be a secret of another application
 	}
 	return "owner " + printable(h.Owner)
 }
@@ -196,7 +196,7 @@ func left(h driver.Holder) string {
 	return h.TTL.Round(time.Millisecond).String()
 }
 
-// printable quotes an empty text, and a text with characters that a terminal may take as commands.
+// printable quotes an empty text, and a text with characters that could control a terminal.
 func printable(s string) string {
 	if quoted := strconv.Quote(s); quoted != `"`+s+`"` || s == "" {
 		return quoted
@@ -211,8 +211,8 @@ func waiters(h driver.Holder) string {
 	return strconv.Itoa(h.Waiters)
 }
 
-// granted returns the time by the store's clock at which the lease was granted. It returns nil if
-// the token contains no time.
+// granted returns when the lease was granted, by the store's clock. It returns nil if the token
+// does not contain this time.
 func (s store) granted(h driver.Holder) *time.Time {
 	if !s.timed || h.Token == 0 {
 		return nil

@@ -26,8 +26,8 @@ func machine() results.Machine {
 	}
 }
 
-// filesystem returns the type of the file system that has the directory dir, as Linux names it. On
-// other systems it returns "".
+// filesystem returns the type of the file system of the directory dir, as Linux names the type. On
+// other systems filesystem returns "".
 func filesystem(dir string) (kind string) {
 	mounts, _ := os.ReadFile("/proc/self/mounts") // without the file, no type is known
 	longest := ""
@@ -62,7 +62,7 @@ func kernel() string {
 	return unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:])
 }
 
-// checksums returns the SHA-256 of this program and of the programs at the paths in others.
+// checksums returns the SHA-256 of this binary and of the binaries at the paths in others.
 func checksums(others map[string]string) (map[string]string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -97,7 +97,7 @@ func Version() string {
 	return "devel"
 }
 
-// moduleVersion is the version of a module that this binary was built with.
+// moduleVersion returns the version of the module at path that is part of this binary.
 func moduleVersion(path string) string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || path == "" {
@@ -133,7 +133,7 @@ func gauge() gauged {
 }
 
 // The first line of /proc/stat has the times of all CPUs in the states user, nice, system, idle,
-// iowait, irq, softirq, steal (see proc_stat(5)). Later fields are already part of user and nice.
+// iowait, irq, softirq, steal. See proc_stat(5). User and nice already include the later fields.
 func (g *gauged) cpus(text string) {
 	line, _, _ := strings.Cut(text, "\n")
 	fields := strings.Fields(line)
@@ -175,7 +175,7 @@ func watch() func(*results.Manifest) {
 
 func (g gauged) until(end gauged) *results.MachineLoad {
 	took := end.at.Sub(g.at)
-	// end.own can be too small, because it lacks the time of some processes that have ended.
+	// end.own may be too small, because it lacks the time of some processes that have ended.
 	others := max(0, (end.busy-g.busy)-max(0, end.own-g.own))
 	return &results.MachineLoad{
 		OtherCPUs: ratio(others, took), Steal: ratio(end.stolen-g.stolen, end.all-g.all),

@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// TestMachineLoadOfOthers checks that OtherCPUs omits the processor time of lockbench itself.
+// TestMachineLoadOfOthers checks that OtherCPUs leaves out the CPU time of lockbench itself.
 func TestMachineLoadOfOthers(t *testing.T) {
 	begin := gauged{at: time.Unix(100, 0), wall: time.Unix(100, 0), busy: 50 * time.Second, all: 400 * time.Second, own: 10 * time.Second}
 	end := gauged{at: time.Unix(110, 0), wall: time.Unix(191, 0), busy: 68 * time.Second, all: 420 * time.Second, own: 13 * time.Second,

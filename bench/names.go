@@ -87,7 +87,7 @@ func Names() *Outcome {
 	return listing(list{"scenarios", Choices("scenarios")}, list{"modes of takeover", Choices("modes")}, list{"baselines", Choices("baselines")})
 }
 
-// list lists the faults, actions and reproducers (recorded failures) for the plan and its backends.
+// list lists the faults, actions and reproducers (recorded failures) that fit the plan.
 func (p FaultsPlan) list() (*Outcome, error) {
 	concerns := func(known func(backend string) bool) bool {
 		return len(p.Backends) == 0 || slices.ContainsFunc(p.Backends, known)
@@ -122,7 +122,7 @@ func listing(lists ...list) *Outcome {
 	return &Outcome{data: lists, text: b.String()}
 }
 
-// freshFolder names a folder by the current second. If the folder exists, a number is added.
+// freshFolder returns a folder name with the current time, and with a number if that name exists.
 func freshFolder() string {
 	dir := filepath.Join("results", time.Now().UTC().Format("20060102T150405Z"))
 	fresh := dir

@@ -22,8 +22,8 @@ type Outcome struct {
 	write func(w io.Writer, format string) error // if set, used instead of text and data
 }
 
-// Write writes the outcome as "text", "md" (Markdown) or "json". A folder can also be shown as
-// "html".
+// Write writes the outcome as "text", "md" (Markdown) or "json". An outcome about a result folder
+// can also be written as "html".
 func (o *Outcome) Write(w io.Writer, format string) error {
 	switch {
 	case o.Dir != "":
@@ -43,7 +43,7 @@ func (o *Outcome) Write(w io.Writer, format string) error {
 	return err
 }
 
-// These errors end a run although lockbench itself worked as it should.
+// A run can end with one of these errors although lockbench itself worked as it should.
 var (
 	ErrUnsafe      = errors.New("safety violation")
 	ErrInterrupted = errors.New("interrupted")
@@ -123,8 +123,8 @@ func judged(interrupted bool, v check.Verdict, err error) error {
 	return err
 }
 
-// ended returns the error to report for a run that ended with err. Violations take precedence over
-// err.
+// ended returns the error to report for a run that ended with err. If the run found violations, the
+// reported error begins with them.
 func ended(interrupted bool, violations, grants int, err error) error {
 	switch {
 	case violations > 0:

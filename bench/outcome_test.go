@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin"
 )
 
-// TestKeys checks that keys in JSON are in lower case, with an underscore between words.
+// TestKeys checks that JSON keys are in lower case, with underscores between words.
 func TestKeys(t *testing.T) {
 	for _, doc := range []any{
 		verdictDoc(check.Verdict{}), results.Manifest{}, kept{}, []holderDoc{}, []list{}, []part{}, plugin.Description{}, []played{}, []*faults.Found{},
@@ -62,8 +62,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestSameGrant checks that sameGrant accepts a token that was rounded to a double, and refuses the
-// tokens of the previous and of the next grant.
+// TestSameGrant checks that sameGrant accepts a token that was rounded to a double. It must refuse
+// the tokens of the grants before and after that grant.
 func TestSameGrant(t *testing.T) {
 	const token = 1809738798206418944
 	for typed, want := range map[uint64]bool{token: true, token + 3: true, 1809738798206418900: true, token - 1024: false, token + 1024: false, 7: false} {

@@ -15,7 +15,7 @@ import (
 
 const maxParts = 64
 
-// checkParts checks the plan of several parts (runs on different machines that measure together).
+// checkParts checks a plan with parts, which are runs on several machines that measure together.
 func (p Plan) checkParts() error {
 	switch {
 	case p.Parts < 0 || p.Parts == 1 || p.Parts > maxParts:
@@ -31,7 +31,7 @@ func (p Plan) checkParts() error {
 	return nil
 }
 
-// join waits for the other parts (runs on other machines), and adopts the common seed. The parts
+// join waits for the other parts (runs on other machines), and adopts their common seed. The parts
 // meet in the first backend's store, through a plugin process that serves nothing else.
 func (r *runner) join(ctx context.Context) error {
 	if r.plan.Parts == 0 {
@@ -59,25 +59,25 @@ func (r *runner) join(ctx context.Context) error {
 const (
 	// partsTimeout is the longest time that a part (one of several runs) waits for the other parts.
 	partsTimeout = 5 * time.Minute
-	// placeTTL is the time for which a killed part still leads its place (election).
+	// placeTTL is the time for which a killed part still leads its place, which is an election.
 	placeTTL = 10 * time.Second
 	// gatherEvery is the interval at which a part checks whether the other parts have started.
 	gatherEvery = 50 * time.Millisecond
-	// stepEvery is the interval at which a part checks whether the others are ready. Therefore parts
+	// stepEvery is the interval at which a part checks whether the other parts are ready. So the parts
 	// begin to measure within about this time of each other.
 	stepEvery = 2 * time.Millisecond
 )
 
 // rendezvous lets runs on several machines, called parts, measure the same thing at the same time.
-// A part waits for the others by reading the store under test. It does not wait for a time of day,
-// because clocks of machines differ. Each part leads one election, called its place. The part
-// publishes its progress in the election's value. Only one goroutine may use a rendezvous.
+// A part reads from the store under test whether the other parts are ready. It does not wait for a
+// time of day, because clocks of machines differ. Each part leads one election, called its place,
+// and publishes its progress in the election's value. Only one goroutine may use a rendezvous.
 type rendezvous struct {
 	backend string
 	places  []*core.Elector
 	mine    int // index of this part's place in places
 	term    *core.Term
-	said    station // what this part published last; its All field is the same in all parts of one rendezvous, and differs in others
+	said    station // what this part published last; its All field is the same in all parts of this rendezvous
 	seed    uint64  // the seed of the part in the first place; all parts use it
 }
 
@@ -85,14 +85,14 @@ type station struct {
 	Part string `json:"part"` // a random name
 	Seed uint64 `json:"seed"`
 	Plan string `json:"plan"`
-	// All is a hash of the names of all parts. An old value in the store, from a part that was killed,
-	// has another hash.
+	// All is a hash of the names of all parts. A killed part of an earlier run may have left a value
+	// in the store, but that value has another hash.
 	All  string `json:"all,omitempty"`
 	Step int    `json:"step"` // the step that the part is ready for
 }
 
-// joinParts returns when each part leads a place (election) and has seen all others. If plans
-// differ in more than the seed, it fails. The part leaves its place when the client is closed.
+// joinParts returns when each part leads a place (election) and all parts have seen each other. It
+// fails if plans differ in more than the seed. The part leaves its place when the client is closed.
 func joinParts(ctx context.Context, client *core.Client, backend string, parts int, seed uint64, plan string) (*rendezvous, error) {
 	m := &rendezvous{backend: backend, said: station{Part: rand.Text(), Seed: seed, Plan: plan}}
 	ctx, cancel := context.WithTimeout(ctx, partsTimeout)
@@ -120,7 +120,7 @@ func (m *rendezvous) sit(ctx context.Context) error {
 			if h, err := e.Leader(ctx); err != nil || h.Held() {
 				continue
 			}
-			// Another part may campaign for the same place, so do not wait long.
+			// Do not campaign for long, because another part may already campaign for the same place.
 			try, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 			term, err := e.Campaign(try)
 			cancel()
@@ -135,7 +135,7 @@ func (m *rendezvous) sit(ctx context.Context) error {
 	}
 }
 
-// gather waits until every part leads a place, and has published that it has seen all other parts.
+// gather waits until each part leads a place, and has published that it saw all the other parts.
 func (m *rendezvous) gather(ctx context.Context) error {
 	for {
 		all, there := m.look(ctx)
@@ -160,8 +160,8 @@ func (m *rendezvous) look(ctx context.Context) (all []station, there int) {
 	return all, there
 }
 
-// agree publishes that this part has seen the parts in the slice all. It reports whether all others
-// have published that they saw the same parts.
+// agree publishes that this part has seen the parts in the slice all. It reports whether each of
+// these parts has published that it saw the same parts.
 func (m *rendezvous) agree(ctx context.Context, all []station) (bool, error) {
 	parts := ""
 	for _, s := range all {
@@ -197,9 +197,9 @@ func (m *rendezvous) alone(format string, args ...any) error {
 	return &EnvError{Backend: m.backend, Err: fmt.Errorf("the parts are not together: "+format, args...), Hint: fmt.Sprintf("start %d of them, with the same flags", len(m.places))}
 }
 
-// The next method waits until the other parts have called next as often as this part. All parts
-// return from next within a few milliseconds of each other. If last is true, the run is over, and a
-// part that has left its place counts as ready. If m is nil, there are no other parts to wait for.
+// The next method waits until all other parts have called next as often as this part. All parts
+// return from next within a few milliseconds of each other. If last is true, the run is at its end,
+// and a part that has left its place counts as ready. If m is nil, there is no other part.
 func (m *rendezvous) next(ctx context.Context, last bool) error {
 	if m == nil {
 		return nil
@@ -214,14 +214,14 @@ func (m *rendezvous) next(ctx context.Context, last bool) error {
 		var s station
 		h, err := m.places[n].Leader(ctx)
 		switch {
-		case err != nil: // an error of the store, which the measurement will also report
+		case err != nil: // an error of the store, which the measurement also reports
 		case h.Held() && json.Unmarshal(h.Value, &s) == nil && s.All == m.said.All:
 			if s.Step >= m.said.Step {
 				n++
 				continue
 			}
 		case last:
-			n++ // that part has seen that all others are at the end, and has left
+			n++ // part n has left, because it saw that all parts were at the end
 			continue
 		default:
 			return m.alone("part %d has ended", n+1)

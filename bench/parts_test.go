@@ -29,7 +29,7 @@ func together(t *testing.T, n int, part func(i int, c *core.Client) error) []err
 	return errs
 }
 
-// TestDeadPartsAreNotMet checks that parts do not meet a dead part, but wait until its lease ends.
+// TestDeadPartsAreNotMet checks that two parts wait until the lease of a dead part has ended.
 func TestDeadPartsAreNotMet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewStore()
@@ -76,7 +76,7 @@ func TestPartsThatCannotMeet(t *testing.T) {
 			_, err := joinParts(t.Context(), c, "memory", 2, 0, fmt.Sprint(i))
 			return err
 		}) {
-			// The first part that sees different plans leaves, so the other part may be alone.
+			// The first part that sees the other plan leaves. The second part may then find itself alone.
 			if !IsUsage(err) && !apart(err) {
 				t.Errorf("another plan: part %d: %v", i, err)
 			}

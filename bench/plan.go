@@ -15,57 +15,57 @@ import (
 	"github.com/lockbench/lockbench/internal/similar"
 )
 
-// Plan says what to measure. A field that is about some scenarios has no effect on other scenarios.
-// In Scenarios, Baselines and Modes, the word "all" stands for every known name. [Run] rejects a
-// plan for which [Plan.Check] returns an error.
+// Plan says what to measure. Some fields have an effect only in some scenarios. In Scenarios,
+// Baselines and Modes, the word "all" stands for every known name. [Run] rejects a plan if
+// [Plan.Check] returns an error for it.
 type Plan struct {
-	// Backends names the plugins to measure. An empty list means every plugin that lockbench finds. In
-	// that case, a plugin whose server cannot be started is left out, without an error.
+	// Backends names the plugins to measure. An empty list means every plugin that lockbench finds. A
+	// plugin whose server cannot be started is then left out, without an error.
 	Backends  []string
 	Scenarios []string
 	Baselines []string // a baseline of a backend that is not measured is left out
 	Clients   []int    // numbers of concurrent callers per host, each measured in turn; empty means the scenario's defaults
 	Hosts     []int    // numbers of host processes, each measured in turn (1 is lockbench itself); empty means the scenario's defaults
 	// Keys and Hold are for scenario throughput. Keys lists numbers of locks. Hold lists durations for
-	// which callers hold a lock. Each value is measured. An empty list means the defaults. Scenarios
-	// contend and footprint also use Hold.
+	// which callers hold a lock, also in scenarios contend and footprint. Each value is measured in
+	// turn. An empty list means the default values.
 	Keys []int
 	Hold []time.Duration
 	// RTT lists delays, from 0 to one second, to add to each round trip between a host and the store.
-	// Each value is measured. An empty list means no delay.
+	// Each delay is measured in turn. An empty list means no delay.
 	RTT []time.Duration
-	// Rate is the number of cycles that scenario acquire's open loop starts per second. 0 means half
-	// the rate that the closed loop reached under the same load.
+	// Rate is the number of cycles (acquire and release) per second in the open loop of scenario
+	// acquire. 0 means half the rate that its closed loop reached under the same load.
 	Rate float64
-	// Modes, Candidates and Tick are for scenario takeover. Modes are ways to end a leader, such as
-	// the default kill-host. Candidates is the number of processes that campaign (0 means 2). Tick is
-	// the time after which a candidate asks the store again. If Tick is 0, the store wakes the
+	// Modes, Candidates and Tick are for scenario takeover. Modes lists ways to make a leader fail.
+	// Its default is kill-host. Candidates is the number of processes that campaign (0 means 2). Tick
+	// is the time after which a candidate asks the store again. If Tick is 0, the store wakes the
 	// candidate.
 	Modes      []string
 	Candidates int
 	Tick       time.Duration
-	// For is the total time for which the runs of scenario ttl hold leases.
+	// For is the time for which scenario ttl holds leases, summed over all runs.
 	For time.Duration
 	// Stress keeps processors and disk busy during the whole measurement.
 	Stress bool
 	Runs   int // repetitions of every cell
 	// Parts is the number of runs of this plan that measure at the same time, each on another machine.
-	// They meet through the store. 0 means that this run measures alone.
+	// These runs meet through the store. 0 means that this run measures alone.
 	Parts int
 	TTL   time.Duration
-	// WarmUp is the duration of the warm-up for a cell, which is one subject under one load. Measure
-	// is the duration of the measurement that follows.
+	// WarmUp is the duration of the warm-up for each cell, which is one subject under one load.
+	// Measure is the duration of the measurement after the warm-up.
 	WarmUp, Measure time.Duration
 	// Seed determines the order of the measurements. 0 means a random seed.
 	Seed  uint64
 	Quick bool
 	MTLS  bool
 	// Env is the environment in which throwaway servers run, one of [Environments]. "" means the
-	// servers that "env up" keeps. If there are none, "" means local processes.
+	// servers that "env up" keeps or, if it keeps none, local processes.
 	Env string
 	Servers
-	// VS is a directory with a second build of the plugins. Both builds are measured in turn, to
-	// compare them. "" means that there is no second build.
+	// VS is a directory with a second build of the plugins. The run measures both builds in turn, so
+	// that they can be compared. "" means that there is no second build.
 	VS string
 	// Out is the directory for the result folder. It must be empty or missing. "" means a new
 	// directory in results, with the current time as its name.
@@ -78,20 +78,20 @@ const (
 	maxMeasure = time.Hour
 	maxHold    = time.Hour
 	maxRTT     = time.Second
-	// usualFor and quickFor are the defaults of the For field, the duration of scenario ttl. A user
-	// may choose a duration from minFor to maxFor.
+	// usualFor and quickFor are defaults of the For field, which is the duration of scenario ttl. A
+	// user may choose a duration from minFor to maxFor.
 	usualFor, quickFor = time.Minute, 12 * time.Second
 	minFor, maxFor     = time.Second, 6 * time.Hour
 	// QuickTTL is the default TTL of a quick plan whose only scenario is takeover. It is short,
-	// because half of the modes change the leader a dozen times, and each change takes a TTL.
+	// because in half of the modes each change of the leader takes about one TTL.
 	QuickTTL = 3 * time.Second
-	// quickRuns is the smallest number of runs from which a median has a confidence interval.
+	// quickRuns is the smallest number of runs with which a median has a 95 % confidence interval.
 	quickRuns = 6
 )
 
 const maxHosts = 64
 
-// DefaultPlan is what "lockbench run" measures without flags, or with --quick.
+// DefaultPlan is the plan of "lockbench run" without flags or, if quick is set, with --quick.
 func DefaultPlan(quick bool) Plan {
 	p := Plan{
 		Scenarios: []string{"acquire"},
@@ -133,7 +133,7 @@ func (p Plan) filled() Plan {
 	return p
 }
 
-// near is the list of RTTs of a plan that names none. Its only delay is 0.
+// near is the list of added RTTs in a plan that names none. It has only the delay 0.
 var near = []time.Duration{0}
 
 // randomSeed returns a seed that is short enough for a user to type it.
@@ -234,14 +234,14 @@ func (c cell) section() results.Section {
 	}
 }
 
-// group identifies the cells that are compared with each other.
+// group identifies the cells whose figures are compared with each other.
 type group struct {
 	measure.Workload
 	scenario string
 }
 
-// rounds returns, for each run, the cells in the order in which the run measures them. The order
-// depends only on the seed. Subjects that are compared are measured one after the other, so that
+// rounds returns, for each run, the cells in the order in which that run measures them. Only the
+// seed determines the order. Subjects that are compared are measured one after the other, so that
 // the machine is in the same state for all of them.
 func rounds(cells []cell, runs int, seed uint64) [][]cell {
 	r := rand.New(rand.NewPCG(seed, 0x6c6f636b))
@@ -280,7 +280,7 @@ func (p Plan) recorded(backends, baselines []string) results.Plan {
 	}
 }
 
-// UsageError is the error for a request that lockbench cannot carry out as the user wrote it.
+// UsageError is the error for a command that lockbench cannot carry out as the user wrote it.
 type UsageError struct{ Msg string }
 
 func (e *UsageError) Error() string { return e.Msg }
@@ -291,7 +291,7 @@ func usagef(format string, args ...any) error { return &UsageError{fmt.Sprintf(f
 // that are similar, or lists all known names if none is similar.
 func Suggest(name string, known []string) string { return similar.Suggest(name, known) }
 
-// unknown returns the error for an unknown name. Parameter what is its kind, such as "scenario".
+// unknown returns the error for an unknown name of the kind what, such as "scenario".
 func unknown(what, name string, known []string) error {
 	return usagef("there is no %s %q%s", what, name, similar.Suggest(name, known))
 }
@@ -309,7 +309,7 @@ func (p Plan) checkTakeover() error {
 }
 
 // keepsData reports whether a throwaway server must store its data on disk, because the plan
-// restarts the server. If it then forgot the leader, a second host would become leader.
+// restarts the server. If the server then forgot its locks, a second host would become leader.
 func (p Plan) keepsData(backend string) bool {
 	return kinds.Of(backend).Forgets && slices.Contains(p.Modes, "server-restart")
 }

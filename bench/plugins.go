@@ -54,7 +54,7 @@ func (p Plan) describe(ctx context.Context) ([]described, error) {
 	return out, nil
 }
 
-// ask gets the plugin's description, and checks that TTL and configuration fit the plugin.
+// ask gets the plugin's description, and checks the TTL and the configuration against it.
 func (p Plan) ask(ctx context.Context, f plugin.Found, cfg driver.Config) (d described, err error) {
 	d = described{Found: f, config: cfg}
 	if d.says, err = describe(ctx, f); err != nil {
@@ -80,8 +80,8 @@ func (d described) takes(key string) *driver.Key {
 	return &d.says.Keys[i]
 }
 
-// ownPrefix adds a random text to the value of the key "prefix", so that the run can remove exactly
-// what it wrote to the user's servers. It returns the new value, or "" if there is no such key.
+// ownPrefix adds a random text to the value of the key "prefix". So the run can later remove
+// exactly what it wrote to the user's servers. ownPrefix returns "" if the plugin has no such key.
 func (d described) ownPrefix() string {
 	key := d.takes("prefix")
 	if key == nil {
@@ -91,8 +91,8 @@ func (d described) ownPrefix() string {
 	return d.config["prefix"]
 }
 
-// checkConfig checks cfg against the keys that the plugin declares. Required keys may be missing,
-// because a throwaway server has no address before it starts.
+// checkConfig checks cfg against the keys that the plugin declares. A required key may be missing,
+// because a throwaway server has no address before its start.
 func checkConfig(d plugin.Description, cfg driver.Config) error {
 	spec := driver.Spec{Name: d.Name, Keys: slices.Clone(d.Keys)}
 	for i := range spec.Keys {
@@ -122,8 +122,8 @@ func checkTTL(d plugin.Description, ttl time.Duration) error {
 	return nil
 }
 
-// Plugins lists the plugins that are found. It searches the directories dirs first, then
-// lockbench's own directory, and then PATH.
+// Plugins lists the plugins in the directories dirs, in lockbench's own directory, and in PATH. It
+// searches in this order.
 func Plugins(ctx context.Context, dirs []string) (*Outcome, error) {
 	parts := foundPlugins(ctx, dirs)
 	if len(parts) == 0 {
@@ -189,7 +189,7 @@ func (d described) text() string {
 	return b.String()
 }
 
-// part describes a plugin, or a program that lockbench needs for servers.
+// part describes a plugin, or a program that lockbench needs to run servers.
 type part struct {
 	Kind    string `json:"kind"` // "plugin", "program"
 	Name    string `json:"name"`
@@ -202,8 +202,8 @@ type part struct {
 	doc     string
 }
 
-// Examine lists plugins with their descriptions, and the programs that servers need. It searches
-// for plugins in the same places as [Plugins]. It starts no server.
+// Examine lists all plugins with their descriptions, and the programs that servers need. It
+// searches for plugins in the same places as [Plugins], and starts no server.
 func Examine(ctx context.Context, dirs []string) (*Outcome, error) {
 	parts := foundPlugins(ctx, dirs)
 	plugins, usable := len(parts), slices.ContainsFunc(parts, func(p part) bool { return p.Usable })
@@ -278,8 +278,8 @@ func partsText(parts []part) string {
 	return b.String()
 }
 
-// ttlFor returns the TTL for a backend, and a note if it is not the plan's TTL. If takeover is the
-// only scenario, the plugin's minimum replaces a TTL that is too short.
+// ttlFor returns the TTL for a backend, and a note if this TTL is not the plan's TTL. If takeover
+// is the only scenario, the plugin's minimum replaces a TTL that is too short.
 func (p Plan) ttlFor(d plugin.Description) (ttl time.Duration, note string) {
 	least, err := time.ParseDuration(d.Properties.TTLMin)
 	if err != nil || p.TTL >= least || p.TTL < time.Millisecond || !slices.Equal(p.Scenarios, []string{"takeover"}) {

@@ -24,7 +24,7 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// Progress shows the progress of a run to the user. All its methods are called by one goroutine.
+// Progress shows the progress of a run to the user. Only one goroutine calls its methods.
 type Progress interface {
 	// Begin is called once. Parameter guess is the expected total time.
 	Begin(steps int, guess time.Duration)
@@ -37,10 +37,10 @@ type Progress interface {
 // Options are settings that do not change what is measured.
 type Options struct {
 	Progress Progress
-	// Log gets log lines of package core and of the plugins. Nil discards them.
+	// Log gets the log lines of package core and of the plugins. If Log is nil, they are discarded.
 	Log *slog.Logger
-	// Lines gets text for the user, such as notes. Nil discards the text. Search, replay and soak
-	// report their progress to Lines, not to Progress. If Verbose is set, they report every step.
+	// Lines gets text for the user, such as notes. Nil discards it. Search, replay and soak report
+	// their progress to Lines, not to Progress. If Verbose is set, these three report every step.
 	Lines   io.Writer
 	Verbose bool
 }
@@ -54,17 +54,17 @@ func (o *Options) fill() {
 	}
 }
 
-// Main must be called first in main. In a helper process that lockbench started, such as a host,
-// Main does the work of that process. In any other process, it returns at once.
+// Main must be the first call in function main. In a helper process that lockbench started, such as
+// a host, Main does the work of that process. In any other process, Main returns at once.
 func Main() {
 	host.Main()
 	command.Main()
 	plugintest.HostMain()
 }
 
-// Run carries out a plan and writes its result folder. If ctx ends early, the folder has what was
-// measured until then. If nothing was measured, the Outcome is nil. The error is [ErrUnsafe] if the
-// run found a violation.
+// Run carries out a plan and writes its result folder. If ctx ends early, the folder keeps all that
+// was measured until then. If nothing was measured, the Outcome is nil. The error wraps [ErrUnsafe]
+// if the run found a violation.
 func Run(ctx context.Context, p Plan, opts Options) (*Outcome, error) {
 	opts.fill()
 	p = p.filled()
@@ -131,8 +131,8 @@ func (r *runner) run(ctx context.Context) (res result, err error) {
 		r.folder = folder
 		err := r.rounds(ctx, cells)
 		if err == nil {
-			// The other parts may still wait for this part. The error can be ignored, because all cells
-			// have been measured.
+			// Another part (run on another machine) may still wait for this part. Ignore the error, because
+			// all cells have been measured.
 			_ = r.rendezvous.next(ctx, true)
 		}
 		res.verdict, res.cells, res.interrupted = r.checker.Verdict(), r.measured, ctx.Err() != nil
@@ -142,8 +142,8 @@ func (r *runner) run(ctx context.Context) (res result, err error) {
 	return res, err
 }
 
-// fillFolder creates a result folder, and calls the function work to fill folder and manifest. If
-// ctx ended, the error of work does not count as a failure.
+// fillFolder creates a result folder, and calls the function work to fill the folder and its
+// manifest. If ctx ends early, an error of work does not count as a failure.
 func fillFolder(ctx context.Context, dir string, m results.Manifest, work func(*results.Folder, *results.Manifest) error) (results.Manifest, error) {
 	if m.Started.IsZero() {
 		m.Started = time.Now().UTC()
@@ -192,7 +192,7 @@ func (r *runner) rounds(ctx context.Context, cells []cell) error {
 	return r.failures.err()
 }
 
-// cells returns the cells that can be measured. For the others, it adds the reasons to r.skipped.
+// cells returns the cells that can be measured. It adds to r.skipped why other cells cannot be.
 func (r *runner) cells() []cell {
 	var out []cell
 	for _, sub := range r.subjects {
@@ -228,9 +228,9 @@ func (r *runner) cellsOf(sub *subject, sc measure.Scenario) []cell {
 	return out
 }
 
-// cell measures one cell in one run. If it returns an error, the run ends.
+// cell measures one cell in one run. An error of this method ends the whole run.
 func (r *runner) cell(ctx context.Context, c cell, run int) error {
-	runtime.GC() // collects the garbage of the previous cell, outside of the measured time
+	runtime.GC() // collects the garbage of the previous cell before the measured time
 	in := r.input(c, run)
 	if err := r.rendezvous.next(ctx, false); err != nil {
 		return err
@@ -247,14 +247,14 @@ func (r *runner) cell(ctx context.Context, c cell, run int) error {
 		r.findings = append(r.findings, fmt.Sprintf("%s in %s: %s", c.subject.Name, cmp.Or(c.Mode, c.scenario.Name), f))
 	}
 	if overlong(time.Duration(r.clock.Now()-met), r.takes(c)) && err == nil && !interrupted {
-		// All runs give the same text, so the finding is reported once.
+		// The text of the finding is the same in every run, so it is reported only once.
 		late := fmt.Sprintf("%s, %s, took seconds longer than it should in some run: something stalled, before or after the measured time if no figure shows it", c.subject.Name, c.label())
 		if !slices.Contains(r.findings, late) {
 			r.findings = append(r.findings, late)
 		}
 	}
 	if err != nil && !interrupted {
-		// A failed cell has no valid figures, but its attempts are checked for violations.
+		// A failed cell has no valid figures, but its attempts are still checked for violations.
 		measured.Interrupted = true
 		r.failures.add(c.subject, c.label(), run, classify(ctx, c.subject, err))
 	} else if !interrupted {
@@ -264,7 +264,7 @@ func (r *runner) cell(ctx context.Context, c cell, run int) error {
 	return r.keep(measured)
 }
 
-// keep writes a cell to the result folder. If a cell has modes, it writes one cell for each mode.
+// keep writes a cell to the result folder. If a cell has modes, keep writes a cell for each mode.
 func (r *runner) keep(c results.Cell) (err error) {
 	if len(c.Modes) == 0 {
 		r.checker.Add(c.Section, c.Attempts)
@@ -279,15 +279,15 @@ func (r *runner) keep(c results.Cell) (err error) {
 	return err
 }
 
-// overlong compares total times, because no figure shows a stall before or after the measured time.
+// overlong compares total times, because no figure shows a stall outside the measured time.
 func overlong(took, planned time.Duration) bool {
 	return took-planned > max(3*time.Second, planned)
 }
 
-// classify returns an [InvalidError] if no caller finished an operation although the store answers.
+// classify returns an [InvalidError] if no caller finished an operation, but the store answers.
 func classify(ctx context.Context, sub *subject, err error) error {
 	if errors.Is(err, measure.ErrNothingDone) && sub.check != nil {
-		// The callers may have waited all the time because the store is down.
+		// Ask the store. If it is down, no caller could finish an operation.
 		ctx, cancel := context.WithTimeout(ctx, openTimeout)
 		defer cancel()
 		if down := sub.check(ctx); down != nil {
@@ -306,7 +306,7 @@ func classify(ctx context.Context, sub *subject, err error) error {
 func (r *runner) takes(c cell) time.Duration { return c.scenario.Takes(r.input(c, 0)) }
 
 // input gives the scenario a seed that depends only on the plan's seed and the number of the run.
-// So subjects that are compared get the same sequence of requests.
+// Therefore subjects that are compared get the same sequence of requests.
 func (r *runner) input(c cell, run int) measure.Input {
 	n := max(c.Clients, c.Keys)
 	for i := len(c.subject.names); i < n; i++ {
@@ -337,7 +337,7 @@ func (r *runner) manifest() (m results.Manifest, err error) {
 	return m, err
 }
 
-// notPossible returns why a cell with host processes cannot be measured, or "" if it can.
+// notPossible returns why a cell with host processes cannot be measured, or "" if it can be.
 func (r *runner) notPossible(sub *subject, sc measure.Scenario, workload measure.Workload) string {
 	switch {
 	case !sc.Processes && sub.Kind != results.KindPlugin:

@@ -9,8 +9,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// TestFailuresCostTheirOwnCells checks that the down method checks a subject's store only after a
-// measurement of that subject has failed. The error must end when the store answers again.
+// TestFailuresCostTheirOwnCells checks that failures.down asks a subject's store only after a
+// measurement of that subject has failed. When the store answers again, failures.down returns nil.
 func TestFailuresCostTheirOwnCells(t *testing.T) {
 	down := errors.New("connection refused")
 	asked := 0
@@ -44,7 +44,7 @@ func TestFailuresCostTheirOwnCells(t *testing.T) {
 	}
 }
 
-// TestFailuresOfBaselines checks that a failed baseline is shown, but does not fail the run.
+// TestFailuresOfBaselines checks that the report names a failed baseline, but the run succeeds.
 func TestFailuresOfBaselines(t *testing.T) {
 	var f failures
 	f.add(&subject{Subject: results.Subject{Name: "library", Kind: results.KindBaseline}}, "", 0, &EnvError{Backend: "library", Err: errors.New("refused")})

@@ -24,15 +24,15 @@ const (
 	quickShrinkFor = time.Minute
 )
 
-// A soak is a long run with faults. In a soak, each host holds about soakPool leases.
+// A soak is a long run under faults, in which each host holds about soakPool leases.
 const (
 	soakPool      = 500
 	quickSoakPool = 50
 )
 
 // search plays random schedules of faults. A soak plays them on all backends at the same time. If a
-// claim (a promise of docs/safety.md) is broken, search writes the schedule to a file for a replay.
-// If ctx ends, search reports its findings.
+// backend breaks a claim (a promise of docs/safety.md), search writes the schedule to a file for a
+// replay. When ctx ends, search returns what it has found so far.
 func (p FaultsPlan) search(ctx context.Context, opts Options) (*Outcome, error) {
 	actions := p.actions()
 	if len(actions) == 0 {
@@ -155,7 +155,7 @@ type played struct {
 	Failure    string            `json:"failure,omitempty"` // why it could not be played
 }
 
-// replay plays reproducers, schedules that broke a claim. If it cannot play one, it goes on.
+// replay plays reproducers (schedules that broke a claim). If one cannot be played, replay goes on.
 func (p FaultsPlan) replay(ctx context.Context, opts Options) (*Outcome, error) {
 	chosen, err := p.reproducers()
 	if err != nil {

@@ -47,7 +47,7 @@ type session struct {
 
 const closeTimeout = 10 * time.Second
 
-// openSession may return a session together with an error. The caller must then close the session.
+// openSession may return a session together with an error. The caller must close that session, too.
 func openSession(ctx context.Context, p Plan, log *slog.Logger) (*session, error) {
 	s := &session{plan: p, log: log, binaries: map[string]string{}}
 	kept, err := readKept()
@@ -70,7 +70,7 @@ func (s *session) openAll(ctx context.Context) error {
 		err := s.openBackend(ctx, d)
 		var dead *EnvError
 		if errors.As(err, &dead) && ctx.Err() == nil {
-			// Go on, because the servers of other backends may work.
+			// Go on, because the servers of the next backends may still work.
 			s.failures.add(&subject{Subject: results.Subject{Name: d.Name, Kind: results.KindPlugin}}, "", 0, err)
 			continue
 		}
@@ -88,7 +88,7 @@ func (s *session) openAll(ctx context.Context) error {
 }
 
 // sweep removes what the run has written to the user's servers. If runs on several machines share
-// the locks, none of these runs removes them.
+// the locks, none of these runs removes anything.
 func (s *session) sweep(ctx context.Context) error {
 	var errs []error
 	for _, own := range s.own {
@@ -103,8 +103,8 @@ func (s *session) sweep(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// openBackend starts servers for one backend, unless the user named a target for it. If they cannot
-// be started, openBackend skips the backend, or fails if the user named backends.
+// openBackend starts servers for one backend, unless the user named a target for it. If the servers
+// cannot be started, openBackend fails if the user named backends, or else skips the backend.
 func (s *session) openBackend(ctx context.Context, f described) error {
 	var harm *servers.Server
 	own := false
@@ -146,7 +146,7 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 }
 
 // openAt opens a backend. If rtt is not 0, its connections go through relays that delay each round
-// trip by rtt. If they cannot use relays, openAt opens nothing, and the report says so.
+// trip by rtt. If the backend cannot use relays, openAt skips it, and the report says so.
 func (s *session) openAt(ctx context.Context, f described, rtt time.Duration, harm *servers.Server, own bool) (err error) {
 	first := len(s.relays)
 	if rtt > 0 {
@@ -161,7 +161,7 @@ func (s *session) openAt(ctx context.Context, f described, rtt time.Duration, ha
 	}
 	b, err := s.open(ctx, f)
 	if own && (err == nil || ctx.Err() != nil) {
-		s.own = append(s.own, f) // even an interrupted check may have written to the server
+		s.own = append(s.own, f) // an interrupted check may already have written to the server
 	}
 	if err != nil {
 		return err
@@ -189,7 +189,7 @@ func (s *session) relayed(backend string, cfg driver.Config, rtt time.Duration) 
 	})
 }
 
-// openCounter opens the counter of sub's commands. If this counter fails, the report says so.
+// openCounter opens a counter of the commands that sub's servers run, or records why it cannot.
 func (s *session) openCounter(ctx context.Context, sub *subject) {
 	open := kinds.Of(sub.Name).Counter
 	if open == nil && len(sub.relays) > 0 {
@@ -212,7 +212,7 @@ func (s *session) openCounter(ctx context.Context, sub *subject) {
 	sub.counter = counter
 }
 
-// relayCounter counts commands for servers that do not count them. It counts one command whenever
+// relayCounter counts commands for servers that have no counter. It counts one command whenever
 // data from a client arrive at a relay.
 func relayCounter(relays []*inject.Proxy) *servers.Counter {
 	c := &servers.Counter{End: func() error { return nil }} // counting stops when the relays are closed
@@ -268,11 +268,11 @@ func (s *session) openBaselines(ctx context.Context, of *subject, cfg driver.Con
 	return nil
 }
 
-// floorPluginCall names the call that all plugins are compared with. It inspects a free lock
-// through the memory plugin, and costs little more than a call from one process to another.
+// floorPluginCall names a call that does almost no work, to compare plugins with. It inspects a
+// free lock through the memory plugin, and costs little more than a call between two processes.
 const floorPluginCall = "plugin-call"
 
-// openFloor makes floorPluginCall a subject if the memory plugin, which needs no server, is found.
+// openFloor makes floorPluginCall a subject if it finds the memory plugin, which needs no server.
 func (s *session) openFloor(ctx context.Context) error {
 	if !slices.ContainsFunc(plugin.Discover(s.plan.PluginDirs), func(f plugin.Found) bool { return f.Name == memory.Kind.Name }) {
 		s.skipped = append(s.skipped, "floor "+floorPluginCall+": there is no "+memory.Kind.Name+" plugin")
@@ -301,8 +301,8 @@ func (s *session) Close(ctx context.Context) error {
 	var closing sync.WaitGroup
 	for i, sub := range s.subjects {
 		closing.Go(func() {
-			// A fault may have broken connections, and closing a baseline may then return an error. Only
-			// plugins must close without an error.
+			// A fault may have broken the connections of a baseline. Therefore closing a baseline may return
+			// an error, but closing a plugin may not.
 			if err := sub.close(ctx); err != nil && sub.Kind == results.KindPlugin {
 				errs[i] = fmt.Errorf("close %s: %w", sub.Name, err)
 			}
@@ -324,7 +324,7 @@ func (s *session) Close(ctx context.Context) error {
 }
 
 // harmed chooses the server that faults may hit. It chooses only one, because some servers take no
-// part in grants for a while after a restart. Without three of five servers, no host could become
+// part in grants for a while after a restart. With only two of five servers, no host could become
 // leader.
 func harmed(all servers.Nodes) *servers.Server {
 	if len(all) == 0 {
@@ -333,7 +333,7 @@ func harmed(all servers.Nodes) *servers.Server {
 	return all[rand.IntN(len(all))]
 }
 
-// openOther opens a plugin's second build. One process calls both, so that only the builds differ.
+// openOther opens a plugin's second build. This process calls both, so only the builds differ.
 func (s *session) openOther(ctx context.Context, d described, of *subject) error {
 	if s.plan.VS == "" {
 		return nil

@@ -46,10 +46,10 @@ func (s skeleton) Descriptor() (string, error) {
 }
 
 // NewPlugin writes the skeleton of a backend, with its plugin and its test, into the directory dir.
-// The default of dir is the backend's name. The language is one of [Languages]. If dir is in no Go
-// module, NewPlugin makes a new module, whose path is in parameter module. The new module uses a
-// release of lockbench, or the checkout in directory replace. If cas is set, the backend uses
-// package cas.
+// By default, dir is the backend's name. The language is one of [Languages]. If dir is in no Go
+// module, NewPlugin makes a new module, with the path in parameter module. The new module uses the
+// checkout of lockbench in the directory replace or, if replace is empty, a release of lockbench.
+// If cas is set, the backend uses package cas.
 func NewPlugin(name, lang string, cas bool, dir, module, replace string) (*Outcome, error) {
 	releases := build.Default.ReleaseTags // "go1.1" to the release of this build
 	s := skeleton{Name: name, lang: lang, backend: map[bool]string{true: "cas.go.tmpl", false: "backend.go.tmpl"}[cas], Replace: replace, Go: strings.TrimPrefix(releases[len(releases)-1], "go")}
@@ -74,12 +74,11 @@ func NewPlugin(name, lang string, cas bool, dir, module, replace string) (*Outco
 	return o, nil
 }
 
-// Base returns the last element of the import path. The Package field can differ from that element.
+// Base returns the last element of the import path, which can differ from the Package field.
 func (s skeleton) Base() string { return path.Base(s.Import) }
 
 var pluginName = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 
-// write writes the files and returns their paths.
 func (s *skeleton) write(dir, module string) ([]string, error) {
 	if !pluginName.MatchString(s.Name) {
 		return nil, usagef("%q is not a name of a backend: small letters, digits and hyphens, a letter first", s.Name)

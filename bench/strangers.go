@@ -23,10 +23,10 @@ type stranger struct {
 	claims  claim.Terms
 }
 
-// ofBackend matches "BACKEND=TEXT", in which TEXT is a command or the path of a claim file.
+// ofBackend matches "BACKEND=TEXT". The text is a command or the path of a claim file.
 var ofBackend = regexp.MustCompile(`(?s)^([a-z][a-z0-9-]*)=(.+)$`)
 
-// readStrangers reads flags of unknown stores. Parameter only has the backends that the user named.
+// readStrangers reads the flags --server and --claims, which describe stores unknown to lockbench.
 func (s *Servers) readStrangers(only []string) error {
 	s.strangers = map[string]*stranger{}
 	for _, c := range s.Commands {
@@ -68,7 +68,7 @@ func (s *Servers) readStrangers(only []string) error {
 	return nil
 }
 
-// forBackend splits "BACKEND=TEXT". A text without a backend is for only[0] if only has length 1.
+// forBackend splits "BACKEND=TEXT". Without "BACKEND=", the user must have named one backend only.
 func forBackend(flag, text string, only []string) (backend, what string, err error) {
 	if parts := ofBackend.FindStringSubmatch(text); parts != nil {
 		return parts[1], parts[2], nil
@@ -107,11 +107,11 @@ func (s *Servers) meetAll(ctx context.Context) error {
 	return nil
 }
 
-// addressKeys are the keys to try, in order, for the server's address if Config has no "{port}".
+// If Config has no "{port}", meet puts the server's address into the first key that the plugin has.
 var addressKeys = []string{"address", "addresses"}
 
-// meet registers the plugin's store with package kinds. It removes the keys with placeholders from
-// the plugin's configuration, because each server gets new values.
+// meet registers the plugin's store with package kinds. It removes keys with placeholders from the
+// plugin's configuration, because each server gets its own values for these keys.
 func (s *Servers) meet(d described) error {
 	of := s.strangers[d.Name]
 	if of == nil {
@@ -148,8 +148,8 @@ func (s *Servers) meet(d described) error {
 	return nil
 }
 
-// asking starts the plugin. The function check returns nil if the store answers. The function end
-// ends the plugin.
+// asking starts the plugin. The returned function check asks the store, and returns nil if the
+// store answers. The returned function end ends the plugin.
 func asking(ctx context.Context, d described, o *plugin.Options) (check func(context.Context) error, end func() error, err error) {
 	b, err := plugin.Open(ctx, d.Name, o)
 	if err != nil {

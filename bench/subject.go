@@ -29,7 +29,7 @@ const (
 	openTimeout = 4 * time.Second
 )
 
-// subject is what is measured: a plugin, a baseline (library in process) or a floor (cheap call).
+// subject is what a run measures: a plugin, a baseline (a library), or a floor (a cheap call).
 type subject struct {
 	results.Subject
 	locker load.Locker                     // nil for a floor
@@ -38,7 +38,7 @@ type subject struct {
 	close  func(ctx context.Context) error
 	names  []string // lock names, made as they are needed
 	series int64    // keeps the names of two builds apart
-	// counter counts the commands that the subject's servers ran. It is nil if none can be counted.
+	// counter counts the commands that the subject's servers run. It is nil if none can be counted.
 	counter *servers.Counter
 	// address may contain a password.
 	address string
@@ -46,11 +46,11 @@ type subject struct {
 	relays  []*inject.Proxy // the relays that its connections pass through
 	host    host.Spec       // for starting host processes; zero for a floor
 	ttl     time.Duration
-	server  *servers.Server // the server that may be harmed; nil for none
+	server  *servers.Server // the server that faults may hit; nil for none
 }
 
 // commands returns a function that reads the subject's counter, or nil if there is no counter. For
-// a baseline, Sent and Busy are NaN, because these figures are right only for plugins.
+// a baseline, the figures Sent and Busy would be wrong, so the function sets them to NaN.
 func (s *subject) commands() func(ctx context.Context) (servers.Served, error) {
 	if s.counter == nil {
 		return nil
@@ -83,7 +83,7 @@ func (s *session) open(ctx context.Context, d described) (driver.Backend, error)
 	return b, nil
 }
 
-// The at function adds the server's address to err, unless err already contains the address.
+// The at function adds the server's address to the text of err, unless the text already has it.
 func at(server string, err error) error {
 	addr := shownAddress(server)
 	if addr == "" || strings.Contains(err.Error(), addr) {
@@ -118,7 +118,7 @@ func (s *session) reference(backend string) string {
 	return ""
 }
 
-// baselineSubject opens the baseline bl. Parameter of is the subject of the baseline's backend.
+// baselineSubject opens the baseline bl. The of parameter is the subject of the baseline's backend.
 func (s *session) baselineSubject(ctx context.Context, bl baseline.Baseline, cfg driver.Config, of *subject) (*subject, error) {
 	locker, err := bl.Open(ctx, cfg)
 	if err != nil {

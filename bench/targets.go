@@ -16,34 +16,34 @@ import (
 	"github.com/lockbench/lockbench/core/plugin"
 )
 
-// Servers says where plugins and servers are. The texts have the syntax of the command's flags.
+// Servers says where plugins and servers are. Its strings are values of flags of the command.
 type Servers struct {
-	// Targets are servers of the user: BACKEND=ADDRESS, BACKEND=@FILE or BACKEND=env:VARIABLE. For
-	// other backends, lockbench starts throwaway servers.
+	// Targets are servers of the user: BACKEND=ADDRESS, BACKEND=@FILE or BACKEND=env:VARIABLE. For a
+	// backend without a target, lockbench starts throwaway servers.
 	Targets []string
-	// Config sets keys of plugins: BACKEND.KEY=VALUE. It has precedence over the file of a target.
+	// Config sets keys of plugins: BACKEND.KEY=VALUE. These keys override the keys in a target file.
 	Config []string
 	// Commands start throwaway servers of stores that lockbench does not know: BACKEND=COMMAND, or
-	// only COMMAND if there is one backend. In a command, "{port}" means a free port and "{dir}" means
-	// a data directory. The same words in a value of Config tell the plugin where the server is. If
-	// Config has no "{port}", lockbench sets the address key. If the store is only files, there is no
-	// command, and Config has "{dir}".
+	// only COMMAND if there is one backend. In a command, "{port}" stands for a free port and "{dir}"
+	// for a data directory. In a value of Config, the same words tell the plugin where the server is.
+	// If Config has no "{port}", lockbench sets the address key. A store that consists of files has no
+	// command, but "{dir}" in Config.
 	Commands []string
 	// Claims name files (BACKEND=FILE or FILE) that say what the stores of Commands do not promise.
 	Claims []string
-	// PluginDirs are searched for plugins first, before lockbench's own directory and PATH.
+	// PluginDirs are directories to search for plugins, before lockbench's own directory and PATH.
 	PluginDirs []string
 
 	own    map[string]bool          // backends with a target
 	config map[string]driver.Config // includes the configuration of targets
 
 	starts    bool // throwaway servers may be started, so Commands are allowed
-	noMTLS    bool // applies to the plugins that check whether servers answer
+	noMTLS    bool // no mutual TLS to the plugins that check whether servers answer
 	strangers map[string]*stranger
 	claimed   []string // backends with claims
 }
 
-// Errors do not show a text that matches neither form, because the text may contain a password.
+// If a text matches neither form, the error must not show the text, which may contain a password.
 var (
 	targetForm = regexp.MustCompile(`(?s)^([a-z][a-z0-9-]*)=(.+)$`)
 	configForm = regexp.MustCompile(`(?s)^([a-z][a-z0-9-]*)\.([A-Za-z][A-Za-z0-9_.-]*)=(.*)$`)
@@ -57,9 +57,9 @@ func (s *Servers) configured() (keys []string) {
 	return keys
 }
 
-// read parses the flags. It refuses an address with a password on the command line, because other
-// users can see it in the list of processes. A password in Config only causes a warning. Parameter
-// backends has the backends that the user named.
+// read parses the flags. It refuses an address with a password on the command line, because all
+// users of the machine can see the arguments of a process. For a password in Config, it only writes
+// a warning. The user named the backends in parameter backends.
 func (s *Servers) read(warn io.Writer, backends ...string) error {
 	s.own, s.config = map[string]bool{}, map[string]driver.Config{}
 	for _, t := range s.Targets {
@@ -71,7 +71,7 @@ func (s *Servers) read(warn io.Writer, backends ...string) error {
 		if err != nil {
 			return err
 		}
-		// The file may have no address. The plugin then uses its default address.
+		// If the file has no address, the plugin uses its default address.
 		s.own[parts[1]], s.config[parts[1]] = true, cfg
 	}
 	for _, c := range s.Config {
@@ -219,8 +219,8 @@ func shownAddress(address string) string {
 
 var addressScheme = regexp.MustCompile(`^[a-z]+://`)
 
-// splitAddresses splits a list at its commas, except those in a password. A comma is in a password
-// if an "@" follows before the next scheme, such as "http://".
+// splitAddresses splits a list at its commas, but not at a comma in a password. A comma belongs to
+// a password if an "@" follows before the next scheme, such as "http://".
 func splitAddresses(list string) []string {
 	var out []string
 	for p := range strings.SplitSeq(list, ",") {
@@ -238,11 +238,11 @@ func splitAddresses(list string) []string {
 	return out
 }
 
-// plainAddress matches an address that has no user and no query.
+// plainAddress matches an address that has neither a user nor a query.
 var plainAddress = regexp.MustCompile(`^[\pL\pN.:/()\[\]~%_-]*$`)
 
-// withoutUser removes "user:password@" and the query, which may contain a password. If an "@" may
-// be in the query, or the text looks like a setting, it returns "...".
+// withoutUser removes "user:password@" from an address, and the query, which may have a password.
+// If the "@" may be part of the query, or the rest is no plain address, withoutUser returns "...".
 func withoutUser(s string) string {
 	at, query := strings.LastIndexByte(s, '@'), strings.IndexByte(s, '?')
 	if query >= 0 && query < at {

@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/internal/configtest"
 )
 
-// No error message about a target or its configuration may contain the password, even if the target
-// has a wrong form.
+// FuzzTargetNeedle checks that no error message about a target or its configuration contains the
+// password. This must hold even if the target has a wrong form.
 func FuzzTargetNeedle(f *testing.F) {
 	for i := range configtest.Haystacks {
 		f.Add(uint(i), uint(0), byte(0))
@@ -43,7 +43,7 @@ func FuzzTargetNeedle(f *testing.F) {
 	})
 }
 
-// A password on the command line causes a warning. The path of a file with a password causes none.
+// A password on the command line causes a warning, but the path of a password file does not.
 func TestPasswordAmongArguments(t *testing.T) {
 	for arg, warned := range map[string]bool{
 		"redis.password=" + configtest.Needle: true, "redis.sentinel_password=" + configtest.Needle: true,

@@ -14,14 +14,14 @@ import (
 // grant describes what the store granted to a successful acquire.
 type grant struct {
 	token     uint64
-	sent, got instant       // sent: when the request was sent; without a request, see driver.Grant.Sent
-	span      time.Duration // the store keeps the grant for at least this long after sent
+	sent, got instant       // times of the request and of its answer; for a grant without a request, see driver.Grant.Sent
+	span      time.Duration // the store keeps the grant for at least this time after the instant sent
 	epoch     uint64        // value of scheduler.epoch when the call began
 }
 
 func (a *contender) ask(ctx context.Context) (*Lease, error) {
 	c := a.lock.c
-	g := grant{epoch: c.sched.epoch.Load(), span: a.lock.opts.TTL, sent: c.clock.now()} // c.clock.now, not c.clock.early, because an idle client may not have noticed a suspend yet
+	g := grant{epoch: c.sched.epoch.Load(), span: a.lock.opts.TTL, sent: c.clock.now()} // clock.now notices a suspend that happened while the client was idle; clock.early does not
 	call := c.calls.begin(ctx, acquireBudget(a.lock.opts.TTL))
 	var err error
 	g.token, err = c.b.TryAcquire(call, a.request())
@@ -40,8 +40,8 @@ func acquireBudget(ttl time.Duration) time.Duration {
 	return min(max(ttl, 10*time.Millisecond), 3*time.Second)
 }
 
-// answered makes a lease from the grant g if err is nil and the usable method accepts g. If not, it
-// sets a.answer, and also sets a.expiresBy if the store may have granted the lock.
+// answered returns a lease for the grant g if err is nil and the usable method accepts g.
+// Otherwise, it sets a.answer, and a.expiresBy if the store may have granted the lock.
 func (a *contender) answered(ctx context.Context, g grant, err error) (*Lease, error) {
 	c := a.lock.c
 	g.got = c.clock.now()
@@ -64,7 +64,7 @@ func (a *contender) answered(ctx context.Context, g grant, err error) (*Lease, e
 	return nil, err
 }
 
-// A lease's time begins when its request is sent, so usable refuses a grant that came too late.
+// A lease begins when its request is sent. If it would already be over, usable refuses the grant.
 func (a *contender) usable(ctx context.Context, g grant) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -78,9 +78,9 @@ func (a *contender) usable(ctx context.Context, g grant) error {
 	return nil
 }
 
-// clean withdraws the owner id in a.owner and makes a new one (rule K3) in two cases. Either the
-// outcome of the last acquire is unknown, or the plugin process that put the owner into the store's
-// queue has died. If clean returns an error, the store may still hold a grant.
+// clean withdraws the owner id a.owner and makes a new owner id (rule K3) if the outcome of the
+// last acquire is unknown. It does the same if the plugin process that put a.owner into the store's
+// queue has died. If clean returns an error, the store may still have a grant for a.owner.
 func (a *contender) clean(ctx context.Context) error {
 	c := a.lock.c
 	if lost := a.queued && a.epoch != c.sched.epoch.Load(); a.expiresBy == 0 && !lost {
@@ -96,8 +96,8 @@ func (a *contender) clean(ctx context.Context) error {
 	return nil
 }
 
-// giveUp withdraws a.owner and returns err. If the withdrawal fails and the store may have granted
-// the lock, giveUp returns an IndeterminateError that wraps err (rule K3).
+// giveUp withdraws the owner id a.owner and returns err. If the withdrawal fails and the store may
+// have granted the lock, giveUp returns an IndeterminateError that wraps err (rule K3).
 func (a *contender) giveUp(ctx context.Context, err error) error {
 	if a.expiresBy == 0 && !a.queued {
 		return err
@@ -114,7 +114,7 @@ func (a *contender) giveUp(ctx context.Context, err error) error {
 		if !c.permanent(failed) && sleep(call, pause.next()) {
 			continue
 		}
-		if a.expiresBy == 0 { // at most a place in the store's queue is left, and that expires
+		if a.expiresBy == 0 { // the store has no grant, and a place in its queue expires
 			return err
 		}
 		name, owner := a.lock.name, a.owner
@@ -131,8 +131,8 @@ func (a *contender) giveUp(ctx context.Context, err error) error {
 }
 
 const (
-	// grace is the time for which the client waits for an answer after the caller has given up. Most
-	// answers come in this time. If the answer is a refusal, the client withdraws nothing.
+	// grace is how long the client waits for an answer after the caller has given up. Most answers
+	// arrive in that time. If the answer is a refusal, the client need not withdraw the request.
 	grace = 50 * time.Millisecond
 	// tick is the interval between checks of the calls' deadlines. Calls end at most one tick late.
 	tick = 10 * time.Millisecond
@@ -141,9 +141,9 @@ const (
 // The type calls ends each call to the backend at that call's deadline. After the caller's context
 // has ended, a call may go on only for the time in the call's rest field.
 //
-// Note: context.WithTimeout and context.AfterFunc do the same with less code. But their timers took
-// half of the processor time of an uncontended acquire, although they hardly ever fire. Here one
-// goroutine checks all calls every tick, and sleeps while no call is under way.
+// Note: context.WithTimeout and context.AfterFunc could end the calls with less code. But their
+// timers took half of the processor time of an uncontended acquire, although they hardly ever fire.
+// Instead, one goroutine checks all calls every tick, and sleeps while no call is under way.
 type calls struct {
 	c *Client
 
@@ -166,15 +166,15 @@ func (cs *calls) init(c *Client) {
 	cs.wake = make(chan struct{}, 1)
 }
 
-// begin returns a context for one call to the backend. The context ends after the time in budget,
-// or when the time grace has passed since ctx ended or Close began. The caller must call done.
+// begin returns a context for one call to the backend. The context ends after the duration budget,
+// or when the duration grace has passed since ctx ended or Close began. The caller must call done.
 func (cs *calls) begin(ctx context.Context, budget time.Duration) *call {
 	return cs.enter(&call{caller: ctx, rest: grace, closes: true}, budget)
 }
 
 // The try method returns a context for one attempt at a clean-up, such as a release. The context
-// ends after Options.CleanupBudget, or when the time in rest has passed since ctx ended. Close ends
-// the context only after trying to release all leases.
+// ends after Options.CleanupBudget, or when the duration rest has passed since ctx ended. Close
+// cancels the context only after it has tried to release all leases.
 func (cs *calls) try(ctx context.Context, rest time.Duration) *call {
 	return cs.enter(&call{caller: ctx, rest: rest}, cs.c.opts.CleanupBudget)
 }
@@ -242,7 +242,7 @@ func (cs *calls) run(ctx context.Context) {
 }
 
 // round ends the calls that are past their deadline. It returns false if no call is under way and
-// none has begun since the last round, so that the goroutine may sleep.
+// none has begun since the last round, so that the goroutine that calls round may sleep.
 func (cs *calls) round() bool {
 	now := cs.c.clock.early()
 	cs.mu.Lock()
@@ -275,14 +275,14 @@ type call struct {
 	cs     *calls
 	caller context.Context // the call has the values of this context
 	// gone is the channel that caller.Done() returned. Only the goroutine that makes the call may use
-	// the caller context's methods, because an application can implement them so that they block.
+	// methods of the caller's context, because these methods may block.
 	gone <-chan struct{}
 
 	// Guarded by cs.mu.
 	end        instant
 	rest       time.Duration // time that the call still has after the caller's ctx has ended
 	bound      bool          // the caller's ctx has not ended yet
-	closes     bool          // the closing of the client counts as the end of the caller's ctx
+	closes     bool          // the beginning of Close counts as the end of the caller's ctx
 	prev, next *call
 
 	cancellation.Signal

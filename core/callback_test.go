@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// callbacks has a function for each method that runs a callback, and two that nest such methods.
-// Each function makes client c run fn for the lock "jobs".
+// callbacks has a function for each method that runs a callback, and two functions that nest such
+// methods. Each function makes client c run fn under the lock "jobs".
 var callbacks = map[string]func(t *testing.T, c *Client, fn func(ctx context.Context, valid func() bool)) error{
 	"Do": func(t *testing.T, c *Client, fn func(context.Context, func() bool)) error {
 		return lockOf(t, c, "jobs", nil).Do(context.Background(), func(ctx context.Context, l *Lease) error {

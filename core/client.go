@@ -20,12 +20,13 @@ import (
 type Options struct {
 	// Label tells people who holds a lock. It has at most 256 bytes of UTF-8. Default "hostname:pid".
 	Label string
-	// Logger gets every event. These events have level Warn: a lease is suspect or lost, a wait fails,
-	// the plugin has ended or started. All other events have level Debug. If OnEvent is nil, the
-	// client asks Logger about once a second whether Debug is enabled. Default slog.Default().
+	// Logger gets every event. Events about lost or suspect leases, failed waits and the plugin have
+	// level Warn. EventWaiting has level Warn unless another owner holds the lock. All other events
+	// have level Debug. If OnEvent is nil, the client asks Logger about once a second whether Debug is
+	// enabled. Default slog.Default().
 	Logger *slog.Logger
-	// OnEvent is called for each event in order, just after Logger, and never twice at the same time.
-	// One goroutine calls OnEvent and Logger. Only Close waits for this goroutine, as its last step.
+	// OnEvent is called for each event in order, just after Logger. One goroutine makes all these
+	// calls, one after another. Only Close waits for that goroutine, as the last step of Close.
 	// OnEvent may call every method, even Close. While OnEvent or Logger blocks, 16,000 to 32,000
 	// events can wait. Further events are dropped, and Event.Dropped counts them.
 	OnEvent func(Event)
@@ -73,7 +74,7 @@ func defaultLabel() string {
 	return fmt.Sprintf("%s:%d", strings.ToValidUTF8(host, "\uFFFD"), os.Getpid())
 }
 
-// Client has the locks and leases of one host on one backend. Call Close when you are done.
+// Client manages the locks and leases of one host on one backend. Call Close after the last use.
 type Client struct {
 	b        tokenBackend
 	name     string // name of the backend
@@ -110,8 +111,8 @@ type Client struct {
 }
 
 // New returns a Client on the backend b. The client's Close also closes b. New sends nothing to the
-// store. If opts is invalid, every method that can return an error, except Close, returns one. That
-// error wraps ErrInvalid and says what is wrong.
+// store. If opts is invalid, New still returns a client, but its methods except Close and
+// Properties fail. Their errors wrap ErrInvalid and say what is wrong.
 func New(b driver.Backend, opts *Options) *Client {
 	props := b.Properties()
 	filled, invalid := opts.fill()
@@ -139,8 +140,8 @@ func New(b driver.Backend, opts *Options) *Client {
 // Properties returns the claims of the backend about itself, without asking the store.
 func (c *Client) Properties() Properties { return c.b.Properties() }
 
-// Check asks the store, in one round trip, whether it can be used. It returns nil if the store is
-// reachable, accepts the credentials and has safe settings. If not, the error says what is wrong.
+// Check asks the store in one round trip whether this client can use it. It returns nil if the
+// store is reachable, accepts the credentials and has safe settings. Otherwise, the error says why.
 func (c *Client) Check(ctx context.Context) error {
 	return c.question(ctx, "check", "", func(ctx context.Context) error {
 		err := c.b.Check(ctx)
@@ -149,7 +150,7 @@ func (c *Client) Check(ctx context.Context) error {
 	})
 }
 
-// maxLook limits the time of a public method that asks the backend once, as the backend may hang.
+// maxLook limits a public method that calls the backend once, because the backend may hang.
 const maxLook = 5 * time.Second
 
 func (c *Client) question(ctx context.Context, op, name string, ask func(context.Context) error) error {
@@ -182,7 +183,7 @@ func (c *Client) inspect(ctx context.Context, op, name string) (h Holder, err er
 	return h, err
 }
 
-// here returns h. If h describes the grant of this host's lease, the result has that lease's token.
+// here returns h. If this host has a lease under the grant in h, the result has that lease's token.
 func (c *Client) here(name string, h Holder) Holder {
 	l := c.queues.holder(name)
 	if l != nil && l.owner == h.Owner && GrantNumber(l.token) == GrantNumber(h.Token) {
@@ -192,8 +193,8 @@ func (c *Client) here(name string, h Holder) Holder {
 }
 
 // List yields the holder of every held lock whose name starts with prefix, in any order. An empty
-// prefix matches all names. The body of the loop must not call Close. After an error, the sequence
-// ends. The error wraps ErrUnsupported if the backend cannot list locks.
+// prefix matches all names. The body of a loop over the sequence must not call Close. After an
+// error, the sequence ends. The error wraps ErrUnsupported if the backend cannot list locks.
 func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Holder, error] {
 	return func(yield func(Holder, error) bool) {
 		if err := c.begin("list", prefix); err != nil {
@@ -216,9 +217,9 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Holder, erro
 }
 
 // Break ends the current lease of the lock called name if token belongs to the store's current
-// grant of that lock. If not, the error is a [*NotHeldError]. Inspect returns the token. If one
-// goroutine hands the lock over to another goroutine of its host, the leases of both belong to the
-// same grant. The error wraps ErrUnsupported if the backend cannot break leases.
+// grant of that lock. Otherwise, the error is a [*NotHeldError]. Inspect returns such a token. If
+// one goroutine hands the lock over to another goroutine of its host, the leases of both belong to
+// the same grant. The error wraps ErrUnsupported if the backend cannot break leases.
 func (c *Client) Break(ctx context.Context, name string, token uint64) error {
 	return c.question(ctx, "break", name, func(ctx context.Context) error {
 		if err := checkName(name); err != nil {
@@ -301,7 +302,6 @@ func (c *Client) stopSpawning() {
 	c.ended = true
 }
 
-// wrap returns err inside an *Error. If err is nil or contains an *Error, the result is err.
 func (c *Client) wrap(op, name string, err error) error {
 	if err == nil {
 		return nil
@@ -312,7 +312,7 @@ func (c *Client) wrap(op, name string, err error) error {
 	return &Error{Op: op, Backend: c.name, Name: name, Err: err}
 }
 
-// sleep waits for the time d and returns true. If ctx ends first, it returns false at once.
+// sleep waits for the duration d and returns true. If ctx ends first, sleep returns false at once.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -21,11 +21,11 @@ func (i instant) sub(j instant) time.Duration { return time.Duration(i - j) }
 const noise = time.Millisecond
 
 // clock is the only clock that package core uses for decisions. It counts the time in which the
-// machine is suspended, because leases expire in the store meanwhile. Go's monotonic clock does not
-// count that time.
+// machine is suspended, because leases expire in the store during a suspend. Go's monotonic clock
+// does not count that time.
 type clock struct {
 	base time.Time
-	// boot reads a clock that goes on in a suspend. It is nil if the system has no such clock.
+	// boot reads a clock that goes on during a suspend. It is nil if the system has no such clock.
 	boot  func() (time.Duration, bool)
 	start time.Duration // boot's reading at base
 	// suspended is the total time of the machine's suspends since base, in nanoseconds. When the now
@@ -50,9 +50,9 @@ func (c *clock) now() instant {
 	if c.boot == nil {
 		return instant(time.Since(c.base))
 	}
-	// Read boot time before monotonic time. If this thread is paused in between, this call may miss a
-	// suspend, but the next call notices it. If monotonic time were read first, such a pause would be
-	// recorded as a suspend for ever.
+	// Read boot time before monotonic time. If this thread is paused between the two readings, this
+	// call may miss a suspend, but the next call notices it. If monotonic time were read first, the
+	// pause would be counted as a suspend for ever.
 	total, ok := c.boot()
 	mono := time.Since(c.base)
 	if ok {
@@ -62,16 +62,16 @@ func (c *clock) now() instant {
 }
 
 // The early method returns the time as the now method does, but does not look for new suspends. So
-// the result may be too early, but is never too late. Use it only where that is safe. For example,
-// if the recorded time of a request is too early, the lease only ends too early.
+// the result may be too early, but is never too late. Use early only where such a result is safe.
+// For example, if the recorded time of a request is too early, the lease only ends too early.
 func (c *clock) early() instant {
 	return instant(time.Since(c.base)).add(time.Duration(c.suspended.Load()))
 }
 
 // sleptSince reports whether the machine may have been suspended since the instant i. Unlike the
-// now method, it reads the monotonic clock first. A pause between the two readings may look like a
-// suspend, but no suspend is missed. If i comes from an age that another process measured, that age
-// lacks the time of the suspend, so i is too late.
+// now method, it reads the monotonic clock before the boot clock. A pause between the two readings
+// may look like a suspend, but no suspend is missed. If another process measured how long ago i
+// was, that measurement lacks the time of a suspend, so i is too late.
 func (c *clock) sleptSince(i instant) bool {
 	if c.boot == nil {
 		return false
@@ -88,7 +88,7 @@ func (c *clock) note(growth time.Duration) {
 		if growth < time.Duration(known)+noise {
 			return
 		}
-		c.noted.Store(int64(time.Since(c.base) + growth)) // stored before suspended: a goroutine that reads the new suspended also reads the new noted
+		c.noted.Store(int64(time.Since(c.base) + growth)) // stored before c.suspended, so that a goroutine that reads the new c.suspended also reads the new c.noted
 		if c.suspended.CompareAndSwap(known, int64(growth)) {
 			return
 		}
@@ -96,19 +96,19 @@ func (c *clock) note(growth time.Duration) {
 }
 
 // The time method converts an instant to a time.Time. The result can be compared with time.Now
-// until the machine's next suspend. It counts only the suspends that the now method has noticed.
+// until the machine's next suspend. It counts only those suspends that the now method has noticed.
 func (c *clock) time(i instant) time.Time {
 	return c.base.Add(i.sub(0) - time.Duration(c.suspended.Load()))
 }
 
-// driftOf returns the time by which a lease must end before its TTL is over, because the clocks of
-// host and store differ in speed. It is 1 % of the TTL plus 2 ms, but at most 10 % of the TTL.
+// driftOf returns the part of the TTL that a lease must not use, because the clocks of host and
+// store differ in speed. The result is 1 % of the TTL plus 2 ms, but at most 10 % of the TTL.
 func driftOf(ttl time.Duration) time.Duration {
 	return min(ttl/100+2*time.Millisecond, ttl/10)
 }
 
-// leadOf returns the time by which the client ends a lease before the lease's deadline. Timers fire
-// late, but Done must close before the deadline. The result is 5 ms, but at most 2 % of the TTL.
+// leadOf returns how long before a lease's deadline the client ends the lease. Timers fire late,
+// but Done must close before the deadline. The result is 5 ms, but at most 2 % of the TTL.
 func leadOf(ttl time.Duration) time.Duration {
 	return min(5*time.Millisecond, ttl/50)
 }

@@ -4,5 +4,5 @@ package core
 
 import "time"
 
-// bootTime returns false, as this system has no clock that counts suspends. So core notices none.
+// bootTime returns false, because on this system core has no clock that goes on in a suspend.
 func bootTime() (time.Duration, bool) { return 0, false }

@@ -12,24 +12,24 @@ import (
 // the lock. Close must still release all other leases.
 const releasers = 1024
 
-// Close ends campaigns, observers, and the contexts of callbacks of Lock.Do, Lock.TryDo and
-// Elector.Run. It releases every lease, but the lease of a callback only after the callback has
-// returned. Finally it closes the backend. Calls that wait return ErrClosed, and so do later calls,
-// except Release and Resign. Close may be called more than once. A callback must not call Close,
-// because Close would wait for that callback. If Close gets the callback's ctx, or a ctx derived
-// from it, it closes nothing and returns an error that wraps ErrInvalid. A Healthy function and the
-// body of a loop over List must not call Close either, because Close would wait for them until ctx
-// ends.
+// Close ends campaigns and observers, and cancels the contexts of callbacks of Lock.Do, Lock.TryDo
+// and Elector.Run. Every lease is released, but the lease of a callback only after the callback has
+// returned. Finally, Close closes the backend. Methods that wait return ErrClosed. Later calls,
+// except Release and Resign, also return ErrClosed. Close may be called more than once. A callback
+// must not call Close, because Close would wait for that callback. If Close gets the ctx of a
+// callback, or a ctx derived from such a ctx, Close closes nothing and returns an error that wraps
+// ErrInvalid. A Healthy function and the body of a loop over List must not call Close either,
+// because Close would wait for them until ctx ends.
 //
-// When ctx ends, Close stops waiting for callbacks. Their locks stay taken until they expire. If
-// the backend does not answer, Close tries to release each lease again, until the lease has
-// expired, or until the time Options.CleanupBudget has passed since ctx ended. So call Close with a
-// ctx that ends. The error names one lock that may stay taken, and the number of other such locks.
+// When ctx ends, Close stops waiting for callbacks. Locks of callbacks that still run stay taken
+// until they expire. If the backend does not answer, Close keeps trying to release each lease until
+// the lease has expired, or Options.CleanupBudget has passed since ctx ended. So call Close with a
+// ctx that ends. The error names one lock that may stay taken, and counts the other such locks.
 //
 // At its end, Close waits until Logger and OnEvent have received every event. It waits for at most
-// Options.CleanupBudget, or only a moment if ctx has ended. Events that are left are delivered
-// after Close has returned. If OnEvent or a handler of Logger calls Close, Close does not wait for
-// events.
+// Options.CleanupBudget, or only a moment if ctx has ended. Events that still wait then are
+// delivered after Close has returned. If OnEvent or a handler of Logger calls Close, Close does not
+// wait for events.
 func (c *Client) Close(ctx context.Context) error {
 	if err := c.refuseCallback(ctx); err != nil {
 		return c.wrap("close", "", err)
@@ -104,8 +104,8 @@ func (c *Client) drain(ctx context.Context) error {
 	return nil
 }
 
-// releaseAll releases all leases under which no callback runs. It also tries the janitor's pending
-// clean-ups, at most until ctx ends.
+// releaseAll releases all leases under which no callback runs. It also tries the failed releases
+// and withdrawals that the janitor still has, until ctx ends.
 func (c *Client) releaseAll(ctx context.Context) []*Error {
 	type item struct {
 		name    string
@@ -128,8 +128,8 @@ func (c *Client) releaseAll(ctx context.Context) []*Error {
 }
 
 // finish tries the clean-up k until it succeeds or the grant to remove has expired. If ctx ends
-// first, it returns k.err, the error of the tries before Close. A caller of Release has already
-// received this error, but a caller of Run has not.
+// first, finish returns k.err, the error of the tries before Close. Release has already returned
+// this error to its caller, but Elector.Run has not.
 func (c *Client) finish(ctx context.Context, k *cleanup) error {
 	pause := backoff{from: minRetry, to: retryTo}
 	for c.clock.now() < k.until {
@@ -184,8 +184,8 @@ func (c *Client) abandon() {
 	s.notify(left)
 }
 
-// callbackOf is a context key. Its value marks the contexts that client c passes to callbacks.
-// Close with such a context returns an error, because it would wait for its own caller.
+// callbackOf is the key of a value in each context that client c passes to a callback. Close with
+// such a context returns an error, because otherwise Close would wait for its own caller.
 type callbackOf struct{ c *Client }
 
 func (c *Client) inCallback(ctx context.Context) context.Context {

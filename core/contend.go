@@ -49,7 +49,7 @@ func newOwner() string {
 	return base64.RawURLEncoding.EncodeToString(id[:])
 }
 
-// The caller of wake must hold the mutex of the shard.
+// The caller of wake must hold the mutex of the queue's shard.
 func (a *contender) wake() {
 	if a.signal == nil {
 		return
@@ -92,7 +92,7 @@ func (l *Lock) unaskable(ctx context.Context) error {
 	return l.c.refuseReentry(ctx, l.name)
 }
 
-// failed emits the event of a failed acquire. If the contender a is nil, no acquire was sent.
+// failed emits the event of a failed acquire. If the contender a is nil, no request was sent.
 func (l *Lock) failed(ctx context.Context, op string, a *contender, err error) error {
 	c := l.c
 	ev := Event{Kind: EventAcquireFailed, Context: ctx, Name: l.name, Label: c.opts.Label, Err: err}
@@ -139,7 +139,7 @@ func (l *Lock) refusal(ctx context.Context) error {
 	return fmt.Errorf("other callers of this host wait for it: %w", l.c.heldHere(l.name, &HeldError{Holder: h}))
 }
 
-// contend waits in this host's queue and asks the store, in turn, until it has a lease or gives up.
+// contend alternates between this host's queue and the store until it has a lease or gives up.
 func (a *contender) contend(ctx context.Context) (*Lease, error) {
 	for {
 		if a.answer != nil {
@@ -176,8 +176,8 @@ func (a *contender) contend(ctx context.Context) (*Lease, error) {
 }
 
 // waitsFirst reports whether the contender enters the store's queue before it asks for the lock. It
-// does so if other hosts have wanted the lock recently, and if the store grants a free lock to the
-// first owner in its queue. That saves a request that would probably be refused.
+// does so if other hosts have wanted the lock in the last second, and if the store grants a free
+// lock to the first owner in its queue. That saves a request that would probably be refused.
 func (a *contender) waitsFirst() bool {
 	c := a.lock.c
 	return c.b.waiter != nil && c.queues.wanted(a.lock.name, c.clock.early()) && c.b.Properties().FirstSpan > 0
@@ -195,7 +195,7 @@ func (a *contender) waitInHost(ctx context.Context) (*Lease, error) {
 			return nil, nil
 		case stepTake:
 			return a.take(ctx)
-		case stepHead: // the store may have ended the lease unnoticed, so ask it after the time maxAsk
+		case stepHead: // the store may have ended this host's lease unnoticed, so ask the store after maxAsk
 			again = time.After(maxAsk)
 		}
 		a.tellWaiting(ErrHeld)
@@ -219,8 +219,8 @@ func (a *contender) take(ctx context.Context) (*Lease, error) {
 	return nil, joinErrors(over, a.discard(ctx))
 }
 
-// discard releases a lease that its caller no longer wants. If that fails, the lock may stay taken
-// although no caller has the lease. So the error is an IndeterminateError.
+// discard releases the lease that was handed over to a caller that has given up. If the release
+// fails, the error is an IndeterminateError, because the lock may stay taken.
 func (a *contender) discard(ctx context.Context) error {
 	err := a.lease.Release(ctx)
 	if err != nil && !errors.Is(err, ErrNotHeld) && !errors.Is(err, ErrIndeterminate) {
@@ -229,7 +229,7 @@ func (a *contender) discard(ctx context.Context) error {
 	return err
 }
 
-// ended returns the error of a call whose ctx has ended. It contains the store's last answer.
+// ended returns an error for the end of ctx. The error contains the store's last answer.
 func (a *contender) ended(ctx context.Context) error {
 	err := ctx.Err()
 	switch cause := context.Cause(ctx); {
@@ -293,16 +293,16 @@ const (
 	maxRTT       = 50 * time.Millisecond
 	// If a store wakes no waiters, pauses between polls grow from at most pollFrom to at most pollTo.
 	pollFrom, pollTo = 5 * time.Millisecond, 250 * time.Millisecond
-	// While the backend does not answer, pauses grow from at most retryFrom to at most retryTo.
+	// While the backend does not answer, pauses between tries grow from retryFrom to retryTo at most.
 	retryFrom, retryTo = 20 * time.Millisecond, 500 * time.Millisecond
-	// After a refusal or a long wait, other hosts are assumed to want the lock for the time wantedFor.
+	// wantedFor is how long after a refusal or a long wait other hosts are assumed to want the lock.
 	wantedFor = time.Second
 	// tellEvery is the shortest time between two events of a client about failed waits.
 	tellEvery = time.Minute
 )
 
-// await waits before the next request, at most until the holder's lease may end, and for at most
-// maxAsk. If the result asked is true, the caller need not ask the store.
+// await waits before the contender's next request, at most until the holder's lease may end, and
+// for at most maxAsk. If the result asked is true, the caller need not ask the store.
 func (a *contender) await(ctx context.Context) (lease *Lease, asked bool) {
 	c := a.lock.c
 	var held *HeldError
@@ -328,11 +328,11 @@ func (a *contender) await(ctx context.Context) (lease *Lease, asked bool) {
 	return a.wait(ctx, rest)
 }
 
-// wait waits in the store's queue for at most the time rest. Then it asks for the lock, unless the
-// store granted the lock during the wait and the grant needs no request to confirm it. The result
-// asked is false if the caller should ask the store now.
+// wait waits in the store's queue for at most the duration rest. Then it asks for the lock, unless
+// the store granted the lock during the wait and the grant needs no request to confirm it. The
+// result asked is false if the caller should ask the store now.
 //
-// Note: the plugin could ask the store after a wake-up, to save a round trip between plugin and
+// Note: the plugin could ask for the lock after a wake-up, to save a round trip between plugin and
 // host. But then a frozen host would get the lock and keep it for the whole TTL.
 func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease, asked bool) {
 	c := a.lock.c
@@ -380,7 +380,7 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease,
 // doubts reports whether a request must confirm the grant g, which the store made during a wait
 // that started at the instant began. A request is needed if a renewal might come too late, if the
 // machine may have been suspended since g.sent (unnoticed by the plugin's clock), or if the lock
-// has AtLeast. A lock with AtLeast must outlast a lost holder, and g is too short for that.
+// has AtLeast. A lock with AtLeast must stay taken even if its holder dies, and g is too short.
 func (a *contender) doubts(g grant, began instant) bool {
 	c := a.lock.c
 	age := c.clock.now().sub(g.sent)
@@ -389,8 +389,8 @@ func (a *contender) doubts(g grant, began instant) bool {
 }
 
 // failedWait pauses after a wait in the store has failed with err. It returns true if asking the
-// store is useless. A grant that the store made during the wait does no harm, because a.owner asks
-// again next or is withdrawn.
+// store is useless. A grant that the store made during the wait does no harm, because the contender
+// asks again as a.owner or withdraws a.owner.
 func (a *contender) failedWait(ctx context.Context, rest time.Duration, err error) bool {
 	c := a.lock.c
 	switch {
@@ -409,8 +409,8 @@ func (a *contender) failedWait(ctx context.Context, rest time.Duration, err erro
 	return false
 }
 
-// tellWaitFailed emits at most one event in the time tellEvery for all callers of the client. If
-// the store does not refuse the client, it emits none before several waits have failed.
+// tellWaitFailed emits EventWaitFailed at most once a minute (tellEvery) for all callers of the
+// client. If err is not a refusal, it emits the event only after several waits have failed.
 func (a *contender) tellWaitFailed(err error) {
 	c := a.lock.c
 	now, at := c.clock.early(), c.waitsTold.Load()
@@ -420,8 +420,8 @@ func (a *contender) tellWaitFailed(err error) {
 	c.events.add(a.event(EventWaitFailed, c.wrap("wait", a.lock.name, err)))
 }
 
-// backoff computes random pauses, each between last/2 and last. Each pause doubles the last field,
-// up to the limit in the to field.
+// backoff computes random pauses, each between last/2 and last. The next method first doubles the
+// last field, up to the limit in the to field.
 type backoff struct{ from, to, last time.Duration }
 
 func (b *backoff) next() time.Duration {

@@ -18,24 +18,24 @@
 //
 // In the order of one acquire:
 //
-//   - client.go: the Client and its options; calls for operators: Check, Inspect, List, Break
-//   - lock.go: the Lock and its options; Acquire, TryAcquire, Do; refusal of a reentrant acquire
-//   - queue.go: the callers of this host that wait for a lock; hand-over without the store
-//   - contend.go: one acquire from its first request to its lease, with all its pauses
-//   - notify.go: how a contender hears of releases where the store has no queue
-//   - attempt.go: one request, its context and its end; its withdrawal if the outcome is unknown
-//   - token.go: the wrapper of the backend that turns its grant numbers into tokens
-//   - clock.go, clock_linux.go, clock_other.go: a clock that includes suspends; when a lease ends
+//   - client.go has the Client, its options, and the methods Check, Inspect, List and Break
+//   - lock.go has the Lock, its options and methods, and the refusal of a reentrant acquire
+//   - queue.go queues the callers of this host, and hands a lock over without the store
+//   - contend.go makes one acquire, from its first request to its lease, with all pauses
+//   - notify.go tells a contender of releases if the store has no queue
+//   - attempt.go sends one request, and withdraws the request if its outcome is unknown
+//   - token.go wraps the backend, and turns the backend's grant numbers into tokens
+//   - clock.go, clock_linux.go and clock_other.go have a clock that counts suspends
 //   - lease.go: the Lease and its contexts
-//   - schedule.go: the times at which each lease must be renewed and ended
-//   - renew.go: renewals and what their answers mean; notices of the plugin and the store
-//   - release.go: Release, and the clean-up that continues after a failed Release
-//   - close.go: Close, and the callbacks that it waits for
+//   - schedule.go decides when each lease is renewed and ended
+//   - renew.go renews leases, and acts on the answers and on notices of plugin and store
+//   - release.go has Release, and the clean-up that continues after a failed Release
+//   - close.go has Close, and records the callbacks that Close waits for
 //
 // Beside the acquire:
 //
 //   - elector.go: the Elector and its Term
-//   - observe.go: observers of an election; all observers of one name share a stream
+//   - observe.go has the observers of an election; all observers of one name share a stream
 //   - event.go: events, for loggers and OnEvent
-//   - errors.go: the errors, which errors are final, and the causes of a lease's end
+//   - errors.go has the errors and the causes of a lease's end, and tells which errors are final
 package core

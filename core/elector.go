@@ -28,8 +28,8 @@ type Elector struct {
 // half of betweenTerms, and gives another candidate a chance.
 const betweenTerms = 100 * time.Millisecond
 
-// Elector returns the election called name. It checks name and opts as
-// [Client.Lock] does, and sends nothing.
+// Elector returns the election called name. It checks name and opts as [Client.Lock] does, and
+// sends nothing to the store.
 func (c *Client) Elector(name string, opts *ElectorOptions) (*Elector, error) {
 	if err := c.begin("elector", name); err != nil {
 		return nil, err
@@ -55,9 +55,9 @@ func (e *Elector) Name() string { return e.lock.name }
 // Backend returns the name of the election's backend, the same name as in errors and events.
 func (e *Elector) Backend() string { return e.c.name }
 
-// Campaign waits until this candidate is the leader, ctx ends, or an error
-// shows that waiting cannot help. It returns the same errors as
-// [Lock.Acquire]. The end of ctx does not end the term; call Resign for that.
+// Campaign waits until this candidate is the leader, ctx ends, or an error shows that waiting
+// cannot help. It returns the same errors as [Lock.Acquire]. The end of ctx does not end a term.
+// Call [Term.Resign] to end the term.
 func (e *Elector) Campaign(ctx context.Context) (*Term, error) {
 	if err := e.c.begin("campaign", e.lock.name); err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func (e *Elector) campaign(ctx context.Context) (*Term, error) {
 //
 // When ctx has ended, Run returns an error for which errors.Is(err, ctx.Err()) is true. While ctx
 // lives, Run returns only if an error, such as ErrClosed, makes campaigning pointless. If fn
-// panics, the term is resigned before the panic goes on.
+// panics, Run resigns the term before the panic goes on.
 func (e *Elector) Run(ctx context.Context, fn func(*Term)) error {
 	if err := e.c.begin("run", e.lock.name); err != nil {
 		return err
@@ -128,8 +128,8 @@ func (e *Elector) serve(ctx context.Context, term *Term, fn func(*Term)) {
 		stop()
 		term.stop(ErrReleased)
 		if term.lease.Err() == nil {
-			// The error is also in the event EventReleased. Client.Close reports it too,
-			// unless by then the lock has expired, or was released in the background.
+			// EventReleased reports the error of this release. Client.Close reports it too, unless by then
+			// the lock has expired, or a try in the background has released it.
 			_ = term.lease.Release(ctx)
 		}
 		s.served(term.lease)
@@ -149,7 +149,7 @@ type Term struct {
 	lease *Lease
 	ctx   context.Context
 	stop  context.CancelCauseFunc
-	run   bool // whether Elector.Run made the term and resigns it; set before other code sees it
+	run   bool // Elector.Run made this term and will resign it; set before other code sees the term
 }
 
 func newTerm(ctx context.Context, lease *Lease) *Term {
@@ -169,9 +169,9 @@ func (t *Term) Context() context.Context {
 // Token returns the fencing token of this term; see [Lease.Token].
 func (t *Term) Token() uint64 { return t.lease.Token() }
 
-// Valid reports whether the leadership is held right now, by the clock. In Elector.Run, a
-// voluntary end, such as Resign, cancels the term's context, but Valid returns true until the
-// callback has returned. So the callback can finish its work as the leader.
+// Valid reports whether this candidate is the leader right now, by the clock of this host. In
+// Elector.Run, a voluntary end, such as Resign, cancels the term's context, but Valid returns true
+// until the callback has returned. So the callback can finish its work as the leader.
 func (t *Term) Valid() bool { return t.lease.Valid() }
 
 // Deadline returns the time at which the term ends unless it is renewed; see [Lease.Deadline].
@@ -187,16 +187,16 @@ func (t *Term) Err() error {
 
 // Proclaim replaces the published value, at most 64 KiB, if the term is still held. If the term is
 // over, the error satisfies errors.Is(err, ErrNotHeld). If the error wraps ErrUnavailable, it is
-// unknown which value is published. The request may still reach the store within the term, even
-// after a later Proclaim has succeeded. A caller that publishes again should put a sequence number
-// into the value.
+// unknown which value is published. The failed request may still reach the store within the term,
+// even after a later Proclaim has succeeded. A caller that publishes again should put a sequence
+// number into the value.
 func (t *Term) Proclaim(ctx context.Context, value []byte) error {
 	l := t.lease
 	return l.c.question(ctx, "proclaim", l.lock.name, func(ctx context.Context) error {
 		if err := checkValue(value); err != nil {
 			return err
 		}
-		if !l.Valid() { // a term that is over here may live on in the store until its TTL ends
+		if !l.Valid() { // a term that is over in this process may live on in the store until its TTL ends
 			return &NotHeldError{}
 		}
 		r := l.request(l.c.clock.now())

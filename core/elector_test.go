@@ -238,7 +238,7 @@ func TestE3NewestWins(t *testing.T) {
 	cases := []struct {
 		name string
 		read []driver.Holder // holders that are reported and read one by one
-		seen []driver.Holder // holders that are then reported, and not read
+		seen []driver.Holder // holders that are reported after those, but not read
 		want ChangeKind      // kind of the change that is read after that; 0 for none
 		last uint64
 	}{

@@ -10,26 +10,26 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// These are the sentinel errors of a backend. They stand here so that applications need not import
-// package driver. Test with errors.Is.
+// These are the sentinel errors of package driver. They are also in package core, so that
+// applications need not import package driver. Test for them with errors.Is.
 var (
 	ErrHeld        = driver.ErrHeld        // another owner holds the lock; see HeldError
 	ErrNotHeld     = driver.ErrNotHeld     // the lease is gone; see NotHeldError
 	ErrUnavailable = driver.ErrUnavailable // the store or the plugin did not answer; trying again may help
 	ErrInvalid     = driver.ErrInvalid     // the request is bad; nothing was sent
-	ErrDenied      = driver.ErrDenied      // the store refuses this client; this may end if it served the client before
+	ErrDenied      = driver.ErrDenied      // the store refuses this client; the refusal may end if the store served the client before
 	ErrConfig      = driver.ErrConfig      // the backend's configuration is wrong
 	ErrUnsupported = driver.ErrUnsupported // the backend does not have this capability
 	ErrClosed      = driver.ErrClosed      // the Client was closed
 )
 
-// ErrReentrant means that the caller already holds the lock, as its ctx shows. That ctx ends with a
-// lease of the lock. Such a ctx comes from Do, TryDo, Run, [Lease.Context] or [Term.Context]. Locks
-// are not reentrant, so the caller would wait for itself. The error also wraps ErrHeld.
+// ErrReentrant means that the caller already holds the lock, because its ctx ends with a lease of
+// the lock. Such a ctx comes from Do, TryDo, Run, [Lease.Context] or [Term.Context]. Locks are not
+// reentrant, so the caller would wait for itself. The error also wraps ErrHeld.
 //
-// A ctx made from such a ctx by context.WithoutCancel and then context.WithTimeout looks as if it
-// ended with the lease. So it is also refused while the lease lives. Work that goes on after the
-// lease needs a ctx that was not made from the lease's ctx.
+// If context.WithoutCancel and then context.WithTimeout are applied to such a ctx, the result looks
+// as if it ended with the lease. So the result is refused too while the lease lives. Work that goes
+// on after the lease needs a ctx that does not come from the lease's ctx.
 var ErrReentrant = errors.New("lock is held by its caller")
 
 // HeldError names the holder of a lock, and the time that its lease has left if that is known.
@@ -72,8 +72,8 @@ var (
 	ErrMaxHold = errors.New("lease was held for its longest time")
 )
 
-// causeNames lists the causes in the order in which CauseName tests them. ErrPluginDied
-// is an error of backends that the other causes may wrap, so it is tested last.
+// causeNames lists the causes in the order in which CauseName tests them. ErrPluginDied is tested
+// last, because an error with another cause may wrap ErrPluginDied too.
 var causeNames = []struct {
 	cause error
 	name  string
@@ -116,9 +116,9 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s %q on %s: %s", e.Op, e.Name, e.Backend, e.cause())
 }
 
-// cause returns the text of Err without the parts that e.Error writes too. A backend's error names
-// the backend, the operation and the lock ("redis: acquire \"jobs\": ..."), because a backend may
-// be used without this package. Package core may have put other words before the backend's text.
+// cause returns the text of Err without the parts that e.Error adds. A backend's error names the
+// backend, the operation and the lock ("redis: acquire \"jobs\": ..."), because a backend may be
+// used without this package. Package core may have put other words before the backend's text.
 func (e *Error) cause() string {
 	said, rest := "", once(e.Err.Error())
 	for {

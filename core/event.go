@@ -16,7 +16,7 @@ type EventKind int
 
 // The kinds of events. Each lease has exactly one EventAcquired, and one EventReleased or
 // EventLost. An acquire that gets no lease has one EventAcquireFailed, unless the client is closed
-// or Options are invalid. A lease's last event is dropped only if its EventAcquired was too.
+// or Options are invalid. A lease's last event is dropped only if its EventAcquired is dropped.
 const (
 	EventAcquired      EventKind = iota + 1 // a lock was granted; Took is the time since Acquire was called
 	EventWaiting                            // an Acquire began to wait, or a store that has served the client now refuses it; Err says why
@@ -66,7 +66,7 @@ type Event struct {
 	Kind EventKind
 	Time time.Time // when the event happened, not when it is delivered
 	// Context never ends. Its values come from the ctx of the operation that caused the event. An
-	// event without an operation, such as a renewal or a loss, gets them from the acquire's ctx.
+	// event without an operation, such as a renewal or a loss, has the values of the acquire's ctx.
 	// Events of the plugin and the client have context.Background().
 	Context                     context.Context
 	Backend, Name, Owner, Label string
@@ -134,8 +134,8 @@ func (e *emitter) add(ev Event) bool {
 }
 
 // addEnd queues the event of a lease's end. If known is true, the event of the lease's grant was
-// queued, and addEnd never drops the event of the lease's end. A reader that counts grants and ends
-// must not count an ended lease as held.
+// queued, and addEnd never drops the event of the lease's end. Without that event, a reader that
+// counts grants and ends would count an ended lease as held.
 func (e *emitter) addEnd(ev Event, known bool) {
 	if known && e.wants(ev.Kind, ev.Err) {
 		e.queue.Force(e.complete(ev), 1)
@@ -155,7 +155,7 @@ func (e *emitter) complete(ev Event) Event {
 func (e *emitter) deliver(ev Event, dropped uint64) {
 	if own := (callbackOf{e.c}); ev.Context.Value(own) != nil {
 		// The key own marks the ctx of a callback. Close refuses such a ctx, because Close waits for
-		// callbacks. Close does not wait for OnEvent, so ev.Context must not have the key.
+		// callbacks. OnEvent may call Close with ev.Context, so ev.Context must not have the key.
 		ev.Context = context.WithValue(ev.Context, own, nil)
 	}
 	ev.Dropped = dropped

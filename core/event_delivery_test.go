@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// blocker is a slog handler with an on method for OnEvent. Handle and on wait until shut is closed.
+// blocker has a Handle method for slog and an on method for OnEvent. Both wait for shut.
 type blocker struct {
 	shut    chan struct{} // closed by the test to end the blocking
 	blocked chan struct{} // closed when the first goroutine blocks

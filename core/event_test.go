@@ -38,7 +38,7 @@ func TestDroppedEventsAreToldAndEndsAreNot(t *testing.T) {
 		}
 		close(g.shut)
 		synctest.Wait()
-		acquire(t, l) // its EventAcquired is the next event for which there is room
+		acquire(t, l) // the EventAcquired of this lease is the first event that is not dropped
 		synctest.Wait()
 
 		open := map[string]bool{}
@@ -123,7 +123,7 @@ func TestLevelMayChange(t *testing.T) {
 	})
 }
 
-// TestUnreachableStoreIsLogged checks that an Acquire logs one warning while it cannot reach the store.
+// TestUnreachableStoreIsLogged checks that an Acquire logs one warning while the store is down.
 func TestUnreachableStoreIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, out := newFake(), strings.Builder{}

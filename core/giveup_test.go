@@ -146,8 +146,8 @@ func TestK3JanitorEnds(t *testing.T) {
 	})
 }
 
-// If a store needs seconds for each request, a waiter must keep its place in the queue. The store
-// must grant the waiter's first acquire after the end of the holder's lease.
+// If a store needs seconds for each request, a waiter must keep its place in the queue. The waiter
+// must get the lock by its first acquire after the end of the holder's lease.
 func TestK4SlowStoreServesWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(driver.CapWaiter)

@@ -20,7 +20,7 @@ const (
 var untilFirst = (lifeOf(ownSpan) - ownAge) / 3
 
 // granted makes the client c wait for a lock that another owner holds, and then frees the lock. So
-// the store grants it to the waiter without an acquire.
+// the store grants the lock to the waiter without an acquire.
 func granted(t *testing.T, f *fake, c *Client, o *LockOptions) *Lease {
 	t.Helper()
 	return grantedTo(t, f, lockOf(t, c, "a", o))
@@ -184,7 +184,7 @@ func TestOwnGrantThatIsAskedFor(t *testing.T) {
 }
 
 // TestOwnGrantIsHandedOver releases a lock before the first renewal of the store's grant has ended.
-// If at least half of the grant's time is left, the host's next lease keeps deadline and renewal.
+// If at least half of the grant's time is left, the next lease keeps the deadline and renewal.
 func TestOwnGrantIsHandedOver(t *testing.T) {
 	withOwn(t, func(t *testing.T, f *fake, c *Client) {
 		l := granted(t, f, c, nil)
@@ -277,8 +277,8 @@ func TestOwnGrantAtTheEndOfCtx(t *testing.T) {
 }
 
 // TestOwnGrantOverASuspend covers a waiter whose last sign of life was sent before its machine was
-// suspended. Its Wait began after the suspend. The age of that sign does not include the suspend,
-// so the sign seems too recent, and core must confirm the grant.
+// suspended. The waiter's Wait began after the suspend. The age of that sign does not include the
+// suspend, so the sign seems too recent. So core must confirm the grant.
 func TestOwnGrantOverASuspend(t *testing.T) {
 	f := newFake(waiting...)
 	f.own, f.age = ownSpan, 100*time.Millisecond
@@ -299,8 +299,8 @@ func TestOwnGrantOverASuspend(t *testing.T) {
 	}
 }
 
-// TestOwnGrantFarAway checks that core sends a renewal if the time left is at least twice the
-// duration of the last acquire, and otherwise an acquire. The renewal may take all the time left.
+// TestOwnGrantFarAway checks that core confirms a grant by a renewal only if the time left is at
+// least twice the duration of the last acquire. The renewal may take all the time left.
 func TestOwnGrantFarAway(t *testing.T) {
 	for _, tc := range []struct {
 		rtt, renewal time.Duration

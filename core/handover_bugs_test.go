@@ -215,7 +215,7 @@ func TestHandoverBugsAreCaught(t *testing.T) {
 	}
 }
 
-// plantBugs returns the path of an overlay file, for the go command, that plants the bugs.
+// plantBugs writes an overlay file for the go command, which plants the bugs, and returns its path.
 func plantBugs(t *testing.T) string {
 	t.Helper()
 	sources := map[string]string{"planted.go": "package core\n\nimport \"os\"\n\nvar bug = os.Getenv(\"PLANTED\")\n\nfunc planted(name string) bool { return bug == name }\n"}

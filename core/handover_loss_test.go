@@ -35,7 +35,7 @@ func TestSuspendInAStreak(t *testing.T) {
 }
 
 // TestLossInAStreak covers a grant that is lost after the lock was handed over inside the host. The
-// lease that then has the lock must end, by whichever way the host learns of the loss.
+// lease that then has the lock must end, however the host learns of the loss.
 func TestLossInAStreak(t *testing.T) {
 	for name, tc := range map[string]struct {
 		lose  func(t *testing.T, f *fake, l *Lease)

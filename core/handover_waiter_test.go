@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// TestWaiterThatGivesUpPassesOn gives a waiter the lock as its ctx ends. It must pass the lock on.
+// TestWaiterThatGivesUpPassesOn gives a waiter the lock as its ctx ends. The waiter must free it.
 func TestWaiterThatGivesUpPassesOn(t *testing.T) {
 	const rounds = 50
 	synctest.Test(t, func(t *testing.T) {

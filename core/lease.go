@@ -74,8 +74,8 @@ type leaseCtx struct {
 }
 
 // The end method cancels the context, and returns as soon as the context is over. The cancel
-// function goes on to call methods of the parent context, which may be a type of the application
-// and may block. So end does not wait for the cancel function.
+// function then calls methods of the parent context. Such a method may block, because an
+// application may have implemented it. So end does not wait for the cancel function.
 func (e *leaseCtx) end(cause error) {
 	go e.cancel(cause)
 	<-e.ctx.Done()
@@ -228,7 +228,7 @@ func (l *Lease) event(kind EventKind, took time.Duration, err error) Event {
 }
 
 // refusal returns the error for another acquire of this host while the lease l is held. If the
-// store's answer names l's owner, the error's holder comes from the answer, and otherwise from l.
+// store's answer names l's owner, the error has the answer's Holder, and otherwise one made from l.
 func (l *Lease) refusal(answer error) error {
 	c := l.c
 	left := instant(l.deadline.Load()).sub(c.clock.now())

@@ -14,8 +14,8 @@ import (
 // LockOptions are the options of a Lock. Nil and zero fields mean the defaults.
 type LockOptions struct {
 	// TTL is the time for which the store keeps the lock after the last renewal. If this host vanishes
-	// together with its plugin, other hosts wait until that time is over. TTL must be within the
-	// bounds of the backend's Properties, and is never rounded. Default 10s.
+	// together with its plugin, other hosts wait until the TTL is over. TTL must be within the bounds
+	// of the backend's Properties, and is never rounded. Default 10s.
 	TTL time.Duration
 	// RenewEvery is the interval between renewals. It must be less than TTL/2. Default TTL/3.
 	RenewEvery time.Duration
@@ -35,9 +35,10 @@ type LockOptions struct {
 	// MaxHold is the time after which a lease ends with cause ErrMaxHold. It is a safeguard against a
 	// holder that hangs while its lease is renewed. Default 0, no limit.
 	MaxHold time.Duration
-	// Healthy is called by a goroutine of the client before each renewal, except the first renewal
-	// after a grant without a request. If Healthy returns an error, the lease is lost with cause
-	// ErrUnhealthy. Healthy should return soon after its ctx ends. Default nil: always healthy.
+	// Healthy is called by a goroutine of the client before each renewal. The only exception is the
+	// first renewal of a lease that the store granted to a waiter without a request. If Healthy
+	// returns an error, the lease is lost with cause ErrUnhealthy. Healthy should return soon after
+	// its ctx ends. Default nil: always healthy.
 	Healthy func(context.Context) error
 	// ReleaseInBackground makes Do and TryDo return when the release has begun, one round trip before
 	// the store has confirmed it. The lease is then over. Close waits for the release. If the process
@@ -54,10 +55,9 @@ const (
 	maxValue   = 64 << 10
 )
 
-// Lock is one name on one backend, with options. A Lock keeps nothing open and
-// needs no closing. Any number of leases may be acquired through it, one after
-// another. Goroutines of one host that wait for one name get the lock in the
-// order in which they began to wait.
+// Lock is the lock of one name on one backend, with options. A Lock keeps nothing open and needs no
+// closing. Any number of leases may be acquired through it, one after another. Goroutines of one
+// host that wait for one name get the lock in the order in which they began to wait.
 type Lock struct {
 	c        *Client
 	name     string
@@ -91,8 +91,8 @@ func (c *Client) lock(op, name string, opts *LockOptions) (*Lock, error) {
 	return l, nil
 }
 
-// inherits reports whether a waiter of the Lock l may take over a lease of the Lock in from. A
-// hand-over sends no request, so the store and the plugin keep that lease's TTL and AtLeast.
+// inherits reports whether a goroutine that waits for the Lock l may take over a lease that another
+// goroutine got from the Lock from. A hand-over sends no request, so TTL and AtLeast stay the same.
 func (l *Lock) inherits(from *Lock) bool {
 	return l.opts.TTL == from.opts.TTL && l.opts.AtLeast == 0 && l.plain() && from.plain()
 }
@@ -168,19 +168,18 @@ func checkValue(value []byte) error {
 func (l *Lock) Name() string { return l.name }
 
 // Acquire waits until the lock is granted, ctx ends, or an error shows that waiting cannot help
-// (K1). Acquire also waits if the backend is down, or if it refuses this client but has served it
-// before (K8). Such a refusal may end, for example after a failover or a change of passwords.
-// [Client.Check] returns the reason of an outage or a refusal.
+// (K1). Acquire also waits if the backend is down, or if it refuses this client but has served this
+// client before (K8). Such a refusal may end, for example after a failover or a change of
+// passwords. [Client.Check] returns the reason of an outage or a refusal.
 //
 // Locks are not reentrant: a goroutine that acquires a lock that it holds waits for itself. But if
 // ctx comes from Do, TryDo, [Lease.Context] or [Term.Context] for this lock and client, Acquire
 // knows that the caller holds the lock, and returns [ErrReentrant].
 //
-// The error is an [*Error]. When ctx has ended, errors.Is(err, ctx.Err()) is
-// true, and the error also says what Acquire was waiting for. After an error
-// the caller does not hold the lock. But if the error is an
-// [*IndeterminateError], the lock may stay taken until the time that the error
-// names. Cleaning up takes at most Options.CleanupBudget after ctx has ended.
+// The error is an [*Error]. When ctx has ended, errors.Is(err, ctx.Err()) is true, and the error
+// also says what Acquire was waiting for. After an error the caller does not hold the lock. But if
+// the error is an [*IndeterminateError], the lock may stay taken until the time that the error
+// names. After ctx has ended, Acquire takes at most Options.CleanupBudget to undo the attempt.
 func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
 	if err := l.c.begin("acquire", l.name); err != nil {
 		return nil, err
@@ -282,7 +281,8 @@ func afterWork(work, release error) error {
 }
 
 // leasesOf is a context key. Its value lists the leases of client c whose end also ends the
-// context. If the caller wants one of their locks, it would wait for itself, and is refused.
+// context. With that context, an acquire of the lock of such a lease is refused, because it would
+// wait for itself.
 type leasesOf struct{ c *Client }
 
 // A holding is a lease whose end ends a context. Its outer field is another such lease, or nil.

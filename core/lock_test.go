@@ -329,8 +329,8 @@ func TestAtLeastKeepsTheLock(t *testing.T) {
 	})
 }
 
-// TestK8RefusalAfterServiceIsAnOutage checks that a client that was served
-// before waits until a refusal ends, and loses no lease before its deadline.
+// TestK8RefusalAfterServiceIsAnOutage checks that a client that the store has served waits until a
+// refusal ends, and that no lease is lost before its deadline.
 func TestK8RefusalAfterServiceIsAnOutage(t *testing.T) {
 	serve := map[string]func(t *testing.T, c *Client, f *fake){
 		"a grant": func(t *testing.T, c *Client, _ *fake) {

@@ -10,7 +10,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// notified makes another owner hold the lock "a" in the store f for the time d, while a client
+// notified makes another owner hold the lock "a" in the store f for the duration d, while a client
 // waits. It returns the time from the release to the client's grant, and the number of acquires.
 func notified(t *testing.T, f *fake, d time.Duration) (late time.Duration, asked int) {
 	t.Helper()

@@ -129,8 +129,8 @@ type streams struct {
 }
 
 // stream runs the driver's Observe for all observers of a name. When another observer joins, the
-// stream begins a new run, which calls Observe again. An observer's first change must be the state
-// of the store after the observer has joined (E3), not an earlier state.
+// stream begins a new run, which calls Observe again. The first change that an observer receives
+// must be a state that the store had after the observer joined (E3).
 type stream struct {
 	c      *Client
 	name   string
@@ -146,7 +146,7 @@ type stream struct {
 	end       context.CancelFunc // ends the run
 }
 
-// join adds o to the stream of the election called name. If the client closes, it returns nil.
+// join adds o to the stream of the election called name. If the client closes, join returns nil.
 func (ss *streams) join(c *Client, name string, o *observer) *stream {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -270,7 +270,7 @@ func (s *stream) lose(err error) {
 	}
 }
 
-// pause waits for the time d before the stream's next run. It ends early if an observer joins.
+// pause waits for the duration d before the stream's next run, or until another observer joins.
 func (s *stream) pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -88,8 +88,8 @@ func TestE3ObserversShare(t *testing.T) {
 	})
 }
 
-// TestE3LostQuestion covers an Inspect that is never answered, for a backend without Observe.
-// The observer must report Stale, and must get the next answer.
+// TestE3LostQuestion covers an Inspect that is never answered, for a backend without Observe. The
+// observer must report Stale and, later, the next leader.
 func TestE3LostQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -123,8 +123,8 @@ func TestE3LostQuestion(t *testing.T) {
 	})
 }
 
-// TestE3FirstIsPresent checks that the first change of an observer that joins a stream is
-// the state after its call of Observe, and not the last change that earlier observers got.
+// TestE3FirstIsPresent checks that a new observer of a stream first receives the state after its
+// call of Observe, and not the last change that earlier observers received.
 func TestE3FirstIsPresent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

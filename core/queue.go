@@ -9,19 +9,19 @@ import (
 )
 
 // While goroutines of a host wait, the host hands the lock over at least minStreak times and until
-// the store's grant is minStreakTime old, but at most maxHandovers times. Its next release goes to
-// the store, so that other hosts can get the lock (K5). Without minStreakTime, a host whose
+// the store's grant is minStreakTime old, but at most maxHandovers times. The host's next release
+// goes to the store, so that other hosts can get the lock (K5). Without minStreakTime, a host whose
 // goroutines hold the lock for microseconds would ask the store for every ninth lease.
 const (
 	minStreak     = 8
 	minStreakTime = 10 * time.Millisecond
 )
 
-// queues holds the goroutines of this host that wait for a lock. Each name has one queue, which is
+// queues holds the goroutines of this host that wait for a lock. Each lock has one queue, which is
 // first come, first served. Only the first goroutine of a queue (its head) asks the store (K5).
 // While this host has a live lease, the head waits for the end of that lease. When the holder
-// releases that lease, the host hands the lock over to the head without a request to the store.
-// The head's new [Lease] has the same owner and the same grant in the store, and a higher token.
+// releases that lease, the host hands the lock over to the head without a request to the store. The
+// head's new [Lease] has the same owner and the same grant in the store, and a higher token.
 //
 // A hand-over gives the same guarantees as a release and a new grant in the store:
 //
@@ -40,12 +40,12 @@ const (
 //   - Death. If the host dies, the plugin releases the lock. The plugin knows the owner and the
 //     grant, because a hand-over changes neither. A restarted plugin gets both from the first
 //     renewal. A goroutine that asks for AtLeast gets no hand-over, because the plugin would not
-//     know that AtLeast. Locks with a value are not handed over, because other hosts read the
-//     value in the store.
+//     know the AtLeast of that goroutine. Locks with a value are not handed over, because other
+//     hosts read the value in the store.
 //
 // But a hand-over does not check that the store still has the grant. If the lease was broken or
-// taken in the store, the Watch method of the backend or the next renewal reports that, as it does
-// without a hand-over.
+// taken in the store, the Watch method of the backend or the next renewal reports the loss, as it
+// does without a hand-over.
 type queues struct {
 	seed   maphash.Seed
 	shards [64]shard
@@ -57,7 +57,7 @@ type shard struct {
 	others map[string]instant // by lock name: until when other hosts are assumed to want the lock
 }
 
-// mostOthers bounds the number of names in the map shard.others.
+// mostOthers is the largest number of lock names in the field others of one shard.
 const mostOthers = 64
 
 // queue is the queue of one lock, guarded by the shard's mutex.
@@ -80,7 +80,7 @@ func (q *queues) shard(name string) *shard {
 	return &q.shards[maphash.String(q.seed, name)%uint64(len(q.shards))]
 }
 
-// join reports whether the contender a must ask the store at once.
+// join adds the contender a to its queue, and reports whether a must ask the store at once.
 func (q *queues) join(a *contender) bool {
 	s := q.shard(a.lock.name)
 	s.mu.Lock()
@@ -115,7 +115,7 @@ func (q *queues) waiting(name string) bool {
 }
 
 // granted records that the given lease holds its lock, and removes the contender a from the queue.
-// The contender of a TryAcquire is in no queue.
+// It returns the lease that this host recorded as the holder before, or nil.
 func (q *queues) granted(lease *Lease, a *contender) (before *Lease) {
 	name := lease.lock.name
 	s := q.shard(name)
@@ -174,7 +174,7 @@ func (q *queues) ended(lease *Lease) {
 	s.drop(name, e)
 }
 
-// The want method notes that other hosts are assumed to want the named lock until a given instant.
+// After a call of want, this host assumes until the given instant that other hosts want the lock.
 func (q *queues) want(name string, until instant) {
 	s := q.shard(name)
 	s.mu.Lock()
@@ -237,8 +237,8 @@ func (q *queues) nextStep(a *contender, insist bool) step {
 	return stepRest
 }
 
-// stopWaiting excludes the contender a from hand-overs. It returns false if a has already got a
-// hand-over.
+// stopWaiting excludes the contender a from hand-overs. It returns false if the lock was already
+// handed over to a.
 func (q *queues) stopWaiting(a *contender) bool {
 	s := q.shard(a.lock.name)
 	s.mu.Lock()
@@ -304,9 +304,9 @@ func (s *scheduler) handOver(ctx context.Context, l *Lease) bool {
 	})
 }
 
-// successor makes a lease for the contender a. That lease follows the lease l and has l's deadline.
-// If a renewal of l is under way, its answer counts for the new lease. If none is under way and l's
-// last confirmed request is at least minStreakTime old, the new lease is renewed at once.
+// successor makes the lease of the contender a, which follows the lease l and has l's deadline. If
+// a renewal of l is under way, its answer counts for the new lease. If no renewal is under way and
+// l's last confirmed request is at least minStreakTime old, the new lease is renewed at once.
 func (l *Lease) successor(a *contender, now instant) *Lease {
 	g := grant{token: l.token, sent: now, got: now}
 	g.token++

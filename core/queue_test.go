@@ -15,8 +15,8 @@ import (
 
 var waiting = []driver.Capability{driver.CapWaiter}
 
-// lineUp starts n goroutines, one after another. Each acquires the lock l and holds it for the time
-// in hold. The returned function waits for the goroutines and returns the order of the grants.
+// lineUp starts n goroutines, one after another. Each holds the lock l once, for the duration hold.
+// The returned function waits for the goroutines and returns the order of the grants.
 func lineUp(t *testing.T, l *Lock, n int, hold time.Duration) func() []int {
 	var (
 		mu    sync.Mutex
@@ -219,7 +219,7 @@ func failedWait(t *testing.T, failure error) {
 }
 
 // TestPlaceOfADeadPlugin checks a waiter whose plugin process has died. The waiter must withdraw
-// its owner id and wait again under a new one.
+// its owner id and wait again under a new owner id.
 func TestPlaceOfADeadPlugin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(append(waiting, driver.CapWatcher)...)

@@ -18,21 +18,21 @@ import (
 // the end of ctx, the lease has expired in the store, or an error shows that further tries are
 // useless. If Release fails without such an error, the client goes on trying in the background
 // until the lease has expired. The error is an [*IndeterminateError] if a failed request may have
-// released the lock. If not, the lock is still taken, and the error wraps ErrUnavailable or the
+// released the lock. Otherwise, the lock is still taken, and the error wraps ErrUnavailable or the
 // store's reason to refuse. Both kinds of errors say when the lock is free at the latest. If
 // errors.Is(err, ErrNotHeld) is true, the lease had been lost before Release, and a [*NotHeldError]
 // may name the present owner. Release also fails if another Release of the lease takes too long.
 //
-// If a goroutine of the same client waits for the lock, Release usually hands the lock over to it
-// at once, without asking the store. Then Release returns nil even if ctx has ended. Release asks
-// the store instead if, for example, a renewal has failed or other hosts must get a turn.
+// If a goroutine of the same client waits for the lock, Release usually hands the lock over to that
+// goroutine at once, without the store. Then Release returns nil even if ctx has ended. Release
+// asks the store instead if, for example, a renewal has failed or other hosts must get a turn.
 func (l *Lease) Release(ctx context.Context) error {
-	l.c.ops.Add(1) // not by the begin method, which refuses calls once Close has begun
+	l.c.ops.Add(1) // the begin method is not used, because it refuses calls once Close has begun
 	defer l.c.end()
 	return l.c.wrap("release", l.lock.name, l.release(ctx, l.c.opts.CleanupBudget))
 }
 
-// release tries to release the lease l, at most until the time rest has passed after ctx ended.
+// release tries to release the lease l, until the duration rest has passed after the end of ctx.
 func (l *Lease) release(ctx context.Context, rest time.Duration) error {
 	if l.c.sched.handOver(ctx, l) {
 		return nil
@@ -178,9 +178,9 @@ func (l *Lease) unreleased(err error) error {
 	return fmt.Errorf("not released, free at the latest at %s: %w", at.Format(timeOfDay), err)
 }
 
-// free tries to release the lease l until the store has answered, the time rest has passed after
-// the end of ctx, or the lease has expired. If the outcome of a try is unknown, doubt is the error
-// of that try.
+// free tries to release the lease l until the store has answered, the duration rest has passed
+// after the end of ctx, or the lease has expired. If the outcome of a try is unknown, doubt is the
+// error of that try.
 func (l *Lease) free(ctx context.Context, rest time.Duration) (doubt, err error) {
 	c := l.c
 	began := c.clock.early()
@@ -227,7 +227,7 @@ func (l *Lease) over() instant {
 	return l.expiresBy
 }
 
-// withGrace returns a context that has the values of ctx, and that ends when the time rest has
+// withGrace returns a context that has the values of ctx, and that ends when the duration rest has
 // passed after the end of ctx, or when the client has closed.
 func (c *Client) withGrace(ctx context.Context, rest time.Duration) (context.Context, context.CancelFunc) {
 	out, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -289,8 +289,8 @@ func (j *janitor) run() {
 	}
 }
 
-// round tries the pending clean-ups. If one fails, round returns true at once, because the store is
-// probably down for the others too. It returns false when no clean-up is left.
+// round tries the pending clean-ups. If one clean-up fails, round returns true at once, because the
+// others would probably fail too. It returns false when no clean-up is left.
 func (j *janitor) round(ctx context.Context) bool {
 	for k := j.first(); k != nil && ctx.Err() == nil; k = j.first() {
 		if j.c.clock.now() < k.until {

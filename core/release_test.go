@@ -143,7 +143,7 @@ func TestL7FailedReleaseCanBeRetried(t *testing.T) {
 	}
 }
 
-// away makes every call to the backend f fail with err for the time d.
+// away makes every call to the backend f fail with err for the duration d.
 func (f *fake) away(d time.Duration, err error) {
 	f.hook(func(context.Context, string, driver.Request) error { return err }, nil)
 	time.AfterFunc(d, func() { f.hook(nil, nil) })
@@ -280,7 +280,7 @@ func TestL7BackgroundReleaseEnds(t *testing.T) {
 	}
 }
 
-// TestL7NothingIsKeptOfReleases checks that a client keeps no lease after a background release.
+// TestL7NothingIsKeptOfReleases checks that a client keeps no lease in memory after its release.
 func TestL7NothingIsKeptOfReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

@@ -33,8 +33,8 @@ type renewalBatch struct {
 }
 
 // The health check and the renewal may together take a third of the time until the first lease
-// ends, so that a hung plugin is replaced while its leases live (L8). For short leases they may
-// take all that time, because a new plugin would come too late.
+// ends, so that a hung plugin is replaced before its leases end (L8). For short leases, they may
+// take all of that time, because a new plugin would come too late.
 func (s *scheduler) renew(ctx context.Context, f *renewalBatch) {
 	defer close(f.done)
 	budget := f.left / 3
@@ -99,7 +99,7 @@ func (c *Client) renew(ctx context.Context, reqs []driver.Request) []error {
 	return errs
 }
 
-// atOnce calls f(0) to f(n-1) concurrently. The parameter most limits the calls under way at once.
+// atOnce calls f(0) to f(n-1) concurrently. The parameter most bounds the calls under way at once.
 func atOnce(most, n int, f func(i int)) {
 	var next atomic.Int64
 	var workers sync.WaitGroup
@@ -177,8 +177,8 @@ func (s *scheduler) verdict(l *Lease, err error, now instant) error {
 	return nil
 }
 
-// The next renewal of the lease l is due one interval after the time for which this renewal was
-// planned, so that delays do not add up. For a short lease, the event has no Slack (time left),
+// renewed plans the next renewal of the lease l one interval after the planned time of the last
+// renewal, so that delays do not add up. For a short lease, the event has no Slack (time left),
 // because the lease was granted for less than the TTL.
 func (s *scheduler) renewed(l *Lease, sent, got instant) {
 	ev := l.event(EventRenewed, got.sub(sent), nil)
@@ -235,7 +235,7 @@ func (c *Client) notice(n driver.Notice) {
 	}
 }
 
-// down ends all leases if they died with the plugin. If not, leases without NoRenew become suspect.
+// down ends all leases if they died with the plugin. Otherwise, it makes renewable leases suspect.
 func (s *scheduler) down(n driver.Notice) {
 	why := n.Err
 	if why == nil {

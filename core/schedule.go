@@ -70,7 +70,7 @@ func (s *scheduler) add(l *Lease, a *contender, g grant) {
 // leases have died, or if the client has closed without waiting for this call.
 func (s *scheduler) admit(l *Lease, g grant, began instant) bool {
 	every := l.lock.opts.RenewEvery
-	// The first renewal comes earlier by a random time, up to a tenth of the interval. Without this
+	// The first renewal comes early by a random part of the interval, at most a tenth. Without this
 	// shift, leases that were granted at the same time would always be renewed at the same time.
 	early := time.Duration(mrand.Int64N(int64(every/10) + 1))
 	switch {
@@ -100,8 +100,8 @@ func (s *scheduler) admit(l *Lease, g grant, began instant) bool {
 // firstPause returns the time from now until the first renewal of a short lease. (The store has
 // granted a short lease without a request, for less than the TTL.) The pause is a third of the
 // lease's remaining time, so that a lease that is released soon costs no renewal. The pause is
-// shorter if that is necessary to leave time for two round trips, each as long as the last one. A
-// term of a leader is seldom short, and is renewed at once.
+// shorter if that is necessary to leave time for two round trips, each as long as the last one. The
+// lease of a leader usually lasts long, so it is renewed at once.
 func (l *Lease) firstPause(now instant) time.Duration {
 	if l.lock.election {
 		return 0
@@ -179,7 +179,7 @@ func (s *scheduler) step() (ended []*Lease, batches []*renewalBatch, pause time.
 	now := s.c.clock.now()
 	s.c.events.ask(now)
 	ended, soon := s.due(now)
-	if len(soon) > 0 && soon[0].next <= now { // if not, the timer was early or a lease is new
+	if len(soon) > 0 && soon[0].next <= now { // otherwise, the timer was early or a lease is new
 		batches = s.group(soon, now)
 	}
 	for _, l := range soon {
@@ -191,7 +191,7 @@ func (s *scheduler) step() (ended []*Lease, batches []*renewalBatch, pause time.
 		return ended, batches, time.Hour
 	}
 	// After the last lease has ended, the goroutine sleeps once more for maxSleep. A new lease wakes
-	// it only if the lease is due before that sleep ends. So brief leases do not wake it.
+	// the goroutine only if the lease is due before that sleep ends. So brief leases do not wake it.
 	s.empty = len(s.leases) == 0
 	s.wakeAt = now.add(maxSleep)
 	if !s.empty {

@@ -9,10 +9,10 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// A token is made of two numbers. The high bits are the number of the store's grant.
-// The low bits count the hand-overs inside the host. They are 0 for the lease that the
-// store granted, and one more for each lease that follows by a hand-over under the same
-// grant. So each lease has a higher token than every lease before it, on any host.
+// A token is made of two numbers. The high bits are the number of the store's grant. The low bits
+// count the hand-overs inside the host. They are 0 for the lease that the store granted, and grow
+// by one with each hand-over under the same grant. So each lease has a higher token than every
+// earlier lease, on any host.
 const (
 	handoverBits = 10
 	maxHandovers = 1<<handoverBits - 1
@@ -30,7 +30,7 @@ func GrantNumber(token uint64) uint64 { return token >> handoverBits }
 var errGrantNumber = errors.New("the backend is broken: a grant number is not below 2^53")
 
 // tokenBackend is the backend that all other code of package core calls. The real backend knows
-// only grant numbers. tokenBackend converts between them and the tokens that users see.
+// only grant numbers. tokenBackend converts between grant numbers and the tokens that users see.
 type tokenBackend struct {
 	driver.Backend
 	waiter   driver.Waiter
@@ -98,7 +98,7 @@ func (e tokenBackend) Watch(ctx context.Context, emit func(driver.Notice)) error
 	})
 }
 
-// Batch also modifies its argument ops. It converts the tokens in ops to grant numbers.
+// Batch modifies its argument ops. It converts the tokens in ops to grant numbers.
 func (e tokenBackend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	for i := range ops {
 		ops[i].Token = GrantNumber(ops[i].Token)

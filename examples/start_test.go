@@ -102,7 +102,7 @@ func shell(t *testing.T, dir, commands string, told *strings.Builder) string {
 }
 
 // docker reports whether a docker daemon runs. If the daemon lacks the image that builder names,
-// this function makes it from this machine's Go and shell, and removes it after the test.
+// docker makes it from this machine's Go and shell, and removes the image after the test.
 func docker(t *testing.T) bool {
 	t.Helper()
 	ask := func(args ...string) error { return exec.CommandContext(t.Context(), "docker", args...).Run() }

@@ -264,9 +264,9 @@ func (w *ticking) held(h core.Holder, now time.Time) {
 	w.holds = append(w.holds, away{label: h.Label, token: h.Token, from: now, to: now})
 }
 
-// blocked returns the periods in which a process held the job's lock and was stopped or killed
-// meanwhile. The test fails if the process kept the lock for more than jobTTL plus w.expires after
-// the stop or kill.
+// blocked returns the periods in which a process held the job's lock and was stopped or killed. The
+// test fails if the process kept the lock for more than jobTTL plus w.expires after the stop or
+// kill.
 func (w *ticking) blocked(t *testing.T) (all []away) {
 	for _, a := range slices.Concat(w.aways...) {
 		for _, h := range w.holds {

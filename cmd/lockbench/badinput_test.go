@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// If one backend fails, the other backends are measured in every run.
+// If one backend fails, lockbench must still measure the other backends in every run.
 func TestDeadBackendCostsItsOwnCells(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())

@@ -49,7 +49,7 @@ func prefixed(sign string) cobra.CompletionFunc {
 	}
 }
 
-// firstBackend offers backends for the first argument. The directive says if files are offered too.
+// firstBackend offers backends for the first argument, and files too if the directive says so.
 func firstBackend(directive cobra.ShellCompDirective) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -62,7 +62,7 @@ func firstBackend(directive cobra.ShellCompDirective) cobra.CompletionFunc {
 // completeFor limits the time for which a shell waits for the names of locks.
 const completeFor = 2 * time.Second
 
-// For the second argument, lockNames offers the held locks in the store that the flags name.
+// lockNames offers, for the second argument, the locks held in the store that the flags name.
 func lockNames(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) != 1 {
 		return firstBackend(cobra.ShellCompDirectiveNoFileComp)(cmd, args, toComplete)
@@ -76,7 +76,7 @@ func lockNames(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Co
 	return l.Names(ctx, toComplete), cobra.ShellCompDirectiveNoFileComp
 }
 
-// The list method completes the last word of a list with commas. It omits words that the list has.
+// The list method completes the last word of a list with commas. It omits words in that list.
 func (c candidates) list(cmd *cobra.Command, _ []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	before := toComplete[:strings.LastIndexByte(toComplete, ',')+1]
 	chosen := strings.Split(before, ",")

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// lockbench must have the flags that the Kubernetes Job uses. The Job's --parts must be its number
-// of pods.
+// lockbench must have the flags that the Kubernetes Job uses. The Job's --parts must equal its
+// number of pods.
 func TestJobOfDeployIsTaken(t *testing.T) {
 	text, err := os.ReadFile("../../examples/deploy/bench-job.yaml")
 	if err != nil {

@@ -3,9 +3,9 @@
 //
 // # Where is what
 //
-//   - main.go: the root command; exit.go: exit codes and hints
+//   - main.go: has the root command; exit.go: has exit codes and hints
 //   - one command each: run.go, faults.go, check.go, report.go, compare.go, merge.go, conform.go,
-//     env.go, lock.go, locks.go, exec.go, plugins.go; oldfaults.go: old flags of run
-//   - servers.go, output.go: flags that several commands share; progress.go: a run's progress
-//   - complete.go: completion in a shell; man.go: manual pages
+//     env.go, lock.go, locks.go, exec.go, plugins.go; oldfaults.go: reads old flags of run
+//   - servers.go, output.go: have the flags of several commands; progress.go: shows progress
+//   - complete.go: completes words in a shell; man.go: writes manual pages
 package main

@@ -109,8 +109,8 @@ func TestComposeFile(t *testing.T) {
 	}
 }
 
-// If docker compose is missing, the error names the package to install. No backend is measured
-// then, not even a backend that needs no server.
+// If docker compose is missing, the error names the package to install. lockbench then measures no
+// backend, not even a backend that needs no server.
 func TestNoDocker(t *testing.T) {
 	dir := plugins(t)
 	path := t.TempDir()

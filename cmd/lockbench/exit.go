@@ -21,7 +21,7 @@ const (
 	exitInterrupted = 130
 )
 
-// exitCode returns the exit code for err. Only a StatusError takes precedence over ErrUnsafe.
+// exitCode returns the exit code for err. A StatusError in err decides first, and then ErrUnsafe.
 func exitCode(err error) int {
 	var environment *bench.EnvError
 	var invalid *bench.InvalidError

@@ -82,7 +82,7 @@ func TestFaultsFlagsFitEveryMode(t *testing.T) {
 	}
 }
 
-// Old command lines of "lockbench run" that played faults still play them.
+// Old command lines of "lockbench run" that injected faults must still inject them.
 func TestOldSpellings(t *testing.T) {
 	for line, want := range map[string]string{
 		"--scenarios safety --quick --faults restart,evict":                 "--faults=restart --faults=evict --quick=true",

@@ -60,7 +60,7 @@ An election and a lock of one name are the same lock.`,
 	return cmd
 }
 
-// running makes cmd run, under the lock in l, the command that follows "--".
+// running makes cmd run the command that follows "--". This command runs under the lock in l.
 func running(cmd *cobra.Command, l *bench.Locked) *cobra.Command {
 	fl := cmd.Flags()
 	fl.DurationVar(&l.TTL, "ttl", 0, "how long others wait when this machine is lost, a `time` (default 10s)")

@@ -82,8 +82,8 @@ func marked(lockbench *exec.Cmd, mark string) (pids []int) {
 }
 
 // start starts "lockbench lock" with a command that leaves two daemons behind. One daemon is in a
-// new session. The other daemon is forked twice, and has no open files and no environment. All five
-// processes have the text mark in their arguments.
+// new session. The other daemon is forked twice, and has no open files and no environment. The
+// command and its descendants are five processes, each with the text mark in its arguments.
 func (g *guarded) start(t *testing.T, words ...string) (cmd *exec.Cmd, mark string) {
 	t.Helper()
 	mark = fmt.Sprintf("%d.%d", time.Now().UnixNano(), os.Getpid())
@@ -155,7 +155,6 @@ func keeperOf(t *testing.T, cmd *exec.Cmd) int {
 	return children(t, cmd.Process.Pid)[0]
 }
 
-// often returns the number all if LOCKBENCH_LONG is set. Otherwise it returns the number few.
 func often(few, all int) int {
 	if os.Getenv("LOCKBENCH_LONG") == "" {
 		return few
@@ -253,7 +252,8 @@ func pidOf(parent int, text string) int {
 	return 0
 }
 
-// If lockbench and its keeper process die together, the kernel ends the command. The lease goes on.
+// If lockbench and its keeper (the lock's holder) die together, the kernel must end the command.
+// The lease must go on until its TTL is over.
 func TestKilledAtOnce(t *testing.T) {
 	g := startGuarded(t)
 	const ttl = 3 * time.Second
@@ -279,7 +279,7 @@ func TestKilledAtOnce(t *testing.T) {
 	}
 }
 
-// If its keeper process is killed, lockbench must end, even if its standard error is not read.
+// If the keeper (the lock's holder) is killed, lockbench must end, even if its stderr is not read.
 func TestKeeperKilledUnread(t *testing.T) {
 	g := startGuarded(t)
 	for range rounds() {

@@ -142,8 +142,8 @@ func (g *guarded) eventuallyWait(t *testing.T, name string, waiters int) {
 	})
 }
 
-// If a signal comes while lockbench waits for a lock, lockbench must end with the signal's status.
-// It must leave no process and no queue entry.
+// If a signal comes while lockbench waits for a lock, lockbench must end with the signal's status,
+// and leave no process and no queue entry.
 func TestInterruptedWaiter(t *testing.T) {
 	g := startGuarded(t)
 	g.start(t, "lock", "redis", "busy")
@@ -171,7 +171,7 @@ func TestInterruptedWaiter(t *testing.T) {
 	}
 }
 
-// TestManyLocks runs many commands under one lock, first together, and later one after the other.
+// TestManyLocks runs many commands under one lock, first all at once, and then one by one.
 func TestManyLocks(t *testing.T) {
 	g := startGuarded(t)
 	atOnce, inRow := often(10, 100), often(5, 1000)

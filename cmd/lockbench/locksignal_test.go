@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// The command gets its arguments unchanged, in any encoding. The name of a lock must be UTF-8.
+// lockbench must pass on arguments unchanged, in any encoding. The name of a lock must be UTF-8.
 func TestLockPassesAnyBytes(t *testing.T) {
 	g := startGuarded(t)
 	cmd := g.command("", "lock", "redis", "bytes")
@@ -25,8 +25,8 @@ func TestLockPassesAnyBytes(t *testing.T) {
 	ends(t, exitUsage, "is not UTF-8", "lock", "redis", "a\xff", "--", "true")
 }
 
-// If the command alone is stopped, lockbench must stop, too. If it is resumed, lockbench must go
-// on, and end with the command's status.
+// If a signal stops only the command, lockbench must stop, too. When the command is resumed,
+// lockbench must go on, and end with the command's status.
 func TestStoppedCommandGoesOn(t *testing.T) {
 	g := startGuarded(t)
 	s := g.sleep(t, os.Stderr, "lock", "redis", "stopped")
@@ -83,7 +83,7 @@ func (g *guarded) interruptedAtOnce(t *testing.T, sig syscall.Signal) {
 }
 
 // If lockbench was started with SIGINT and SIGQUIT ignored, the command must ignore them, too. A
-// shell without job control starts a command with "&" in this way.
+// shell without job control ignores both signals for a command that ends with "&".
 func TestIgnoredSignals(t *testing.T) {
 	g := startGuarded(t)
 	args := g.command("kill -INT $$; kill -QUIT $$; kill -QUIT $(cut -d' ' -f4 /proc/$PPID/stat); echo lived", "lock", "redis", "ignored").Args

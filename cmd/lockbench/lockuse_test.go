@@ -68,7 +68,7 @@ func TestLockStatus(t *testing.T) {
 	}
 }
 
-// With --at-least the lock stays taken after the command has ended.
+// With --at-least, the lock must stay held after the command has ended.
 func TestLockAtLeast(t *testing.T) {
 	g := startGuarded(t)
 	for _, status := range []int{0, 75} {

@@ -94,8 +94,8 @@ func grouped(root *cobra.Command, title string, commands ...*cobra.Command) {
 	root.AddCommand(commands...)
 }
 
-// guideLost changes help and each command that only has subcommands. These commands then return an
-// error for an unknown name.
+// guideLost makes the help command, and each command that only has subcommands, return an error for
+// the name of an unknown subcommand.
 func guideLost(cmd *cobra.Command) {
 	if cmd.HasSubCommands() {
 		cmd.Args, cmd.RunE = cobra.ArbitraryArgs, parentOnly
@@ -127,7 +127,7 @@ func pluginDirs(cmd *cobra.Command, _ []string) error {
 	return nil
 }
 
-// parentOnly shows help. For an argument, it returns an error that proposes a similar subcommand.
+// parentOnly shows help or, if there is an argument, returns an error that proposes a subcommand.
 func parentOnly(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
@@ -145,7 +145,7 @@ func parentOnly(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// noArgs refuses all arguments. If the first is the name of a baseline, the error has a hint.
+// noArgs refuses all arguments. If the first argument is a baseline's name, the error has a hint.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

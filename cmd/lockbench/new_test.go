@@ -15,7 +15,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// TestNewPluginCompiles writes the skeletons into this module and compiles them.
+// TestNewPluginCompiles writes the skeletons of plugins into this module and compiles them.
 func TestNewPluginCompiles(t *testing.T) {
 	dir, err := os.MkdirTemp(".", "skeleton-test-")
 	if err != nil {
@@ -66,8 +66,8 @@ func pythonWithGRPC(t *testing.T) {
 	servers.Missing(t, "python", &servers.NotInstalledError{Program: "grpc for python3", Debian: "python3-grpcio python3-protobuf", Homebrew: "python"})
 }
 
-// The Python skeleton speaks only version 1 of the protocol. So this test also checks that hosts
-// still support such plugins.
+// The Python skeleton speaks only version 1 of the protocol. So this test fails if hosts no longer
+// support version 1.
 func TestNewPluginInPython(t *testing.T) {
 	pythonWithGRPC(t)
 	dir := filepath.Join(t.TempDir(), "store")

@@ -96,7 +96,7 @@ func TestKilledSearchLeavesNothing(t *testing.T) {
 	}
 }
 
-// processesWith lists processes whose TMPDIR is the directory tmp or below it. It needs /proc.
+// processesWith lists the processes whose TMPDIR is tmp or a directory below tmp. It needs /proc.
 func processesWith(tmp string) []string {
 	var found []string
 	files, _ := filepath.Glob("/proc/[0-9]*/environ") // the pattern is valid

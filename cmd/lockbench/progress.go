@@ -70,7 +70,7 @@ func (p *progress) Begin(steps int, guess time.Duration) {
 	)
 }
 
-// timeLeft returns the time left, as text. Before the first step, it uses the time in guess.
+// timeLeft returns the time left, as text. Before the first step, it takes guess as the whole time.
 func timeLeft(s decor.Statistics, took, guess time.Duration) string {
 	left := guess - took
 	if s.Current > 0 {

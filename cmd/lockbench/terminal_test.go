@@ -126,7 +126,7 @@ func TestLockOnTerminal(t *testing.T) {
 }
 
 // If the terminal is closed, as by a lost "ssh -t" connection, the command and its process group
-// must end. A command without a lock ends in this case, too.
+// must end, like those of a command without a lock.
 func TestLockWithoutItsTerminal(t *testing.T) {
 	g := startGuarded(t)
 	c := startTerminal(t)

@@ -6,8 +6,8 @@
 // file, such as L1 or K3.
 //
 // A backend makes single attempts. Waiting, retrying, renewing, deadlines, queues and events are
-// the work of core. Every method may be called from any number of goroutines, and must return soon
-// after its ctx ends. All lease state in a backend's process must also be in the store (L8).
+// the work of core. Any number of goroutines may call a backend's methods, which must return soon
+// after their ctx ends. All lease state in a backend's process must also be in the store (L8).
 package driver
 
 import (
@@ -18,11 +18,11 @@ import (
 // Request holds the arguments of the operations of a [Lock]. The comment of each method
 // names the fields that the method reads. A backend must not keep or change the Value slice.
 type Request struct {
-	// Name of the lock: valid UTF-8 of 1 to 512 bytes, any character allowed, case-sensitive. core
-	// has checked it. The backend must encode it so that two names never become one key (K6).
+	// Name of the lock: valid UTF-8 of 1 to 512 bytes, any character allowed, case-sensitive. core has
+	// checked the name. The backend must encode it so that two names never become one key (K6).
 	Name string
-	// Owner is the random id of one grant, made in core before the first byte
-	// is sent (L1): 1 to 64 characters of [A-Za-z0-9_-]. Owner is never reused.
+	// Owner is the random id of one grant: 1 to 64 characters of [A-Za-z0-9_-]. core makes it before
+	// it sends the first byte (L1), and never uses it for another grant.
 	Owner string
 	// Label tells people who holds the lock: valid UTF-8, at most 256 bytes.
 	Label string
@@ -37,7 +37,7 @@ type Request struct {
 	// durations.
 	TTL time.Duration
 	// Keep is the time for which the lock must stay taken after this request, even if it is released.
-	// It is the rest of the user's AtLeast (see core.LockOptions); in most requests it is zero.
+	// Keep is the rest of the user's AtLeast (see core.LockOptions). In most requests it is zero.
 	Keep time.Duration
 }
 
@@ -46,29 +46,28 @@ type Lock interface {
 	// TryAcquire grants Name to Owner for TTL if no live grant exists, and returns the grant's token.
 	// The store makes the token in the same atomic step. The token is below 2^53, and is higher than
 	// every earlier token of that name, except after failures that the Fencing field of [Properties]
-	// does not cover (L6). A grant that is not ended earlier expires by the store's clock.
+	// does not cover (L6). Unless a grant is ended earlier, it expires by the store's clock.
 	//
-	// TryAcquire returns a [*HeldError] if another owner holds Name, or if the store
-	// reserves it for the next waiter in its queue. A call by the owner that holds Name
-	// is not a renewal and returns a HeldError too, with one exception. If the store made
-	// the grant without a request (see [Grant]), and no TryAcquire or Renew has confirmed
-	// the grant yet, this call confirms it. TryAcquire then returns the grant's token,
-	// and the lease lives for TTL from now. TryAcquire returns [ErrWithdrawn] for an
-	// owner that was withdrawn. An error that wraps [ErrUnavailable] means that the
-	// outcome is unknown, and the caller must withdraw the owner before it asks again.
+	// TryAcquire returns a [*HeldError] if another owner holds Name, or if the store reserves the lock
+	// for the next waiter in its queue. A call by the owner that holds Name is not a renewal and
+	// returns a HeldError too, with one exception. If the store made the grant without a request (see
+	// [Grant]), and no TryAcquire or Renew has confirmed the grant yet, this call confirms it.
+	// TryAcquire then returns the grant's token, and the lease lives for TTL from now. TryAcquire
+	// returns [ErrWithdrawn] for an owner that was withdrawn. An error that wraps [ErrUnavailable]
+	// means that the outcome is unknown, and the caller must withdraw the owner before it asks again.
 	TryAcquire(ctx context.Context, r Request) (token uint64, err error)
 
 	// Renew lets the lease of Name, Owner and Token live for TTL from now. Renew must compare owner
 	// and token in the same atomic step, and must never revive a lease that has expired or was
-	// deleted. Renew returns a [*NotHeldError] if that lease no longer exists. Renew must ignore Keep.
-	// In a renewal, only the plugin process uses it.
+	// deleted. Renew returns a [*NotHeldError] if that lease no longer exists. Renew must ignore Keep,
+	// which only the plugin process uses in a renewal.
 	Renew(ctx context.Context, r Request) error
 
 	// Release ends the lease of Name, Owner and Token, and wakes the next waiter. Release must compare
 	// owner and token in the same atomic step. If Keep > 0, Release does not delete the lease, but
 	// shortens it to Keep, and never lengthens it. It returns a [*NotHeldError] if the lease does not
-	// exist. A repeated call is harmless (L7). No lease has Token zero, so for Token zero Release must
-	// return an error, whether it asks the store or not.
+	// exist. A repeated call is harmless (L7). For Token zero, which no lease has, Release must return
+	// an error, whether it asks the store or not.
 	Release(ctx context.Context, r Request) error
 
 	// Withdraw undoes everything that a TryAcquire or Wait of owner for name did, or may still do.
@@ -76,10 +75,10 @@ type Lock interface {
 	// wakes the next waiter if this owner had been woken. Once Withdraw has returned nil, no grant of
 	// that owner exists or can come: a TryAcquire that arrives later is refused with ErrWithdrawn
 	// (K3). It is not enough that the store has no grant, because the owner's request may still be on
-	// its way. So a backend refuses the owner in the store for at least a minute, or sends the
+	// its way. So a backend makes the store refuse the owner for at least a minute, or sends the
 	// withdrawal after the request on the same ordered connection. A third way is to kill the
 	// request's connection and wait until that connection is gone. If another process sent the owner's
-	// requests, only a refusal in the store is enough, because that process may have died and left
+	// requests, only a refusal by the store is enough, because that process may have died and left
 	// requests unread in a socket. Withdraw returns nil for an owner unknown to the store.
 	Withdraw(ctx context.Context, name, owner string) error
 
@@ -112,15 +111,16 @@ type Backend interface {
 type Waiter interface {
 	// Wait puts Owner into the queue of Name, if it is not there yet, and returns as soon as Owner is
 	// woken, or at once if Name is free. Wait also returns after the time in max, which is the rest of
-	// the holder's TTL, but at most a second. Core then calls TryAcquire, because an expiry wakes no
+	// the holder's TTL, but at most a second. core then calls TryAcquire, because an expiry wakes no
 	// waiter. During a Wait, a backend may check whether Name is free. If Wait returns the zero Grant,
 	// Name may be free, and core calls TryAcquire (K4). Wait must not miss a release that follows the
 	// caller's refused TryAcquire. A release wakes one waiter, not all (K5). Owner's place in the
 	// queue outlives the call of Wait. The place ends with a grant, with a withdrawal, or after a time
-	// in which Owner calls neither Wait nor TryAcquire. That time is at least two seconds, and hardly
-	// longer than that while the lock is free. If the store grants to waiters (see [Grant]) and other
-	// hosts had the lock recently, core calls Wait before any TryAcquire. Such a Wait also returns
-	// when the lease that existed at the call of Wait has ended. Wait returns ctx.Err() when ctx ends.
+	// in which Owner calls neither Wait nor TryAcquire. That time is at least two seconds. While the
+	// lock is free, it must not be much longer. If the store grants locks to waiters (see [Grant]) and
+	// other hosts had the lock recently, core calls Wait before any TryAcquire. Such a Wait also
+	// returns when the lease that existed at the call of Wait has ended. Wait returns ctx.Err() when
+	// ctx ends.
 	Wait(ctx context.Context, r Request, max time.Duration) (Grant, error)
 }
 
@@ -141,12 +141,12 @@ type Notifier interface {
 // freed the lock or found it free. That step belongs to a release, a withdrawal, a Break, or a
 // request of another owner. The waiter saves the round trip of a TryAcquire (K4).
 //
-// The store makes such a grant only for a short time, because the waiter may be dead, and only to
-// an owner whose process has recently shown by a message that it runs. Sent is the instant at which
-// that process sent the last such message that the store saw before the grant. So the grant was
-// made after Sent. The waiter must renew before Sent plus For, and then has the lease for the TTL.
-// A Grant that arrives after that is only a hint to call TryAcquire. A backend may always return
-// the zero Grant instead: TryAcquire then returns the grant's token.
+// The store makes such a grant only for a short time, because the waiter may be dead. It grants
+// only to an owner whose process has recently shown by a message that it runs. Sent is the instant
+// at which that process sent the last such message that the store saw before the grant. So the
+// grant was made after Sent. The waiter must renew before Sent plus For, and then has the lease for
+// the TTL. A Grant that arrives after that time is only a hint to call TryAcquire. Wait may always
+// return the zero Grant instead: TryAcquire then returns the grant's token.
 type Grant struct {
 	// Token of the grant; zero for none.
 	Token uint64
@@ -162,9 +162,9 @@ type Grant struct {
 type Observer interface {
 	// Observe calls emit with the present holder of name, and again after each change of owner, token
 	// or value; the zero Holder means that the lock is free. Calls of emit do not overlap, follow the
-	// order of the changes, and never show a lower token. If changes follow each other closely, only
-	// the newest need be emitted. Observe returns ctx.Err() when ctx ends. When it can no longer reach
-	// the store, it returns the cause. It must notice within seconds that a server does not answer.
+	// order of the changes, and never show a lower token. If changes follow each other closely,
+	// Observe may emit only the newest. Observe returns ctx.Err() when ctx ends. When Observe can no
+	// longer reach the store, it returns the cause. It must notice a silent server within seconds.
 	Observe(ctx context.Context, name string, emit func(Holder)) error
 }
 
@@ -200,7 +200,7 @@ type Admin interface {
 	// List calls emit for each held lock whose name starts with prefix, in no
 	// particular order, until emit returns false.
 	List(ctx context.Context, prefix string, emit func(Holder) bool) error
-	// Break ends the lease of name if its token is the given token, whichever client owns it.
+	// Break ends the lease of name if its token is the given token, whichever client owns the lease.
 	// Otherwise it returns a [*NotHeldError]. Tokens of later grants must still be higher.
 	Break(ctx context.Context, name string, token uint64) error
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // Sentinel errors, one for every case that callers treat differently. A backend wraps the native
-// cause together with the sentinel. errors.Is finds the sentinel in the host too.
+// cause together with the sentinel. errors.Is finds it even in a plugin's error.
 var (
 	// ErrHeld: another owner holds the lock. An error that wraps ErrHeld is a [*HeldError].
 	ErrHeld = errors.New("lock is held")

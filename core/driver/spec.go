@@ -24,15 +24,15 @@ type Key struct {
 	Type     KeyType `json:"type"`
 	Default  string  `json:"default"` // as text; "" when there is none
 	Required bool    `json:"required"`
-	Secret   bool    `json:"secret"` // not shown in logs, errors, process lists or describe
+	Secret   bool    `json:"secret"` // not shown in logs, errors, process lists or the output of describe
 	Doc      string  `json:"doc"`
 }
 
 // Config maps configuration keys to values, which [Spec.CheckConfig] has checked.
 type Config map[string]string
 
-// Command is a command that only one backend has. It is run as "lockplugin-NAME
-// COMMAND", with the configuration from --config FILE or standard input.
+// Command is a command that only one backend has. The user runs it as "lockplugin-NAME COMMAND",
+// with the configuration from --config FILE or standard input.
 type Command struct {
 	Name string                                                        `json:"name"`
 	Doc  string                                                        `json:"doc"`

@@ -10,12 +10,12 @@ import (
 // Holder describes a held lock. The zero Holder means that the lock is free.
 type Holder struct {
 	Name  string
-	Owner string // if the holder is not a lockbench client: the text that the store shows, or ""
+	Owner string // for a holder that is not a lockbench client: text that the store shows, or ""
 	Label string
 	Value []byte
 	Token uint64 // zero if the holder is not a lockbench client
 	// TTL is the time that the lease has left by the store's clock, rounded up to whole milliseconds.
-	// TTL is negative if it is not known when the lease ends.
+	// TTL is negative if the end of the lease is not known.
 	TTL time.Duration
 	// Waiters is the number of owners in the store's queue, or -1 if it is unknown.
 	Waiters int
@@ -24,7 +24,7 @@ type Holder struct {
 // Held reports whether the lock is held.
 func (h Holder) Held() bool { return h.Owner != "" || h.Token != 0 || h.TTL != 0 }
 
-// by names the holder. It returns "" if the store only reserves the lock for the next waiter.
+// by returns text that names the holder, or "" if the store reserves the lock for the next waiter.
 func (h Holder) by() string {
 	switch {
 	case h.Label != "":
@@ -140,8 +140,8 @@ type Properties struct {
 	// a waiter whose plugin dies goes to the end of the queue.
 	FIFO bool
 	// FirstSpan is the longest time for which the store grants a lock to a waiter in its queue without
-	// a TryAcquire (see [Grant]), if the waiter is near the store. A distant waiter may get some round
-	// trips more, but at most 2 s in all. FirstSpan is zero if the store only wakes waiters.
+	// a TryAcquire (see [Grant]), if the waiter is near the store. A distant waiter's grant may last
+	// some round trips longer, at most 2 s in all. FirstSpan is zero if the store only wakes waiters.
 	FirstSpan time.Duration
 	// TimedTokens reports whether tokens are times. Such a token is the store's time at the grant, in
 	// microseconds since 1970, or the previous token plus one if that is higher. It shows operators

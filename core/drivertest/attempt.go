@@ -10,7 +10,7 @@ import (
 )
 
 // attempt is one owner that calls a driver.Backend directly, so that core does not renew, retry or
-// clean up for it.
+// clean up for that owner.
 type attempt struct {
 	b driver.Backend
 	driver.Request
@@ -21,7 +21,7 @@ func (h *Harness) attempt(b driver.Backend, name string, ttl time.Duration) *att
 	return &attempt{b: b, Request: driver.Request{Name: name, Owner: rand.Text(), Label: "conformance attempt", TTL: ttl}}
 }
 
-// by returns an attempt of the same owner through b, as if another process made it.
+// by returns an attempt of the same owner through the backend b, as another process would make it.
 func (a *attempt) by(b driver.Backend) *attempt { return &attempt{b, a.Request} }
 
 // backends opens n backends on the harness's store. If the store is in a plugin (scope "host"),
@@ -38,7 +38,7 @@ func (h *Harness) backends(t T, n int) []driver.Backend {
 	return all
 }
 
-// open also connects, so that no case measures the time to connect.
+// open opens a backend and connects it, so that no case measures the time to connect.
 func (h *Harness) open(t T) driver.Backend {
 	b := h.Open(t)
 	_ = call(t, b.Check) // the error is not needed: if Check fails, the case will fail too
@@ -155,12 +155,12 @@ func (a *attempt) waitAcquire(t T, limit time.Duration) (own time.Time, err erro
 	return g.Sent.Add(g.For), nil
 }
 
-// mustWaitAcquire calls waitAcquire until the attempt has the lock, which the holder must release.
+// mustWaitAcquire calls waitAcquire until the attempt has the lock. The holder must release it.
 func (a *attempt) mustWaitAcquire(t T) (own time.Time) {
 	t.Helper()
 	const limit = 9 * time.Second // less than the 10 s that call allows
 	own, err := a.waitAcquire(t, limit)
-	for errors.Is(err, driver.ErrHeld) && t.Context().Err() == nil { // woken, but only by a hint
+	for errors.Is(err, driver.ErrHeld) && t.Context().Err() == nil { // woken without a grant
 		own, err = a.waitAcquire(t, limit)
 	}
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// asHolder simulates a bug that treats r as a request of the holder. The bug ignores r's owner if
-// owner is true, and r's token if token is true.
+// asHolder simulates a bug that treats r as a request of the holder. The bug ignores r.Owner if the
+// parameter owner is true, and r.Token if token is true.
 func asHolder(ctx context.Context, c *calls, r driver.Request, owner, token bool) driver.Request {
 	h, err := c.inspect(ctx, r.Name)
 	if err != nil || !h.Held() {

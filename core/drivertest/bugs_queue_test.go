@@ -411,7 +411,7 @@ func wakesEverybody(c *calls) {
 	onInspect(c, func(h driver.Holder) driver.Holder { h.Waiters = -1; return h })
 }
 
-// keepsTurn is a bug: a free lock stays reserved for the first waiter until it calls TryAcquire.
+// keepsTurn is a bug: a free lock is kept for the first waiter until this waiter calls TryAcquire.
 func keepsTurn(*fixture) func(*calls) {
 	var (
 		mu    sync.Mutex

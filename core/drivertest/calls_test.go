@@ -39,8 +39,8 @@ type calls struct {
 	breaks   func(context.Context, string, uint64) error
 }
 
-// callsOf returns the methods of b as calls. Its batch does the operations one by one, so that a
-// bug in an operation also affects batches.
+// callsOf returns the methods of b as calls. Its batch method does the operations one by one, so
+// that a bug in an operation also affects batches.
 func callsOf(b whole) *calls {
 	c := &calls{
 		props: b.Properties, check: b.Check, close: b.Close,
@@ -147,7 +147,7 @@ func (v *valve) set(down, frozen bool) {
 	v.changed = make(chan struct{})
 }
 
-// stream ends f when the process behind the valve is frozen or down, as missed heartbeats would.
+// stream ends f when the process behind the valve is frozen or down, as missed heartbeats would do.
 func (v *valve) stream(ctx context.Context, f func(context.Context) error) error {
 	v.mu.Lock()
 	still := v.still
@@ -193,7 +193,7 @@ func (v *valve) do(ctx context.Context, f func(context.Context) error) error {
 	}
 }
 
-// All calls except Properties and Close go through the valve v.
+// behind returns calls that go through the valve v, except Properties and Close.
 func (c *calls) behind(v *valve) *calls {
 	one := func(f func(context.Context, driver.Request) error) func(context.Context, driver.Request) error {
 		return func(ctx context.Context, r driver.Request) error {

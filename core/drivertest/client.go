@@ -123,7 +123,7 @@ func (c *client) lock(t T, name string, o core.LockOptions) *core.Lock {
 	return l
 }
 
-// try makes one TryAcquire. If that takes longer than 10 s, it counts as hanging.
+// try calls TryAcquire once. The ctx of that call ends after 10 s, because the backend may hang.
 func (c *client) try(t T, name string, o core.LockOptions) (held, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -249,7 +249,7 @@ func describe(h driver.Holder) string {
 }
 
 // injector stands between core and a backend. It declares no capabilities, so that core calls only
-// methods in which requests and replies can be lost.
+// methods whose requests or replies the injector can lose.
 type injector struct {
 	driver.Backend
 

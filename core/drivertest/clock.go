@@ -19,8 +19,8 @@ const (
 	breath = 50 * time.Microsecond
 )
 
-// ttl returns the shortest TTL that the backend accepts and that is not below d. If there is none,
-// it returns the backend's longest TTL.
+// ttl returns the shortest TTL that the backend accepts and that is not below d. If there is no
+// such TTL, it returns the backend's longest TTL.
 func (h *Harness) ttl(d time.Duration) time.Duration {
 	d = max(d, h.props.TTLMin)
 	if over := d % h.props.TTLStep; over != 0 {
@@ -45,8 +45,8 @@ func (h *Harness) late() time.Duration {
 	return 300*time.Millisecond + 2*h.props.TTLStep
 }
 
-// eventually waits until ok returns true. It calls mistimed if ok still returns false when this
-// process has run for the time in limit.
+// eventually waits until the function ok returns true. If ok still returns false after this process
+// has run for the duration limit, eventually calls mistimed.
 func eventually(t T, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	for start := time.Now(); !ok(); {
@@ -58,7 +58,7 @@ func eventually(t T, limit time.Duration, what string, ok func() bool) {
 	step(t, "%s", what)
 }
 
-// throughout calls the function wrong during the time d, and fails the case if it returns a text.
+// throughout calls the function wrong for the duration d, and fails the case if it returns a text.
 func throughout(t T, d time.Duration, wrong func() string) {
 	t.Helper()
 	for start := time.Now(); time.Since(start) < d; pause(t, lookEvery) {
@@ -78,8 +78,8 @@ func pause(t T, d time.Duration) {
 	}
 }
 
-// awaitDone waits until Done closes. The case fails if Done closes later than tolerance after l's
-// last deadline, if l is valid after its deadline, or if Err is nil after Done.
+// awaitDone waits until Done closes. The case fails if Done closes more than tolerance after the
+// last deadline of l, if l is valid after that deadline, or if Err is nil after Done.
 func awaitDone(t T, l held, limit time.Duration) {
 	t.Helper()
 	awaitDoneOr(t, l, limit, func() bool { return false })
@@ -145,9 +145,9 @@ func wantWithin(t T, from, to time.Time, limit time.Duration, what string) {
 	}
 }
 
-// mistimed ends the case because an event did not come, or a state did not last, in the time d
-// before now. If a stall of this process may be the reason (see stallShare), the case runs again
-// with a new harness (see tries).
+// mistimed ends the case because an event did not come, or a state did not last, within the
+// duration d before now. If a stall of this process may be the reason (see stallShare), the case
+// runs again with a new harness (see tries).
 func mistimed(t T, d time.Duration, format string, args ...any) {
 	t.Helper()
 	now, what := time.Now(), fmt.Sprintf(format, args...)
@@ -178,7 +178,7 @@ func staysAlive(t T, d, ttl time.Duration, all ...held) {
 	})
 }
 
-// The result ok is false if this process has run for the time in limit and no value has come.
+// The result ok is false if this process has run for the duration limit and c has yielded no value.
 func receive[V any](t T, c <-chan V, limit time.Duration) (v V, ok bool) {
 	for start := time.Now(); ; {
 		left := limit - ranSince(t, start)

@@ -46,7 +46,7 @@ func renewalLives(t T, h *Harness) {
 	wantExpiry(t, h.attempt(bs[1], "jobs", h.lasting().TTL), sent.Add(a.TTL), replied.Add(a.TTL+h.late()))
 }
 
-// wantExpiry wants the attempt other to be granted the lock between earliest and latest.
+// wantExpiry checks that the attempt other gets the lock between the times earliest and latest.
 func wantExpiry(t T, other *attempt, earliest, latest time.Time) {
 	t.Helper()
 	for {

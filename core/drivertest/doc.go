@@ -29,22 +29,22 @@
 //
 // The suite:
 //
-//   - harness.go: what an author provides, and T
-//   - cases.go: the table of cases, the rules, the abilities that cases need, and results
-//   - run.go: runs cases, in a test or for Conform; trial.go: one case
-//   - clock.go: TTLs, time limits, and stalls of this process
+//   - harness.go has the Harness, which an author provides, and T
+//   - cases.go has the table of cases, the rules, the abilities that cases need, and results
+//   - run.go runs cases, in a test or for Conform; trial.go runs one case
+//   - clock.go has TTLs and time limits, and measures stalls of this process
 //
 // What cases use:
 //
-//   - attempt.go: requests to a backend
-//   - client.go: clients of core, their leases, and a backend that fails
+//   - attempt.go sends requests to a backend
+//   - client.go has clients of core, their leases, and a backend that fails
 //
 // Cases, a file for each subject:
 //
-//   - wait.go, queue.go, grant.go: waiting, order and hand-over, grants without a request
-//   - refusal.go, name.go: owners and refusals, names and TTLs
-//   - token.go, release.go, renewal.go, withdraw.go: the life of a grant
-//   - deadline.go, done.go: when a lease ends
-//   - election.go, observe.go: candidates and their terms, observers
-//   - outage.go, plugin.go, host.go: a store, a plugin or a host that is frozen or dead
+//   - wait.go, queue.go and grant.go check waits, order, hand-over, and grants to waiters
+//   - refusal.go and name.go check owners, refusals, names and TTLs
+//   - token.go, release.go, renewal.go and withdraw.go check the life of a grant
+//   - deadline.go and done.go check when a lease ends
+//   - election.go and observe.go check candidates, their terms, and observers
+//   - outage.go, plugin.go and host.go freeze or kill a store, a plugin or a host
 package drivertest

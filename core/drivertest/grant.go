@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// grantedCases test stores that grant a lock to a waiter in the queue without a TryAcquire.
+// grantedCases returns cases for stores that grant a lock to a waiter without a TryAcquire.
 func grantedCases() []Case {
 	return []Case{
 		{
@@ -74,7 +74,7 @@ func wakesOnly(p driver.Properties) string {
 	return ""
 }
 
-// span returns the longest time for which the store may grant a lock to a waiter that uses b.
+// span returns the longest lifetime of a grant that the store makes to a waiter of the backend b.
 func (h *Harness) span(t T, b driver.Backend) time.Duration {
 	t.Helper()
 	start := time.Now()
@@ -84,7 +84,7 @@ func (h *Harness) span(t T, b driver.Backend) time.Duration {
 	return max(h.props.FirstSpan, 2*time.Second)
 }
 
-// queued returns a holder, and a waiter that is in the queue but has no call of Wait at present.
+// queued returns a holder, and a waiter that is in the queue although its call of Wait has ended.
 func (h *Harness) queued(t T, holder, waiter driver.Backend, name string) (first, next *attempt) {
 	t.Helper()
 	first = h.attempt(holder, name, h.lasting().TTL).must(t)
@@ -172,7 +172,7 @@ func frozenCosts(t T, h *Harness) {
 }
 
 // costsFirstSpan calls the function harm, after which a waiter no longer asks for the lock. The
-// store may grant it to that waiter first, so another owner must get it at most FirstSpan later.
+// store may grant the lock to that waiter first, so another owner must get it within FirstSpan.
 func costsFirstSpan(t T, h *Harness, holder *attempt, b driver.Backend, harm func()) {
 	t.Helper()
 	next := h.attempt(b, "jobs", h.lasting().TTL)
@@ -195,12 +195,12 @@ func passedOver(t T, h *Harness) {
 	p, c, b := h.Host(t, 0), h.client(t), h.Open(t)
 	l := c.mustTry(t, "jobs", h.lasting())
 	p.Enqueue(t, "jobs", h.lasting().TTL, 0)
-	p.Freeze(t) // first the host, because it would restart a frozen plugin
+	p.Freeze(t) // the host is frozen first, because it would restart a frozen plugin
 	t.Cleanup(func() { p.Resume(t) })
 	plugin := p.Plugin()
 	plugin.Freeze(t)
 	t.Cleanup(func() { plugin.Resume(t) })
-	pause(t, 4*time.Second) // twice as long as a place in the queue is kept
+	pause(t, 4*time.Second) // the store keeps a waiter's place in the queue for half of this time
 	next := h.attempt(b, "jobs", h.lasting().TTL)
 	wantHeld(t, next.try(t), "TryAcquire of a held lock")
 	if err := next.wait(t, 50*time.Millisecond); err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// T has the methods of a test that a case uses. *testing.T satisfies it, and
-// so does the T of "lockbench conform".
+// T has those methods of a test that cases use. *testing.T satisfies T, and so does the T of
+// "lockbench conform".
 type T interface {
 	Helper()
 	Logf(format string, args ...any)
@@ -22,9 +22,9 @@ type T interface {
 // case uses. Only Open is required. If a field that a case needs is nil, the case is n/a or "not
 // run", and the result says why.
 type Harness struct {
-	// Open opens a backend on the harness's store, for a new host. In scope "host", the
-	// backends of all calls share one store if InProcess is true, and each has a separate
-	// store if it runs in a plugin. When the case ends, the harness closes them.
+	// Open opens a backend on the harness's store, for a new host. In scope "host", the backends of
+	// all calls share one store if InProcess is true, and each has a separate store if it runs in a
+	// plugin. When the case ends, the harness closes these backends.
 	Open func(t T) driver.Backend
 	// Other is like Open, for another namespace of the same store: the same name in both namespaces
 	// stands for two different locks. Nil if the backend has no namespaces.
@@ -44,9 +44,9 @@ type Harness struct {
 	// Host starts another host process with another plugin on the same store. If the
 	// host dies, that plugin releases the host's locks after delay; 0 means at once.
 	Host func(t T, delay time.Duration) Host
-	// Leftovers returns the entries (keys, rows) of the case's namespace in the
-	// store. It omits entries that will expire within two minutes. The suite checks
-	// that the use of many locks leaves no more entries than the use of one.
+	// Leftovers returns the entries (keys, rows) of the case's namespace in the store. It omits
+	// entries that will expire within two minutes. The suite checks that the use of many locks leaves
+	// no more entries than the use of one lock.
 	Leftovers func(t T) []string
 	// InProcess reports whether the backend runs in the process of the test. If it does, the cases
 	// that kill processes are n/a.
@@ -91,8 +91,8 @@ type Host interface {
 	// Enqueue starts an Acquire in the background, with AtLeast set to atLeast. It returns when
 	// that Acquire waits or was granted the lock.
 	Enqueue(t T, name string, ttl, atLeast time.Duration)
-	// State returns the state of the host's lease without waiting: Valid(), whether Done is closed,
-	// and the name of the cause. The name is "" while the lease is held.
+	// State returns at once whether the host's lease is valid, whether its Done is closed, and the
+	// name of the cause of its end. The name is "" while the lease is held.
 	State(t T, name string) (valid, done bool, cause string)
 	// Release releases the host's lease of the lock called name.
 	Release(t T, name string) error

@@ -34,8 +34,8 @@ percent sign are different locks, and each is shown as it was given.`,
 	}
 }
 
-// A backend may encode these names wrongly as a key, a pattern, a hash slot, a path or a quoted
-// string. A store that compares names by a collation may treat some of them as equal.
+// oddNames returns names that a backend may encode wrongly as a key, pattern, hash slot, path or
+// quoted string. A store that compares names by a collation may treat some of them as equal.
 func oddNames() []string {
 	return []string{
 		"a", "A", "a ", "a  ", " a", "a\t", "a\n", "a\r\n", "a\x00", "a\x00b", "\x00", "a\x7f", "\x01\x1f",
@@ -51,7 +51,7 @@ func namesApart(t T, h *Harness) {
 	bs := h.backends(t, 2)
 	var held []*attempt
 	for _, name := range oddNames() {
-		a := h.attempt(bs[0], name, h.ttl(5*time.Minute)) // because requests to a distant store are slow
+		a := h.attempt(bs[0], name, h.ttl(5*time.Minute)) // the TTL is long, because requests to a distant store are slow
 		if err := a.try(t); err != nil {
 			t.Fatalf("name %q collides with another: %v", name, err)
 		}
@@ -76,7 +76,7 @@ func namesApart(t T, h *Harness) {
 	}
 }
 
-// wantListed wants List to emit the locks in want. If b is no driver.Admin, it checks nothing.
+// wantListed checks that List emits the names in want. If b is no driver.Admin, it checks nothing.
 func wantListed(t T, b driver.Backend, prefix string, want []string) {
 	t.Helper()
 	admin := driver.AdminOf(b)

@@ -59,7 +59,7 @@ type seen struct {
 	all []driver.Holder
 }
 
-// observe calls Observe of b in the background, until the case ends.
+// observe calls the Observe method of b in the background, until the case ends.
 func observe(t T, b driver.Backend, name string) *seen {
 	s := &seen{}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -193,7 +193,7 @@ func (c *client) observe(t T, name string, o core.ElectorOptions) (<-chan core.C
 	return changes, cancel
 }
 
-// reigns elects a leader, proclaims a value and resigns. Each step must send a Change to changes.
+// reigns makes c leader, proclaims a value, and resigns. Each step must put a Change into changes.
 func (c *client) reigns(t T, h *Harness, changes <-chan core.Change) uint64 {
 	t.Helper()
 	term := c.campaign(t, "jobs", 5*time.Second, h.lastingTerm("one"))
@@ -231,7 +231,7 @@ func slowReader(t T, h *Harness) {
 	}
 }
 
-// nextStale wants a change of kind Stale, which may still name the former leader.
+// nextStale checks that the next change is Stale. Such a change may still name the former leader.
 func nextStale(t T, changes <-chan core.Change) core.Change {
 	t.Helper()
 	c, ok := receive(t, changes, 20*time.Second)

@@ -124,7 +124,7 @@ func serverFrozen(t T, h *Harness) {
 	})
 }
 
-// wantReturns wants each call to fail soon after d, when its ctx ends. Only TryAcquire uses other.
+// wantReturns calls each method with a ctx that ends after d. Each call must fail soon after that.
 func wantReturns(t T, h *Harness, a *attempt, d time.Duration) (other *attempt, unsent bool) {
 	t.Helper()
 	other = h.attempt(a.b, "other", a.TTL)

@@ -34,7 +34,7 @@ type bug struct {
 	pluginRenews     bool // the plugin of a frozen host renews its leases
 	abandons         bool // a dead host's locks are left to expire
 	forgetsDelay     bool // a dead host's locks are not released after the delay, but expire
-	hidesRefusal     bool // a client takes a refusal for an outage
+	hidesRefusal     bool // the backend reports a refusal as an outage
 	neverBack        bool // no client reaches the server after it was stopped and started
 	sameNamespace    bool // two namespaces are in fact one
 

@@ -50,7 +50,7 @@ func (w *fixture) process(store *memory.Store) *process {
 }
 
 // keepBook makes c record the host's leases and queued waiters, so that hostDied can end them. It
-// does not record batches, because the hosts that die in a case send none.
+// does not record batches, because the hosts that die in a case send no batches.
 func (p *process) keepBook(c *calls) {
 	note := func(f func()) { p.mu.Lock(); defer p.mu.Unlock(); f() }
 	acquire, release, withdraw, wait := c.acquire, c.release, c.withdraw, c.wait

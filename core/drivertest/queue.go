@@ -65,8 +65,8 @@ const settles = 300 * time.Millisecond
 
 // queue starts a Wait in the background for each attempt in turn, and returns when all of them are
 // in the queue. The function woken returns the indexes of the attempts whose Wait has returned
-// since that time. An earlier return, for example while the host connects, does not count, because
-// nothing woke the waiter.
+// since that time. An earlier return of Wait, for example while the host connects, does not count,
+// because nothing woke the waiter.
 func queue(t T, attempts []*attempt) (woken func() []int) {
 	t.Helper()
 	var (
@@ -144,7 +144,7 @@ func wakesOne(t T, h *Harness) {
 }
 
 // wantWoken waits until exactly the waiters in want are woken, in that order. The case fails if
-// another waiter is woken, or runs again if a stall let a waiter miss its turn (FirstSpan).
+// another waiter is woken. It runs again if a stall let a waiter miss its turn (FirstSpan).
 func (h *Harness) wantWoken(t T, woken func() []int, when string, want ...int) {
 	t.Helper()
 	const limit = 2 * time.Second
@@ -269,7 +269,7 @@ func othersTurn(t T, h *Harness) {
 	var wg sync.WaitGroup
 	for range 6 {
 		wg.Go(func() {
-			// If a faulty backend grants the lock to every host, only the limit ends this loop.
+			// If a faulty backend grants the lock to every host, only the limit of 1000 ends this loop.
 			for ctx.Err() == nil && grants.Load() < 1000 {
 				mine, err := cs[0].acquire(ctx, t, "jobs", h.lasting())
 				if err != nil {

@@ -117,8 +117,8 @@ func (h *Harness) expired(t T, b driver.Backend, name string, n int) {
 	}
 }
 
-// countLeft uses one lock and counts the entries that h.Leftovers then finds. The function nothing
-// fails the case if Leftovers finds more entries after other locks were used.
+// countLeft uses one lock and counts the entries that h.Leftovers then finds. The result is a
+// function that fails the case if Leftovers later finds more entries.
 func (h *Harness) countLeft(t T, b driver.Backend) (nothing func(what string)) {
 	t.Helper()
 	if h.Leftovers == nil {

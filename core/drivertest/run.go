@@ -67,8 +67,8 @@ func (s *suite) enter(c Case) (leave func()) {
 	}
 }
 
-// run runs the case c at most tries times. It repeats a run that a stall of this process spoiled,
-// unless that run failed for another reason.
+// run runs the case c. If a stall of this process spoiled a run, and the run failed for no other
+// reason, c runs again. The constant tries limits the number of runs.
 func (s *suite) run(ctx context.Context, c Case) CaseResult {
 	defer s.enter(c)()
 	if c.Excuse != nil {

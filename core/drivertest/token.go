@@ -77,8 +77,8 @@ func (h *Harness) wantHigher(t T, token, before uint64) {
 }
 
 // rising returns a case in which two hosts are granted the lock in turn, and every token must be
-// higher than the previous token. The parameter times is the number of grants. After each grant the
-// case calls the function end. Its argument next is the backend that acquires the lock next.
+// higher than the previous token. The parameter times is the number of grants. After each grant,
+// the case calls the function end with the backend that acquires the lock next.
 func rising(times int, ttl time.Duration, end func(t T, h *Harness, a *attempt, next driver.Backend)) func(T, *Harness) {
 	return func(t T, h *Harness) {
 		bs := h.backends(t, 2)
@@ -130,7 +130,7 @@ func mintedWithGrant(t T, h *Harness) {
 				continue
 			}
 			mu.Lock()
-			tokens = append(tokens, a.Token) // in the order of the grants, because a still holds the lock
+			tokens = append(tokens, a.Token) // in the order of the grants, because the attempt a still holds the lock
 			mu.Unlock()
 			if err := a.release(t); err != nil {
 				t.Errorf("Release of token %d under contention: %v", a.Token, err)

@@ -168,7 +168,7 @@ func (t *trial) watch(h *Harness) {
 	}
 }
 
-// noted is a Store that records each action, so that a failure names the last one. When the case
+// noted is a Store that records each action, so that a failure names the last action. When the case
 // ends, noted starts or resumes the server, because other cases may use the same server.
 type noted struct {
 	Store
@@ -224,7 +224,7 @@ func (t *trial) write(failed bool, format string, args []any) {
 	fmt.Fprintf(&t.log, "%s: %s\n", t.caller(), strings.TrimRight(fmt.Sprintf(format, args...), "\n"))
 }
 
-// caller returns the file and line in the case at which a helper was called.
+// caller returns the file and line at which the case called a helper.
 func (t *trial) caller() string {
 	pcs := make([]uintptr, 16)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(4, pcs)])

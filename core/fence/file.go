@@ -21,9 +21,9 @@ type File struct {
 	Path string
 }
 
-// Write replaces the file's content if token is not stale. It holds an exclusive lock
-// on the token file from the check until the content is replaced. Write replaces the
-// file by a rename, so a reader sees either the old content or the new content.
+// Write replaces the file's content if token is not stale. From the check until the content is
+// replaced, Write holds an exclusive lock on the file with the token. Write replaces the content by
+// a rename, so a reader sees either the old content or the new content.
 func (f File) Write(token uint64, data []byte) error {
 	return f.guarded(token, func() error { return f.replace(data) })
 }
@@ -57,8 +57,8 @@ func (f File) guarded(token uint64, write func() error) (err error) {
 	return write()
 }
 
-// tokenWidth is the length of the largest token in decimal. Every token is padded to that length,
-// so that it replaces the whole previous token.
+// tokenWidth is the number of decimal digits of the largest token. writeToken pads every token to
+// this width, so that it overwrites the whole previous token.
 const tokenWidth = 20
 
 func readToken(guard *os.File) (uint64, error) {

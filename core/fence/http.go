@@ -10,11 +10,11 @@ import (
 const Header = "Lock-Token"
 
 // Handler passes a request to the handler next if the token in the request's [Header] is not stale.
-// The name function must return the name of the resource that the request is for. Handler answers
+// The function name must return the name of the resource that the request is for. Handler answers
 // 400 for a missing, malformed or zero token, 409 for a stale token, and 503 if guard itself fails.
 //
-// If next handles two requests at once, the one with the lower token may still write last. If that
-// matters, the next handler must check the token again where it writes ([Guard.Do], [Exec]).
+// If two requests run at once, the request with the lower token may still write last. If that
+// matters, the handler next must check the token again where it writes ([Guard.Do], [Exec]).
 func Handler(guard Raiser, name func(*http.Request) string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, err := strconv.ParseUint(r.Header.Get(Header), 10, 64)

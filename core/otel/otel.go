@@ -1,44 +1,45 @@
-// Package otel turns the events of core into OpenTelemetry metrics and spans. Set
-// core.Options.OnEvent to the OnEvent method of a [Recorder]. The application must set up the
+// Package otel turns the events of package core into OpenTelemetry metrics and spans. To use it,
+// set core.Options.OnEvent to the OnEvent method of a [Recorder]. The application must set up the
 // providers and exporters, because this package imports only the OpenTelemetry API.
 //
-// The metrics have the attribute lock.backend, and lock.name if
-// [Options.MetricName] returns a name:
+// Every metric has the attribute lock.backend. If [Options.MetricName] returns a name for a lock,
+// the metrics of that lock also have lock.name:
 //
 //	lock.wait.duration              s          from the call of Acquire to the grant
-//	lock.hold.duration              s          from the grant to release or loss; error.type when lost
+//	lock.hold.duration              s          from grant to release or loss; error.type if lost
 //	lock.renew.duration             s          round trip of a renewal
-//	lock.renew.slack                s          what was left of the lease when its renewal was confirmed
-//	lock.leases.held                {lease}    held now
-//	lock.leases.lost                {lease}    lost, by cause in error.type
-//	lock.leases.suspect             {lease}    put in doubt by a failed renewal
+//	lock.renew.slack                s          time left of the lease when its renewal was confirmed
+//	lock.leases.held                {lease}    leases held now
+//	lock.leases.lost                {lease}    leases lost, by cause in error.type
+//	lock.leases.suspect             {lease}    leases that a failed renewal put in doubt
 //	lock.waits                      {wait}     acquires that had to wait
 //	lock.acquire.failures           {failure}  acquires that returned no lease, by error.type
 //	lock.plugin.exits               {exit}     plugin processes that ended by themselves
-//	lock.plugin.restarts            {restart}  plugin processes that replaced another
-//	lock.events.dropped             {event}    events that this package missed, because too many came at once
+//	lock.plugin.restarts            {restart}  plugin processes that replaced an earlier one
+//	lock.events.dropped             {event}    events missed because too many came at once
 //	lock.election.changes           {change}   new leaders, as an observer sees them
-//	lock.election.vacancy.duration  s          from one leader's end to the next one's term
+//	lock.election.vacancy.duration  s          from one leader's end to the next leader's term
 //
-// OpenTelemetry's semantic conventions define error.type but no names for locks. All names and
-// units here follow the rules of those conventions. For a lost lease, error.type is the text of
+// OpenTelemetry's semantic conventions define error.type but no names for locks. The names and
+// units above follow the rules of those conventions. For a lost lease, error.type is the text of
 // core.CauseName with underscores: expired, taken, revoked, unreachable, plugin_died, unhealthy,
 // max_hold, or released for a lease that Close did not wait for. For a failed acquire, error.type
 // is held, unavailable, denied, invalid, unsupported, config, closed or indeterminate. If the
 // acquire's ctx ended before the store answered, it is deadline_exceeded or canceled. For any other
-// error it is _OTHER. If an acquire waited until its ctx ended, error.type says why it waited.
+// error, it is _OTHER. If an acquire waited until its ctx ended, error.type says why the acquire
+// had to wait.
 //
 // Every counter starts at 0, for every value of error.type. A series without lock.name exists as
 // soon as a client is made. A series with lock.name exists as soon as that lock has an event. So
-// when the first lease is lost, its series goes from 0 to 1.
+// when the first lease is lost, the series of lost leases goes from 0 to 1.
 //
-// There are two kinds of spans. "lock acquire" lasts from the call to the grant, and is a child of
-// the caller's span if the ctx has one. "lock hold" is a child of "lock acquire", and lasts from
-// the grant to the end of the lease. Both spans have the attributes lock.backend, lock.name,
-// lock.owner and lock.token. "lock hold" has an event for each time the lease became suspect, and
-// an error status if the lease was lost. An acquire that fails has only the span "lock acquire",
-// with error.type and no token. That span has an error status, unless the acquire failed because
-// another owner held the lock, which is a normal answer.
+// The span "lock acquire" lasts from the call of Acquire to the grant. If the ctx of Acquire has a
+// span, that span is the parent of "lock acquire". The span "lock hold" lasts from the grant to the
+// end of the lease, and is a child of "lock acquire". Both spans have the attributes lock.backend,
+// lock.name, lock.owner and lock.token. Each time a lease becomes suspect, "lock hold" gets an
+// event. If the lease is lost, "lock hold" gets an error status. A failed acquire has only the span
+// "lock acquire", with error.type and no token. That span has an error status, unless the acquire
+// failed because another owner held the lock, which is a normal answer.
 package otel
 
 import (
@@ -75,14 +76,14 @@ type Options struct {
 	Meters metric.MeterProvider
 	// Tracers provides the tracer of the spans. Default: the global provider.
 	Tracers trace.TracerProvider
-	// MetricName returns the attribute lock.name for a lock's metrics. If it returns "", they have no
-	// such attribute. MetricName must return few different values, because each value adds a series to
-	// every metric. Default nil: no metric has the attribute. Spans always have it.
+	// MetricName returns the value of lock.name for the metrics of the given lock. If MetricName is
+	// nil or returns "", the metrics have no lock.name. MetricName must return few different values,
+	// because each value adds a series to every metric. Spans always have lock.name.
 	MetricName func(lock string) string
 }
 
-// Recorder records the events of any number of clients. It is safe for use by many
-// goroutines. It waits for an exporter only if the application's providers do.
+// Recorder records the events of any number of clients. Any number of goroutines may use a
+// Recorder. Its methods wait for an exporter only if the application's providers do.
 type Recorder struct {
 	tracer trace.Tracer
 	name   func(string) string // nil if metrics have no attribute lock.name
@@ -93,7 +94,7 @@ type Recorder struct {
 	zeroed map[series]bool // the series that were created at 0
 }
 
-// A series is a set of attributes for the counters of a lock or, if ofPlugin is set, of the plugin.
+// series has the attributes of a lock's counters or, if ofPlugin is set, of a plugin's counters.
 type series struct {
 	attrs    attribute.Distinct
 	ofPlugin bool
@@ -203,7 +204,7 @@ var causes = []error{
 	core.ErrReleased, // Close did not wait for the lease
 }
 
-// If there are no counters with the attributes attrs of the event ev, zero creates them at 0.
+// zero creates the counters for the event ev with the value 0, unless they exist already.
 func (r *Recorder) zero(ctx context.Context, ev core.Event, attrs []attribute.KeyValue, all attribute.Set) {
 	// If MetricName is set, a lock without lock.name has the same metric attributes as the plugin.
 	created := series{all.Equivalent(), ev.Name == "" && r.name != nil}
@@ -221,7 +222,7 @@ func (r *Recorder) zero(ctx context.Context, ev core.Event, attrs []attribute.Ke
 		}
 	}
 	if created.ofPlugin {
-		return // with MetricName set, a series without lock.name would stay at 0
+		return // MetricName is set, so the counters of a lock without lock.name would stay at 0
 	}
 	r.in.held.Add(ctx, 0, set)
 	r.in.waits.Add(ctx, 0, set)
@@ -235,8 +236,7 @@ func (r *Recorder) zero(ctx context.Context, ev core.Event, attrs []attribute.Ke
 	r.in.failures.Add(ctx, 0, typed(attrs, other))
 }
 
-// begin records the span of an acquire that was granted, and starts the
-// span of the lease.
+// begin records the span "lock acquire" and starts the span "lock hold".
 func (r *Recorder) begin(ctx context.Context, ev core.Event) {
 	attrs := trace.WithAttributes(
 		BackendKey.String(ev.Backend), NameKey.String(ev.Name), OwnerKey.String(ev.Owner),
@@ -263,8 +263,8 @@ func (r *Recorder) fail(ctx context.Context, ev core.Event) {
 	acquire.End(trace.WithTimestamp(ev.Time))
 }
 
-// errorTypes are in the order in which typeOf tests them. The errors of a ctx come last: an
-// acquire that gave up returns its ctx's error, joined with the error that made it wait.
+// errorTypes is in the order in which typeOf tests the errors. The errors of a ctx come last. If an
+// acquire waited until its ctx ended, its type is the error that made it wait.
 var errorTypes = []struct {
 	err  error
 	name string
@@ -301,8 +301,8 @@ func (r *Recorder) doubt(ev core.Event) {
 	}
 }
 
-// ended ends the span of a lease and records how long the lease was held,
-// unless the event of its grant was dropped.
+// ended ends the span of a lease and records how long the lease was held. If the event of the
+// lease's grant was dropped, ended does nothing.
 func (r *Recorder) ended(ctx context.Context, ev core.Event, set, cause metric.MeasurementOption) {
 	r.mu.Lock()
 	o, ok := r.held[leaseOf(ev)]
@@ -327,13 +327,13 @@ func textOf(err error) string {
 	return err.Error()
 }
 
-// Watch records the changes of the election e until ctx ends or the client
-// of e closes. This process need not be a candidate in e.
+// Watch records the new leaders of the election e until ctx ends or e's client closes. This process
+// need not be a candidate in e.
 //
-// The vacancy lasts from the time when this process sees that there is no leader until it sees a
-// new leader. If it sees a new leader without a vacancy before, it records the vacancy 0. The time
-// from a leader's death to the end of its lease does not count, because other hosts do not know
-// when the leader died.
+// A vacancy lasts from the time when this process sees that there is no leader until it sees a new
+// leader. If this process sees one leader directly after another, it records a vacancy of 0 s. The
+// time from a leader's death to the end of its lease does not count, because other hosts do not
+// know when the leader died.
 func (r *Recorder) Watch(ctx context.Context, e *core.Elector) {
 	set := metric.WithAttributeSet(attribute.NewSet(r.attributes(e.Backend(), e.Name())...))
 	r.in.changes.Add(ctx, 0, set)
@@ -366,7 +366,7 @@ type instruments struct {
 	dropped                                                  metric.Int64Counter
 }
 
-// These are histogram bounds in seconds: tripBounds for round trips, longBounds for longer times.
+// tripBounds and longBounds are histogram bounds in seconds, for round trips and for longer times.
 var (
 	tripBounds = []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}
 	longBounds = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600}

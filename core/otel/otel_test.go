@@ -42,8 +42,8 @@ func record(t *testing.T, name func(string) string) recording {
 	return r
 }
 
-// value returns the sum of a counter, or the count and sum of a histogram, over the series that
-// have all attributes in attrs.
+// value adds up the series of a metric that have all attributes in attrs. It returns the sum of a
+// counter, and the count and sum of a histogram.
 func (r recording) value(t *testing.T, name string, attrs ...attribute.KeyValue) (count, sum float64) {
 	t.Helper()
 	count, sum, _ = r.read(t, name, attrs)
@@ -149,7 +149,7 @@ func TestLeaseIsMeasuredFromCallToEnd(t *testing.T) {
 		r.want(t, "lock.hold.duration", 1, 4, name)
 		r.want(t, "lock.leases.held", 0, 1, name)
 		r.want(t, "lock.renew.duration", 1, 0, name)
-		// The renewal was confirmed after about a third of the TTL.
+		// The lease was renewed after about a third of its TTL, so two thirds were left.
 		if _, slack := r.value(t, "lock.renew.slack"); slack < 5.5 || slack > 6.5 {
 			t.Errorf("slack is %v s, want about 6 s", slack)
 		}
@@ -284,8 +284,8 @@ func TestCountersExistBeforeTheyCount(t *testing.T) {
 	})
 }
 
-// TestCountersByNameExistBeforeTheyCount also checks that each series of held leases has lock.name.
-// A series without it would stay at 0, and look like an election without a leader.
+// TestCountersByNameExistBeforeTheyCount checks counters with lock.name. Each series of held leases
+// must have lock.name, because a series without it would look like an election without a leader.
 func TestCountersByNameExistBeforeTheyCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record(t, func(lock string) string { return lock })

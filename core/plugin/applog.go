@@ -13,12 +13,12 @@ const (
 	maxLogQueue = 1 << 20
 	// recordSize is the assumed size of a record without its text, in bytes.
 	recordSize = 256
-	// logMoment bounds the time for which Close or a failing Open waits for the application's logger.
+	// logMoment is the longest time that Close or a failing Open waits for the application's logger.
 	logMoment = 500 * time.Millisecond
 )
 
-// appLog passes records to the application's logger from a separate goroutine, because the logger
-// may block. The goroutine that reads the plugin's standard error must not wait for the logger.
+// appLog passes log records to the application's logger from a separate goroutine. The goroutine
+// that reads the plugin's standard error must not wait for the logger, which may block.
 type appLog struct {
 	log   *slog.Logger
 	queue *deliver.Queue[slog.Record]
@@ -43,14 +43,14 @@ func (a *appLog) warn(message string, err error) {
 
 func (a *appLog) flush(ctx context.Context) { a.queue.Flush(ctx, logMoment) }
 
-// deliver logs the record r. The number of dropped records gets a separate warning, because the
-// logger may ignore r's level.
+// deliver logs the record r. If records were dropped before r, it logs their number as a separate
+// warning, because the logger may ignore r's level.
 func (a *appLog) deliver(r slog.Record, dropped uint64) {
 	if dropped > 0 {
 		a.log.Warn("the logger is too slow, and lines of the plugin were dropped", "dropped", dropped)
 	}
 	ctx := context.Background()
 	if a.log.Enabled(ctx, r.Level) {
-		_ = a.log.Handler().Handle(ctx, r) // the error is ignored, as slog does: no caller could receive it
+		_ = a.log.Handler().Handle(ctx, r) // ignore the error, as package slog does, because no caller could receive it
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// waitSlack is the time that a Wait call may take beyond its max parameter. If a call takes longer,
-// the host checks whether the plugin still answers.
+// waitSlack is the time that a call of Wait may take beyond its parameter max. If the call takes
+// longer, the host checks whether the plugin still answers.
 const waitSlack = 2 * time.Second
 
 // backend is the driver.Backend of a supervised plugin.
@@ -71,7 +71,7 @@ func (b *backend) live() (*process, error) {
 	return b.current, nil
 }
 
-// call makes one call to the plugin. If ctx has no deadline, timeout applies. If the deadline
+// call runs do, which calls the plugin. If ctx has no deadline, timeout applies. If the deadline
 // passes, call asks for a heartbeat at once, to replace a frozen plugin before its leases expire.
 func (b *backend) call(ctx context.Context, timeout time.Duration, do func(context.Context, wire.Link) error) error {
 	p, err := b.live()
@@ -90,7 +90,7 @@ func (b *backend) call(ctx context.Context, timeout time.Duration, do func(conte
 	return err
 }
 
-// stream makes one call without a deadline. If the plugin hangs, a failed heartbeat ends the call.
+// stream runs do without a deadline. If the plugin hangs, a failed heartbeat ends the call.
 func (b *backend) stream(ctx context.Context, do func(context.Context, wire.Link) error) error {
 	p, err := b.live()
 	if err != nil {
@@ -162,8 +162,8 @@ func (b *backend) Notify(ctx context.Context, name string, emit func()) error {
 	return b.stream(ctx, func(ctx context.Context, l wire.Link) error { return l.Notify(ctx, name, emit) })
 }
 
-// Watch implements driver.Watcher. It emits NoticeDown and NoticeUp for the
-// plugin process, and the notices of the backend in the plugin.
+// Watch implements driver.Watcher. It emits NoticeDown and NoticeUp for the plugin process, and all
+// notices that come from the backend in the plugin.
 func (b *backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	remove := b.watchers.add(emit)
 	defer remove()
@@ -216,7 +216,7 @@ func (b *backend) Check(ctx context.Context) error {
 // Properties implements driver.Backend. It returns the properties that the plugin declared last.
 func (b *backend) Properties() driver.Properties { return *b.props.Load() }
 
-// setProperties stores p. It removes the capabilities that core cannot use, and adds CapWatcher.
+// setProperties stores p without capabilities that package core cannot use, but with CapWatcher.
 func (b *backend) setProperties(p driver.Properties) {
 	p.Capabilities = slices.DeleteFunc(slices.Clone(p.Capabilities), func(capability driver.Capability) bool {
 		return slices.Contains([]driver.Capability{driver.CapStarter, driver.CapWithdraw}, capability)
@@ -227,8 +227,8 @@ func (b *backend) setProperties(p driver.Properties) {
 	b.props.Store(&p)
 }
 
-// Close implements driver.Backend. Close ends the goroutine that runs supervise, and waits
-// for it. If ctx ends first, Close kills the plugin process, so that the goroutine ends soon.
+// Close implements driver.Backend. It makes the goroutine of supervise end the plugin, and waits
+// for that goroutine. If ctx ends first, Close kills the plugin, so that the goroutine ends soon.
 func (b *backend) Close(ctx context.Context) error {
 	b.closeOnce.Do(func() {
 		b.closing = context.WithoutCancel(ctx)
@@ -248,15 +248,15 @@ func (b *backend) Close(ctx context.Context) error {
 	return b.closeErr
 }
 
-// watchers passes each notice to all watchers, so all get the notices in the same order. No notice
-// waits in a queue, so core learns of a plugin's death before a new process gets a request.
+// watchers passes each notice to all watchers in the same order. No notice waits in a queue, so
+// package core learns of a plugin's death before a new plugin process gets a request.
 type watchers struct {
 	mu   sync.Mutex
 	all  map[*func(driver.Notice)]struct{}
 	down *driver.Notice // the notice that the plugin is down; nil while it is up
 }
 
-// notify calls every watcher with n, and returns when all calls have returned.
+// notify passes the notice n to every watcher, and returns when all these calls have returned.
 func (w *watchers) notify(n driver.Notice) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -271,8 +271,8 @@ func (w *watchers) notify(n driver.Notice) {
 	}
 }
 
-// add makes notify call emit too. If the plugin is down, add first calls emit with the notice in
-// w.down. After the returned remove function has returned, emit is not called any more.
+// add makes emit get all later notices. If the plugin is down, add calls emit with the notice in
+// w.down. After the function remove has returned, emit is not called any more.
 func (w *watchers) add(emit func(driver.Notice)) (remove func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

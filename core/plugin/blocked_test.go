@@ -20,7 +20,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// blocker is a slog handler that blocks until its open channel is closed, and then counts lines.
+// blocker is a slog handler. It blocks until its channel open is closed, and then counts log lines.
 type blocker struct {
 	open           chan struct{}
 	lines, dropped *atomic.Uint64
@@ -64,7 +64,7 @@ func TestBlockedLoggerBlocksNoPlugin(t *testing.T) {
 	next(t, notices, driver.NoticeDown)
 	next(t, notices, driver.NoticeUp)
 	open()
-	// Before its next line, the logger gets a record with the number of dropped lines.
+	// Before its next line, the logger must get a record with the number of dropped lines.
 	for end := time.Now().Add(timeout); g.dropped.Load() == 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d lines and no word of the dropped ones", g.lines.Load())
@@ -141,8 +141,8 @@ func deafRun(socket string) (r deafReport, err error) {
 	return r, client.Close(ctx)
 }
 
-// TestHostWhoseStderrIsFull checks that a host keeps its leases when its plugin dies, while every
-// log line blocks in write(2), as in a service whose log collector hangs.
+// TestHostWhoseStderrIsFull checks that a host keeps its leases when its plugin dies while every
+// log line blocks in write(2). In a service, that happens when the log collector hangs.
 func TestHostWhoseStderrIsFull(t *testing.T) {
 	s := newStore(t)
 	unread, full, err := os.Pipe()

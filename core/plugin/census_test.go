@@ -19,8 +19,8 @@ import (
 // timeout bounds each wait of a test, and is long enough for a busy machine.
 const timeout = 30 * time.Second
 
-// prompt fails the test if a call of do takes longer than limit. It counts only the time in which
-// this process ran.
+// prompt fails the test if the call of do takes longer than limit. Time in which this process did
+// not run does not count.
 func prompt(t *testing.T, limit time.Duration, what string, do func()) {
 	t.Helper()
 	if took := proc.Ran(do); took > limit {
@@ -37,7 +37,7 @@ func eventually(t testing.TB, within time.Duration, what string, ok func() bool)
 	}
 }
 
-// things has the resources that a plugin must not leave behind.
+// things holds the resources that a plugin must not leave behind.
 type things struct {
 	children    []int
 	descriptors int

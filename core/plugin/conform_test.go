@@ -42,7 +42,7 @@ func TestStacksOfPlugin(t *testing.T) {
 	}
 }
 
-// told is the memory backend with a Notify method instead of its queue.
+// told is the memory backend without its queue, but with a method Notify.
 type told struct{ driver.Backend }
 
 func (b told) Properties() driver.Properties {
@@ -75,7 +75,7 @@ func TestConformNotifier(t *testing.T) {
 }
 
 // The whole conformance suite runs with real plugin and host processes, on a store that outlives
-// them. The cases that stop the store do not run here; they run with backends that have a server.
+// them. It omits the cases that stop the store, because this harness cannot stop it.
 func TestConformProcess(t *testing.T) {
 	t.Parallel()
 	err := drivertest.Conform(t.Context(), func(t drivertest.T) *drivertest.Harness {

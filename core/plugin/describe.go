@@ -26,7 +26,7 @@ const (
 // Describe runs the plugin binary at path with "describe --json". It checks the binary as [Open]
 // does, except for the checksum, and passes the same few environment variables to it. Before
 // Describe returns, it ends the plugin's process and all processes that the plugin started. The
-// size of the output is limited. The error is an [*OpenError] unless ctx ended.
+// output may have at most 1 MiB. The error is an [*OpenError] unless ctx ended.
 func Describe(ctx context.Context, path string) (Description, error) {
 	l := &launcher{name: strings.TrimPrefix(filepath.Base(path), wire.Prefix)}
 	path, err := absolute(l.name, path)

@@ -58,7 +58,7 @@ func find(name string, opts Options) (string, error) {
 		}
 	}
 	if checkFile(filepath.Join("bin", wire.Prefix+name)) == nil {
-		// Note: the working directory is not searched, because any user may have written to it.
+		// Note: find does not search the working directory, because any user may have written to it.
 		return "", &OpenError{Name: name, Reason: ErrNotFound, Detail: fmt.Sprintf("bin/%s%s is neither beside this program nor in PATH, "+
 			"as with go run: PATH=\"$PWD/bin:$PATH\" go run ., or plugin.Options{Dirs: []string{\"bin\"}}", wire.Prefix, name)}
 	}
@@ -71,7 +71,7 @@ func find(name string, opts Options) (string, error) {
 		detail = strings.TrimPrefix(similar.Suggest(name, names), "; ")
 	}
 	if len(similar.To(name, names)) == 0 {
-		// The command is only a hint, because the plugin may come from another vendor.
+		// This command is only a hint, because the plugin may come from another vendor.
 		detail += fmt.Sprintf("; lockbench's own is built with: go get -tool github.com/lockbench/lockbench/plugins/%s/%s%[1]s && go build -o bin/ tool", name, wire.Prefix)
 	}
 	return "", &OpenError{Name: name, Reason: ErrNotFound, Detail: detail}
@@ -99,7 +99,7 @@ func checkFile(path string) error {
 	return nil
 }
 
-// searchDirs returns the directories to search, in order. It omits relative
+// searchDirs returns the directories in which to search for plugins, in order. It omits relative
 // entries of PATH, as package os/exec does.
 func searchDirs(dirs []string) []string {
 	all := slices.Clone(dirs)

@@ -46,8 +46,8 @@ func TestStarterStaysInThePlugin(t *testing.T) {
 	}
 }
 
-// A plugin counts as dead if its data connection breaks. The outcome of calls under way is unknown,
-// a new process replaces the plugin, and its leases stay valid.
+// If its data connection breaks, a plugin counts as dead. Calls under way then have an unknown
+// outcome, and a new process replaces the plugin. Its leases stay valid.
 func TestBrokenDataConnectionIsReplaced(t *testing.T) {
 	s := newStore(t)
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config()})

@@ -19,8 +19,8 @@ func (p *osProcess) wait() {
 	p.reaped = true
 }
 
-// killGroup kills the process p and the process group that it leads. The process p must not be
-// reaped yet, because a foreign process or group can get the id of a reaped process.
+// killGroup kills the process p and the process group that it leads. No code may have reaped p yet,
+// because another process or group can get the id of a reaped process.
 func killGroup(p *os.Process) {
 	err := unix.ENOSYS
 	// If WithHandle fails, the system has no pidfd, and err is still ENOSYS.

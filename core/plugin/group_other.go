@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// wait waits until p ends, and reaps p. After that, the number of p's process group may belong to a
-// new group. So wait does not kill p's group. A plugin that is left in p's group ends by itself.
+// wait waits until p ends, and reaps p. It does not kill p's process group, whose number may belong
+// to a new group by then. A plugin that is left in p's group ends by itself.
 func (p *osProcess) wait() {
 	_ = p.cmd.Wait() // see status
 	p.mu.Lock()

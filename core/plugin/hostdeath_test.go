@@ -15,10 +15,10 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// longTTL exceeds any wait of a test. So a lock that becomes free was released and did not expire.
+// longTTL exceeds every wait of a test. So if a lock becomes free, it was released, not expired.
 const longTTL = 4 * timeout
 
-// deadHost starts a host. The host holds locks and waits for another lock when deadHost kills it.
+// deadHost starts a host, which acquires locks and waits for another lock. Then it kills the host.
 func deadHost(t *testing.T, s *store, policy plugin.Policy, locks int) (killed time.Time, host, pluginPid int) {
 	t.Helper()
 	h, err := plugintest.StartHost(t.Context(), plugintest.HostSpec{
@@ -129,7 +129,7 @@ func TestLifelineAloneIsNoDeath(t *testing.T) {
 	if err := plugin.CloseLifeline(b); err != nil {
 		t.Fatal(err)
 	}
-	// After the pipe's end, a plugin without a pidfd polls often for 2 s. Wait until that is over.
+	// After the pipe's end, a plugin without a pidfd polls often for 2 s. Wait until it stops polling.
 	<-time.After(2500 * time.Millisecond)
 	if now, _ := plugin.ProcessOf(b); now != before || !s.holder(t, "jobs").Held() {
 		t.Errorf("process %d became %d, the lock is %+v", before, now, s.holder(t, "jobs"))
@@ -152,7 +152,7 @@ func TestStaleDirectoriesAreSwept(t *testing.T) {
 	// before the container was restarted.
 	former := filepath.Join(temp, fmt.Sprintf("lockplugin-%d-123", os.Getpid()))
 	other := filepath.Join(temp, "lockplugin-x-123")
-	// This directory belongs to a host in another PID namespace. The id in its name is useless here.
+	// This directory belongs to a host in another PID namespace, so the id in its name is useless.
 	claimed := filepath.Join(temp, fmt.Sprintf("lockplugin-%d-456", ended.Process.Pid))
 	young := filepath.Join(temp, fmt.Sprintf("lockplugin-%d-789", ended.Process.Pid))
 	long := time.Now().Add(-time.Hour)

@@ -26,10 +26,10 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// exitMoment bounds the time in which a failing plugin may exit by itself.
+// exitMoment is the longest time that a failing plugin gets to exit by itself.
 const exitMoment = 250 * time.Millisecond
 
-// launch starts the plugin and configures it. If it fails, it leaves no process and no file behind.
+// launch starts the plugin and configures it. If launch fails, it leaves no process and no file.
 func (l *launcher) launch(ctx context.Context) (*process, error) {
 	if err := l.verify(); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (l *launcher) launch(ctx context.Context) (*process, error) {
 
 // start starts the process p, connects to it, configures it, and waits for its first heartbeat.
 func (l *launcher) start(ctx context.Context, p *process) error {
-	// go-plugin's functions take no ctx. Killing the process when ctx ends makes them return.
+	// go-plugin's functions take no ctx, but they return when the process is killed.
 	stop := context.AfterFunc(ctx, p.run.kill)
 	defer stop()
 	config, err := l.clientConfig(p.run)
@@ -69,9 +69,9 @@ func (l *launcher) start(ctx context.Context, p *process) error {
 	client := goplugin.NewClient(config)
 	addr, err := client.Start()
 	if err != nil {
-		// Start has returned no address, so Kill only waits for go-plugin's goroutines. Note: never
-		// call Kill, Client or Ping elsewhere. With a frozen plugin these methods never return, and
-		// with a dead plugin they leak a connection.
+		// After a failed Start, Kill only waits for go-plugin's goroutines. Note: never call Kill, Client
+		// or Ping elsewhere. If the plugin is frozen, these methods never return. If the plugin is dead,
+		// they leak a connection.
 		client.Kill()
 		return err
 	}
@@ -102,8 +102,8 @@ func (l *launcher) start(ctx context.Context, p *process) error {
 	return p.openSession(ctx)
 }
 
-// connectData opens the data path of protocol version 2. If the binary is a wrapper that starts
-// the plugin as its child, this host did not start the process that listens. That process could
+// connectData opens the data connection of protocol version 2. If the binary is a wrapper with the
+// plugin as its child, the process that listens is not the process that this host started. It could
 // be an impostor, so operations use protocol version 1, whose connection has mutual TLS.
 func (l *launcher) connectData(ctx context.Context, p *process, path string) error {
 	if !slices.Contains(p.props.Capabilities, driver.CapWithdraw) {
@@ -123,7 +123,7 @@ func (l *launcher) connectData(ctx context.Context, p *process, path string) err
 }
 
 // clientConfig returns go-plugin's configuration for starting the process. go-plugin's AutoMTLS is
-// off, for the reason that [wire.Certificate] gives.
+// off, because its keys take long to make (see [wire.Certificate]).
 func (l *launcher) clientConfig(run *osProcess) (*goplugin.ClientConfig, error) {
 	env := environ(l.opts.Env)
 	var secure *tls.Config // go-plugin adds the plugin's certificate to it
@@ -151,14 +151,14 @@ func (l *launcher) clientConfig(run *osProcess) (*goplugin.ClientConfig, error) 
 		StartTimeout:     l.opts.StartTimeout + time.Second, // never reached: ctx ends first
 		SkipHostEnv:      true,
 		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: run.dir.path},
-		// go-plugin needs no logger: this package returns or logs the same facts.
+		// go-plugin needs no logger, because this package returns or logs the same facts.
 		Logger: hclog.NewNullLogger(),
 	}, nil
 }
 
-// dial returns a gRPC connection to a plugin, and passes each network connection to the connected
-// function. Note: go-plugin's client would open two more streams, which are useless here and cannot
-// always be closed.
+// dial returns a gRPC connection to a plugin. It calls the function connected with each network
+// connection that it opens. Note: go-plugin's client would open two more streams, which this
+// package does not need and cannot always close.
 func dial(addr net.Addr, config *tls.Config, connected func(net.Conn)) (*grpc.ClientConn, error) {
 	creds := insecure.NewCredentials()
 	if config != nil {
@@ -179,8 +179,8 @@ func dial(addr net.Addr, config *tls.Config, connected func(net.Conn)) (*grpc.Cl
 // refusal is an error that the plugin returned from Configure.
 type refusal struct{ error }
 
-// diagnose returns an error that explains why the start failed with err. The start timeout ends the
-// starting context, but not caller. byItself is false if this host killed the process.
+// diagnose returns an error that explains why a start failed with err. The start timeout ends the
+// context starting, but not the context caller. If this host killed the process, byItself is false.
 func (l *launcher) diagnose(caller, starting context.Context, run *osProcess, byItself bool, err error) error {
 	var refused refusal
 	if errors.As(err, &refused) {
@@ -194,7 +194,7 @@ func (l *launcher) diagnose(caller, starting context.Context, run *osProcess, by
 	case caller.Err() != nil:
 		open = l.fail(ErrHung, "%v", caller.Err())
 		open.Cause = caller.Err()
-	case run.pid() == 0 && !errors.Is(err, context.Canceled): // no process, for another reason than ctx
+	case run.pid() == 0 && !errors.Is(err, context.Canceled): // there is no process, but not because ctx ended
 		open = l.badBinary(err)
 	case starting.Err() != nil:
 		open = l.fail(ErrHung, "not ready within %v; it was killed", l.opts.StartTimeout)

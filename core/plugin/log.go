@@ -20,15 +20,15 @@ const (
 	maxLogLine = 64 << 10
 	tailLines  = 12
 	// maxTail bounds the bytes kept of a plugin's standard error. After the plugin's death, the errors
-	// of calls show this text until a new process runs. maxTailLine bounds one line, in bytes.
+	// of calls quote them until a new process runs. maxTailLine is the limit for one line, in bytes.
 	maxTail     = wire.MaxText
 	maxTailLine = maxTail / 4
 )
 
-// tail is the last lines of a plugin's standard error.
+// tail holds the last lines of a plugin's standard error.
 type tail []string
 
-// add appends line, and drops the oldest lines beyond the limits.
+// add appends a line, and drops the oldest lines if the tail then exceeds a limit.
 func (t *tail) add(line string) {
 	*t = append(*t, wire.BoundTo(line, maxTailLine))
 	*t = (*t)[max(0, len(*t)-tailLines):]
@@ -43,7 +43,7 @@ func (t *tail) add(line string) {
 
 // lineLog turns a plugin's standard error into log records. A JSON line in hclog's format keeps its
 // level. Any other line gets level Error if it begins a panic or fatal error, and Debug otherwise.
-// To explain a crash, it keeps the last errors in JSON and the last plain lines, but no stack trace.
+// To explain a crash, tail keeps the last JSON errors and plain lines, but no stack trace.
 type lineLog struct {
 	log     *appLog
 	secrets *wire.Redactor
@@ -139,7 +139,7 @@ func (l *lineLog) parseHclog(text string) (slog.Level, string, []slog.Attr, erro
 }
 
 // redact removes secrets from v, which is parsed JSON. A search of the unparsed line could miss a
-// secret, because some languages escape characters that Go does not escape.
+// secret, because encoders in some languages escape characters that Go's encoder does not escape.
 func (l *lineLog) redact(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -158,7 +158,7 @@ func (l *lineLog) redact(v any) any {
 	return v
 }
 
-// maxHandshake bounds the bytes kept of the first line on a plugin's standard output.
+// maxHandshake is the most bytes that the host keeps of a plugin's first line on standard output.
 const maxHandshake = 4 << 10
 
 // firstLine is the plugin's standard output. Read returns the first line and
@@ -200,7 +200,7 @@ func (f *firstLine) passed() bool {
 	return f.done
 }
 
-// ended returns io.EOF if err is nil, as from io.Copy, or a passed deadline. Else it returns err.
+// ended turns nil (which io.Copy returns at the end) and a passed deadline into io.EOF.
 func ended(err error) error {
 	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		return io.EOF

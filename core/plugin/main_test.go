@@ -59,8 +59,8 @@ func link(t drivertest.T, name string) string {
 	return path
 }
 
-// farSpec is a backend that uses a memory store in the test process. So
-// the store outlives plugins and hosts.
+// farSpec is a backend whose memory store is in the test process, so that the store outlives
+// plugins and hosts.
 var farSpec = driver.Spec{
 	Name: "far",
 	Doc:  "a store in the test process",
@@ -208,7 +208,7 @@ func (h *storeHost) Configure(context.Context, wire.Setup) (wire.Opened, error) 
 func (h *storeHost) SessionBegan() (ended func())    { return func() {} }
 func (h *storeHost) Close(ctx context.Context) error { return errors.New("not ours to close") }
 
-// bad runs a plugin with the defect that the how parameter names.
+// bad runs as a bad plugin. The parameter how names the defect.
 func bad(how string) {
 	switch how {
 	case "crash":

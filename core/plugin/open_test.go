@@ -45,8 +45,8 @@ func refused(t *testing.T, name string, opts plugin.Options, want error, texts .
 	return err
 }
 
-// opened checks that the plugin opens, and then closes it. An open plugin starts goroutines later.
-// The next call of refused would report them as left behind by a failed Open.
+// opened checks that the plugin opens, and then closes it. An open plugin starts goroutines later,
+// which the next call of refused would report as left behind.
 func opened(t *testing.T, name string, opts plugin.Options) {
 	t.Helper()
 	t.Run("opened", func(t *testing.T) { plugintest.Open(t, name, &opts) })
@@ -138,7 +138,7 @@ func TestOpenFindsByName(t *testing.T) {
 	if len(found) == 0 || found[0] != (plugin.Found{Name: "memory", Path: filepath.Join(dir, "lockplugin-memory")}) {
 		t.Errorf("Discover found %v", found)
 	}
-	plugintest.Open(t, "memory", &plugin.Options{Dirs: []string{t.TempDir(), dir}}) // last, because func refused counts goroutines
+	plugintest.Open(t, "memory", &plugin.Options{Dirs: []string{t.TempDir(), dir}}) // last, because refused counts goroutines
 }
 
 func TestOpenChecksTheChecksum(t *testing.T) {

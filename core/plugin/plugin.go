@@ -18,12 +18,12 @@ import (
 // Options say how [Open] finds and runs a plugin. Nil and zero fields mean
 // the documented defaults.
 type Options struct {
-	// Config is the backend's configuration; [Describe] returns its keys.
+	// Config is the backend's configuration. [Describe] returns the keys that a backend knows.
 	Config driver.Config
 	// Path is the path of the binary, which may have any name. If Path is "", Open looks for
-	// lockplugin-NAME in Dirs, beside the running executable, and in PATH, in this order. Open
-	// refuses a binary that any user of the machine could replace, and a plugin of the wrong
-	// backend.
+	// lockplugin-NAME in Dirs, beside the running executable, and in PATH, in this order. Open refuses
+	// a binary that any user of the machine could replace, and a plugin that reports another backend
+	// name.
 	Path string
 	Dirs []string
 	// Checksums is the path of a file in the format of sha256sum. If Checksums is set, the file
@@ -32,20 +32,20 @@ type Options struct {
 	// NoMTLS turns mutual TLS off, for plugins in languages whose go-plugin library does not support
 	// it. Without TLS, only the permissions of the socket's directory keep other users out.
 	NoMTLS bool
-	// Logger gets the plugin's log, at the plugin's levels, from a separate goroutine. Only Close
-	// and a failing Open wait for that goroutine, for at most half a second. While Logger blocks,
-	// about 1 MiB of lines is queued. Further lines are dropped, and their number is logged later.
-	// Default: slog.Default().
+	// Logger gets the plugin's log lines, at the levels that the plugin gave them. A separate
+	// goroutine calls Logger, and only Close and a failing Open wait for it, for at most half a
+	// second. While Logger blocks, about 1 MiB of lines is queued. Further lines are dropped, and
+	// their number is logged later. Default: slog.Default().
 	Logger *slog.Logger
 	// StartTimeout bounds the start of a plugin, including its
 	// configuration. StartTimeout must not be negative. Default 5 s.
 	StartTimeout time.Duration
-	// OnHostDeath says what the plugin does with the leases of this process when this process dies.
-	// By default the plugin releases them at once.
+	// OnHostDeath says what the plugin does with the leases of this process when this process dies. By
+	// default, the plugin releases these leases at once.
 	OnHostDeath Policy
-	// Protocol is the version of the protocol between host and plugin. Version 1 makes one gRPC
-	// call per operation, and version 2 sends batches of operations over a separate socket. 0, the
-	// default, means the highest version that the plugin supports.
+	// Protocol is the version of the protocol between host and plugin. Version 1 makes one gRPC call
+	// per operation. Version 2 sends batches of operations over a separate socket. The default 0 means
+	// the highest version that the plugin supports.
 	Protocol int
 	// Env lists variables ("KEY=value") that the plugin gets in addition to
 	// the few that it inherits: paths, time zone, language, TLS roots, Go
@@ -55,25 +55,25 @@ type Options struct {
 
 // Policy says what happens to the leases of a dead host.
 type Policy struct {
-	// Abandon makes the plugin leave the leases to expire with their TTL.
+	// Abandon makes the plugin release nothing, so that the leases expire with their TTL.
 	Abandon bool
 	// Delay is the time between the host's death and the release of its leases. During this time,
 	// writes in flight and child processes of the host can finish. Delay must not be negative. The
-	// plugin renews the leases meanwhile, so Delay may exceed their TTL. If the plugin ends too, or
-	// cannot reach the store, the leases expire with their TTL.
+	// plugin renews the leases during the delay, so Delay may exceed their TTL. If the plugin ends
+	// too, or cannot reach the store, the leases expire with their TTL.
 	Delay time.Duration
 }
 
 const (
 	defaultStartTimeout = 5 * time.Second
-	// callTimeout bounds a call to the plugin whose ctx has no deadline.
+	// callTimeout is the time limit for a call to the plugin if the caller's ctx has no deadline.
 	callTimeout = 10 * time.Second
 )
 
-// Open starts the plugin of the named backend and returns a backend that uses the
-// plugin. If the binary is missing or bad, the error is an [*OpenError]. If the
-// configuration is wrong, the error wraps [driver.ErrConfig]. After an error no process
-// is left. If only the store is down, Open succeeds, and Check returns an error.
+// Open starts the plugin of the named backend and returns a backend that uses the plugin. If the
+// binary is missing or bad, the error is an [*OpenError]. If the configuration is wrong, the error
+// wraps [driver.ErrConfig]. After an error, no process is left. If the store is down, Open succeeds
+// all the same, and the backend's Check returns an error.
 //
 // The backend's Properties always declare [driver.CapWatcher], because the host itself reports a
 // plugin's death to watchers. The backend's Close returns within about 3 s, or sooner if ctx ends,
@@ -92,8 +92,8 @@ func Open(ctx context.Context, name string, opts *Options) (driver.Backend, erro
 	return newBackend(l, p), nil
 }
 
-// ProcessOf returns the process id of the plugin behind the backend b. It returns
-// false for ok while there is no process, and if b does not come from [Open].
+// ProcessOf returns the process id of the plugin behind the backend b. While no plugin process
+// runs, or if b does not come from [Open], ok is false.
 func ProcessOf(b driver.Backend) (pid int, ok bool) {
 	own, isOurs := b.(*backend)
 	if !isOurs {
@@ -150,8 +150,8 @@ func newLauncher(name string, opts *Options) (*launcher, error) {
 	return l, nil
 }
 
-// looksSecret guesses whether this key's value is secret. Until the plugin has reported its secret
-// keys, the host uses this guess to remove secrets from the plugin's log.
+// looksSecret guesses whether the value of a configuration key is secret. Until the plugin has
+// reported its secret keys, the host uses this guess to remove secrets from the plugin's log.
 func looksSecret(key, value string) bool {
 	for _, word := range []string{"pass", "secret", "token", "key", "cred", "auth", "dsn"} {
 		if strings.Contains(key, word) {
@@ -210,8 +210,8 @@ var (
 	ErrNoMTLS        = errors.New("plugin cannot do mutual TLS")
 )
 
-// OpenError says why a plugin could not be started. It wraps Reason, which
-// is one of the errors above.
+// OpenError says why a plugin could not be started. It wraps Reason, which is an error of this
+// package such as [ErrNotFound].
 type OpenError struct {
 	Name   string // name of the backend
 	Path   string // path of the binary, or "" if none was found

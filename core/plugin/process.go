@@ -16,7 +16,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// process.stop ends a plugin in steps with these time limits. Their sum is below 3 s.
+// process.stop ends a plugin in three steps. The sum of their time limits is below 3 s.
 const (
 	closeCall = time.Second            // for Close of the plugin's backend
 	closeExit = time.Second            // for the process to exit after that
@@ -95,7 +95,7 @@ func (p *process) watchExit() {
 	}
 }
 
-// ended returns how the process ended. It adds the last output, unless a signal ended the process.
+// ended returns how the process ended. Unless a signal ended it, the error quotes the last output.
 func (p *process) ended() error {
 	err := fmt.Errorf("process %d ended: %s", p.run.pid(), p.run.outcome())
 	if !p.run.crashed() {
@@ -168,15 +168,15 @@ const (
 	beatEvery = time.Second
 	// stoppedLimit bounds the wait for a heartbeat's answer while a signal such as SIGSTOP has stopped
 	// the process. While the process runs, silentLimit is the bound. It is longer, because a running
-	// process may only lack CPU time.
+	// process may answer late for lack of CPU time.
 	stoppedLimit = 300 * time.Millisecond
 	silentLimit  = 3 * time.Second
 	// beatSlice is the interval at which process.answered measures the plugin's silence.
 	beatSlice = 25 * time.Millisecond
 )
 
-// receive reads the heartbeats that come back, and passes their numbers to process.answered. Recv
-// fails when the process ends, or shortly before that.
+// receive reads the heartbeats that the plugin sends back, and passes their numbers to
+// process.answered. When the process ends, or shortly before, Recv fails.
 func (p *process) receive(s wire.Session) {
 	for {
 		beat, err := s.Recv()
@@ -192,7 +192,7 @@ func (p *process) receive(s wire.Session) {
 	}
 }
 
-// connectionError returns how the process ended, or wraps err if it still runs after exitMoment.
+// connectionError returns how the process ended or, if it still runs after exitMoment, wraps err.
 func (p *process) connectionError(which string, err error) error {
 	waitFor(p.run.exited, exitMoment)
 	if p.run.hasExited() {
@@ -201,8 +201,8 @@ func (p *process) connectionError(which string, err error) error {
 	return fmt.Errorf("%s with process %d ended: %w", which, p.run.pid(), err)
 }
 
-// heartbeats sends a heartbeat one second after each answer, or at once when a call
-// has missed its deadline. If no answer comes in time, heartbeats calls giveUp.
+// heartbeats sends the plugin a heartbeat one second after each answer, or at once when a call has
+// missed its deadline. If no answer comes in time, heartbeats calls giveUp.
 func (p *process) heartbeats(s wire.Session) {
 	timer := time.NewTimer(beatEvery)
 	defer timer.Stop()
@@ -224,9 +224,9 @@ func (p *process) heartbeats(s wire.Session) {
 	}
 }
 
-// answered waits until the heartbeat numbered seq has come back. It returns false if the plugin is
-// frozen. At each tick, the time since the last tick is added to silent, but at most 2*beatSlice.
-// So the plugin does not look frozen if this host process pauses or lacks CPU time.
+// answered waits until the heartbeat numbered seq has come back. If the plugin is frozen, answered
+// returns false. Each tick adds the time since the last tick to silent, but at most 2*beatSlice. So
+// the plugin does not look frozen if this host process pauses or lacks CPU time.
 func (p *process) answered(seq uint64) bool {
 	slice := time.NewTicker(beatSlice)
 	defer slice.Stop()

@@ -26,13 +26,13 @@ import (
 // exec.Cmd gives number 3 to the first file in its ExtraFiles field.
 const lifelineFd = 3
 
-// drainFor bounds the time for which the host reads a process's output after the process has ended.
+// drainFor is the longest time that the host reads a process's output after the process has ended.
 // There is a limit because a child of that process may keep the pipe open for ever.
 const drainFor = 250 * time.Millisecond
 
-// osProcess is one run of a plugin binary. It replaces the runner of go-plugin. With
-// that runner, the plugin would share the host's standard input and process group
-// and have no lifeline. That runner also waits for the process without a time limit.
+// osProcess is one run of a plugin binary. It replaces go-plugin's own runner. With that runner,
+// the plugin would share the host's standard input and process group, and have no lifeline.
+// go-plugin's runner also waits for the process without a time limit.
 type osProcess struct {
 	path     string
 	dir      *socketDir // directory of this run's sockets; process.abort removes it
@@ -65,9 +65,9 @@ func (p *osProcess) adopt(_ hclog.Logger, spec *exec.Cmd, _ string) (runner.Runn
 	if own, ok := proc.Of(os.Getpid()); ok {
 		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%s", wire.EnvHostStart, own.Start))
 	}
-	// Ctrl-C in a terminal must reach only the host, because the host uses the plugin while it shuts
-	// down. So the plugin gets a separate process group. This group also allows osProcess.end to kill
-	// a wrapper and its children together.
+	// Ctrl-C in a terminal must reach only the host, because a host that shuts down still uses its
+	// plugin. So the plugin gets a separate process group. This group also allows osProcess.end to
+	// kill a wrapper and its children together.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -120,8 +120,8 @@ func (p *osProcess) reap(stderr *os.File) {
 	close(p.exited)
 }
 
-// finish runs cmd, which leads a process group, until cmd exits or ctx ends. Then it kills the rest
-// of that group. The error says why cmd did not start. The status method says how cmd ended.
+// finish runs cmd as the leader of a process group until cmd exits or ctx ends, and then kills the
+// rest of that group. The error says why cmd did not start. The method status says how cmd ended.
 func (p *osProcess) finish(ctx context.Context, cmd *exec.Cmd) error {
 	p.mu.Lock()
 	p.cmd = cmd
@@ -134,8 +134,8 @@ func (p *osProcess) finish(ctx context.Context, cmd *exec.Cmd) error {
 	}
 	p.mu.Unlock()
 	if err == nil {
-		// Note: exec.CommandContext would deadlock. p.wait calls Wait under p.mu, and Wait would
-		// wait for p.kill, which locks p.mu.
+		// Note: exec.CommandContext would deadlock. p.wait calls cmd.Wait while it holds p.mu, and
+		// cmd.Wait would wait for p.kill, which locks p.mu.
 		stop := context.AfterFunc(ctx, p.kill)
 		defer stop()
 		p.wait()
@@ -143,8 +143,8 @@ func (p *osProcess) finish(ctx context.Context, cmd *exec.Cmd) error {
 	return err
 }
 
-// kill sends SIGKILL to the process and its children, or prevents the start of the process. It may
-// be called at any time, and does not wait for the end of the process.
+// kill sends SIGKILL to the process and its children. If the process has not started, kill prevents
+// the start. It may be called at any time, and does not wait for the end of the process.
 func (p *osProcess) kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -205,8 +205,8 @@ func (p *osProcess) Wait(context.Context) error {
 	return nil
 }
 
-// Kill implements runner.AttachedRunner. go-plugin also calls it after a failed start. Kill
-// first waits up to exitMoment, so that the exit status of a dying process is not lost.
+// Kill implements runner.AttachedRunner. It first waits up to exitMoment for the process to exit.
+// So if go-plugin calls Kill after a failed start, the exit status of a dying process is not lost.
 func (p *osProcess) Kill(context.Context) error {
 	if p.pid() != 0 {
 		waitFor(p.exited, exitMoment)
@@ -242,14 +242,14 @@ func (p *osProcess) HostToPlugin(network, address string) (string, string, error
 }
 
 // inherited lists the host's environment variables that a plugin gets. Network clients and the Go
-// runtime need them. A plugin gets no other variable, because many hold secrets.
+// runtime need them. A plugin gets no other variable of the host, because many hold secrets.
 var inherited = []string{
 	"PATH", "HOME", "TMPDIR", "TZ", "LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR",
 	"GODEBUG", "GOTRACEBACK", "GOMAXPROCS", "GOGC", "GOMEMLIMIT", "GORACE", "GOCOVERDIR",
 	wire.EnvCPUProfile, wire.EnvTrace,
 }
 
-// environ returns a plugin's environment; clientConfig, adopt and go-plugin add further variables.
+// environ returns a plugin's environment. clientConfig, adopt and go-plugin add further variables.
 func environ(extra []string) []string {
 	var env []string
 	for _, key := range inherited {
@@ -278,8 +278,8 @@ func (p *osProcess) servedBy(conn net.Conn) {
 	if err != nil {
 		return
 	}
-	// Without a pidfd, another process could get the process id before the
-	// kill. This host must also not kill a process that was not started for it.
+	// If behind has no pidfd, another process could get its id before the kill. And this host must not
+	// kill a process that was not started for it.
 	if behind.WithHandle(func(uintptr) {}) != nil || !p.startedForUs(pid) {
 		_ = behind.Release() // it does not fail
 		return

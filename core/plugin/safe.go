@@ -24,7 +24,7 @@ const (
 // follows the path as the kernel does, through every directory and every symbolic link. It refuses
 // a path through a directory to which any user may write, with one exception. In a sticky directory
 // such as /tmp, the path's next element may be a directory of this user or of root, because no
-// other user can rename it. Apart from that, checkSafe ignores owners.
+// other user can rename it. Apart from this exception, checkSafe ignores the owners of files.
 func checkSafe(path string) error {
 	var done []string // the elements of path followed so far, with links resolved
 	rest := parts(path)
@@ -116,7 +116,7 @@ func fileReason(err error) error {
 	return ErrNotExecutable
 }
 
-// exhausted reports whether a resource ran out. A gRPC error names its cause only in its text.
+// exhausted reports whether a resource ran out. In a gRPC error, only the text names the cause.
 func exhausted(err error) bool {
 	for _, cause := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM, syscall.ENOSPC, syscall.EDQUOT} {
 		if errors.Is(err, cause) || strings.Contains(err.Error(), cause.Error()) {
@@ -129,7 +129,7 @@ func exhausted(err error) bool {
 // verify checks that the binary is executable, that its path is safe, and that it gives no extra
 // privileges. If there is a checksum file, verify compares the binary's checksum with the file.
 // Note: a user who can replace the binary could do so between this check and the start, so the
-// whole path must be safe. Executing the file that verify has opened would not help, because a
+// whole path must be safe. It would not help to execute the file that verify has opened, because a
 // script's interpreter opens the script again.
 func (l *launcher) verify() error {
 	err := checkFile(l.path)
@@ -175,8 +175,8 @@ func sumOf(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// checksumOf returns the sum that the checksum file lists for the file name in base. A line is the
-// sum in hex, two blanks (text mode) or a blank and * (binary mode), and the name.
+// checksumOf returns the sum that the checksum file lists for the file named base. Each line has a
+// sum in hex, a separator and a file name. The separator is two blanks, or a blank and a "*".
 func checksumOf(base, file string) (string, error) {
 	f, err := os.Open(file)
 	if err != nil {

@@ -27,8 +27,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// copied copies the memory plugin into a new directory. The mode parameter has the permissions of
-// that directory, and the above parameter has those of its parent directory.
+// copied copies the memory plugin into a new directory. The parameters mode and above are the
+// permissions of that directory and of its parent directory.
 func copied(t *testing.T, above, mode fs.FileMode) string {
 	t.Helper()
 	binary, err := os.ReadFile(plugintest.Build(t, memoryMain))
@@ -175,8 +175,8 @@ func intruder(t *testing.T) lockpb.PluginClient {
 	return nil
 }
 
-// TestStrangersNeitherReleaseNorRenew uses a second client as the host's user, without mutual TLS.
-// Its Release, Renew and Proclaim must fail if the owner id or the token is wrong.
+// TestStrangersNeitherReleaseNorRenew uses a second client of the same user, without mutual TLS.
+// This client's Release, Renew and Proclaim must fail if the owner id or the token is wrong.
 func TestStrangersNeitherReleaseNorRenew(t *testing.T) {
 	b := plugintest.Open(t, "memory", &plugin.Options{Path: plugintest.Build(t, memoryMain), NoMTLS: true})
 	token, err := b.TryAcquire(t.Context(), request("jobs", "holder"))
@@ -271,8 +271,8 @@ func TestPluginGainsNoPrivileges(t *testing.T) {
 	}
 }
 
-// TestPrivilegedBinaryIsRefused checks that a binary with set-user-ID, set-group-ID or file
-// capabilities is not started. Its process would have these privileges until it gives them up.
+// TestPrivilegedBinaryIsRefused checks that Open does not start a binary with set-user-ID,
+// set-group-ID or file capabilities. Such a plugin would start with these privileges.
 func TestPrivilegedBinaryIsRefused(t *testing.T) {
 	path := copied(t, 0o755, 0o755)
 	for _, mode := range []fs.FileMode{fs.ModeSetuid, fs.ModeSetgid} {

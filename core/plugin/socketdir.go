@@ -18,7 +18,7 @@ const (
 	// socket directory and the socket add about 45 bytes. Every system accepts a socket path of 104
 	// bytes.
 	maxTempDir = 36
-	// An unlocked directory younger than sweepAfter stays, because its host may soon lock it.
+	// An unlocked directory younger than sweepAfter stays, because its host may be about to lock it.
 	sweepAfter = time.Minute
 )
 
@@ -48,7 +48,7 @@ func newSocketDir() (*socketDir, error) {
 	return &socketDir{path: path, claim: claim}, nil
 }
 
-// remove deletes the directory. If that fails, sweepStale may delete it in a later Open.
+// remove deletes the directory. If that fails, a later Open may delete it (see sweepStale).
 func (d *socketDir) remove() {
 	_ = os.RemoveAll(d.path)
 	_ = d.claim.Close()
@@ -74,9 +74,9 @@ func sweepStale() {
 // staleDir reports whether dir is a socket directory of this user that has not
 // changed for sweepAfter, and whose lock is free because its host is dead.
 //
-// Note: the process id in the directory's name cannot show whether its host lives. Hosts in several
-// PID namespaces may share the parent directory. And in a restarted container the new host often
-// has the process id of the killed host.
+// Note: the process id in the directory's name does not show whether its host lives. Hosts in
+// several PID namespaces may share the parent directory. And in a restarted container, the new host
+// often has the process id of the killed host.
 func staleDir(dir string) bool {
 	digits, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), wire.Prefix), "-")
 	if pid, err := strconv.Atoi(digits); err != nil || pid <= 0 {

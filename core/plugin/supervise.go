@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// The first restart has no pause, because leases need renewals (rule L8).
+// The first restart comes without a pause, because the leases need renewals (rule L8).
 const (
 	backoffFirst = 50 * time.Millisecond
 	maxBackoff   = 2 * time.Second
@@ -43,8 +43,8 @@ func (b *backend) supervise(p *process) {
 	}
 }
 
-// restart tries to start a process until a start succeeds, and returns that process. It returns nil
-// when the backend is closed.
+// restart tries to start a plugin process until a start succeeds, and returns the new process. If
+// the backend is closed, restart returns nil.
 func (b *backend) restart(cause error, failures *int) *process {
 	for {
 		*failures++
@@ -99,7 +99,7 @@ func (b *backend) setUp(p *process) {
 	b.watchers.notify(driver.Notice{Kind: driver.NoticeUp, Plugin: true})
 }
 
-// install makes the process p serve all calls, and starts a goroutine that forwards p's notices.
+// install makes the backend use the process p, and passes the notices from p's backend to watchers.
 func (b *backend) install(p *process) {
 	b.setProperties(p.props)
 	b.mu.Lock()
@@ -112,7 +112,7 @@ func (b *backend) install(p *process) {
 
 func (b *backend) forward(p *process) {
 	for p.ctx.Err() == nil {
-		// Ignore Watch's error: the loop calls it again, and supervise reports the end of p.
+		// Ignore the error of Watch, because the loop calls Watch again until p ends.
 		_ = p.link.Watch(p.ctx, b.watchers.notify)
 		select {
 		case <-p.ctx.Done():

@@ -282,7 +282,7 @@ func TestCloseEndsWithItsCtx(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	prompt(t, time.Second, "for Close", func() {
-		_ = b.Close(ctx) // it may fail or not, because the plugin may end before the kill
+		_ = b.Close(ctx) // Close may fail or succeed, because the plugin may end before the kill
 	})
 }
 
@@ -326,7 +326,7 @@ func TestManyRoundsLeaveNothing(t *testing.T) {
 	before.check(t)
 }
 
-// A terminal's signals must reach only the host. The plugin must ignore them, and SIGPIPE too.
+// The plugin must ignore SIGPIPE and signals to end, and must have a separate process group.
 func TestPluginIgnoresSignalsWhileTheHostLives(t *testing.T) {
 	s := newStore(t)
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config()})

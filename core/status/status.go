@@ -6,15 +6,15 @@
 //	mux.Handle("GET /ready", &h)
 //	mux.Handle("GET /leader", &h)
 //
-// /ready answers 200 if each added client is ready, and otherwise 503 with the reason as text. A
-// client is ready if its store answers [core.Client.Check], or if the host sees a leader in an
-// election that it follows through this client. So a rollout with a wrong store address stops at
-// its first host. But if a busy store fails Check, a host that sees a leader stays ready. Use
-// /ready for readiness probes only: as a liveness probe, it would kill all hosts in an outage.
+// /ready answers 200 if every client given to [Handler.Add] is ready, and otherwise 503 with the
+// reason as text. A client is ready if its store answers [core.Client.Check], or if
+// [Handler.Follow] sees a leader through this client. So a rollout with a wrong store address stops
+// at its first host, but a host that sees a leader stays ready while a busy store fails Check. Use
+// /ready for readiness probes only. As a liveness probe, it would kill all hosts in an outage.
 //
-// /leader answers with a [Leader] as JSON. The status is 200 if this host sees a leader,
-// 503 if it sees none, and 404 if it does not follow the election. ?election=NAME names
-// the election; the default is the election that was followed first.
+// /leader answers with a [Leader] as JSON. The status is 200 if this host sees a leader, 503 if it
+// sees none, and 404 if it does not follow the election. The query ?election=NAME names the
+// election. The default is the election that this host followed first.
 package status
 
 import (
@@ -31,8 +31,8 @@ import (
 	"github.com/lockbench/lockbench/core"
 )
 
-// timeout is the longest time for which a probe waits for the store. Kubernetes probes give up
-// after one second by default.
+// timeout is the longest time for which /ready waits for the stores. It is below one second,
+// because Kubernetes probes give up after one second by default.
 const timeout = 800 * time.Millisecond
 
 // Leader is an election's state as this host sees it.
@@ -44,33 +44,33 @@ type Leader struct {
 	// TokenText is Token as text, for programs whose JSON numbers are exact only up to 2^53.
 	TokenText string `json:"token_text,omitempty"`
 	Value     []byte `json:"value_base64,omitempty"`
-	// Since is the time, by this host's clock, at which the host first saw the present leader, or
-	// first saw that there was none. Since is null until the store has answered once.
+	// Since is the time (by this host's clock) when this host first saw the present leader, or first
+	// saw that there is no leader. Since is null until the store has answered once.
 	Since *time.Time `json:"since"`
-	// StaleSince is the time since which this host cannot read the state from the store; Error says
-	// why. While StaleSince is set, the other fields describe the last known leader.
+	// StaleSince is set while this host cannot read the election from the store. It is the time when
+	// this began, and Error says why. The other fields then describe the last known leader.
 	StaleSince *time.Time `json:"stale_since,omitempty"`
 	Error      string     `json:"error,omitempty"`
 }
 
-// seen reports whether the host sees a leader. A host that cannot reach the store sees none.
+// seen reports whether the host sees a leader. A host that cannot reach the store sees no leader.
 func (l Leader) seen() bool { return l.Held && l.StaleSince == nil }
 
-// Handler answers /ready and /leader. It looks only at the last element of the path, so
-// it can serve below any prefix. The zero Handler is ready for use, by many goroutines.
+// Handler answers requests for /ready and /leader. It looks only at the last element of the URL
+// path, so it can serve below any prefix. The zero Handler is ready for use, by many goroutines.
 type Handler struct {
 	mu        sync.Mutex
 	clients   []*core.Client
 	elections []*election
 }
 
-// An election's leader field is guarded by the mutex in Handler.
+// election is an election that a Handler follows. The Handler's mutex guards the field leader.
 type election struct {
 	client *core.Client
 	leader Leader
 }
 
-// Add adds a client on which readiness depends. A Handler without a client is not ready.
+// Add makes readiness depend on the client c. A Handler without a client is not ready.
 func (h *Handler) Add(c *core.Client) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -78,7 +78,7 @@ func (h *Handler) Add(c *core.Client) {
 }
 
 // Follow observes the election e of the client c until ctx ends or c closes. If other code observes
-// e through c too, that costs the store nothing more.
+// e through c too, the store gets no additional requests.
 func (h *Handler) Follow(ctx context.Context, c *core.Client, e *core.Elector) {
 	f := &election{client: c, leader: Leader{Election: e.Name()}}
 	h.mu.Lock()
@@ -98,7 +98,7 @@ func (h *Handler) Follow(ctx context.Context, c *core.Client, e *core.Elector) {
 
 var errNotFollowed = errors.New("the election is no longer followed")
 
-// The after method returns the state that replaces l when the host observes a change at t=now.
+// after returns the state that replaces l at the time now, when the host observes the given change.
 func (l Leader) after(change core.Change, now time.Time) Leader {
 	if change.Kind == core.Stale {
 		l.StaleSince, l.Error = &change.Since, change.Err.Error()
@@ -125,7 +125,7 @@ func (h *Handler) Ready(ctx context.Context) error {
 	}
 	checks := make([]error, len(clients))
 	var work sync.WaitGroup
-	for i, c := range clients { // concurrently, so that a slow store does not use up the time of another store
+	for i, c := range clients { // concurrently, so that a slow store does not use up the time of another check
 		work.Go(func() { checks[i] = c.Check(ctx) })
 	}
 	work.Wait()
@@ -148,8 +148,8 @@ func (h *Handler) sees(c *core.Client) bool {
 	return false
 }
 
-// Leader returns the state of the named election, as this host sees it. The name "" means the
-// election that was followed first.
+// Leader returns the state of the named election, as this host sees it, or false if this host does
+// not follow that election. The name "" means the election that this host followed first.
 func (h *Handler) Leader(name string) (Leader, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -16,7 +16,7 @@ const (
 	ran                      // the function has run here
 	elsewhere                // another host has taken the tick
 	missed                   // this host has taken the tick, too late to run it
-	doubtful                 // this host may have taken the tick, or the store may have forgotten it
+	doubtful                 // this host may have taken the tick, or the store may have forgotten that a host took it
 )
 
 type result struct {
@@ -68,9 +68,9 @@ func (j *Job) attempt(ctx context.Context, at time.Time, patient bool, fn func(c
 		if r.err = j.lock.TryDo(wctx, take); r.outcome != open {
 			return r
 		}
-		// The holder of the job's lock runs this tick, will soon take it,
-		// or still runs the previous tick. If that holder takes this tick,
-		// it does so within this pause, and this host need not wait longer.
+		// The holder of the job's lock runs this tick, will soon take it, or still runs the previous
+		// tick. If that holder takes this tick, it does so within this pause, so this host need not wait
+		// longer.
 		sleep(wctx, 10*time.Millisecond+2*time.Since(asked))
 		if holder, err := j.c.Inspect(wctx, j.markName(at)); err == nil && holder.Held() {
 			return result{outcome: elsewhere, err: &core.HeldError{Holder: holder}}
@@ -89,8 +89,8 @@ func (j *Job) attempt(ctx context.Context, at time.Time, patient bool, fn func(c
 	}
 }
 
-// If the previous run still holds the job's lock, inTheWay returns an error that names its holder.
-// If not, it returns err. It takes at most the time atMost, because the next tick waits.
+// If the previous run still holds the job's lock, inTheWay returns an error that names the holder.
+// Otherwise, it returns err. It takes at most the duration atMost, because the next tick waits.
 func (j *Job) inTheWay(ctx context.Context, atMost time.Duration, err error) error {
 	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()

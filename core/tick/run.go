@@ -15,7 +15,7 @@ type Kind int
 // The kinds of events. Run reports each tick by one event, but not a tick that other hosts may
 // still run when Run ends.
 const (
-	Ran       Kind = iota + 1 // the function ran here; Err is its error, joined with the cause if its lease was lost
+	Ran       Kind = iota + 1 // the function ran here; Err is the function's error, joined with the cause if the lease was lost
 	Elsewhere                 // another host has taken the tick; Err is the *core.HeldError, if any
 	Missed                    // no host has run the tick, and none will; Err says why this host did not
 	Unknown                   // not run here, and it is unknown whether another host ran it; Err says why
@@ -170,7 +170,7 @@ func (r *run) skip(at time.Time) time.Time {
 	return at
 }
 
-// turn tries to run the tick due at t=at. If the outcome is open, the tick is added to r.late.
+// turn tries to run the tick due at t=at. If the outcome is open, turn adds the tick to r.late.
 func (r *run) turn(ctx context.Context, at time.Time) {
 	res := result{err: ErrLate}
 	if late, _ := r.spans(at); r.age(at) <= late {
@@ -196,7 +196,7 @@ func (r *run) turn(ctx context.Context, at time.Time) {
 }
 
 // settleAll calls settle for the ticks in r.late, until ctx ends. While the store does not answer,
-// it tries once a second.
+// settleAll tries once a second.
 func (r *run) settleAll(ctx context.Context) {
 	for ctx.Err() == nil {
 		tick, ok := r.oldest()

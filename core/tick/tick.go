@@ -20,7 +20,7 @@
 //
 // Without Overlap, a tick does not run while the previous tick still runs. This promise has the
 // limits that every lock has. A function whose lease is lost must stop when its ctx ends. If a
-// process is paused after it has checked its lease, only the token protects (see package core).
+// process is paused after it has checked its lease, only the token helps (see package core).
 //
 // A tick is not run if, from its due time until [Options.Late] after that,
 //   - every host was stopped, or could not reach the store;
@@ -32,12 +32,12 @@
 // # What is reported
 //
 // If no host has run a tick, exactly one host reports it as [Missed], and after that no host runs
-// it. Until half of Keep has passed since the tick, that can be a host that was stopped or cut off.
-// After that, such a host reports the tick as [Unknown]. If a host takes a tick and is killed, no
-// host reports that tick as missed, whether or not the function had begun.
+// it. This can be a host that was stopped or cut off when the tick was due. But if the tick is more
+// than half of Keep old, such a host reports it as [Unknown]. If a host takes a tick and is killed,
+// no host reports that tick as missed, whether or not the function had begun.
 //
-// If a host's wall clock is set back by more than half of Keep, its ticks begin again at the new
-// time. So the ticks that it ran while its clock was wrong are run and reported once more.
+// If a host's wall clock is set back by more than half of Keep, the host goes on with the ticks at
+// the new time. So the ticks that it ran while its clock was wrong are run and reported again.
 //
 // # How
 //
@@ -198,7 +198,7 @@ func (j *Job) next(t time.Time) time.Time { return j.schedule.Next(t.Round(0)).R
 func (j *Job) age(at time.Time) time.Duration { return j.now().Sub(at) }
 
 // spans returns Late and Keep for the tick due at t=at. Late is at most a quarter of Keep. So hosts
-// have at least the time Late to report a missed tick, while it is between Late and Keep/2 old.
+// have at least the time Late to report a missed tick: while its age is between Late and Keep/2.
 func (j *Job) spans(at time.Time) (late, keep time.Duration) {
 	p := j.c.Properties()
 	late, keep = j.opts.Late, j.opts.Keep
@@ -222,7 +222,7 @@ func (j *Job) markName(at time.Time) string {
 	return j.name + "@" + at.UTC().Format(time.RFC3339Nano)
 }
 
-// mark returns the lock NAME@TIME of the tick due at t=at. A host takes the tick by acquiring it.
+// mark returns the lock NAME@TIME of the tick due at t=at. A host that acquires it takes the tick.
 func (j *Job) mark(at time.Time) (*core.Lock, error) {
 	_, keep := j.spans(at)
 	return j.c.Lock(j.markName(at), &core.LockOptions{TTL: keep, AtLeast: keep, ReleaseInBackground: true})
@@ -322,7 +322,7 @@ func (j *Job) due() (at time.Time, late time.Duration) {
 	}
 }
 
-// sleep waits for the time d and returns true. If ctx ends first, it returns false at once.
+// sleep waits for the duration d and returns true. If ctx ends first, sleep returns false at once.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

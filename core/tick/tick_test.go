@@ -230,8 +230,8 @@ func TestClocksStep(t *testing.T) {
 	}
 }
 
-// TestOneClient runs two Jobs with the same name through one client. They must share the ticks as
-// two hosts do.
+// TestOneClient runs two Jobs with the same name through one client. The two Jobs must share the
+// ticks as two hosts do.
 func TestOneClient(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h := w.host(Every(time.Second), Options{})
@@ -362,7 +362,7 @@ func TestSuspended(t *testing.T) {
 func TestSetBack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h := w.host(Every(time.Second), Options{})
-		h.b.away.Store(true) // so the ticks of the wrong time are not run, and wait in the late slice
+		h.b.away.Store(true) // so that the ticks of the wrong hour are not run, and wait in the late slice
 		var ahead atomic.Int64
 		ahead.Store(int64(time.Hour))
 		h.now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }

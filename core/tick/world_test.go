@@ -118,7 +118,7 @@ func (w *world) host(s Schedule, opts Options) *host {
 	return h
 }
 
-// work returns a function that records its run and sleeps for the time in takes.
+// work returns a function that records its run and sleeps for the duration takes.
 func (w *world) work(h *host, takes time.Duration) func(context.Context, Tick) error {
 	return func(ctx context.Context, t Tick) error {
 		w.mu.Lock()
@@ -135,7 +135,7 @@ func (w *world) work(h *host, takes time.Duration) func(context.Context, Tick) e
 	}
 }
 
-// The run method runs all hosts for the time d. Call it only once.
+// The run method runs all hosts for the duration d. Call run only once.
 func (w *world) run(d, takes time.Duration, meanwhile func()) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

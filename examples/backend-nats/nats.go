@@ -4,7 +4,7 @@
 //
 // Times come from the clock of the server that leads the bucket's stream. A stream with one replica
 // loses the writes of the last two minutes if the server's machine crashes, unless the server has
-// sync_interval: always. A stream with three replicas loses them if two machines crash.
+// sync_interval: always. A stream with three replicas loses these writes if two machines crash.
 //
 // With nats-server and lockplugin-nats built into bin, this command tests the backend:
 //
@@ -211,7 +211,7 @@ func (s *store) create(ctx context.Context) (jetstream.Stream, error) {
 	return stream, err
 }
 
-// suits returns nil if locks can be kept in the stream, and otherwise an error that says why not.
+// suits returns nil if the stream can keep locks, and otherwise an error that says why it cannot.
 func suits(i *jetstream.StreamInfo) error {
 	c := i.Config
 	switch {

@@ -42,7 +42,7 @@ func buyAll(shops []string, customers int) {
 		float64(t.bought.Load())/took.Seconds())
 }
 
-// buy sends one request for a coupon, and reports whether the customer should send another.
+// buy sends one request for a coupon, and reports whether the customer should send another one.
 func (t *tally) buy(client *http.Client, url string) bool {
 	resp, err := client.Post(url, "text/plain", nil)
 	if err != nil {

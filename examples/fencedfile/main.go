@@ -71,7 +71,7 @@ func (w *writer) addLine(ctx context.Context) error {
 	return lease.Release(ctx)
 }
 
-// change first makes the file refuse earlier holders, so that none can write after the read.
+// change first makes the file refuse earlier holders, so that they cannot write after the read.
 func (w *writer) change(token uint64) error {
 	file := fence.File{Path: w.path}
 	if w.checked {

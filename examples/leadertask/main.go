@@ -54,7 +54,7 @@ func run(ctx context.Context, i app.Instance, election string, tick, ttl time.Du
 }
 
 // fit returns the shortest supported TTL that is not below the parameter ttl. First it waits for a
-// reply of the store, because it does not know the backend's limits earlier.
+// reply of the store, because the client does not know the backend's limits before that reply.
 func fit(ctx context.Context, i app.Instance, ttl time.Duration) (time.Duration, error) {
 	for i.Client.Check(ctx) != nil {
 		select {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The bounds of claims are sums of these times. A time that is an option of core has its default.
+// The bounds of promises are sums of these times. An option of core counts with its default value.
 const (
 	// Slack is added to the bounds, because a process on a busy machine may run late.
 	Slack = 500 * time.Millisecond
@@ -20,32 +20,32 @@ const (
 	// after its ctx has ended.
 	AcquireGrace = underWay + CleanupBudget + Slack
 	// ReleaseGrace is the longest time that Release goes on after its ctx has ended.
-	// It includes the end of a renewal in progress, for which Release waits first.
+	// It includes the wait for a renewal in progress, which Release lets end first.
 	ReleaseGrace = CleanupBudget/2 + CleanupBudget + Slack
 	// CloseGrace is the longest time that Client.Close goes on after its ctx has ended. It includes
-	// releases, a wait for stuck goroutines, and the plugin's end. docs/operations.md states it.
+	// releases, a wait for stuck goroutines, and the plugin's end. docs/operations.md names this time.
 	CloseGrace = 2*CleanupBudget + time.Second
 
 	// ProcessGone is the longest time that a plugin process outlives its host: 5 s in which it
 	// waits for a new connection, and the time to release the leases and to close the backend.
 	ProcessGone = 5*time.Second + 2*time.Second + 2*Slack
 
-	// If nothing wakes the first waiter of a queue, it asks again after askAgain (core: maxAsk).
+	// An unwoken first waiter of a queue asks the store again after askAgain (core: maxAsk).
 	askAgain = time.Second
-	// retry is the longest pause before a failed request is sent again (core: retryTo, maxRetry).
+	// retry is the longest pause before core sends a failed request again (core: retryTo, maxRetry).
 	retry = 500 * time.Millisecond
 	// swallowed is the longest wait of a client whose request and next connection both get no reply.
 	// It is the sum of core's limit for a call, CleanupBudget and dial_timeout.
 	swallowed = 3*time.Second + CleanupBudget + 3*time.Second
 )
 
-// Terms are the points in which the promises for one backend differ from those for all backends.
-// The zero value is for an unknown backend.
+// Terms say how the promises for one backend differ from the promises for all backends. The zero
+// value is for an unknown backend.
 type Terms struct {
-	// Exceptions are the cases in which the backend does not keep a rule, as its documentation says.
+	// Exceptions are the cases in which the backend's documentation does not promise a rule.
 	Exceptions []Exception
 	// Turn is the time for which the store reserves a free lock for a waiter that does not take it. 0
-	// means [Setting.FirstSpan] if the store grants locks to waiters in its queue, and otherwise 2 s.
+	// means [Setting.FirstSpan] or, if the store does not grant locks to waiters in its queue, 2 s.
 	Turn time.Duration
 	// ExpiresLate plus [Slack] is the longest time by which a lease may outlive its TTL. After an
 	// interruption, the TTL counts from the interruption's end.
@@ -58,7 +58,7 @@ type Terms struct {
 
 // PluginBack returns the longest time that the host waits before it starts a failed plugin again.
 // The parameter failures is the number of failures in a row, with runs of less than 20 s between
-// them. The plugin's start takes additional time.
+// two failures. The plugin's start takes additional time.
 func PluginBack(failures int) time.Duration {
 	switch {
 	case failures <= 1:
@@ -82,7 +82,7 @@ type Setting struct {
 	// MaxTTL is the longest time for which a server that was restarted, or
 	// lost its data, does not vote. It is zero if the server votes at once.
 	MaxTTL time.Duration
-	// Absent is the number of waiters that are earlier in the queue but cannot take the lock, because
+	// Absent is the number of waiters that may be first in the queue but cannot take the lock, because
 	// they are frozen, dead or cut off.
 	Absent int
 	// Swallowed is true if requests got no reply at all during the

@@ -9,7 +9,7 @@ import (
 )
 
 // TestBoundsAreMadeOfWhatTheCodeHas checks that the code still has the constants from which the
-// bounds are computed. It searches texts, because many constants are unexported or not in Go.
+// bounds are computed. It searches the sources, because many constants are unexported or not in Go.
 func TestBoundsAreMadeOfWhatTheCodeHas(t *testing.T) {
 	for file, lines := range map[string][]string{
 		"core/attempt.go":                  {"grace = 50 * time.Millisecond", "tick = 10 * time.Millisecond", "return min(max(ttl, 10*time.Millisecond), 3*time.Second)"},

@@ -10,13 +10,13 @@ type Rule string
 
 // These rules say what never happens.
 const (
-	// Overlap says that no two holds of one lock overlap. A hold begins when its grant returns. It
+	// Overlap says that no two holds of one lock overlap. A hold begins when its acquire returns. It
 	// ends when its release is sent or, without a release, when its lease was last found valid.
 	Overlap Rule = "overlap"
-	// Token says that a grant has a higher token than every earlier grant of the
-	// same lock, even if the earlier grant has ended. A grant is earlier if it
-	// returned before the later grant was requested, or if its hold was over when
-	// the later grant returned. The rule is not applied to libraries without tokens.
+	// Token says that a grant has a higher token than every earlier grant of the same lock, even if
+	// the earlier grant has ended. A grant is earlier if its call returned before the later call
+	// began, or if its hold was over when the later call returned. The rule is not applied to
+	// libraries without tokens.
 	Token Rule = "token"
 	// Linear says that the acquires, renewals, releases and expiries of one lock can be put in
 	// one order. In this order each operation takes effect between its call and its return,
@@ -27,8 +27,8 @@ const (
 	// even for a store that may grant a lock while an earlier lease is valid, because the
 	// earlier holder must then lose its lease with its next renewal.
 	Renewal Rule = "stale renewal"
-	// Effect says that a resource that checks tokens accepts no write after it has
-	// accepted a write with a higher token.
+	// Effect says that a resource that checks tokens accepts no write if it has already accepted a
+	// write with a higher token.
 	Effect Rule = "effect"
 	// Signal says that a holder that loses its lease learns of the loss before the
 	// next grant returns. The rule applies only to holders whose process could run.
@@ -69,7 +69,7 @@ var Rules = []Rule{
 
 // Within returns the bound of a rule. For most rules the bound is the longest time that a forbidden
 // state may last, or the time within which an event must happen. For [Survives] it is the longest
-// interruption that a lease survives. Within returns zero if the bound depends on no setting.
+// interruption that a lease survives. Within returns 0 for a rule whose bound does not depend on s.
 func (r Rule) Within(s Setting) time.Duration {
 	switch r {
 	case Orphaned:
@@ -135,7 +135,7 @@ type Exception struct {
 }
 
 // Exempt returns the exception that excuses the backend from the rule under the conditions in made.
-// If several exceptions do, it returns the one with the most conditions. If none does, ok is false.
+// If several do, it returns the exception with the most conditions. If none does, ok is false.
 //
 // Even if Overlap is exempt, a resource that checks tokens is safe, unless Token is exempt, too.
 func (t Terms) Exempt(rule Rule, made []Condition) (e Exception, ok bool) {
@@ -159,12 +159,12 @@ func (e Exception) met(made []Condition) bool {
 
 func (e Exception) asks() int { return len(e.All) + min(1, len(e.Any)) }
 
-// Twice returns the rules that fail when a store grants a lock while an earlier lease on it is
-// valid, and the earlier holder then loses its lease.
+// Twice returns the rules that fail when a store grants a lock while an earlier lease on that lock
+// is valid, and the earlier holder then loses its lease.
 func Twice(more ...Rule) []Rule { return append([]Rule{Overlap, Linear, Signal, Survives}, more...) }
 
-// TwiceForLong returns the rules that fail when the store may also forget the later of two grants
-// and renew the earlier lease.
+// TwiceForLong returns the rules that fail when a store grants a lock during an earlier lease, and
+// may then forget the later grant and renew the earlier lease.
 func TwiceForLong(more ...Rule) []Rule { return Twice(append(more, Renewal)...) }
 
 // Late returns the rules that fail when a store grants nothing for a while.

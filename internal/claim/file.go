@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// sets lists groups of rules. An author may write a group's name in place of its rules.
+// sets lists groups of rules. In a claim file, a group's name may stand in place of its rules.
 var sets = []struct {
 	name  Rule
 	rules []Rule

@@ -57,12 +57,12 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// The function all returns the backends, and an entry "all" with the exceptions common to all.
+// The function all returns the backends, and an entry "all" with the exceptions for every backend.
 func all() []backend {
 	return append(slices.Clone(backends), backend{"all", Terms{Exceptions: everywhere}})
 }
 
-// exceptionRows returns the rows of the table. Backends with the same exceptions share a row.
+// exceptionRows returns rows for docs/safety.md. Backends with the same exceptions share a row.
 func exceptionRows(of []backend) (rows string) {
 	var ends []string
 	with := map[string][]string{}
@@ -94,7 +94,7 @@ func exceptionRows(of []backend) (rows string) {
 	return rows
 }
 
-// gone joins the names of the rules in the slice some. A complete group is replaced by its name.
+// gone joins the names of the rules in the slice some. A group's name replaces a complete group.
 func gone(some []Rule) string {
 	var out []string
 	for _, set := range sets {

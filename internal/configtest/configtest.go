@@ -1,5 +1,4 @@
-// Package configtest has helpers for tests of backends'
-// configurations. Tests of several backends use it.
+// Package configtest has helpers for tests of backends' configurations.
 package configtest
 
 import (

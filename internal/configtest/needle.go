@@ -22,16 +22,16 @@ var Haystacks = []string{
 	"h:1\n" + Needle, "[" + Needle + "]:1", "1s password=" + Needle,
 }
 
-// Pasted are PEM keys with Needle, some damaged, pasted by mistake in place of a file's name.
+// Pasted are PEM keys with Needle, some damaged, which a user pasted in place of a file's name.
 var Pasted = []string{
 	"-----BEGIN PRIVATE KEY-----\n" + Needle + "\n-----END PRIVATE KEY-----\n", "-----BEGIN EC PRIVATE KEY-----\r\n" + Needle + "\r\n-----END EC PRIVATE KEY-----",
 	`-----BEGIN PRIVATE KEY-----\n` + Needle + `\n-----END PRIVATE KEY-----`, "-----BEGIN PRIVATE KEY----- " + Needle + " -----END PRIVATE KEY-----",
 	"/-----BEGIN PRIVATE KEY-----" + Needle, strings.Repeat("MIIE/ab+", 200) + Needle, Needle + "\n-----END PRIVATE KEY-----",
 }
 
-// FuzzNeedle inserts a character into a text that contains Needle. It makes this text the value of
-// each key of spec in turn. The text is from Pasted if the key names a file, otherwise from
-// Haystacks. It calls the function check with each configuration. No error may show Needle.
+// FuzzNeedle fails if an error of the function check shows Needle. It inserts a character into a
+// text with Needle, and calls check with this text as the value of each key of spec in turn. The
+// text is from Pasted if the key names a file, and otherwise from Haystacks.
 func FuzzNeedle(f *testing.F, spec driver.Spec, check func(driver.Config) error) {
 	for i := range Haystacks {
 		f.Add(uint(i), uint(0), byte(0), "x:1")

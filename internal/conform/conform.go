@@ -23,9 +23,9 @@ type Options struct {
 	Config driver.Config
 	// NoMTLS turns off mutual TLS between host and plugin, for plugins that cannot use it.
 	NoMTLS bool
-	// Namespaces reports whether the plugin's configuration has a key "prefix". If it does, a
-	// different prefix gives every case a separate namespace of locks. If it does not, all cases use
-	// the same locks.
+	// Namespaces reports whether the plugin's configuration has a key "prefix". With this key, each
+	// case of the suite has a different prefix, and so a separate namespace of locks. Without this
+	// key, all cases use the same locks.
 	Namespaces bool
 	// Servers are the throwaway servers at the addresses in Config. Servers is nil if the servers are
 	// the caller's. Run never stops or empties the caller's servers, so it omits the cases in which a
@@ -65,7 +65,7 @@ func (o Options) namespace() driver.Config {
 	return cfg
 }
 
-// leftovers returns a function that lists a namespace's keys, or nil if no keys can be listed.
+// leftovers returns a function that lists a namespace's keys, or nil if keys cannot be listed.
 func (o Options) leftovers(prefix string) func(drivertest.T) []string {
 	keys := kinds.Of(o.Name).LeftKeys
 	if keys == nil {
@@ -80,7 +80,7 @@ func (o Options) leftovers(prefix string) func(drivertest.T) []string {
 				must(t, err)
 				left = append(left, some...)
 			}
-			// A release needs a majority of the servers. The others may delete their keys later.
+			// A release needs a majority of the servers. The other servers may delete their keys later.
 			if len(left) == 0 || len(o.Servers.Servers) == 1 || time.Now().After(end) {
 				return left
 			}

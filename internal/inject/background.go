@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// Background lists the background work of harms, such as repeated restarts, until End ends it. Any
-// comparable value can be the owner of such work. Any goroutine may call the methods.
+// Background has the work that faults do in the background, such as repeated restarts. The owner of
+// some work can be any comparable value. Any goroutine may call the methods.
 type Background struct {
 	mu   sync.Mutex
 	ends map[any][]func() error
@@ -60,7 +60,7 @@ func (b *Background) WhileRunning(by any, turn func(ctx context.Context) bool, l
 	})
 }
 
-// Later calls the function do once, after the time d, or earlier if End(by) is called earlier.
+// Later calls the function do once, after the time d, or during End(by) if that is called earlier.
 func (b *Background) Later(by any, d time.Duration, do func() error) {
 	once := sync.OnceValue(do)
 	b.WhileRunning(by, func(ctx context.Context) bool {

@@ -19,7 +19,7 @@ var shim []byte
 // ClockLibrary compiles a library into dir, with the C compiler cc, and returns its path.
 // A process that preloads the library gets the time of its [Clock] from the C library.
 //
-// Note: libfaketime cannot replace this library, because with it one of Debian's servers dies at
+// Note: libfaketime cannot replace this library, because it makes one of Debian's servers die at
 // its start. No such library affects a Go program, because Go gets its time without the C library.
 func ClockLibrary(ctx context.Context, dir string) (string, error) {
 	source, library := filepath.Join(dir, "clock.c"), filepath.Join(dir, "clock.so")
@@ -36,7 +36,7 @@ func ClockLibrary(ctx context.Context, dir string) (string, error) {
 	return library, nil
 }
 
-// Clock is the wall clock of a process that was started through [Clock.Wrap].
+// Clock is the wall clock of a process whose command begins with the words of [Clock.Wrap].
 type Clock struct{ library, file string }
 
 // NewClock makes a clock that at first shows the true time. Its offset is in the file
@@ -46,7 +46,7 @@ func NewClock(library, dir, name string) (*Clock, error) {
 	return c, os.WriteFile(c.file, make([]byte, 8), 0o600)
 }
 
-// Wrap returns the words to put in front of a command, so that its process uses this clock.
+// Wrap returns the words with which a command must begin so that its process uses this clock.
 func (c *Clock) Wrap() []string {
 	return []string{"env", "LD_PRELOAD=" + c.library, "LOCKBENCH_CLOCK=" + c.file}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestClockLibrary checks that a path is refused if ld.so cannot load a library from it.
+// TestClockLibrary checks that ClockLibrary refuses a path from which ld.so cannot load a library.
 func TestClockLibrary(t *testing.T) {
 	for _, name := range []string{"a b", "a:b"} {
 		dir := filepath.Join(t.TempDir(), name)

@@ -100,8 +100,8 @@ func (f *flow) read() {
 	}
 }
 
-// The now method returns the harms that apply to the flow, and a channel that is closed when they
-// change. The result ended reports whether a harm has ended the connection in the flow's direction.
+// The now method returns the flow's harms, and a channel that is closed when these harms change.
+// The result ended reports whether a harm has ended the connection in the flow's direction.
 func (f *flow) now() (harms []*impairment, changed chan struct{}, ended bool) {
 	f.p.mu.Lock()
 	defer f.p.mu.Unlock()

@@ -126,8 +126,8 @@ func TestHeldConnection(t *testing.T) {
 	}
 }
 
-// TestSilence checks that all open connections except the newest pass no data, that
-// clients see these connections end only after healing, and that new connections work.
+// TestSilence checks Silence: all open connections except the newest must pass no data, clients
+// must see these connections end only after healing, and new connections must work.
 func TestSilence(t *testing.T) {
 	p, _ := proxied(t)
 	var open []net.Conn

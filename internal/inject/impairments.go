@@ -38,8 +38,8 @@ func (p *Proxy) DelayRequests(d, jitter time.Duration) error {
 	return p.harm(impairment{delay: d, jitter: jitter}, Requests)
 }
 
-// SlowStart delays the first data of every connection by d, in each direction.
-// It also affects connections that are open but have sent nothing yet.
+// SlowStart delays the first data of every connection by d, in each direction. Connections that are
+// open but have sent nothing yet are delayed, too.
 func (p *Proxy) SlowStart(d time.Duration) error {
 	return p.harm(impairment{first: d}, Requests, Replies)
 }
@@ -66,8 +66,8 @@ func (p *Proxy) Reset(share float64) error {
 // same happens if a firewall between clients and server loses its table of connections.
 func (p *Proxy) ForgetClients() error { return p.forget(Requests, Replies) }
 
-// ForgetServer ends the server's side of each connection, and hides from the clients that it ended.
-// Data that a client then sends on such a connection are lost. New connections work.
+// ForgetServer ends the server's side of each connection, and hides this end from the clients. Data
+// that a client then sends on such a connection are lost. New connections work.
 func (p *Proxy) ForgetServer() error { return p.forget(Replies, Requests) }
 
 // HoldConnections keeps back the data that clients send on connections that are open now. After
@@ -90,8 +90,8 @@ func (p *Proxy) Silence() error {
 	return nil
 }
 
-// forget ends all connections in one direction, given by ended. In the other, given by hidden, it
-// hides from the receiver that the sender has closed a connection.
+// forget ends all connections in the direction ended. In the direction hidden, it hides from the
+// receiver that the sender has closed a connection.
 func (p *Proxy) forget(hidden, ended Direction) error {
 	err := p.harm(impairment{hidesEnds: true}, hidden)
 	p.mu.Lock()

@@ -1,5 +1,5 @@
 // Package inject breaks connections and sets the clocks of servers wrong, as networks and operators
-// do. It also repairs both. It does not depend on the kind of server. Package proc has the
+// do. It can end these faults. It does not depend on the kind of server. Package proc has the
 // functions that freeze and kill processes.
 package inject
 
@@ -30,7 +30,7 @@ type Proxy struct {
 	harms   []*impairment // harms and observers
 	changed chan struct{} // closed and replaced when harms, ended or far changes
 	// leads are the addresses of the servers that get new connections in turn. next is the number of
-	// connections that they have got so far.
+	// connections that these servers have got so far.
 	leads    []string
 	next     int
 	listener net.Listener // nil while connections are refused
@@ -66,13 +66,13 @@ func NewProxy(upstream string) (*Proxy, error) {
 // Addr is the host:port on which the proxy listens.
 func (p *Proxy) Addr() string { return p.port.Addr(0) }
 
-// settle is the longest time for which the listen method retries while the port is in use. It also
-// limits the time for connecting to a server.
+// settle is the longest time for which the listen method retries while the port is in use. It is
+// the time limit for connecting to a server, too.
 const settle = 2 * time.Second
 
-// listen starts to listen. It tries again while the port is in use, because a
-// child process that is being started holds the old socket until it executes
-// its program. The caller holds mu, or no other goroutine has the proxy yet.
+// listen opens the listening socket. It tries again while the port is in use, because a child
+// process that is being started holds the old socket until the child executes its program. The
+// caller holds mu, or no other goroutine has the proxy yet.
 func (p *Proxy) listen() (err error) {
 	for end := time.Now().Add(settle); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		p.listener, err = net.Listen("tcp", p.Addr())
@@ -114,8 +114,8 @@ func (p *Proxy) cut() {
 	}
 }
 
-// connect connects a client, which the listener l has accepted, to the next server in turn. If all
-// connections are reset before that, it closes the client's connection.
+// connect connects a client, which the listener l has accepted, to the next server in turn. If the
+// proxy resets all connections before the server accepts, connect closes the client's connection.
 func (p *Proxy) connect(l net.Listener, client *net.TCPConn) {
 	p.mu.Lock()
 	to, cuts, refused := p.leads[p.next%len(p.leads)], p.cuts, p.listener != l
@@ -179,9 +179,9 @@ func (p *Proxy) tell() {
 	p.changed = make(chan struct{})
 }
 
-// Apart calls the function do, which harms the proxy by calls of its methods. The returned function
-// heal ends only these harms. While Apart runs, other goroutines may harm the proxy only through
-// Apart, whose calls wait for each other.
+// Apart calls the function do, which begins harms by calls of the proxy's methods. The returned
+// function heal ends only these harms. While Apart runs, other goroutines may begin harms only
+// through Apart. Calls of Apart wait for each other.
 func (p *Proxy) Apart(do func(*Proxy) error) (heal func() error, err error) {
 	p.apart.Lock()
 	defer p.apart.Unlock()

@@ -58,8 +58,8 @@ func TestHealWhileAProcessStarts(t *testing.T) {
 	}
 }
 
-// TestObserve checks that Observe sees the data of both directions, even after other harms were
-// healed. If the function seen begins a harm, the harm must apply to the same piece.
+// TestObserve checks that Observe sees the data of both directions, even after harms were healed.
+// If the function seen begins a harm, the harm must apply to the piece that seen was called for.
 func TestObserve(t *testing.T) {
 	p, e := proxied(t)
 	var requests, replies atomic.Int32
@@ -100,7 +100,7 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// If one of two equal harms is healed, the other goes on. SlowStart delays only the first messages.
+// If one of two equal harms is healed, the other must go on. SlowStart delays only first messages.
 func TestApart(t *testing.T) {
 	p, _ := proxied(t)
 	must(t, p.SlowStart(200*time.Millisecond))

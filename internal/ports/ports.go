@@ -53,7 +53,7 @@ func (t *Taken) take(port int) error {
 
 // unused returns nil if no process listens on addr. To find out, it connects to addr. It must not
 // listen there, because a child that this process starts at that moment would keep the listening
-// socket open until it executes its program. During that time no server could bind the port.
+// socket open until the child executes its program. During that time no server could bind the port.
 func unused(addr string) error {
 	c, err := net.DialTimeout("tcp4", addr, answers)
 	switch {
@@ -85,7 +85,7 @@ func (t *Taken) Close() error {
 	return err
 }
 
-// usualLow and usualHigh bound the range to choose from if outgoing connections use no port in it.
+// rangeOf returns usualLow and usualHigh if outgoing connections use no port between them.
 const usualLow, usualHigh = 16000, 32000
 
 // rangeOf returns a range of ports that outgoing connections do not use. The parameters file and

@@ -1,7 +1,7 @@
-// Package proc deals with processes, for hosts, plugins and the benchmark. It starts
-// a program as a child and exchanges lines with it, reads the kernel's figures of a
-// process, and stops processes. It also reads the clock that all processes of a
-// machine share, and notes the times in which this process did not run.
+// Package proc starts, observes and stops processes, for hosts, plugins and the benchmark. It
+// exchanges lines of JSON with child processes, and reads the kernel's figures of a process. It
+// also reads the clock that all processes of a machine share, and records the periods in which this
+// process did not run.
 package proc
 
 import (
@@ -15,12 +15,12 @@ import (
 	"syscall"
 )
 
-// ErrEnded is the error if a child has ended instead of answering.
+// ErrEnded is the error for a child process that has ended instead of answering.
 var ErrEnded = errors.New("the process has ended")
 
 // Child is a child process. It usually runs the same program as this process. It gets orders on its
-// standard input and answers on its standard output, both in lines of JSON. Its methods may be
-// called from any goroutine after [Start].
+// standard input and answers on its standard output, both in lines of JSON. After [Start] has
+// returned, any goroutine may call the methods.
 type Child struct {
 	Role    string   // the environment variable that makes the program a child; see [Become]
 	Program string   // the program's path; "" for this program
@@ -42,9 +42,9 @@ type started struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Start starts the child c and returns when the child is ready. It sends spec to the child, which
-// passes spec to the function open of [Become]. Until the child ends, Start calls the function take
-// with each line that the child writes, one at a time. If Start fails, no child is left.
+// Start starts the child c, sends spec to the child, and returns when the child is ready. The child
+// passes spec to the function open of [Become]. A goroutine of Start calls the function take with
+// each line of the child until the child ends, one at a time. If Start fails, no child is left.
 func Start[Line any](ctx context.Context, c *Child, spec any, take func(Line)) error {
 	out, err := c.start()
 	if err != nil {
@@ -118,13 +118,13 @@ func (c *Child) start() (out *os.File, err error) {
 	}
 	c.cmd.Env = append(append(os.Environ(), c.Role+"=1"), c.Env...)
 	c.cmd.Stderr = os.Stderr
-	// The child gets a separate process group, so that signals of the terminal do not reach it. It
-	// stays in this session: if this process dies, the kernel resumes and ends a frozen child.
+	// The child's process group is separate, so that signals of the terminal do not reach it. It stays
+	// in this session, so that the kernel ends even a frozen child if this process dies.
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
-	// StdoutPipe is unsuitable: Wait would close its pipe before all data are read.
+	// StdoutPipe is unsuitable, because Wait would close its pipe before all data are read.
 	out, w, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -172,8 +172,8 @@ func closed(c <-chan struct{}) bool {
 // Freeze stops the child and returns when it has stopped.
 func (c *Child) Freeze() error { return Freeze(c.Pid()) }
 
-// Resume lets a frozen child go on. The error wraps os.ErrProcessDone if the
-// child has ended.
+// Resume makes a frozen child run again (SIGCONT). The error wraps os.ErrProcessDone if the child
+// has ended.
 func (c *Child) Resume() error { return c.cmd.Process.Signal(syscall.SIGCONT) }
 
 // Kill ends the child with SIGKILL, even if it is frozen. It returns after the child's last line
@@ -190,7 +190,7 @@ func (c *Child) Kill() error {
 // Close asks the child to end by closing its input, and kills the child
 // if ctx ends first. It returns nil if the child had already ended.
 func (c *Child) Close(ctx context.Context) error {
-	c.stdin.Close() // without mu, which Send may hold while the child is frozen
+	c.stdin.Close() // does not lock mu, because Send may hold mu while the child is frozen
 	select {
 	case <-c.ended:
 		return nil

@@ -29,13 +29,13 @@ type Clock struct {
 // NewClock returns a clock that shows 0 now.
 func NewClock() Clock { return ClockFrom(time.Now()) }
 
-// ClockFrom returns a clock that showed 0 at the time in parameter zero. This
-// process must have got that time from time.Now, or computed it from such a time.
+// ClockFrom returns a clock that showed 0 at the time in parameter zero. That time must come from
+// time.Now of this process, or be the sum of such a time and a duration.
 func ClockFrom(zero time.Time) Clock { return Clock{base: zero} }
 
-// readings is the number of times that MachineClock reads the machine's clock and Go's clock
-// together. It uses the pair of readings that took the shortest time, because a pause makes the
-// result wrong. A wrong result could make two holders in different processes seem to overlap.
+// MachineClock reads the machine's clock and Go's clock together, as often as readings says. It
+// uses the fastest pair of readings, because a pause between the two readings makes the result
+// wrong. With a wrong result, two holders in different processes could seem to overlap.
 const readings = 50
 
 // MachineClock returns the machine's clock, which [Now] reads. Each process computes
@@ -58,10 +58,10 @@ func (c Clock) Now() int64 { return c.at + int64(time.Since(c.base)) }
 // Zero is the time at which the clock showed 0.
 func (c Clock) Zero() time.Time { return c.base.Add(-time.Duration(c.at)) }
 
-// Of returns the clock's value at the time t, which this process must have read from its clock.
+// Of returns the clock's value at the time t, which must come from time.Now of this process.
 func (c Clock) Of(t time.Time) int64 { return c.at + int64(t.Sub(c.base)) }
 
-// Sleep waits for d. It returns false if ctx ends first. If d is not positive, Sleep does not wait.
+// Sleep waits for the time d. It returns false if ctx ends first. It waits only if d is positive.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

@@ -28,7 +28,7 @@ type Heartbeat struct {
 }
 
 // StartHeartbeat starts a heartbeat. At every beat it calls the function each, unless each is nil.
-// The argument is the stall that ended with this beat. It is nil if there was no stall.
+// The argument of each is the stall that ended with this beat, or nil if no stall ended with it.
 func StartHeartbeat(each func(*Stall)) *Heartbeat {
 	h := &Heartbeat{stop: make(chan struct{}), last: time.Now()}
 	h.ended.Go(func() {
@@ -101,15 +101,15 @@ func Ran(do func()) time.Duration {
 }
 
 // Waits notes the times for which threads are ready to run but wait for a processor. A [Heartbeat]
-// does not show such waits, because its thread sleeps most of the time, and the kernel runs such
-// threads at once. Any goroutine may call the methods of Waits.
+// does not show such waits. Its thread sleeps most of the time, and the kernel runs such a thread
+// at once when the thread wakes. Any goroutine may call the methods of Waits.
 type Waits struct {
 	mu     sync.Mutex
 	before map[int]time.Duration // total wait of each thread at the last call of Look
 	found  []wait
 }
 
-// wait is the result of a call of Look: its time, and the longest wait since the previous call.
+// wait has the time of one call of Look, and the longest wait since the previous call of Look.
 type wait struct {
 	looked  time.Time
 	longest time.Duration
@@ -117,7 +117,7 @@ type wait struct {
 
 const lookEvery = 100 * time.Millisecond
 
-// WatchFamily calls Look repeatedly for this process and its descendants, until stop is called.
+// WatchFamily calls Look for this process and its descendants repeatedly until stop is called.
 func WatchFamily() (w *Waits, stop func()) {
 	w = &Waits{}
 	over, ended := make(chan struct{}), make(chan struct{})
@@ -138,8 +138,8 @@ func WatchFamily() (w *Waits, stop func()) {
 	})
 }
 
-// Look reads the waits of all threads of the processes in
-// pids. It notes the longest wait since the last call.
+// Look reads the waits of all threads of the processes in pids. It notes the longest wait since the
+// previous call of Look.
 func (w *Waits) Look(pids ...int) {
 	now := map[int]time.Duration{}
 	for _, pid := range pids {

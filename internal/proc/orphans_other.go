@@ -11,7 +11,7 @@ func AdoptOrphans() error {
 	return errors.New("this system gives orphans to its first process only")
 }
 
-// Reap reaps the command and then calls clear at once. This system cannot wait without reaping.
+// Reap reaps the command, then calls the function clear. This system cannot wait without reaping.
 func Reap(cmd *exec.Cmd, clear func()) error {
 	err := cmd.Wait()
 	clear()

@@ -25,10 +25,10 @@ type Agent[Order any] interface {
 	Close() error
 }
 
-// Become does nothing if the environment variable named in role is not set. If it is set, Become
-// runs this process as a child and exits. Call Become first in main or TestMain. Become passes the
-// parent's first line to the function open. It tells the parent that the child is ready, or sends
-// the error of open. Other errors go to standard error, after the text in called.
+// Become runs this process as a child and exits, if the environment variable named in role is set.
+// Otherwise it does nothing. Call Become first in main or TestMain. Become passes the parent's
+// first line to the function open. It tells the parent that the child is ready, or sends the error
+// of open. It prints any other error to standard error, after the text in called.
 func Become[Spec, Order any](role, called string, open func(*Parent, Spec) (Agent[Order], error)) {
 	if os.Getenv(role) == "" {
 		return
@@ -64,8 +64,8 @@ func serve[Spec, Order any](p *Parent, open func(*Parent, Spec) (Agent[Order], e
 	}
 }
 
-// Send writes one line to the parent. Any goroutine may call it. It ignores errors, because a
-// parent that no longer reads has ended, and this process ends soon after.
+// Send writes one line to the parent. Any goroutine may call Send. Send ignores errors, because a
+// parent that no longer reads has ended, and this process ends soon after its parent.
 func (p *Parent) Send(line any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,15 +11,15 @@ import (
 // stopTime limits how long the kernel may take to report the effect of a signal.
 const stopTime = 10 * time.Second
 
-// Freeze sends SIGSTOP to one process, and returns when the process has stopped or ended. A thread
-// runs on until it notices the signal. The connections of a frozen process stay open, so the other
-// end of a connection notices nothing, as during a long garbage collection or while a container is
-// paused. The errors of Freeze, Resume and Kill wrap syscall.ESRCH if there is no such process.
+// Freeze sends SIGSTOP to one process. It returns when the process has stopped or ended, because a
+// thread runs on until it notices the signal. The connections of a frozen process stay open. So the
+// other end of a connection notices nothing, as during a long garbage collection or in a paused
+// container. The errors of Freeze, Resume and Kill wrap syscall.ESRCH if there is no such process.
 func Freeze(pid int) error {
 	return signal("freeze", pid, syscall.SIGSTOP, func(s Stat) bool { return s.Stopped() || s.Ended() })
 }
 
-// Resume lets a frozen process go on. It does nothing to a running process.
+// Resume makes a frozen process run again (SIGCONT). It does nothing to a running process.
 func Resume(pid int) error {
 	return signal("resume", pid, syscall.SIGCONT, func(s Stat) bool { return !s.Stopped() })
 }
@@ -29,8 +29,8 @@ func Resume(pid int) error {
 func Kill(pid int) error { return signal("kill", pid, syscall.SIGKILL, Stat.Ended) }
 
 // FreezeFamily freezes a process and all its descendants, parents first, and returns their ids.
-// Before it freezes each of them, it calls the functions in first with its id. A process may start
-// children before it stops, so FreezeFamily looks again until it finds no more descendants.
+// Before it freezes each process, it calls the functions in first with that process's id. A process
+// may start children before it stops, so FreezeFamily looks again until it finds no more.
 func FreezeFamily(pid int, first ...func(pid int) error) (stopped []int, err error) {
 	for again := true; again; {
 		again = false

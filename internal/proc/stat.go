@@ -19,8 +19,8 @@ type Stat struct {
 	Threads int           // number of living threads; the first thread counts even after its end
 	CPU     time.Duration // processor time of its threads, in steps of 10 ms
 	Reaped  time.Duration // processor time of ended children that the process has waited for
-	// Start is the process's start time in clock ticks after boot. Process ids are used again, so only
-	// id and Start together identify a process.
+	// Start is the process's start time in clock ticks after boot. The kernel reuses process ids, so
+	// only the id and Start together identify a process.
 	Start string
 }
 
@@ -79,12 +79,12 @@ func Family(pid int) []int {
 	return family
 }
 
-// Children returns the ids of the child processes of process pid. They include ended children for
-// which pid has not waited.
+// Children returns the ids of the child processes of process pid. The ids include ended children
+// until pid waits for them.
 //
-// If pid adopts orphans and waits for no child during the call, an empty list proves that pid has
-// no descendants, except below another adopter of orphans. The reason is that an ended child stays
-// on the list until pid waits for it. By that time, the child's own children belong to pid.
+// If process pid adopts orphans and waits for no child during the call, an empty list proves that
+// pid has no descendants, except below another process that adopts orphans. When a child of pid
+// ends, its children become children of pid before pid can wait for the ended child.
 func Children(pid int) (all []int) {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is valid
 	for _, f := range files {
@@ -176,8 +176,8 @@ func Waited(pid int) map[int]time.Duration {
 
 // Resident returns the number of bytes of process pid that are resident in memory.
 //
-// Note: /proc/PID/stat, which the function Of reads, has this figure, too, but it is inexact there
-// on machines with many processors.
+// Note: Resident does not read /proc/PID/stat, because the figure in that file is inexact on
+// machines with many processors.
 func Resident(pid int) (uint64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil { // not Linux

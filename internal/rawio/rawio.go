@@ -1,7 +1,7 @@
 // Package rawio reads and writes non-blocking sockets by raw system calls, which the Go runtime
-// does not notice. For an ordinary call, the runtime prepares for a blocked thread. After an idle
-// moment, this preparation wakes the runtime's monitor thread and costs as much as the call. A call
-// on a non-blocking socket never blocks, so it needs no preparation.
+// does not notice. Before an ordinary system call, the runtime prepares for a blocked thread. After
+// an idle moment, this preparation wakes the runtime's monitor thread and costs as much as the
+// call. A call on a non-blocking socket never blocks, so the preparation is not needed.
 package rawio
 
 import (
@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// Reader reads from a socket. If no data have arrived, it waits in
-// Go's network poller. Only one goroutine at a time may use a Reader.
+// Reader reads from a socket. If no data have arrived, Reader waits in Go's network poller. Only
+// one goroutine at a time may use a Reader.
 type Reader struct {
 	conn    syscall.RawConn
 	p       []byte

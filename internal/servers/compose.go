@@ -41,8 +41,8 @@ ids=$(docker network ls -q --filter "$mine"); [ -z "$ids" ] || docker network rm
 ids=$(docker volume ls -q --filter "$mine"); [ -z "$ids" ] || docker volume rm --force $ids
 `
 
-// NewCompose prepares a project. It starts no service, but it starts the process that later removes
-// the services. It fails if docker, its daemon or compose v2 is missing.
+// NewCompose prepares a project. It starts no service, but a process that later removes the
+// services. It fails if docker, docker's daemon or compose v2 is missing.
 func NewCompose(ctx context.Context) (*Compose, error) {
 	file, err := composeFile()
 	if err != nil {
@@ -109,10 +109,10 @@ func composeFile() (string, error) {
 	return "", fmt.Errorf("%w: lockbench's compose.yaml is neither above the working directory nor above this program", errNoCompose)
 }
 
-// Up starts the services of a backend. When all are healthy, it returns their addresses, each a
-// host:port. compose.yaml reads a service's port from LOCKBENCH_<SERVICE>_PORT. If durable is true,
-// services that can do so keep their data over a crash. Up must be called only once for each
-// service.
+// Up starts the services of a backend. When all services are healthy, it returns their addresses,
+// each a host:port. compose.yaml reads a service's port from LOCKBENCH_<SERVICE>_PORT. If durable
+// is true, each service that can keep its data over a crash does so. Up must be called only once
+// for each service.
 func (c *Compose) Up(ctx context.Context, backend string, services []string, durable bool) ([]string, error) {
 	if len(services) == 0 {
 		return nil, fmt.Errorf("%w: compose.yaml has no service for %s", errNoCompose, backend)

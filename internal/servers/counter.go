@@ -13,7 +13,7 @@ type Served struct {
 	Busy float64
 }
 
-// Since returns the difference between s and an earlier reading.
+// Since returns the work between the reading before and the reading s.
 func (s Served) Since(before Served) Served {
 	return Served{s.Run - before.Run, s.Sent - before.Sent, s.Busy - before.Busy}
 }

@@ -10,11 +10,11 @@
 //
 // # Where is what
 //
-//   - kind.go: what lockbench knows of a store; operation.go: what the store's operator does
-//   - stranger.go: servers of a store that lockbench does not know, started by a command
-//   - environment.go: the servers of a backend, and the proxies by which hosts reach them
-//   - server.go: a local server; process.go: its process; programs.go: finds the server's program
-//   - compose.go: servers in containers
+//   - kind.go: says what lockbench knows of a store; operation.go: what the store's operator does
+//   - stranger.go: starts, by a command, the server of a store that lockbench does not know
+//   - environment.go: has the servers of a backend, and the proxies by which hosts reach them
+//   - server.go: runs a local server; process.go: its process; programs.go: finds its program
+//   - compose.go: starts servers in containers
 //   - counter.go: counts the commands that servers have received
 //   - missing.go: skips or fails a test whose server is missing
 package servers

@@ -17,8 +17,8 @@ import (
 	"github.com/lockbench/lockbench/internal/inject"
 )
 
-// Timeout is the longest time that a server may take to obey a command. The slowest case is a
-// replica without its master: it looks for the master once a second, and then copies all data.
+// Timeout is the longest time that a server may take to obey a command. A replica without its
+// master takes longest, because it looks for the master once a second, and then copies all data.
 const Timeout = 15 * time.Second
 
 const healthTimeout = 2 * time.Second
@@ -26,10 +26,10 @@ const healthTimeout = 2 * time.Second
 // Environment is the servers of one backend, the paths (proxies) to them, and the ways to harm
 // both. Fields that do not apply are nil. Only one goroutine at a time may use an Environment.
 type Environment struct {
-	// Servers are the servers that hosts use, in the order of their addresses. There
-	// are none if the backend has no server, or if its servers are in containers.
+	// Servers are the servers that hosts use, in the order of their addresses. Servers is empty if the
+	// backend has no server, or if its servers are in containers.
 	Servers Nodes
-	// Replica replicates the first server asynchronously. Link, if not nil, is the proxy between them.
+	// Replica replicates the first server asynchronously. Link, if not nil, is the proxy between both.
 	Replica *Server
 	Link    *inject.Proxy
 	Clocks  []*inject.Clock // the clocks of Servers and of the replica
@@ -93,8 +93,8 @@ func (k *Kind) Open(ctx context.Context, w Requirements) (*Environment, error) {
 }
 
 // Start starts the servers of store k for a measurement. Call [Environment.Admit] before hosts use
-// the servers. If durable is false, servers that can do so run without durability, to be faster.
-// Parameter plugin is the path of the backend's plugin.
+// the servers. If durable is false, each server that can run without durability does so, to be
+// faster. Parameter plugin is the path of the backend's plugin.
 func (k *Kind) Start(ctx context.Context, plugin string, durable bool) (*Environment, error) {
 	e := &Environment{kind: k, plugin: plugin, Config: driver.Config{}}
 	var err error
@@ -123,7 +123,7 @@ func (k *Kind) Up(ctx context.Context, c *Compose, plugin string, durable bool) 
 }
 
 // Admit lets servers vote at once. Without Admit, servers do not vote for a while after their
-// start. It does nothing for backends whose servers do not vote.
+// start. Admit does nothing for backends whose servers do not vote.
 func (e *Environment) Admit(ctx context.Context) error {
 	if !e.Has(CapVotes) {
 		return nil
@@ -201,7 +201,7 @@ func (e *Environment) ConfigOf(paths []*inject.Proxy) driver.Config {
 // LoginTo returns the address with login in place of the part before its "@".
 func LoginTo(address, login string) string { return login + address[strings.IndexByte(address, '@'):] }
 
-// Again brings the servers back to their first state, so that another run can begin.
+// Again brings the servers back to the state that they had at first, so that a new run can begin.
 func (e *Environment) Again(ctx context.Context) error {
 	var err error
 	for n := range e.Clocks {

@@ -25,15 +25,15 @@ type Kind struct {
 	Forgets bool
 	// Synced lists words of Properties.Durability. If a plugin reports only these words, a grant is on
 	// disk before the reply. SyncsUntold reports whether servers that lockbench starts write a grant
-	// to disk first, although the plugin does not report it.
+	// to disk before the reply, although the plugin does not report it.
 	Synced      []string
 	SyncsUntold bool
-	// ExpiryStep is the interval at which the store ends expired leases. If it is 0, they end on time.
+	// ExpiryStep is the interval at which the store ends expired leases; 0 if leases end on time.
 	ExpiryStep time.Duration
 	// Push is a text that occurs only in messages that the store's servers send to
 	// waiters without a request; see [inject.Proxy]. It is "" if there is no such text.
 	Push string
-	// Floor is the cheapest call to the store's servers. Measured locks are compared with it.
+	// Floor is the cheapest call to the store's servers. Reports compare locks with this call.
 	Floor *Floor
 	// LeftKeys lists, for the server at addr, the keys of locks whose names begin with prefix. It
 	// omits the few keys that exist once for each prefix and not for each lock.
@@ -176,7 +176,7 @@ const (
 	CapEvict    Capability = "evict"    // the servers can be made to delete keys when their memory is full
 )
 
-// Lacking returns a copy of the map others, in which each of the capabilities has the text why.
+// Lacking returns a copy of the map others. In the copy, each of the capabilities has the text why.
 func Lacking(others map[Capability]string, why string, capabilities ...Capability) map[Capability]string {
 	out := maps.Clone(others)
 	if out == nil {

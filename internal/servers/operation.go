@@ -16,13 +16,13 @@ type Operation struct {
 	Does string
 	// Settings are the names of the settings in which the operation is possible. Empty means all.
 	Settings []string
-	// Server reports whether the operation concerns one server. If not, it concerns all servers.
+	// Server reports whether the operation concerns one server. If false, it concerns all servers.
 	Server bool
 	// Lasts is the shortest and the longest time from Do to Undo. It is zero if Undo is nil.
 	Lasts [2]time.Duration
-	// Stops is true if the operation can keep the store from serving hosts. If StopsFor is not zero,
-	// it does so only for StopsFor. StopsGrants is true if it can stop grants, but not renewals of
-	// leases. Recovers is the longest time that either effect lasts after the operation.
+	// Stops is true if the operation can keep the store from serving hosts, but only for StopsFor if
+	// that is not zero. StopsGrants is true if the operation can stop grants, but not renewals.
+	// Recovers is the longest time that these effects last after the operation.
 	Stops, StopsGrants bool
 	StopsFor, Recovers time.Duration
 	// Makes are the conditions that the operation causes. They permit the store to break some rules.
@@ -34,7 +34,7 @@ type Operation struct {
 	Forgets bool // the server forgets that it was admitted to vote
 }
 
-// Step acts on servers of the environment e. In operations on one server, it acts only on server n.
+// Step acts on servers of the environment e. If the operation is on one server, that is server n.
 type Step func(ctx context.Context, e *Environment, n int) error
 
 // On returns a step that calls the function do with the environment's Product, which has type P.
@@ -42,7 +42,7 @@ func On[P Product](do func(ctx context.Context, servers P, n int) error) Step {
 	return func(ctx context.Context, e *Environment, n int) error { return do(ctx, e.Product.(P), n) }
 }
 
-// InTurn returns a step that runs all given steps one after the other, even if one fails.
+// InTurn returns a step that runs the given steps one after the other. If one fails, it goes on.
 func InTurn(steps ...Step) Step {
 	return func(ctx context.Context, e *Environment, n int) error {
 		return inject.Each(steps, func(step Step) error { return step(ctx, e, n) })
@@ -62,8 +62,8 @@ func (e *Environment) ShiftClock(n int, d time.Duration) error {
 	return e.Clocks[n].Shift(d)
 }
 
-// FreezeMember freezes one server of a cluster. In e.Servers, that server comes after the leader,
-// by the number of places in parameter after. The first server follows the last.
+// FreezeMember freezes the server that stands the given number of places after the leader in
+// e.Servers. The first server follows the last.
 func (e *Environment) FreezeMember(ctx context.Context, after int) error {
 	leader, err := e.Product.(interface {
 		Leader(ctx context.Context) (int, error)

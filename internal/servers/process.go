@@ -22,10 +22,10 @@ import (
 // directory is gone by then, the script does not start the server.
 const launch = `echo $$ > "$0" && [ -f "$0" ] && exec "$@"`
 
-// process is one run of a server program. It has its own process group. So Ctrl-C in the terminal
-// reaches only lockbench, and the whole group can be killed. The server stays in the session of the
-// measuring process and shares the CPUs with that process. A server in another session would stall
-// for seconds under load (decision bench-28).
+// process is one run of a server program. It has its own process group, so Ctrl-C in the terminal
+// reaches only lockbench, and lockbench can kill the whole group. The server stays in the session
+// of the measuring process and shares the CPUs with that process. A server in another session would
+// stall for seconds under load (decision bench-28).
 type process struct {
 	pid     int
 	pidFile string
@@ -82,7 +82,7 @@ func (p *process) quit(how syscall.Signal) {
 	}
 }
 
-// kill ends the process and all its descendants, also those in another session (setsid).
+// kill ends the process and all its descendants, even descendants in another session (setsid).
 func (p *process) kill() error {
 	if !p.alive() {
 		return nil // if it ended while it was frozen, the watcher ends its frozen descendants
@@ -130,8 +130,8 @@ func (p *process) unmark() error {
 	return inject.Each(marks, os.RemoveAll)
 }
 
-// Mark notes in a file that process pid may be frozen. The caller removes the file later.
-// If this process is killed before that, the watcher of the directory dir ends the process group of
+// Mark writes a file which says that the process pid may be frozen. The caller removes the file
+// later. If this process is killed before that, the watcher of the directory dir ends the group of
 // pid, because a frozen process cannot end by itself. Mark does nothing if there is no process pid.
 func Mark(dir string, pid int) (file string, err error) {
 	group, err := syscall.Getpgid(pid)
@@ -154,8 +154,8 @@ func (p *process) alive() bool {
 	}
 }
 
-// tail returns, for errors, the last three lines of the log in dir as one line, or a crash's stack.
-// If lines are marked as errors, it uses only these, because some servers print more later.
+// tail returns the last three lines of the log in dir as one line, or a crash's stack. If lines are
+// marked as errors, it uses only these, because some servers print other lines after them.
 func tail(dir string) string {
 	b, err := os.ReadFile(filepath.Join(dir, logName))
 	if err != nil {
@@ -223,7 +223,7 @@ func (w *watcher) close() error {
 // directory ends in any way. Any goroutine may call the methods.
 //
 // Note: the end of a container kills this process and its watcher together. The directory then
-// remains, but the container's servers have ended, too.
+// remains, but the end of the container has killed the servers.
 type Scratch struct {
 	dir   string
 	watch *watcher

@@ -19,7 +19,7 @@ type Program struct {
 	Path string // "" when Err is not nil
 	// Version is the version that the program prints, or "" if it prints none.
 	Version string
-	// Built says how to build the program here. It is "" if the program can only be installed.
+	// Built says how to build the program from source, or is "" if it can only be installed.
 	Built string
 	// Err says why the program cannot be used. It is a [*NotInstalledError] if
 	// the program is missing.

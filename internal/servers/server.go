@@ -39,7 +39,7 @@ type Recipe struct {
 	Ports *ports.Taken
 }
 
-// Server is one throwaway server. Any goroutine may call its methods, which wait for each other.
+// Server is one throwaway server. Any goroutine may call its methods. Calls wait for each other.
 type Server struct {
 	recipe  Recipe
 	scratch *Scratch
@@ -173,8 +173,8 @@ func (s *Server) Start(ctx context.Context, keepData bool) error {
 	return s.again(ctx, keepData, false)
 }
 
-// Join starts a stopped server without its data as a new member of a running cluster,
-// and returns when it is ready. The other members must have added the server's address.
+// Join starts a stopped server without its data as a new member of a running cluster, and returns
+// when it is ready. The other members must have added the server's address before the call.
 func (s *Server) Join(ctx context.Context) error { return s.again(ctx, false, true) }
 
 func (s *Server) again(ctx context.Context, keepData, joins bool) error {
@@ -252,8 +252,8 @@ func (n Nodes) Addrs() []string {
 	return addrs
 }
 
-// StartNodes starts count servers. It calls the function start with the numbers from 0 to
-// count-1, all at the same time. If one call fails, it closes the other servers.
+// StartNodes starts count servers at the same time. It calls the function start with each number
+// from 0 to count-1. If one call fails, it closes the servers of the other calls.
 func StartNodes(count int, start func(i int) (*Server, error)) (Nodes, error) {
 	nodes := make(Nodes, count)
 	err := inject.AtOnce(count, func(i int) (err error) {
@@ -266,8 +266,8 @@ func StartNodes(count int, start func(i int) (*Server, error)) (Nodes, error) {
 	return nodes, nil
 }
 
-// AtOnce calls the function do for all servers at the same time. Members
-// of a cluster must start together, because each waits for the others.
+// AtOnce calls the function do for all servers at the same time. Members of a cluster must start at
+// the same time, because each member waits for the other members.
 func (n Nodes) AtOnce(do func(*Server) error) error {
 	return inject.AtOnce(len(n), func(i int) error { return do(n[i]) })
 }

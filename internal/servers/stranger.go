@@ -98,7 +98,7 @@ func (c Stranger) recipe(ctx context.Context, e *Environment, a *asked) Recipe {
 	}
 }
 
-// asked is a store that lockbench can ask only through its plugin.
+// asked is the [Product] of a store that lockbench can ask only through its plugin.
 type asked struct {
 	open  func(context.Context, driver.Config) (func(context.Context) error, func() error, error)
 	check func(context.Context) error // nil until begin is called

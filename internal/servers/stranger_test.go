@@ -29,8 +29,8 @@ func ask(ctx context.Context, cfg driver.Config, line string) (string, error) {
 	return strings.TrimSpace(reply), err
 }
 
-// TestStranger crashes a server that a command has started, and starts it again with and without
-// its data. Route must put a proxy's address in a configuration.
+// TestStranger crashes a server that a command has started, and restarts the server with and
+// without its data. Route must put a proxy's address in place of the server's address.
 func TestStranger(t *testing.T) {
 	if p := redis.Program(); p.Err != nil {
 		servers.Missing(t, "redis", p.Err)
@@ -99,7 +99,7 @@ func isDown(context.Context, driver.Config) (func(context.Context) error, func()
 	return func(context.Context) error { return errors.New("it is down") }, func() error { return nil }, nil
 }
 
-// TestStrangerDoesNotStart checks that the error quotes what a failed command has printed.
+// TestStrangerDoesNotStart checks that the error quotes the output of a command that failed.
 func TestStrangerDoesNotStart(t *testing.T) {
 	for line, want := range map[string]string{
 		"echo no such option {port}; exit 3": "ended by itself (exit status 3): no such option",

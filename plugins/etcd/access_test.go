@@ -181,8 +181,8 @@ func TestTTLs(t *testing.T) {
 			t.Errorf("TTL %v: %v", ttl, err)
 		}
 	}
-	// A server with a long election timeout grants no short TTL. The first
-	// request must learn the shortest TTL, even before any Check.
+	// A server with a long election timeout grants no short TTL. The first request must learn the
+	// server's shortest TTL, even before any Check.
 	slow := start(t, &etcdserver.Options{Args: []string{"--heartbeat-interval=500", "--election-timeout=5000"}})
 	b = connect(t, on(slow))
 	r := lock("jobs", "a")

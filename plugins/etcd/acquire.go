@@ -16,8 +16,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 )
 
-// TryAcquire sends one transaction (Txn). At the same time, it sends a keepalive of the key's etcd
-// lease, unless the lease is new. If the lock is held, it may also ask for the holder's TTL.
+// TryAcquire puts a key by one transaction (Txn). At the same time, it sends a keepalive of the
+// key's etcd lease, unless the lease is new. If the lock is held, it may ask for the holder's TTL.
 func (b *Backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
 	res := b.Batch(ctx, []driver.Op{{Kind: driver.OpAcquire, Request: r}})[0]
 	return res.Token, res.Err
@@ -52,7 +52,7 @@ func (b *Backend) acquisition(ctx context.Context, r driver.Request, now time.Ti
 	if err != nil {
 		return nil, err
 	}
-	if l.ttl != r.TTL { // the server has just shown its shortest TTL
+	if l.ttl != r.TTL { // the server's shortest TTL is longer
 		l.load.Add(-1)
 		return nil, errBelow(r.TTL, l.ttl)
 	}
@@ -60,7 +60,8 @@ func (b *Backend) acquisition(ctx context.Context, r driver.Request, now time.Ti
 }
 
 // acquiring prepares an acquire that puts the owner's entry (a key) on the etcd lease l. If the
-// owner waits, this entry is already in the queue. The table keeps it until the answer comes.
+// owner waits, this entry is already in the queue. The table does not delete it before the acquire
+// is answered.
 func (b *Backend) acquiring(r driver.Request, l *lease, now time.Time) *acquisition {
 	a := &acquisition{b: b, r: r, began: now, lease: l}
 	a.entry, _ = b.table.queued(r, now)
@@ -76,8 +77,8 @@ func (b *Backend) acquiring(r driver.Request, l *lease, now time.Time) *acquisit
 	return a
 }
 
-// start sends a keepalive together with the Txn, so that the lease lasts for the whole TTL. All
-// acquires of the Txn share this keepalive. Its answer closes the channel that start returns.
+// start sends a keepalive of the lease at the same time as the acquire's Txn, so that the lease
+// lasts for the whole TTL. start returns a channel that is closed when the keepalive is answered.
 func (a *acquisition) start() <-chan struct{} {
 	a.keepalive = a.b.leases.keepalive(a.lease, a.began)
 	if a.keepalive == nil {
@@ -86,8 +87,8 @@ func (a *acquisition) start() <-chan struct{} {
 	return a.keepalive.Done
 }
 
-// txn returns the request that grants the lock. The request does nothing if an earlier entry
-// exists, or if a tombstone says that the owner was withdrawn.
+// txn returns the request that grants the lock. The request does nothing if the lock has an earlier
+// entry, or if a tombstone says that the owner was withdrawn.
 func (a *acquisition) txn() *txn.Step {
 	s, name, e := a.b.space, a.r.Name, a.entry
 	tombstone := s.tombstone(name, a.r.Owner)
@@ -102,12 +103,12 @@ func (a *acquisition) txn() *txn.Step {
 	}
 	from := a.b.table.snapshot(e).lease
 	req.Compare = append(req.Compare, txn.NoneBefore(s.entries(name), e.rev), txn.At(e.key, e.rev), txn.OnLease(e.key, from.id))
-	// A second execution does nothing, because the entry is gone or on another lease by then.
+	// Repeating this Txn does no harm: after the first time, the entry is on another lease or gone.
 	return &txn.Step{Name: name, In: e.generation, Repeatable: true, Req: req, Size: len(a.value)}
 }
 
-// answered records the outcome in the table, even if the caller has stopped waiting. If the outcome
-// is unknown, the table keeps the entry, and deletes the key at the entry's deadline.
+// answered records the acquire's outcome in the table, even if the caller has stopped waiting. If
+// the outcome is unknown, the table keeps the entry, and deletes its key at the entry's deadline.
 func (a *acquisition) answered() {
 	s, t := a.step, a.b.table
 	switch {
@@ -126,8 +127,7 @@ func (a *acquisition) answered() {
 	t.unpin(a.entry, nil)
 }
 
-// done reports whether this request was refused only because
-// an earlier copy of the same request had put the key.
+// done reports whether the request was refused only because an earlier copy of it had put the key.
 func (a *acquisition) done() bool {
 	v := lockStateIn(a.step.Found)
 	if v.first == nil || v.first.Lease != a.lease.id || string(v.first.Key) != a.entry.key || !bytes.Equal(v.first.Value, a.value) {
@@ -179,14 +179,14 @@ func (a *acquisition) retry(ctx context.Context, err error) driver.Result {
 	return next.finish(ctx)
 }
 
-// refusal returns the error of a refused acquire, or acquires again if no other owner has the lock.
+// refusal returns the error of a refused acquire. If no other owner holds the lock, it tries again.
 func (a *acquisition) refusal(ctx context.Context) driver.Result {
 	b, v := a.b, lockStateIn(a.step.Found)
 	held := &driver.HeldError{}
 	switch {
 	case a.step.Ops[1].GetResponseRange().GetCount() > 0:
 		return driver.Result{Err: driver.ErrWithdrawn}
-	case v.first == nil && a.queued: // the former holder and the entry are both gone
+	case v.first == nil && a.queued: // the holder's entry and the waiter's entry are gone
 		b.table.drop(a.entry)
 	case v.first != nil && !(a.queued && a.entry.is(v.first, v.generation)):
 		held.Holder = b.holder(ctx, v)

@@ -41,8 +41,8 @@ var claims = driver.Properties{
 	},
 }
 
-// Backend is a host's connection to an etcd cluster. It has all optional
-// capabilities in package driver. Goroutines may call its methods concurrently.
+// Backend is a host's connection to an etcd cluster. The result of Properties lists its optional
+// capabilities. Goroutines may call its methods concurrently.
 type Backend struct {
 	space   space
 	cluster *cluster.Cluster
@@ -64,8 +64,8 @@ var _ interface {
 	driver.Starter
 } = (*Backend)(nil)
 
-// Open makes a Backend for the cluster that opts describe. A nil opts and zero fields mean the
-// defaults. Open does not wait until a member answers. Its error wraps [driver.ErrConfig].
+// Open makes a Backend for the cluster that opts describe. If opts is nil or a field is zero, the
+// defaults apply. Open does not wait until a member answers. Its error wraps [driver.ErrConfig].
 func Open(opts *Options) (*Backend, error) {
 	return open(config.Filled(opts))
 }
@@ -83,7 +83,7 @@ func open(o Options) (*Backend, error) {
 	b.leases = newLeases(b.cluster)
 	b.txns = txn.New(b.cluster, b.space.generation, func() {
 		opts.Logger.Warn("etcd: the store has lost its data: all leases of before are gone")
-		// If only the key with the token base was deleted, the locks still exist, and must expire.
+		// If only the token base's key was deleted, old locks still exist. They must expire in time.
 		b.leases.retireAll()
 	})
 	b.watches = watch.New(b.cluster)
@@ -103,10 +103,10 @@ func (b *Backend) Properties() driver.Properties {
 	return p
 }
 
-// Check sends a write whose condition never holds. The servers check rights and space as for a real
+// Check sends a write whose condition never holds. The servers check rights and space as for any
 // write, and send it through the consensus. So the answer proves a quorum, the right to write, and
-// free space. The write costs one consensus entry and no revision. At most every 30 s, Check
-// also connects to each member, to find out whether all members belong to one cluster.
+// free space. The write costs one log entry but no revision. At most every 30 s, Check also
+// connects to each member, to see whether all belong to one cluster.
 func (b *Backend) Check(ctx context.Context) error {
 	if err := b.learn(ctx); err != nil {
 		return err

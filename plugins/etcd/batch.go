@@ -84,8 +84,8 @@ func (b *Backend) do(ctx context.Context, ops []driver.Op, wave []int, results [
 	apart.Wait()
 }
 
-// Start begins one operation and does not wait for it; see [driver.Starter].
-// An acquire or a release that needs only one Txn uses no goroutine.
+// Start begins one operation and does not wait for it; see [driver.Starter]. Start runs no
+// goroutine for an acquire or a release that needs only one Txn.
 func (b *Backend) Start(ctx context.Context, op driver.Op, done func(driver.Result)) {
 	finish, s := b.ready(ctx, op, time.Now())
 	if s == nil {
@@ -99,8 +99,8 @@ func (b *Backend) Start(ctx context.Context, op driver.Op, done func(driver.Resu
 	b.txns.Submit(s)
 }
 
-// ready prepares an op that needs only one Txn. It returns nil for any other op, for example an op
-// that must first read the token base, find the entry to release, or make an etcd lease.
+// ready prepares an op that needs only one Txn. It returns nil for any other op. For example, some
+// ops must first read the token base, read the lock to release, or make an etcd lease.
 func (b *Backend) ready(ctx context.Context, op driver.Op, now time.Time) (finish, *txn.Step) {
 	switch {
 	case b.txns.Known() == nil:

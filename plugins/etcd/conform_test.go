@@ -23,7 +23,7 @@ var prefixes atomic.Int64
 func freshPrefix() string { return fmt.Sprintf("test-%d/", prefixes.Add(1)) }
 
 // leftovers returns the keys of entries below prefix. It leaves out tombstones, which expire by
-// themselves, and the key with the token base, which stays.
+// themselves, and the token base's key, which is never deleted.
 func leftovers(t drivertest.T, c *clientv3.Client, prefix string) []string {
 	names := newSpace(prefix).names
 	resp, err := c.Get(t.Context(), names, clientv3.WithPrefix(), clientv3.WithKeysOnly())

@@ -21,7 +21,7 @@ type entry struct {
 	rev        int64           // the key's create revision; 0 until it is known
 	generation *txn.Generation // the generation that rev belongs to
 	lease      *lease          // the lease that the key is on, as far as this process knows
-	unsure     bool            // the key may be on another lease, because a move had no answer
+	unsure     bool            // the key may be on another lease, because a move got no answer
 	deadline   time.Time       // when this process deletes it
 	busy       int             // number of waits, acquires, renewals and moves that delay the delete
 	ending     bool            // this process is deleting the entry
@@ -35,7 +35,7 @@ type entry struct {
 
 func (e *entry) who() entryKey { return entryKey{e.name, e.owner} }
 
-// token returns the token of the grant to e's owner. It rises with the entry's create revision.
+// token returns the token of the grant to e's owner.
 func (e *entry) token() uint64 { return e.generation.Token(e.rev) }
 
 // The is method reports whether kv, which was read in the generation gen, is e's key.
@@ -43,11 +43,11 @@ func (e *entry) is(kv *mvccpb.KeyValue, gen *txn.Generation) bool {
 	return kv != nil && e.rev != 0 && kv.CreateRevision == e.rev && string(kv.Key) == e.key && gen.Same(e.generation)
 }
 
-// short reports whether e is on a waiters' lease. A renewal or an acquire moves e away from it.
+// short reports whether e is on a waiters' lease. A renewal or an acquire moves e to another lease.
 func (e *entry) short() bool { return e.lease.use == waiting }
 
-// pin keeps e from being deleted while an operation of its owner runs and, unless e is the lock,
-// for entryFor after that. The caller holds mu.
+// pin prevents the delete of e while an operation of e's owner runs. If e is not the lock, pin
+// prevents the delete also for entryFor after the operation. The caller holds mu.
 func (t *table) pin(e *entry, now time.Time) *entry {
 	if e.busy == 0 && !e.held && !now.Before(e.deadline) {
 		e.before = nil // the process was paused, so the entry in front must be read again
@@ -57,15 +57,15 @@ func (t *table) pin(e *entry, now time.Time) *entry {
 	return e
 }
 
-// extend sets e's deadline to now plus entryFor, unless e is the lock, which only renewals extend.
+// extend sets e's deadline to now plus entryFor. It does nothing if e is the lock.
 func (e *entry) extend(now time.Time) {
 	if !e.held {
 		e.deadline = now.Add(entryFor)
 	}
 }
 
-// unpin undoes one call of pin. It keeps the entry in front of e (parameter before) for the owner's
-// next Wait.
+// unpin undoes one call of pin. It stores the entry in front of e (parameter before) for the
+// owner's next Wait.
 func (t *table) unpin(e *entry, before *predecessor) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -75,9 +75,9 @@ func (t *table) unpin(e *entry, before *predecessor) {
 	t.due(e.deadline)
 }
 
-// queued pins and returns the owner's entry if the owner waits, or if the owner was granted the
-// lock in the queue and has not renewed the lock yet. If not, it returns nil. The predecessor is
-// the entry in front that the last Wait found. It is nil if the owner must read the queue.
+// queued returns the entry of an owner that waits, or that was granted the lock in the queue and
+// has not renewed it yet. For any other owner, it returns nil. It pins the returned entry. The
+// predecessor is the entry in front that the last Wait found, or nil if the queue must be read.
 func (t *table) queued(r driver.Request, now time.Time) (*entry, *predecessor) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -103,7 +103,7 @@ func (t *table) known(e *entry, gen *txn.Generation, rev int64) {
 	e.generation, e.rev, e.seenAt = gen, rev, rev
 }
 
-// hold notes that e is the lock until deadline. The caller holds mu.
+// hold records that the owner of e holds the lock until deadline. The caller holds mu.
 func (t *table) hold(e *entry, deadline time.Time) {
 	if old := t.entries[e.who()]; old != e {
 		t.remove(old)
@@ -114,7 +114,7 @@ func (t *table) hold(e *entry, deadline time.Time) {
 	t.watchLater(e)
 }
 
-// confirm notes that e, on the etcd lease l, is the lock until the deadline began+ttl.
+// confirm records that e's key is on the lease l and that e's owner holds the lock until began+ttl.
 func (t *table) confirm(e *entry, l *lease, began time.Time, ttl time.Duration, rev int64) {
 	t.moved(e, l)
 	t.mu.Lock()
@@ -123,10 +123,10 @@ func (t *table) confirm(e *entry, l *lease, began time.Time, ttl time.Duration, 
 	t.hold(e, began.Add(ttl))
 }
 
-// granted notes that e is the lock, because it is the first in the queue, and returns the grant.
-// The grant lasts for the TTL of the waiters' lease, but at most for r.TTL. This time begins when
-// the lease's last confirmed keepalive was sent. The result is the zero Grant if more than half of
-// this time is over, if e may be on another lease, or if the value in r is too long for the key.
+// granted records that e's owner holds the lock, because e is first in the queue. It returns the
+// grant, which lasts for the TTL of the waiters' lease, but at most for r.TTL. This time begins
+// when the lease's last confirmed keepalive was sent. The result is the zero Grant if more than
+// half of this time is over, e may be on another lease, or r.Value is too long for an entry.
 func (t *table) granted(e *entry, r driver.Request) driver.Grant {
 	now := time.Now()
 	t.mu.Lock()
@@ -139,8 +139,8 @@ func (t *table) granted(e *entry, r driver.Request) driver.Grant {
 	return driver.Grant{Token: e.token(), Sent: sent, For: span}
 }
 
-// moved notes that e's key is now on the lease l. An earlier request to move the key does nothing
-// if it still arrives, because it requires the key to be on an earlier lease.
+// moved records that e's key is now on the lease l. If an earlier request to move the key arrives
+// late, it does nothing, because it requires the key to be on an earlier lease.
 func (t *table) moved(e *entry, l *lease) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -150,7 +150,7 @@ func (t *table) moved(e *entry, l *lease) {
 	e.lease, e.unsure = l, false
 }
 
-// notMoved notes that no answer confirmed e's move to l. If unsure is true, the key may be on l.
+// notMoved records that e's move to l got no confirmation. If unsure is true, e's key may be on l.
 func (t *table) notMoved(e *entry, l *lease, unsure bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -165,9 +165,9 @@ func (t *table) snapshot(e *entry) entry {
 	return *e
 }
 
-// moving is called before a request that moves e's key from its lease. It returns this lease, and
-// keeps e from being deleted until unpin is called, because a delete would not find the key on its
-// new lease.
+// moving is called before a request that moves e's key to another lease. It returns the key's
+// present lease. It also prevents a delete of e until unpin is called, because a delete that names
+// the present lease does nothing after the move.
 func (t *table) moving(e *entry) (from *lease) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -175,8 +175,8 @@ func (t *table) moving(e *entry) (from *lease) {
 	return e.lease
 }
 
-// beginRenewal keeps e, which is the lock, from being deleted until unpin is called. It returns
-// false if e's deadline has passed or e is already being deleted.
+// beginRenewal prevents the delete of e, a held lock, until unpin is called. It returns false if
+// e's deadline has passed or e is already being deleted.
 func (t *table) beginRenewal(e *entry, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -187,7 +187,7 @@ func (t *table) beginRenewal(e *entry, now time.Time) bool {
 	return true
 }
 
-// The until method sets the time at which the table deletes e, and notes that e was seen at rev.
+// The until method sets the time at which the table deletes e, and records that e existed at rev.
 func (t *table) until(e *entry, deadline time.Time, rev int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -195,15 +195,15 @@ func (t *table) until(e *entry, deadline time.Time, rev int64) {
 	t.due(deadline)
 }
 
-// The method end notes that e is being deleted, so that e is not renewed.
+// The method end records that e is being deleted, so that e is not renewed.
 func (t *table) end(e *entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e.ending = true
 }
 
-// The method ended notes the result of a delete of e. If gone is true, e is deleted and cannot come
-// back. If not, the table deletes the key again at e's deadline, and repeatedly after that.
+// The method ended records the result of a delete of e. If gone is true, e's key cannot come back.
+// Otherwise the table deletes it again at e's deadline, until a delete succeeds.
 func (t *table) ended(e *entry, gone bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -222,7 +222,7 @@ func (t *table) ended(e *entry, gone bool) {
 }
 
 // verify reads which of the entries are still in the store. It returns the entries that are gone,
-// and the lowest revision at which it has read. Both are incomplete after an error.
+// and the lowest revision at which it has read. After an error, both results are incomplete.
 func (t *table) verify(ctx context.Context, entries []*entry) (gone map[*entry]bool, rev int64, err error) {
 	gone = map[*entry]bool{}
 	reads := make([][]*pb.RequestOp, len(entries))

@@ -16,8 +16,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// TestKeysAreUsedAgain checks that a lock always uses the same key, for every owner. Any further
-// key would stay in the server's index until compaction, and every acquire would read it.
+// TestKeysAreUsedAgain checks that a lock always uses the same key, for every owner. A new key for
+// each owner would stay in the server's index until compaction, and slow every acquire.
 func TestKeysAreUsedAgain(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, on(s))
@@ -175,7 +175,7 @@ func TestWithdrawOfOneOnly(t *testing.T) {
 	must(t, stranger.Release(t.Context(), third)) // a read of the lock, then the release
 }
 
-// A withdrawal must delete an entry behind many others, even if the entry's put got no answer.
+// A withdrawal must delete an entry behind many other entries, even if its put got no answer.
 func TestWithdrawBehindMany(t *testing.T) {
 	s := start(t, nil)
 	b, operator := connect(t, on(s)), plain(t, s)
@@ -195,7 +195,7 @@ func TestWithdrawBehindMany(t *testing.T) {
 	}
 }
 
-// TestOldDeleteIsNoLoss checks that the delete of an earlier entry with the same key does not count
+// TestOldDeleteIsNoLoss checks that a delete of an earlier entry with the same key does not count
 // as a loss of the lock. A member that is behind may report such a delete to a new watch.
 func TestOldDeleteIsNoLoss(t *testing.T) {
 	b := connect(t, on(start(t, nil)))

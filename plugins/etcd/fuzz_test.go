@@ -15,8 +15,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 )
 
-// FuzzConfig checks configurations that are not refused. They must have a valid prefix and
-// at least one member, all members with TLS or all without, and no login in an address.
+// FuzzConfig checks that each accepted configuration has a valid prefix and at least one member,
+// that all members use TLS or none does, and that no address has a login.
 func FuzzConfig(f *testing.F) {
 	f.Add("address=http://u:hush-hush@db:2379", "")
 	f.Add("address=a:1,https://b:1\ntls_insecure=1\nprefix=\xff", "hush-hush")
@@ -83,8 +83,8 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// FuzzHolder reads the holder from an entry with any value and with any key
-// of a lock. It checks that the lock counts as held and has the right name.
+// FuzzHolder reads the holder from an entry with a random value and a random key of a lock. It
+// checks that the lock counts as held and has the right name.
 func FuzzHolder(f *testing.F) {
 	f.Add("jobs", "ha", []byte{recordVersion, 1, 'o', 1, 'l', 0}, int64(7), uint64(1_700_000_000_000_000), 2)
 	f.Add("", "", []byte("foreign"), int64(-1), uint64(1)<<62, 0)

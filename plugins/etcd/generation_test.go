@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// After a loss of data another owner has the same key with the same create revision. No operation
-// by the owner that held the lock before the loss may affect the new holder's lease.
+// After the store has lost its data, the new holder's key has the same name and create revision as
+// the old holder's key. No operation by the old holder may affect the new holder's lease.
 func TestSameRevisionOfTwoGenerations(t *testing.T) {
 	s := start(t, nil)
 	c := plain(t, s)

@@ -15,7 +15,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Inspect reads the lock through the consensus and, if another process holds it, the TTL left.
+// Inspect reads the lock through the consensus and, if another process holds it, the remaining TTL.
 func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, error) {
 	v, err := b.readLock(ctx, name)
 	if err != nil {
@@ -41,7 +41,7 @@ func (b *Backend) holder(ctx context.Context, v lockState) driver.Holder {
 	switch {
 	case v.first.Lease == 0: // another program has put the key without a lease
 		h.TTL = -1
-	case err != nil: // the lock is held for an unknown time, so ask again soon
+	case err != nil: // the end of the lease is unknown, so the caller should ask again soon
 		h.TTL = time.Second
 	default:
 		h.TTL = max(time.Millisecond, kit.UpToMillis(time.Until(end.at)))
@@ -58,7 +58,7 @@ func recordOf(kv *mvccpb.KeyValue) record {
 	return rec
 }
 
-// entries returns a read of at most limit entries of a lock, oldest first. The first is the lock.
+// entries returns a request that reads the oldest entries of a lock, at most limit, oldest first.
 func entries(s space, name string, limit int64) *pb.RequestOp {
 	all := s.entries(name)
 	return txn.Range(&pb.RangeRequest{
@@ -71,7 +71,7 @@ func entries(s space, name string, limit int64) *pb.RequestOp {
 type lockState struct {
 	generation *txn.Generation  // the generation in which the lock was read
 	rev        int64            // the store's revision at that time
-	first      *mvccpb.KeyValue // the lock; nil when there is no holder
+	first      *mvccpb.KeyValue // the holder's entry; nil when the lock is free
 	entries    int              // number of entries, including the first
 }
 
@@ -138,7 +138,7 @@ func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	if v.first == nil || v.generation.Token(v.first.CreateRevision) != token {
 		return &driver.NotHeldError{Holder: b.holder(ctx, v)}
 	}
-	// This entry stays out of the table. If the table has its own, that entry's watch reports a loss.
+	// The table does not get this entry. So if this process has the lock, the table reports the loss.
 	s := b.releasing(&entry{name: name, key: string(v.first.Key), rev: v.first.CreateRevision, generation: v.generation})
 	b.txns.Submit(s)
 	return b.finish(ctx, s)
@@ -173,7 +173,7 @@ func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Hol
 	defer b.watches.Drop(b.watches.Changes(all, txn.Beyond(all), func(watch.Event) { kit.Wake(f.More()) }))
 	defer context.AfterFunc(b.cluster.Context(), func() { kit.Wake(f.More()) })()
 	return kit.Follow(ctx, 0, func() (h driver.Holder, _ <-chan struct{}, err error) {
-		f.Take() // the notices only tell when to look again
+		f.Take() // a notice only causes the next Inspect
 		if err = b.cluster.Down(); err == nil {
 			h, err = b.Inspect(ctx, name)
 		}

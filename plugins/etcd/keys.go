@@ -8,23 +8,23 @@ import (
 // These are the keys of a namespace. P stands for its prefix, N for a lock's name, O for an owner,
 // I for a process and a number, and | for the byte 0xFF:
 //
-//	P|n N|h     an entry of N that was put when there was no other
-//	P|n N|w I   an entry that was put behind others
+//	P|n N|h     an entry of N that was put when N had no entry
+//	P|n N|w I   an entry of N that was put behind other entries
 //	P|b N|O     the tombstone of O, which was withdrawn from N and is refused
 //	P|e         the base of tokens; see txn.Generation
 //
-// The entry of N with the lowest create revision is the lock, and that revision
-// makes the token. The other entries wait, in the order of their create revisions.
+// The owner of the entry of N with the lowest create revision holds the lock N, and this revision
+// makes the token. The owners of the other entries wait, in the order of the create revisions.
 //
-// Valid UTF-8 never contains 0xFF. So no two keys collide, and a scan of one name never meets
-// another name, although prefixes and names are not escaped. Until the store loses its data, each
-// grant has a different create revision, so a request that compares the revision also compares
-// owner and token; see txn.Step.In.
+// Valid UTF-8 never contains 0xFF. So no two locks share a key, and a scan of one lock's keys finds
+// no key of another lock, although prefixes and names are not escaped. Until the store loses its
+// data, each grant has a different create revision (see txn.Step.In). So a request that compares
+// this revision compares owner and token too.
 //
 // Note: the owner, which is different for each grant, is not part of the keys of entries. The
 // server keeps deleted keys in its index until compaction. If each owner had its own key, a Txn
-// that asks whether N is free would read all deleted keys of N. A lock taken a hundred times a
-// second would become slow within minutes.
+// that asks whether N is free would read all deleted keys of N. A lock that is acquired a hundred
+// times a second would become slow within minutes.
 const (
 	separator   = "\xff"
 	kindFree    = "h"
@@ -52,9 +52,9 @@ func (s space) nameOf(key string) string {
 	return name
 }
 
-// record is the value of an entry. It consists of a version byte, the owner and the label, each
-// preceded by its length, and the published value. Each grant's record is unique because each grant
-// has a different owner.
+// record is the value of an entry. It consists of a version byte, the length and text of the owner,
+// the length and text of the label, and the published value. Each grant's record is unique because
+// each grant has a different owner.
 type record struct {
 	owner string
 	label string
@@ -73,7 +73,7 @@ func (r record) encode() []byte {
 	return append(b, r.value...)
 }
 
-// decodeRecord returns the zero record for a value that this version did not write.
+// decodeRecord returns the zero record if b does not have the format that encode writes.
 func decodeRecord(b []byte) record {
 	if len(b) == 0 || b[0] != recordVersion {
 		return record{}

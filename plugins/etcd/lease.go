@@ -14,12 +14,12 @@ import (
 )
 
 // lease is an etcd lease, which many keys of one purpose share. The mutex leases.mu guards the
-// acked field. It is also held while the load field is raised.
+// field acked. A caller that raises the field load also holds this mutex.
 type lease struct {
 	id int64
 	purpose
 
-	acked   time.Time    // when the request for it, or its last acknowledged keepalive, was sent
+	acked   time.Time    // when its last acknowledged keepalive, or else the request for it, was sent
 	retired atomic.Bool  // it is no longer renewed
 	load    atomic.Int32 // number of keys put on it
 }
@@ -36,7 +36,7 @@ const (
 	locks role = iota
 	waiting
 	tombstones
-	foreign // locks, on a lease that this process did not make
+	foreign // locks, on a lease that was found in the store, usually of another process
 )
 
 // maxLoad is the largest number of keys on one lease. When a lease ends because its host has died,
@@ -45,8 +45,8 @@ const maxLoad = 1024
 
 const (
 	// A tombstone is a key that makes the store refuse a withdrawn owner. It lasts for at least
-	// tombstoneFor. At most maxTombstones tombstones share one lease, which is never renewed. All of
-	// them are put within tombstoneUse.
+	// tombstoneFor. At most maxTombstones tombstones share one lease, which is never renewed. A lease
+	// takes new tombstones only in its first tombstoneUse.
 	tombstoneFor  = time.Minute
 	tombstoneUse  = 10 * time.Second
 	maxTombstones = 256
@@ -56,19 +56,19 @@ var forTombstones = purpose{ttl: tombstoneFor + tombstoneUse, use: tombstones}
 
 // leases hands out the shared leases. One lease at a time is in use for each purpose.
 //
-// Sharing saves a LeaseGrant, an entry in the consensus log, for each lock, and lets one
-// keepalive renew many locks. Sharing causes three problems, which are solved as follows:
+// Sharing saves a LeaseGrant (an entry in the consensus log) for each lock, and one keepalive
+// renews many locks. Sharing causes three problems, which are solved as follows:
 //   - A key that is put late in the life of its lease would end too early. So
 //     every Txn with acquires is sent together with one keepalive of the lease.
 //     From then on, the lease lasts for the whole TTL.
-//   - A key whose lock is not renewed would live on with the other keys. So the backend deletes it
-//     at the deadline of its lock (table.run), repeatedly until the delete is confirmed.
-//   - A new process does not know the deadlines, so it never renews a lease of an earlier
-//     process. It moves each lock that it is asked to renew to a lease that it has made.
+//   - A key whose lock is not renewed would live as long as the other keys. So the backend deletes
+//     the key at the lock's deadline (see table.run), and tries again until a delete succeeds.
+//   - A new process does not know the deadlines of an earlier process's locks, so it renews no
+//     lease of that process (but see move). A renewal moves the lock to a lease of the new process.
 //
-// Waiters have a separate lease with the shortest TTL that the server grants. If a waiter's
-// machine is lost, it delays the next waiters for at most that TTL. When a waiter's entry
-// has become the lock, an acquire or a renewal moves it to a lease with the lock's TTL.
+// Waiters have a separate lease with a short TTL (see forWaiting). If a waiter's machine is lost,
+// it delays the next waiters for about that TTL. When a waiter's entry has become the lock, an
+// acquire or a renewal moves it to a lease with the lock's TTL.
 type leases struct {
 	cluster    *cluster.Cluster
 	keepalives *keepalive.Sender
@@ -138,8 +138,8 @@ func (ls *leases) atHand(p purpose) *lease {
 	return l
 }
 
-// usable reports whether lease l may take another key. It takes none if it is full or retired (no
-// longer renewed), or could end before the next keepalive.
+// usable reports whether the lease l may take another key. A lease takes no further key if it is
+// full, is retired (no longer renewed), or may end before the next keepalive.
 func (l *lease) usable(now time.Time) bool {
 	switch {
 	case l.retired.Load():
@@ -154,8 +154,8 @@ func (ls *leases) setLeast(ttl time.Duration) { ls.least.Store(int64(ttl)) }
 
 func (ls *leases) shortest() time.Duration { return time.Duration(ls.least.Load()) }
 
-// keepalive starts a keepalive of the lease l. It starts none, and returns nil, if an acknowledged
-// keepalive was sent no earlier than the parameter since.
+// keepalive sends a keepalive of the lease l and returns it. If an acknowledged keepalive was sent
+// at the time in parameter since or later, it sends none and returns nil.
 func (ls *leases) keepalive(l *lease, since time.Time) *keepalive.Keepalive {
 	switch acked := ls.sign(l); {
 	case !acked.Before(since):
@@ -196,7 +196,7 @@ func (ls *leases) await(ctx context.Context, l *lease, k *keepalive.Keepalive) e
 }
 
 // sign returns the time at which the last confirmed keepalive of the lease l was sent. Without one,
-// it is the time of the request that made l. From that time, l lives for at least its TTL.
+// it returns the time of the request that made l. From that time, l lives for at least its TTL.
 func (ls *leases) sign(l *lease) time.Time {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -222,7 +222,7 @@ func (ls *leases) retireAll() {
 	clear(ls.current)
 }
 
-// expiry is a server's answer about a lease: when it ends, and the TTL that it was granted with.
+// expiry is a server's answer about a lease: when the lease ends, and the TTL that was granted.
 type expiry struct {
 	at      time.Time
 	granted time.Duration
@@ -233,9 +233,9 @@ const (
 	maxTTLs     = 1000
 )
 
-// The method expiry asks a server when the lease with this id ends, and keeps the answer for a
-// moment. A kept answer suffices, because waiters need only a hint. The end may be up to 1 s too
-// early, because etcd rounds down. For id 0, which is no lease, the result is the zero expiry.
+// The method expiry asks a server when the lease with this id ends. It keeps the answer for a
+// moment, because waiters need only a rough time. The returned end may be up to 1 s too early,
+// because etcd rounds down. For id 0, which is no lease, the result is the zero expiry.
 func (ls *leases) expiry(ctx context.Context, id int64) (expiry, error) {
 	if e, known := ls.expiries.Get(id); known || id == 0 {
 		return e, nil

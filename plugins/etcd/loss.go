@@ -13,13 +13,13 @@ import (
 // errDeleted is the cause in a notice about a lock that another client has ended.
 var errDeleted = errors.New("etcd: key was deleted or its lease revoked from outside")
 
-// The key of a lock that was granted without a wait is watched only once the lock has been held for
-// 20 ms (young). A watch costs two messages, and most locks are released sooner. If the lock is
-// lost within these 20 ms, the watch shows the loss when it opens.
+// A lock that was granted without a wait is watched only after it has been held for 20 ms (young).
+// Most locks are released sooner, and a watch costs two messages. If a lock is lost within these 20
+// ms, its watch shows the loss when the watch opens.
 const young = 20 * time.Millisecond
 
-// watchLater makes sure that the lock e is watched 20 ms (young) after its grant, unless its delete
-// has begun. It ignores an entry that may not be the lock, because another owner may hold the lock.
+// watchLater makes the table watch e from 20 ms (young) after e's owner was granted the lock,
+// unless the delete of e has begun. If e is not known to be the lock, watchLater does nothing.
 // The caller holds mu.
 func (t *table) watchLater(e *entry) {
 	if !t.cluster.Notices().Watched() || !e.held || t.watches.Covers(e.watch, e.seenAt) {
@@ -41,7 +41,7 @@ func (t *table) watchAll() {
 	}
 }
 
-// watchDue begins to watch locks that are old enough, and reads the locks that may be gone.
+// watchDue begins to watch the locks that are old enough, and reads the locks that may be lost.
 func (t *table) watchDue() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -61,8 +61,8 @@ func (t *table) watchDue() {
 	}
 }
 
-// watch watches the key of the entry e, unless e is deleted or its delete has begun. The caller
-// holds mu.
+// watch begins to watch the key of the entry e, unless e is deleted or its delete has begun. The
+// caller holds mu.
 func (t *table) watch(e *entry) {
 	if t.entries[e.who()] == e && e.watch == nil && !e.ending {
 		e.watch = t.watches.Deletes(e.key, e.seenAt, func(ev watch.Event) { t.heard(e, ev) })
@@ -76,14 +76,14 @@ func (t *table) heard(e *entry, ev watch.Event) {
 	case ev.Opened != 0:
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		if e.held && (ev.Opened > e.seenAt || ev.Opened < e.rev) { // below e.rev: a member is behind, or data is lost
+		if e.held && (ev.Opened > e.seenAt || ev.Opened < e.rev) { // below e.rev if the member is behind or data is lost
 			t.suspect = append(t.suspect, e)
 			kit.Wake(t.wake)
 		}
 	}
 }
 
-// look reads whether the keys of suspects, which may be lost, still exist. If the read fails, look
+// look reads whether the keys of the entries in suspects still exist. If the read fails, look
 // resets the stream of watches. Each watch is then opened again, which makes its lock a suspect.
 func (t *table) look(suspects []*entry) {
 	gone, _, err := t.verify(t.cluster.Context(), suspects)

@@ -105,8 +105,8 @@ func TestMemberWithoutAnswer(t *testing.T) {
 	}
 }
 
-// TestMemberWithoutLeader checks a member that is cut off from the others. Requests to that member
-// are certainly not done, and their errors must say so at once.
+// TestMemberWithoutLeader checks a member that is cut off from the other members. That member
+// executes no request, and its errors must say so at once.
 func TestMemberWithoutLeader(t *testing.T) {
 	peers := &etcdserver.Peers{}
 	t.Cleanup(func() { must(t, peers.Close()) })
@@ -131,15 +131,15 @@ func TestMemberWithoutLeader(t *testing.T) {
 	})
 }
 
-// rotated returns the addresses of members, beginning with the member that has the index first.
+// rotated returns the addresses of members, beginning with that of members[first].
 func rotated(members servers.Nodes, first int) []string {
 	addrs := members.Addrs()
 	return append(addrs[first:len(addrs):len(addrs)], addrs[:first]...)
 }
 
-// TestBalancer puts a load balancer in front of three members. The member that the host is
-// connected to is then cut off from the other two. The host must renew its lease in time over a new
-// connection, which leads to another member.
+// TestBalancer puts a load balancer in front of three members. It then cuts off the host's member
+// from the other two members. The host must renew its lease in time over a new connection, which
+// leads to another member.
 func TestBalancer(t *testing.T) {
 	t.Parallel() // most of its time is waiting
 	peers := &etcdserver.Peers{}
@@ -182,8 +182,7 @@ func acquireFree(t *testing.T, c *core.Client) error {
 	return lease.Release(t.Context())
 }
 
-// TestBalancerWithLearner checks that a connection that leads to a learner is
-// replaced by a new connection.
+// TestBalancerWithLearner checks that the backend replaces a connection that leads to a learner.
 func TestBalancerWithLearner(t *testing.T) {
 	s := start(t, nil)
 	c := core.New(connect(t, Options{Address: []string{balancer(t, learner(t, s).Addr(), s.Addr())}}),

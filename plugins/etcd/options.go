@@ -31,8 +31,8 @@ type Options struct {
 	// members use TLS, or none does.
 	Address []string `key:"address" default:"127.0.0.1:2379" doc:"members: host:port, http://, https:// or unix:///path, separated by commas"`
 	Connect `request_timeout:"3s"`
-	// Prefix begins every key, so that equal lock names under two prefixes are
-	// different locks. It must be valid UTF-8.
+	// Prefix begins every key in etcd. So locks with the same name under different prefixes are
+	// different locks. Prefix must be valid UTF-8.
 	Prefix string `key:"prefix" default:"lockbench/" doc:"what every key begins with; the user needs readwrite on all that does"`
 
 	// Logger receives messages for operators; nil means slog.Default().
@@ -52,8 +52,8 @@ var Spec = driver.Spec{
 	Properties: claims,
 }
 
-// complete returns the options with a scheme added to each address, and a source for
-// the files that the options name. Its error says what is wrong with the options.
+// complete returns the options with a scheme added to each address, and a source for the files that
+// the options name.
 func (o Options) complete() (Options, *config.Source, error) {
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	switch {

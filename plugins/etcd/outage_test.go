@@ -33,7 +33,7 @@ func TestForgottenConnections(t *testing.T) {
 		held = append(held, lease)
 	}
 	must(t, p.ForgetServer())
-	over := time.Now().Add(12 * time.Second) // by then, every lease renewed before this has expired
+	over := time.Now().Add(12 * time.Second) // by then, a lease without a new renewal has expired
 	for i, l := range held {
 		eventually(t, "a renewal after that", func() bool {
 			if err := l.Err(); err != nil {
@@ -46,7 +46,7 @@ func TestForgottenConnections(t *testing.T) {
 }
 
 // TestRevokedFromOutside lets an operator end held locks, by revoking the lease or deleting the
-// key. Done must close when the watch reports this, not at the next renewal.
+// key. The channel Done must close when the watch reports the loss, not at the next renewal.
 func TestRevokedFromOutside(t *testing.T) {
 	s := start(t, nil)
 	c, operator := hosts(t, s, 1)[0], plain(t, s)
@@ -187,7 +187,7 @@ func TestTokensOfTwoGenerations(t *testing.T) {
 	before := acquire(t, old, lock("jobs", "a"))
 	must(t, s.Stop())
 	must(t, s.Start(t.Context(), false))
-	fresh := connect(t, on(s)) // begins the new generation before the old process has noticed
+	fresh := connect(t, on(s)) // begins the new generation before the old process has noticed the loss
 	must(t, fresh.Check(t.Context()))
 	r := acquire(t, fresh, lock("jobs", "b"))
 	if r.Token <= before.Token {

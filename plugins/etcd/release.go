@@ -15,7 +15,7 @@ import (
 )
 
 // Release sends one Txn. If an earlier process acquired the lock, Release first reads the lock. If
-// r.Keep is set, the lock ends after that time, or earlier at its deadline; see the method keep.
+// r.Keep is set, the lock ends after r.Keep, or earlier at its deadline; see the method keep.
 func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	if r.Keep > 0 {
 		return b.keep(ctx, r)
@@ -48,8 +48,8 @@ func (b *Backend) finish(ctx context.Context, s *txn.Step) error {
 	return b.outcome(ctx, s)
 }
 
-// outcome turns the result of the step s into the caller's error. The step compares an owner's key
-// and, if the compare fails, reads the lock's entries.
+// outcome returns the caller's error for the step s. The step must compare the owner's key and, if
+// the compare fails, read the lock's entries.
 func (b *Backend) outcome(ctx context.Context, s *txn.Step) error {
 	switch {
 	case errors.Is(s.Err, cluster.ErrDataLost):
@@ -62,15 +62,15 @@ func (b *Backend) outcome(ctx context.Context, s *txn.Step) error {
 	return &driver.NotHeldError{Holder: b.holder(ctx, lockStateIn(s.Found))}
 }
 
-// Withdraw sends one Txn. If that Txn finds other entries of owner, a second Txn deletes them.
-// Withdraw first makes an etcd lease for tombstones (see withdraw) if none is in use.
+// Withdraw sends one Txn. If that Txn finds other entries of owner, a second Txn deletes them. If
+// no etcd lease for tombstones (see withdraw) is in use, Withdraw first makes one.
 func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
 	return b.table.withdraw(ctx, name, owner, false)
 }
 
 // withdraw deletes the owner's entries. It also puts a tombstone, a key that makes the store refuse
-// a late acquire by the owner. A store without space accepts only the deletes. The lock is then
-// free, and withdraw returns an error, because a late acquire may take it.
+// a late acquire by the owner. A store without space accepts only the deletes. withdraw then
+// returns an error, because a late acquire by the owner may take the lock.
 func (t *table) withdraw(ctx context.Context, name, owner string, again bool) error {
 	l, err := t.leases.get(ctx, forTombstones)
 	if err == nil {
@@ -88,12 +88,12 @@ func (t *table) withdraw(ctx context.Context, name, owner string, again bool) er
 
 const (
 	// maxFound limits the entries that are read to find an owner's entries from an earlier process.
-	// maxRecord is the largest size, in bytes, of a deleted record in the answer.
+	// maxRecord is the largest size, in bytes, of a published value in the answer to this read.
 	maxFound  = 100
 	maxRecord = 64 << 10
 )
 
-// undo does the operations in parameter first. In the same Txn, it deletes the owner's entry that
+// undo sends a Txn that does the operations in parameter first and deletes the owner's entry that
 // this process knows. A second Txn deletes the other entries. The error is the client library's.
 func (t *table) undo(ctx context.Context, name, owner string, first ...*pb.RequestOp) error {
 	s := &txn.Step{Name: name, Size: 2 * maxRecord, Repeatable: true, Req: &pb.TxnRequest{
@@ -139,7 +139,7 @@ func (t *table) undo(ctx context.Context, name, owner string, first ...*pb.Reque
 }
 
 // The method rest returns a step that deletes the owner's entries that s has read. It returns nil
-// if none is left. If put is true, s has already deleted the entry in parameter known.
+// if the owner has no entry left. If put is true, s has already deleted the entry known.
 func (t *table) rest(owner string, s *txn.Step, known *entry, put bool) *txn.Step {
 	if s.Err != nil {
 		return nil

@@ -17,10 +17,10 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 )
 
-// Renew sends a keepalive and, at the same time, a read of the key, because a keepalive alone would
-// succeed for a key that Break has deleted. If the lock was granted in the queue, was acquired by
-// an earlier process, or gets another TTL, Renew instead sends one Txn, which moves the lock to a
-// lease with the TTL in r.
+// Renew sends a keepalive and, at the same time, a read of the lock's key, because a keepalive
+// alone would succeed even if Break has deleted the key. If the lock was granted in the queue, was
+// acquired by an earlier process, or gets another TTL, Renew instead sends one Txn, which moves the
+// lock to a lease with r.TTL.
 func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
 	return b.Batch(ctx, []driver.Op{{Kind: driver.OpRenew, Request: r}})[0].Err
 }
@@ -30,7 +30,7 @@ type renewal struct {
 	entry *entry
 	err   *error
 
-	// The lock is on this lease after the renewal. A move to the lease also sets step and keepalive.
+	// The lock is on this lease after the renewal. If it is moved, step and keepalive are set too.
 	lease     *lease
 	step      *txn.Step
 	keepalive *keepalive.Keepalive
@@ -85,10 +85,10 @@ func (b *Backend) stay(ctx context.Context, all []*renewal, now time.Time) {
 	}
 }
 
-// move renews locks by moving their keys to this process's leases for their TTLs. A store without
-// space refuses a move. In that case, move returns the locks whose present leases have sufficient
-// TTLs. The caller renews them by keepalives, which write nothing. A keepalive also extends the
-// other keys that an earlier process has put on that lease.
+// move renews locks by moving their keys to leases of this process. If the store has no space, it
+// refuses the moves. Then move returns the locks whose present leases have long enough TTLs, and
+// the caller renews these locks by keepalives, which write nothing. Such a keepalive also extends
+// all other keys on the lease, even keys that an earlier process has put.
 func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) (staying []*renewal) {
 	var steps []*txn.Step
 	var refused error // the refusal by a store without space
@@ -124,8 +124,8 @@ func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) (stay
 	return staying
 }
 
-// moving returns the operation that moves the lock e to the lease l. The operation fails unless the
-// store has e's key on the lease that the table has for e. So a move that arrives too late fails.
+// moving returns the operation that moves the lock e to the lease l. The operation fails unless e's
+// key is on the lease that the table has recorded for e. So a move that arrives too late fails.
 func (b *Backend) moving(e *entry, l *lease) *txn.Step {
 	from := b.table.moving(e)
 	s := &txn.Step{Name: e.name, In: e.generation, Repeatable: true, Req: &pb.TxnRequest{
@@ -148,8 +148,8 @@ func (b *Backend) moving(e *entry, l *lease) *txn.Step {
 	return s
 }
 
-// errElsewhere means that a lock was not moved because its key was on another
-// lease than in this process's table. The next try knows the right lease.
+// errElsewhere means that a lock was not moved because its key was not on the lease that the table
+// had recorded. The table has the right lease for the next try.
 var errElsewhere = fmt.Errorf("etcd: %w: the lock was moved to another lease meanwhile", driver.ErrUnavailable)
 
 func (b *Backend) awaitMove(ctx context.Context, re *renewal) error {
@@ -172,8 +172,8 @@ func (b *Backend) awaitMove(ctx context.Context, re *renewal) error {
 	return b.cluster.Wrap(b.leases.await(ctx, re.lease, re.keepalive))
 }
 
-// adoptAll finds the entries of the locks to renew. It reads unknown locks from
-// the store. After a restart, all locks that the host holds are unknown.
+// adoptAll finds the entries of the locks to renew. It reads from the store the locks that this
+// process does not know. After a restart, these are all locks of the host.
 func (b *Backend) adoptAll(ctx context.Context, all []*renewal) {
 	var group sync.WaitGroup
 	slots := make(chan struct{}, maxAdoptions)
@@ -193,9 +193,9 @@ func (b *Backend) adoptAll(ctx context.Context, all []*renewal) {
 // maxAdoptions is the largest number of locks that are read at the same time after a restart.
 const maxAdoptions = 16
 
-// adopt takes over a lock that this process does not know. An earlier process of this host
-// acquired it, or its owner learned of the grant in another way. Other keys may be on the lock's
-// lease, so the next renewal moves the lock to a lease of this process.
+// adopt adds to the table a lock that this process does not know, usually because an earlier
+// process of this host acquired it. The next renewal moves the lock to a lease of this process,
+// because other keys may be on its present lease.
 func (b *Backend) adopt(ctx context.Context, r driver.Request) (*entry, error) {
 	v, err := b.readLock(ctx, r.Name)
 	if err != nil {

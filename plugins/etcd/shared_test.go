@@ -40,7 +40,7 @@ func heldUntil(t *testing.T, b *Backend, name string) time.Time {
 	return at
 }
 
-// TestLateOnSharedLease checks that a key put late in the life of its lease lives for the whole
+// TestLateOnSharedLease checks that a key that is put late in its lease's life lives for the whole
 // TTL. The process ends after the grant, so that only the lease keeps the key.
 func TestLateOnSharedLease(t *testing.T) {
 	versions(t, func(t *testing.T, binary string) {

@@ -91,7 +91,7 @@ func (f *filling) connect(t *testing.T) *Backend {
 	return b
 }
 
-// keys returns the keys that begin with key. The Token field of each is its lease id.
+// keys returns the keys that begin with key. The Token field of each result is the key's lease id.
 func (f *filling) keys(t *testing.T, key string) []driver.Holder {
 	t.Helper()
 	resp, err := f.operator.Get(t.Context(), key, clientv3.WithPrefix())
@@ -165,8 +165,8 @@ func TestGrantedWithoutSpace(t *testing.T) {
 	}
 }
 
-// TestWaitedForWithoutSpace is like TestGrantedWithoutSpace, but for queue entries, and for the
-// acquire of a lock that was granted in the queue.
+// TestWaitedForWithoutSpace uses a store that executes a put but answers that it has no space. A
+// waiter must get its queue entry, and later the lock, although it gets this answer.
 func TestWaitedForWithoutSpace(t *testing.T) {
 	f := startFilling(t)
 	b := f.connect(t)
@@ -240,8 +240,8 @@ func (f *filling) onItsLease(t *testing.T, b *Backend, r driver.Request) {
 	}
 }
 
-// TestMovedWithoutSpace checks a lock whose move to another lease got ErrNoSpace as answer. The
-// lock must be renewed on its present lease. While b does not know that lease, no renewal may
+// TestMovedWithoutSpace checks a lock whose move to another lease got the answer ErrNoSpace. The
+// lock must be renewed on its present lease. While b does not know this lease, no renewal may
 // succeed.
 func TestMovedWithoutSpace(t *testing.T) {
 	f := startFilling(t)
@@ -270,8 +270,8 @@ func TestMovedWithoutSpace(t *testing.T) {
 }
 
 // TestLateMove drops the answer to a request that moves a lock to another lease. If the request
-// arrives late, when the lock is on a third lease, the request must not move the lock. If the
-// request arrived in time, this process and the next must find which lease the lock is on.
+// arrives when the lock is already on a third lease, it must not move the lock. If it arrived in
+// time, this process and the next process must find the lock's lease.
 func TestLateMove(t *testing.T) {
 	f := startFilling(t)
 	b, next := f.connect(t), f.connect(t)
@@ -357,7 +357,7 @@ func TestUnderAlarm(t *testing.T) {
 }
 
 // TestSpaceRunsOut lets many hosts acquire locks until the database is full. The store must then
-// hold the granted locks and no others.
+// have the keys of the granted locks and no other keys.
 func TestSpaceRunsOut(t *testing.T) {
 	s := start(t, &etcdserver.Options{Args: []string{"--quota-backend-bytes=2000000"}})
 	value := []byte(strings.Repeat("x", 2_000))

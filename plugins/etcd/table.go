@@ -26,7 +26,7 @@ type table struct {
 	leases  *leases
 	watches *watch.Mux
 
-	self    string // begins the keys of this process's queue entries
+	self    string // random text in the keys of this process's waiters
 	wake    chan struct{}
 	mu      sync.Mutex
 	entries map[entryKey]*entry
@@ -41,7 +41,7 @@ type table struct {
 
 type entryKey struct{ name, owner string }
 
-// newTable returns a table, whose goroutine runs until the cluster c is closed.
+// newTable returns a table. The table's goroutine runs until the cluster c is closed.
 func newTable(s space, c *cluster.Cluster, txns *txn.Writer, leases *leases, watches *watch.Mux) *table {
 	t := &table{
 		space: s, cluster: c, txns: txns, leases: leases, watches: watches,
@@ -52,8 +52,8 @@ func newTable(s space, c *cluster.Cluster, txns *txn.Writer, leases *leases, wat
 	return t
 }
 
-// add records the entry e before its key is put, so that e ends in time even if no answer comes. If
-// the owner already has an entry that is not being deleted, add does nothing.
+// add records the entry e before its key is put, so that e ends in time even if the put gets no
+// answer. If the owner already has an entry that is not being deleted, add does nothing.
 func (t *table) add(e *entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -82,7 +82,7 @@ func (t *table) find(name, owner string, token uint64) *entry {
 	return e
 }
 
-// adopt adds the entry e of a lock read from the store, or returns the lock's known entry.
+// adopt adds and returns the entry e, or returns the table's own entry for the same grant.
 func (t *table) adopt(e *entry) *entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -115,7 +115,7 @@ func (t *table) remove(e *entry) bool {
 	return t.detach(e)
 }
 
-// detach is like remove, but e's key stays reserved. The caller holds mu.
+// detach is like remove, but no new entry may use e's key yet. The caller holds mu.
 func (t *table) detach(e *entry) bool {
 	if e == nil || t.entries[e.who()] != e {
 		return false
@@ -183,8 +183,8 @@ const eraseAgain = 500 * time.Millisecond
 
 // erase deletes the key of the entry e, whose time is over. It tries until the store says that the
 // key is gone, because the renewal of other locks on the lease would keep the key alive. If e's put
-// had no answer, the put may still arrive, so erase withdraws the owner. If the user may not delete
-// the key, its lease is retired.
+// got no answer, the put may still arrive, so erase withdraws the owner. If the server denies the
+// delete, the key's lease is retired (no longer renewed).
 func (t *table) erase(e *entry) {
 	now := t.snapshot(e)
 	if now.rev == 0 {
@@ -192,7 +192,7 @@ func (t *table) erase(e *entry) {
 		return
 	}
 	own := []*pb.Compare{txn.At(e.key, now.rev)}
-	if now.short() && !now.unsure { // delete no entry that its owner is confirming right now
+	if now.short() && !now.unsure { // keep an entry that its owner has just moved to another lease
 		own = append(own, txn.OnLease(e.key, now.lease.id))
 	}
 	s := &txn.Step{Name: e.name, In: now.generation, Repeatable: true, Req: &pb.TxnRequest{
@@ -212,7 +212,7 @@ func (t *table) erased(e *entry, err error) {
 		now := t.snapshot(e)
 		t.leases.retire(now.lease)
 		if now.unsure {
-			t.leases.retireAll() // the key may be on one of them
+			t.leases.retireAll() // the key may be on any lease
 		}
 		t.drop(e)
 	case t.owns(e):

@@ -18,12 +18,12 @@ import (
 const (
 	// entryFor is the time that a waiting entry remains after its owner's last Wait or TryAcquire. It
 	// is also the TTL of the waiters' lease, unless the server's shortest TTL is longer. A lock that
-	// was granted in the queue ends within that TTL if its owner does not use it.
+	// was granted in the queue ends within this TTL if its owner does not renew it.
 	entryFor = 2 * time.Second
 	// entryRenewal is the interval between two renewals of the waiters' lease.
 	entryRenewal = entryFor / 4
-	// maxWaitingValue limits the published value in a waiting entry, in bytes, because other waiters
-	// read many entries at a time. A waiter with a longer value must call TryAcquire.
+	// maxWaitingValue limits the published value in a waiting entry, in bytes, because a withdrawal
+	// reads many entries at a time. A waiter with a longer value gets the lock only by TryAcquire.
 	maxWaitingValue = 512
 )
 
@@ -31,11 +31,11 @@ func (ls *leases) forWaiting() purpose {
 	return purpose{ttl: max(entryFor, ls.shortest()), use: waiting}
 }
 
-// Wait watches the entry before the waiter's entry, so a release wakes only one waiter. If the
-// watched entry was the lock, its end grants the lock, and Wait does not ask the store. The same
-// stream watches the waiter's own entry, so Wait already knows if an operator has deleted that
-// entry. A Wait that times out notes the watched entry for its owner's next Wait, and the watch
-// stays open for a second.
+// Wait watches the entry in front of the waiter's entry, so a release wakes only one waiter. If the
+// watched entry was the lock, its end grants the lock, and Wait does not ask the store. Wait also
+// watches the waiter's own entry, on the same stream, and so already knows if an operator has
+// deleted that entry. After a timeout, the watched entry is stored for the owner's next Wait, and
+// its watch stays open for a second.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration) (driver.Grant, error) {
 	limited, cancel := context.WithTimeout(ctx, max)
 	defer cancel()
@@ -46,7 +46,7 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration)
 	}
 	many := p != nil && !p.first // when e was put, p was not the lock yet
 	t.mu.Lock()
-	t.watch(e) // so that an end of e is reported before the end of the entry in front
+	t.watch(e) // so that a delete of e is reported before a delete of the entry in front
 	t.mu.Unlock()
 	p, err = t.turn(limited, e, p)
 	t.unpin(e, p)
@@ -66,8 +66,8 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration)
 	return g, nil
 }
 
-// The method turn waits until no entry is before e in the queue. At the start, the entry p is
-// before e. If turn fails, it returns the entry that is then before e.
+// The method turn waits until e is the first entry in the queue. At the start, the entry p is in
+// front of e. If turn fails, it returns the entry that is then in front of e.
 func (t *table) turn(ctx context.Context, e *entry, p *predecessor) (*predecessor, error) {
 	renewal := time.NewTicker(entryRenewal)
 	defer renewal.Stop()
@@ -101,9 +101,9 @@ func (t *table) turn(ctx context.Context, e *entry, p *predecessor) (*predecesso
 	return nil, nil
 }
 
-// mark puts the key of e once more, unchanged, after e has become the lock. When e ends, the key's
-// version in the event then shows that e was the lock. Without a mark, a waiter that came before e
-// became the lock would have to ask the store. With only two hosts, no mark is needed.
+// mark writes the key of e again, unchanged, after e has become the lock. So when e ends, the key's
+// version in the event shows that e was the lock. Without a mark, a waiter that came before e
+// became the lock would have to ask the store. If only two hosts compete, no mark is needed.
 func (t *table) mark(e *entry) {
 	t.txns.Submit(&txn.Step{Name: e.name, In: e.generation, Req: &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.At(e.key, e.rev)},
@@ -128,7 +128,7 @@ func (t *table) keep(e *entry, age time.Duration) bool {
 	return true
 }
 
-// predecessor is the entry before a waiter's entry.
+// predecessor is the entry in front of a waiter's entry.
 type predecessor struct {
 	key    string
 	rev    int64 // the revision that created it
@@ -144,15 +144,15 @@ func (t *table) follow(p *predecessor) (<-chan watch.Event, *watch.Watch) {
 		}
 		select {
 		case events <- e:
-		default: // the queued events suffice to make the waiter look
+		default: // the events in the channel already wake the waiter
 		}
 	})
 }
 
-// passed handles an event of the watch of p, the entry before e. It returns the entry that is now
-// before e, or nil if e is now the first. Only the lock's key is put twice (see mark). So if the
-// version of a deleted key is above 1, its entry was the lock. The method passed asks the store if
-// the event does not show that, or if a watch may have missed the end of p or of e.
+// passed handles an event from the watch of p, the entry in front of e. It returns the entry that
+// is now in front of e, or nil if e is now first. Only a holder's key is put twice (see mark). So
+// if the deleted key has a version above 1, p was the lock. If the event does not show this, or if
+// a watch may have missed the end of p or e, passed asks the store.
 func (t *table) passed(ctx context.Context, e *entry, p *predecessor, event watch.Event) (*predecessor, error) {
 	own := t.snapshot(e)
 	switch {
@@ -169,9 +169,9 @@ func (t *table) passed(ctx context.Context, e *entry, p *predecessor, event watc
 	return now, err
 }
 
-// queue makes sure that the owner has an entry. It returns that entry, pinned (kept in the table),
-// and the entry in front, which is nil if the owner's entry is the first. Both are nil if the owner
-// must call TryAcquire.
+// queue makes sure that the owner has an entry in the queue. It pins and returns this entry. It
+// also returns the entry in front, or nil if the owner's entry is the first. If the owner must call
+// TryAcquire, both results are nil.
 func (t *table) queue(ctx context.Context, r driver.Request) (*entry, *predecessor, error) {
 	for try := range 3 {
 		now := time.Now()
@@ -198,11 +198,11 @@ func (t *table) queue(ctx context.Context, r driver.Request) (*entry, *predecess
 	return nil, nil, nil // each time another client had deleted the entry
 }
 
-// newWaiting makes the entry of an owner that enters the queue. Its key ends in the parameter
-// number, or in a higher number if this process already uses that key. A key contains a text that
-// only this process has, so no two processes use the same key. Keys are used again, because each
-// new key would stay in the server's index until compaction. If the owner's last put got no answer,
-// newWaiting returns its entry again. It returns nil if the owner has already tried to acquire.
+// newWaiting makes the entry of an owner that enters the queue. The entry's key ends in the
+// parameter number, or in a higher number if this process already uses that key. No other process
+// uses the same keys (see table.self). newWaiting reuses old keys, because each new key would stay
+// in the server's index until compaction. If the put of the owner's last entry got no answer,
+// newWaiting returns that entry. It returns nil if the owner has already called TryAcquire.
 func (t *table) newWaiting(r driver.Request, l *lease, number int, now time.Time) *entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -226,8 +226,8 @@ func (t *table) newWaiting(r driver.Request, l *lease, number int, now time.Time
 	return t.pin(e, now)
 }
 
-// enter puts an entry at the end of the queue, unless the owner has a tombstone, and returns
-// the entry, pinned (kept in the table). For the parameter number, see newWaiting.
+// enter puts an entry at the end of the queue, unless the owner has a tombstone. It returns the
+// entry, pinned, and the entry in front. For the parameter number, see newWaiting.
 func (t *table) enter(ctx context.Context, r driver.Request, number int, now time.Time) (_ *entry, before *predecessor, err error) {
 	l, err := t.leases.get(ctx, t.leases.forWaiting())
 	if err != nil {
@@ -299,7 +299,7 @@ func (t *table) enter(ctx context.Context, r driver.Request, number int, now tim
 	return e, before, err
 }
 
-// ahead returns a read of name's newest entries. Unless rev is 0, all were created before rev.
+// ahead returns a request for the newest entries of a lock, created before rev unless rev is 0.
 func ahead(s space, name string, rev int64, limit int64) *pb.RequestOp {
 	all := s.entries(name)
 	return txn.Range(&pb.RangeRequest{
@@ -308,8 +308,8 @@ func ahead(s space, name string, rev int64, limit int64) *pb.RequestOp {
 	})
 }
 
-// nextTo returns the newest entry in op whose key is not own. It is the lock if op has no older
-// entry. The parameter op is the answer, at revision rev, to the read of function ahead.
+// nextTo returns the newest entry in op whose key is not own. That entry is the lock if op has no
+// older entry. The parameter op is the answer, at revision rev, to the request of function ahead.
 func nextTo(own string, op *pb.ResponseOp, rev int64) *predecessor {
 	var before *predecessor
 	for _, kv := range op.GetResponseRange().GetKvs() {
@@ -324,7 +324,7 @@ func nextTo(own string, op *pb.ResponseOp, rev int64) *predecessor {
 	return before
 }
 
-// ahead reads which entry is now before the entry e in the queue.
+// ahead reads which entry is now in front of the entry e in the queue.
 func (t *table) ahead(ctx context.Context, e *entry) (*predecessor, error) {
 	found, err := t.txns.Read(ctx, ahead(t.space, e.name, e.rev, 2), txn.Exists(e.key))
 	if err != nil {

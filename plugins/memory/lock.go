@@ -47,7 +47,7 @@ func (b *backend) locked(ctx context.Context, name string, do func(s *Store, e *
 	return b.store.do(name, do)
 }
 
-// held is like the locked method, but it calls the change function only if r's lease exists.
+// held calls the function change if r's lease exists. Otherwise it returns a NotHeldError.
 func (b *backend) held(ctx context.Context, r driver.Request, change func(s *Store, e *entry, now time.Time) error) error {
 	return b.locked(ctx, r.Name, func(s *Store, e *entry, now time.Time) error {
 		if e.grant == nil || e.grant.Owner != r.Owner || e.grant.Token != r.Token {

@@ -17,8 +17,8 @@ import (
 const (
 	// placeFor is the time that a waiter keeps its queue place after its last Wait or TryAcquire.
 	placeFor = 2 * time.Second
-	// firstSpan is the duration of the store's grant to a waiter, unless the waiter uses the grant. It
-	// is short, because the waiter may be dead.
+	// firstSpan is the time for which the store grants a lock to a waiter, until the waiter confirms
+	// the grant. It is short, because the waiter may be dead.
 	firstSpan = 500 * time.Millisecond
 	// tombstoneFor is the time for which the store refuses a withdrawn owner.
 	tombstoneFor = time.Minute

@@ -42,9 +42,9 @@ func (e *entry) leave(owner string) {
 	}
 }
 
-// grantNext grants a free lock to its first waiter. The expire method has already dropped waiters
-// whose last call ended placeFor ago. A waiter whose call of Wait is asleep is alive. If a waiter
-// between two calls is dead, the next waiter gets the lock after firstSpan.
+// grantNext grants a free lock to its first waiter. A waiter in a call of Wait is alive, but a
+// waiter between two calls may be dead. If it is, its grant expires after firstSpan, and the next
+// waiter gets the lock.
 func (s *Store) grantNext(e *entry, now time.Time) {
 	if e.grant != nil || len(e.queue) == 0 {
 		return
@@ -65,8 +65,7 @@ func (e *entry) madeFor(owner string) driver.Grant {
 	return driver.Grant{Token: g.Token, Sent: g.made, For: g.expires.Sub(g.made)}
 }
 
-// Wait checks the lock and registers the waiter in one step, so that no release
-// can come between the two.
+// Wait checks the lock and registers the waiter in one atomic step, so that it misses no release.
 func (b *backend) Wait(ctx context.Context, r driver.Request, max time.Duration) (g driver.Grant, err error) {
 	var p *place
 	err = b.locked(ctx, r.Name, func(s *Store, e *entry, now time.Time) error {

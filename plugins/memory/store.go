@@ -10,8 +10,8 @@ import (
 )
 
 // Store holds locks. All its methods, and the methods of the backends that it opens, may be called
-// from any number of goroutines. A Store runs no goroutine. If a lease has expired, the next call
-// that reads its lock notices that.
+// from any number of goroutines. A Store runs no goroutine. The next call that reads a lock drops
+// the lock's lease if it has expired.
 type Store struct {
 	mu        sync.Mutex
 	names     map[string]*entry
@@ -32,7 +32,7 @@ type grant struct {
 	driver.Request
 	expires     time.Time
 	made        time.Time // when the store made the grant for a waiter; zero for a grant by TryAcquire
-	unconfirmed bool      // the waiter has not yet renewed it or asked for the lock
+	unconfirmed bool      // the waiter has not yet confirmed it by a Renew or TryAcquire
 }
 
 func (g *grant) extend(ttl time.Duration, now time.Time) {
@@ -49,8 +49,7 @@ func NewStore() *Store {
 	}
 }
 
-// Open connects another host to the store. Closing the backend leaves the store and its leases as
-// they are.
+// Open connects another host to the store. Closing the returned backend ends no lease in the store.
 func (s *Store) Open() driver.Backend {
 	return &backend{store: s, background: kit.NewGroup()}
 }

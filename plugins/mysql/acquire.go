@@ -61,8 +61,8 @@ func (b *Backend) runAcquires(ctx context.Context, s *conn.Session, ops []statem
 	return results, nil, nil
 }
 
-// askInFull repeats a refused acquire, with the long text of the statement, if the lock is free or
-// its lease ends later than its TTL allows. If the long text also fails to take a free lock,
+// askInFull sends a refused acquire again, with the long text of the statement, if the lock is free
+// or more than the TTL is left of its lease. If the long text does not take a free lock either,
 // askInFull grants the lock to its first waiter, who may be an owner in ops, and tries again.
 func (b *Backend) askInFull(ctx context.Context, s *conn.Session, ops []statement.Operation, rows []statement.Row, long bool) error {
 	const most = 3 // another host may be quicker each time

@@ -20,14 +20,14 @@ import (
 
 const (
 	idleFor = time.Minute
-	// rowsKept is the largest number of locks that the rows field remembers. A lock counts as
-	// contended until contendedFor has passed since a waiter was last seen.
+	// A Backend remembers at most rowsKept locks whose rows exist. A lock counts as contended for
+	// contendedFor after the backend last found a waiter for the lock.
 	rowsKept     = 4096
 	contendedFor = 10 * time.Second
 )
 
-// Backend is a host's connection to one table. Its methods may be called from
-// any number of goroutines.
+// Backend gives one host access to the locks in one table. Its methods may be called from any
+// number of goroutines.
 type Backend struct {
 	*link
 	queue
@@ -38,9 +38,8 @@ type Backend struct {
 	blocked                                   blockedOps
 	observers                                 kit.Poller
 
-	// rows has the names of locks that this process was granted, so their rows exist. Like the
-	// contended field, rows only decides which statement is sent first. A wrong decision costs a
-	// second statement.
+	// rows has the names of locks that this process was granted, so their rows exist. These names only
+	// decide which statement an acquire sends first. A wrong decision costs a second statement.
 	rows kit.Recent[string, struct{}]
 }
 
@@ -61,8 +60,8 @@ type link struct {
 	background *kit.Group
 }
 
-// Open makes a Backend; nil options and zero fields mean the defaults. It
-// begins to connect but does not wait. Its error wraps [driver.ErrConfig].
+// Open makes a Backend and begins to connect, but does not wait for a connection. Nil options and
+// zero fields mean the defaults. The error of Open wraps [driver.ErrConfig].
 func Open(opts *Options) (*Backend, error) {
 	return open(config.Filled(opts))
 }
@@ -76,7 +75,7 @@ func open(o Options) (*Backend, error) {
 	return start(o, connector, conn.Setup(database)), nil
 }
 
-// start makes a Backend that first runs the statements in setup on each connection.
+// start makes a Backend. Each of its connections first runs the statements in setup.
 func start(o Options, connector sqldriver.Connector, setup string) *Backend {
 	b := &Backend{link: &link{opts: o, table: tableName(o.Prefix), background: kit.NewGroup()}}
 	b.queue.link, b.owners, b.signs.process = b.link, newOwners(), newProcess()
@@ -129,8 +128,8 @@ func (b *Backend) Close(ctx context.Context) error {
 	})
 }
 
-// statement returns a context for one statement. The end of ctx does not interrupt the statement,
-// because the server would go on with it, and its outcome would remain unknown.
+// The method statement returns the context of one SQL statement. The end of ctx does not interrupt
+// the statement, because the server would still run it, and its outcome would remain unknown.
 func (k *link) statement(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), k.opts.RequestTimeout, errSlow)
 	stop := context.AfterFunc(k.background, cancel)
@@ -146,9 +145,9 @@ func noAnswer(ctx context.Context, what, name string) error {
 	return fmt.Errorf("mysql: %s %q: %w: %w", what, name, driver.ErrUnavailable, context.Cause(ctx))
 }
 
-// do runs the function f in a goroutine and returns its result. If ctx ends
-// first, do returns at once, and f may go on. So f must return its results, and
-// must not store them in variables of the caller.
+// do runs the function f in a goroutine and returns f's result. If ctx ends first, do returns at
+// once, and f may go on. So f must return its results, and must not store them in variables of the
+// caller.
 func do[T any](ctx context.Context, k *link, what, name string, f func(ctx context.Context) (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -181,10 +180,10 @@ func do[T any](ctx context.Context, k *link, what, name string, f func(ctx conte
 
 type use func(ctx context.Context, s *conn.Session) error
 
-// The on method runs the function f on a connection. It repeats f if other statements made the
-// server roll back f's statement. It repeats f once on a new connection if the server currently
-// serves no client. So f may run several times. The returned error is the server's, or says that no
-// connection was available.
+// The on method runs the function f on a connection. If the server rolled back f's statement
+// because of other statements, it runs f again. If the server currently serves no client, it runs f
+// once more, on a new connection. So f may run several times. The returned error is f's error, or
+// says that no connection was available.
 func (k *link) on(ctx context.Context, get func(context.Context) (*conn.Session, error), f use) error {
 	created := false
 	var unserved error // set at most once, at the first Unserved error
@@ -212,9 +211,10 @@ func (k *link) on(ctx context.Context, get func(context.Context) (*conn.Session,
 	}
 }
 
-// Check asks whether the server would serve requests. The server must not be a replica, and the
-// address must lead to one server. The table must exist. The user must have all needed rights on
-// the table. The server must allow KILL QUERY and, unless all waiters poll, GET_LOCK.
+// Check returns an error unless the server would serve requests. The server must not be read-only,
+// and the address must lead to one server. The table must exist, or the backend must be able to
+// create it. The user must have all needed rights on the table. The server must allow KILL QUERY
+// and, unless all waiters poll, GET_LOCK.
 func (b *Backend) Check(ctx context.Context) error {
 	_, err := do(ctx, b.link, "check", b.opts.Prefix, func(ctx context.Context) (none struct{}, err error) {
 		return none, b.on(ctx, b.pool.Get, b.examine)

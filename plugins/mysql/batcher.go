@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// These constants bound the operations of one statement. A commit costs the
-	// same for one row and for many, but a long statement keeps its first rows
-	// locked until its end.
+	// These constants limit the number of operations in one statement. A commit costs the same for one
+	// row and for many, but a long statement keeps its first rows locked until its end.
 	acquireWidth, releaseWidth, withdrawWidth, renewWidth = 64, 64, 64, 500
-	// senders is the largest number of statements of one kind under way at a time. With two, the
-	// server works on one statement while it writes the other's commit to disk.
+	// senders is the largest number of statements of one kind under way at a time. With two
+	// statements, the server works on one while it writes the commit of the other to disk.
 	senders = 2
-	// packetUnknown is the smallest default of max_allowed_packet. It is used until the server's value
-	// is known. fixedText bounds the bytes that a statement contains besides its operations.
+	// packetUnknown is the smallest default of max_allowed_packet. It limits the bytes of a statement
+	// until the server's value is known. fixedText is an upper bound of the bytes that a statement
+	// contains besides its operations.
 	packetUnknown, fixedText = 1 << 20, 4096
 )
 
@@ -34,21 +34,21 @@ const (
 type batcher struct {
 	link    *link
 	owners  *owners     // remembers the owners of its requests; nil if not needed
-	blocked *blockedOps // operations that wait for a row that others have locked
+	blocked *blockedOps // operations that wait for a row that another client has locked
 	what    string      // the operation's name in errors
 	width   int
 	senders int  // zero means the constant senders
-	patient bool // true for renewals: they can wait, and all in a statement have one TTL
+	patient bool // true for renewals, which can wait and share a statement only with equal TTLs
 	repeats bool // a statement may contain a name several times
 	values  bool // a statement contains the published values
-	// The get function takes a connection. The capacity of slots limits the statements that wait for a
-	// row in the server; see the slow method. The capacity of probes limits the statements that test
+	// The get function takes a connection from a pool. The capacity of slots limits the statements
+	// that wait for a locked row in the server. The capacity of probes limits the statements that test
 	// whether an insert has to wait. The probes field is nil if the batcher inserts no rows.
 	get           func(ctx context.Context) (*conn.Session, error)
 	slots, probes chan struct{}
-	// run sends ops, sorted by name, in one statement. After an error, the
-	// outcome of all ops is unknown. run may return a function that does more
-	// work on the connection. That work must not be interrupted.
+	// run sends ops, sorted by name, in one statement. After an error, the outcome of all ops is
+	// unknown. run may return a function that does more work on the connection. No KILL may interrupt
+	// that function.
 	run func(ctx context.Context, s *conn.Session, ops []statement.Operation) ([]driver.Result, func(), error)
 
 	batches *kit.Batcher[*pending]
@@ -69,13 +69,13 @@ func (l *batcher) init() {
 	l.batches = kit.NewBatcher(kit.BatcherOptions[*pending]{Limits: limits, Senders: cmp.Or(l.senders, senders), Send: l.serve})
 }
 
-// pending is an operation under way in a batcher. Its caller can take it back
-// until a statement that contains it is sent.
+// pending is an operation under way in a batcher. The caller can cancel the operation until a
+// statement that contains it is sent.
 type pending struct {
 	statement.Operation
 	kit.Ticket
 	batcher *batcher
-	ctx     context.Context // the caller's; once it ends, no caller waits
+	ctx     context.Context // the caller's context; after its end the caller does not wait
 	owner   *owner          // nil if the batcher does not remember owners
 	since   time.Time
 	kills   int // number of its statements that were killed because a row was locked
@@ -121,7 +121,7 @@ func (p *pending) wait() driver.Result {
 	return driver.Result{Err: noAnswer(p.ctx, p.batcher.what, p.Name)}
 }
 
-// refuse ends an operation with err, unless it has been sent.
+// refuse ends the operation p with err, unless p has been sent.
 func (p *pending) refuse(err error) {
 	if p.GiveUp() {
 		p.finish(driver.Result{Err: p.unsent(err)})
@@ -130,7 +130,7 @@ func (p *pending) refuse(err error) {
 
 // unsent returns the error of an operation that leaves the queue because of err. If a killed
 // statement contained the operation, a part of that statement may have been committed, so the
-// outcome is unknown.
+// returned error says that the outcome is unknown.
 func (p *pending) unsent(err error) error {
 	if !p.Again || !errors.Is(err, driver.ErrNotSent) && !errors.Is(err, driver.ErrWithdrawn) {
 		return err
@@ -179,8 +179,8 @@ func (l *batcher) serve(batch []*pending, yield func()) {
 	l.try(&inFlight{batcher: l, many: len(batch) > 1, yield: yield}, batch)
 }
 
-// try sends a batch, in halves if it is too long for the server. If the statement is killed because
-// a row is locked, resendUnlocked sends its operations again.
+// try sends a batch. If the batch is too long for the server, try sends it in halves. If the
+// statement is killed because a row is locked, resendUnlocked handles its operations.
 func (l *batcher) try(t *inFlight, batch []*pending) {
 	timer := time.AfterFunc(l.timeout(t, batch), t.slow)
 	left, err := l.deliver(t, batch)
@@ -196,8 +196,8 @@ func (l *batcher) try(t *inFlight, batch []*pending) {
 	}
 }
 
-// deliver sends batch and delivers its results. After errKilled and
-// conn.ErrTooLong it returns the operations that were not carried out.
+// deliver sends batch and gives each operation its result. If the error is errKilled or
+// conn.ErrTooLong, it returns the operations that must be sent again.
 func (l *batcher) deliver(t *inFlight, batch []*pending) (left []*pending, err error) {
 	ctx, cancel := l.link.statement(batch[0].ctx)
 	defer cancel()
@@ -270,8 +270,8 @@ func claim(batch []*pending) (sent []*pending, ops []statement.Operation) {
 	return sent, ops
 }
 
-// Batch sends the operations through the batchers of their kinds, where they
-// share statements. Operations on one name are done one after the other.
+// Batch sends each operation through the batcher of its kind, where operations share statements.
+// Operations on the same name run one after another.
 func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	results := make([]driver.Result, len(ops))
 	byName := make(map[string][]int, len(ops))

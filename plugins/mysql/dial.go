@@ -16,8 +16,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 )
 
-// connector returns a connector to the database that the address names. It
-// reads the password and the certificates again for each connection.
+// connector returns a connector to the database that the address names. The connector reads the
+// password and the certificates again for each connection.
 func (o Options) connector() (c sqldriver.Connector, database string, err error) {
 	cfg, err := o.target()
 	if err != nil {
@@ -31,7 +31,7 @@ func (o Options) connector() (c sqldriver.Connector, database string, err error)
 	cfg.Logger = quiet{o.Logger}
 	cfg.DialFunc = conn.Dial
 	most := cfg.MaxAllowedPacket
-	cfg.MaxAllowedPacket = 1 << 30 // the most that any server takes; the session knows this server's limit
+	cfg.MaxAllowedPacket = 1 << 30 // the most that any server takes; the session checks the limit
 	err = cfg.Apply(mysqldriver.BeforeConnect(func(ctx context.Context, own *mysqldriver.Config) error {
 		if o.HasPassword() {
 			own.Passwd = source.Password()
@@ -40,7 +40,7 @@ func (o Options) connector() (c sqldriver.Connector, database string, err error)
 			own.TLS = source.TLSConfig(host)
 		}
 		if fips140.Enforced() && own.Passwd != "" {
-			own.AllowNativePasswords = false // native passwords need SHA-1, which panics here
+			own.AllowNativePasswords = false // native passwords need SHA-1, which panics in FIPS mode
 		}
 		conn.Limit(ctx, most)
 		if l := conn.Logger(ctx); l != nil {
@@ -57,16 +57,16 @@ func (o Options) connector() (c sqldriver.Connector, database string, err error)
 	return c, cfg.DBName, nil
 }
 
-// quiet logs the driver's messages about broken connections at level debug,
-// because the statement's error repeats them.
+// quiet logs the driver's messages about broken connections at level debug, because the error of
+// the statement contains them too.
 type quiet struct{ log *slog.Logger }
 
 func (q quiet) Print(v ...any) { q.log.Debug("mysql driver", "says", fmt.Sprint(v...)) }
 
 const (
-	// These bound the pauses between dials while dials lead to a server that is not in use.
+	// These limit the pauses between dials while the dials lead to another server than the one in use.
 	redialFrom, redialTo = 10 * time.Millisecond, 100 * time.Millisecond
-	// The method link.dial dials again for at most dial_timeout divided by redialShares.
+	// If a dial led to another server, link.dial tries again until dial_timeout/redialShares is over.
 	redialShares = 2
 )
 
@@ -98,9 +98,9 @@ func (k *link) dial(connector sqldriver.Connector, setup string) func() (*conn.S
 	}
 }
 
-// admit refuses a connection to another server while the server in use serves requests. The nodes
-// of a Galera cluster share their rows, so an address may lead to several nodes. But a node gets
-// the changes of other nodes late, and a release on it wakes only waiters connected to it.
+// admit refuses a connection to another server while the server in use serves requests. It also
+// refuses another node of the same Galera cluster. The nodes share their rows, but a node gets the
+// changes of other nodes late, and a release wakes only waiters on its own node.
 func (k *link) admit(s *conn.Session) error {
 	if err := k.cluster.Admit(s.Server.Cluster, k.serves); err != nil {
 		return err
@@ -117,8 +117,8 @@ func (k *link) admit(s *conn.Session) error {
 	return nil
 }
 
-// serves reports whether the server in use serves requests. A connection admitted in the last
-// 100 ms is proof enough, because it may not be in its pool yet.
+// serves reports whether the server in use serves requests. A connection that was admitted in the
+// last 100 ms proves this, even if it is not in a pool yet.
 func (k *link) serves() bool {
 	if at := k.admitted.Load(); at != nil && time.Since(*at) < redialTo {
 		return true

@@ -1,14 +1,13 @@
-// Package mysql keeps locks as rows of one table in MySQL 8.4 and later or
-// MariaDB 10.6 and later. Its tests were run on MySQL 9.7.4 and MariaDB
-// 10.11.19 and 11.8.6.
+// Package mysql keeps locks as rows of one table in MySQL 8.4 and later or MariaDB 10.6 and later.
+// Its tests were run on MySQL 9.7.4 and MariaDB 10.11.19 and 11.8.6.
 //
 // # Guarantee
 //
 // A lock is one row, whose primary key is the lock's name. Only this row names the lock's holder.
-// Single statements take, renew and release the lock. These statements compare owner and token
-// under the row lock. All times are the server's (UTC_TIMESTAMP), so the clocks, names and time
-// zones of hosts do not matter. A new token is the last token plus one, or the server's clock in
-// microseconds if that is higher. The statement that grants the lock writes the token.
+// One SQL statement takes, renews or releases the lock. The statement checks owner and token while
+// it keeps the row locked. All times are the server's (UTC_TIMESTAMP), so the clocks, names and
+// time zones of hosts do not matter. A new token is the last token plus one, or the server's clock
+// in microseconds if that is higher. The statement that grants the lock writes the token.
 //
 // With innodb_flush_log_at_trx_commit=1, and sync_binlog=1 if there is a binary log, a grant is on
 // disk before the caller gets it, and tokens have fencing class strict. Otherwise tokens have class
@@ -19,19 +18,19 @@
 //   - Asynchronous replication: a replica that is promoted may not know the
 //     last grants. A second holder is then possible until the first holder's TTL
 //     is over. Tokens keep rising if the two servers' clocks agree.
-//   - A server clock that is turned forward ends leases early; their holders notice
-//     at the next renewal. A clock that is turned back lengthens leases until
-//     another owner asks for the lock; from then on, the lease ends within its TTL.
+//   - A server clock that is turned forward ends leases early. Their holders notice this at the
+//     next renewal. A clock that is turned back makes a lease longer until another owner asks for
+//     the lock. From then on, the lease ends within its TTL.
 //   - An address that leads to two servers. A host uses only one of the servers while that server
 //     serves requests. The host logs a warning, and its Check fails. But another host may use the
 //     other server. A MySQL server is recognized by its server_uuid. A MariaDB server is recognized
-//     by host name, port and server_id, from 11.7 on also by server_uid.
+//     by host name, port and server_id, and from version 11.7 on also by server_uid.
 //   - Galera and group replication: let all hosts use one node. If hosts write on several nodes, a
 //     conflict is found at commit and the statement is repeated, which is safe but slow. A release
-//     does not wake waiters on other nodes, so they ask for the lock once a second, without order.
-//     Waiters behind a proxy that shares connections among clients also ask in this way. Behind a
-//     load balancer a host stays at one Galera node while that node serves. The next node may lag,
-//     so that a lease seems missing. With wsrep_sync_wait=7, a node catches up before it answers.
+//     does not wake waiters on other nodes, so those waiters ask for the lock about once a second,
+//     without order. So do waiters behind a proxy that shares connections among clients. Behind a
+//     load balancer a host stays at one Galera node while that node serves. The next node may lag
+//     and not know a lease yet. With wsrep_sync_wait=7, a node catches up before it answers.
 //   - Rows that an operator changes by hand.
 //
 // # Cost
@@ -55,14 +54,14 @@
 // commits than operations. A withdrawal costs nothing if all requests of the owner were refused.
 //
 // The server's max_allowed_packet and the maxAllowedPacket in the address limit the length of a
-// statement. Names, labels and values are written in hexadecimal. A value of 60 KiB takes 120 KiB,
-// so about 100 such values fill MariaDB's default of 16 MiB. A value that is too long for any
-// statement is refused as invalid.
+// statement. Names, labels and values are written in hexadecimal. A value of 60 KiB takes 120 KiB
+// of a statement. MariaDB's default limit is 16 MiB. A value that is too long for any statement is
+// refused as invalid.
 //
 // A row that another client's transaction keeps locked delays only operations on that row. The
-// backend kills a statement that waits for the row for 50 ms, and sends the operations on other
-// rows again. It checks all locked rows every 25 ms, in one query (SKIP LOCKED), for up to
-// Options.RequestTimeout.
+// backend kills a statement that waits for the row for 50 ms, and sends the statement's operations
+// on other rows again. For up to Options.RequestTimeout, it asks the server every 25 ms which rows
+// are still locked (SKIP LOCKED).
 //
 // A lock's row has one first-in, first-out queue for the waiters of all hosts. Each waiter runs a
 // sleeping statement on a separate connection. Waiters beyond Options.WaitConnections poll every 15
@@ -70,26 +69,27 @@
 // grant lasts half a second, or up to 2 s for a distant waiter. After the commit, the release wakes
 // the waiter by a KILL QUERY. A user lock (GET_LOCK) with a random name identifies the waiter's
 // session, so the KILL hits no other session. The waiter learns when its grant ends, and core
-// renews it. A waiter that does not use its grant delays the other waiters by half a second. But
-// the release skips a waiter whose process has given no sign of life for 0.6 s. A waiting process
-// gives five signs a second, with a statement that changes no row. If the server refuses GET_LOCK,
-// all waiters poll, every 15 to 45 ms at first and later every 120 to 360 ms, without order. Check
-// then fails unless WaitConnections makes all waiters poll.
+// renews the grant. A waiter that does not use its grant delays the other waiters by half a second.
+// But the release skips a waiter whose process has given no sign of life for 0.6 s. A waiting
+// process gives five signs of life a second, with a statement that changes no row. If the server
+// refuses GET_LOCK, all waiters poll, every 15 to 45 ms at first and later every 120 to 360 ms,
+// without order. In this case Check fails, unless WaitConnections makes all waiters poll.
 //
-// The row of a free lock keeps the last token. The row is purged when its last lease's end,
-// tombstones and token are a day old. A token granted while the clock was ahead delays the purge.
+// The row of a free lock keeps the last token. The row is deleted once its token, tombstones and
+// last lease's end are a day old. A token from a clock that was ahead delays this.
 //
 // # Settings that matter
 //
 // max_connections must allow Connections + WaitConnections + 5 for every host. Of the 5, two are
-// for withdrawals, two for statements that kill others, and one for signs of life. The backend
-// completes each dial, because a server counts aborted handshakes, and blocks the machine after
-// max_connect_errors of them. It keeps an unneeded connection for the next request. Each connection
-// sets every other setting that the statements rely on, whatever the server's settings and
-// init_connect are. These are sql_mode, completion_type, isolation and access mode, autocommit,
-// character set, time zone and timestamp. The connection also sets lock waits of one second and no
-// secondary engine, and turns off sql_safe_updates and the limits on a statement's rows and time.
-// It ends a transaction or table lock that init_connect left. binlog_format must not be STATEMENT.
+// for withdrawals, two for statements that kill other statements, and one for signs of life. The
+// backend completes each dial, because a server counts aborted handshakes, and blocks the machine
+// after max_connect_errors of them. If a new connection is not needed, the backend keeps it for
+// later. Each connection sets the session settings that the statements need, whatever the server's
+// settings and init_connect are. These are sql_mode, completion_type, isolation and access mode,
+// autocommit, character set, time zone and timestamp. The connection also sets lock waits of one
+// second and no secondary engine, and turns off sql_safe_updates and the limits on a statement's
+// rows and time. It ends any transaction or table lock that init_connect left open. binlog_format
+// must not be STATEMENT.
 //
 // # Rights
 //
@@ -108,6 +108,6 @@
 //   - backend.go: Open and Close; dial.go: connections; options.go: the options and the Spec
 //   - table.go: the table, and which of its rows are purged
 //
-// The texts of all statements, and the rows that they return, are in
-// internal/statement; connections, and what their errors mean, in internal/conn.
+// Package internal/statement has the texts of all statements and the rows that they return. Package
+// internal/conn has the connections and the meaning of their errors.
 package mysql

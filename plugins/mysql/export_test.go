@@ -10,7 +10,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 )
 
-// SettleFor is the longest time that a withdrawal waits before it bars the owner by a tombstone.
+// SettleFor is the longest time that a withdrawal waits for replies before it writes a tombstone.
 const SettleFor = settleFor
 
 // SlowestAfter is the time after which every renewal counts as waiting for a locked row.
@@ -69,8 +69,8 @@ func (p *prepared) Connect(ctx context.Context) (sqldriver.Conn, error) {
 // ErrPrelude means that the server does not allow the prelude of OpenAfter.
 var ErrPrelude = fmt.Errorf("prelude is refused")
 
-// OpenRefusing opens a backend whose statements get an error instead of the
-// server's answer, if the function refuse returns an error for them.
+// OpenRefusing opens a backend that does not send a statement if the function refuse returns an
+// error for the statement's text. The statement then fails with this error.
 func OpenRefusing(opts Options, refuse func(text string) error) (*Backend, error) {
 	return openWith(opts, func(c sqldriver.Connector, setup string) (sqldriver.Connector, string) {
 		return &refusing{c, refuse}, setup

@@ -118,7 +118,7 @@ func (w *fixture) killIdle(t *testing.T) (killed int) {
 	return killed
 }
 
-// TestLostFirstWaiter grants the lock to a first waiter that never comes, as if its
+// TestLostFirstWaiter grants the lock to a first waiter that never uses the grant, as if its
 // machine were lost. The next waiter must get the lock when that grant ends.
 func TestLostFirstWaiter(t *testing.T) {
 	w := newFixture(t)
@@ -280,8 +280,8 @@ func TestClockMoved(t *testing.T) {
 			}
 			release(t, b, r)
 		}
-		// A lease that expires leaves its end in the row. If the clock is then
-		// turned back, the lease lives again, but at most for its TTL.
+		// After a lease expires, its end stays in the row. If the server's clock is then turned back, the
+		// lease counts as held again, but at most for its TTL.
 		r := want("expires", 300*time.Millisecond)
 		eventually(t, "a lease that expired is gone", func() bool {
 			token, err := b.TryAcquire(t.Context(), r)

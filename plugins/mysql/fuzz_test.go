@@ -48,7 +48,7 @@ func FuzzNeedle(f *testing.F) {
 	})
 }
 
-// configured does the steps of Open that come before it connects.
+// configured does the steps of Open that come before the first connection.
 func configured(cfg driver.Config) (*mysqldriver.Config, Options, error) {
 	cfg, err := Spec.CheckConfig(cfg)
 	if err != nil {

@@ -71,7 +71,7 @@ func TestReleaseGrants(t *testing.T) {
 			next.Token = g.Token
 			_ = waiter.Withdraw(t.Context(), name, next.Owner)
 			if g.Token == 0 || h.Owner != next.Owner {
-				continue // this process stood still until the grant had ended
+				continue // this process was stopped until the grant had ended
 			}
 			carried = true
 			if g.Token <= holder.Token || g.For != min(ttl, firstSpan) || h.Token != g.Token {
@@ -103,8 +103,8 @@ func TestGrantFromTheFuture(t *testing.T) {
 	}
 }
 
-// TestFirstUseOfAGrant checks that a grant that the store made becomes an ordinary lease at
-// its first use, by any operation, and that a later TryAcquire does not renew the lease.
+// TestFirstUseOfAGrant lets a waiter use the store's grant by each kind of operation. The use must
+// either release the lock or turn the grant into a lease, which a later TryAcquire does not renew.
 func TestFirstUseOfAGrant(t *testing.T) {
 	w := newFixture(t)
 	b, ctx := w.b, t.Context()
@@ -187,8 +187,8 @@ func TestLongValueIsAskedFor(t *testing.T) {
 	}
 }
 
-// TestFreeLockIsGrantedToTheFirst checks that an expired lock is granted to the
-// first waiter, even if another owner finds it free.
+// TestFreeLockIsGrantedToTheFirst checks that a lock whose lease has expired is granted to the
+// first waiter, even if another owner asks for it first.
 func TestFreeLockIsGrantedToTheFirst(t *testing.T) {
 	w := newFixture(t)
 	b, ctx := w.b, t.Context()

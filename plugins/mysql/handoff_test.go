@@ -14,9 +14,9 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
-// TestHandoffs passes a lock to and fro between two hosts. The release comes at a random moment,
-// while the other host begins to wait. A lost wake-up makes the Wait longer. Like other faults, it
-// also raises the number of statements.
+// TestHandoffs passes a lock back and forth between two hosts. Each release comes at a random
+// moment while the other host begins to wait. A lost wake-up would make the Wait longer and raise
+// the number of statements, so the test limits both.
 func TestHandoffs(t *testing.T) {
 	w := newFixture(t)
 	hosts := [2]*mysql.Backend{w.b, w.host(t)}
@@ -54,7 +54,7 @@ func TestHandoffs(t *testing.T) {
 		}
 		mine = g.request
 	}
-	// If the release comes just before the sleep, the waiter asks for the lock with three statements.
+	// If the release comes just before the sleep, the waiter needs three more statements to acquire.
 	most := 10 // a refused acquire (two), enter, sleep, release, wake, read
 	if w.mariadb(t) {
 		most = 4 // one for an acquire, one for enter, sleep and read, one for release and wake
@@ -106,7 +106,7 @@ func TestNoHostBarges(t *testing.T) {
 }
 
 // TestReleaseOfLockedRow releases a lock that has a waiter, while another client's transaction
-// keeps the row locked for longer than a statement waits. The waiter must then get the lock.
+// keeps the row locked for longer than a statement waits. After that, the waiter must get the lock.
 func TestReleaseOfLockedRow(t *testing.T) {
 	w := newFixture(t)
 	mine := acquire(t, w.b, want("jobs", time.Minute))

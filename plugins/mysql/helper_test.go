@@ -87,8 +87,8 @@ func (w *fixture) host(t drivertest.T) *mysql.Backend {
 	return open(t, mysql.Options{Address: w.address, Prefix: w.prefix})
 }
 
-// patient opens another host. This host waits a minute for an answer, and lets the server wait a
-// minute for a row. So a call that ends earlier has not waited for a locked row.
+// patient opens another host, which waits up to a minute for an answer and lets the server wait up
+// to a minute for a row lock. So a call that ends earlier has not waited for a locked row.
 func (w *fixture) patient(t *testing.T) *mysql.Backend {
 	t.Helper()
 	b, err := mysql.OpenWith(mysql.Options{

@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
-// newNonce returns a random number above 1. In the attempt column, 0 and 1 have other meanings.
+// newNonce returns a random number above 1. The attempt column uses 0 and 1 for other things.
 func newNonce() uint64 { return rand.Uint64()>>1 | 2 }
 
 func newOperation(r driver.Request) statement.Operation {
@@ -54,7 +54,7 @@ func (b *Backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, err
 	return result.Token, result.Err
 }
 
-// acquirer returns the batcher for acquires of name: b.firsts if the row may not exist yet.
+// acquirer returns the batcher for acquires of a lock: b.firsts if the lock may have no row yet.
 func (b *Backend) acquirer(name string) *batcher {
 	if b.rows.Has(name) {
 		return &b.acquires
@@ -67,7 +67,7 @@ func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
 	return b.renewals.one(ctx, r).Err
 }
 
-// Release sends one statement, and more if a waiter must still be woken after it.
+// Release sends one statement. It sends more if it must still wake a waiter or grant it the lock.
 func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	if r.Keep > 0 {
 		return b.shortens.one(ctx, r).Err
@@ -84,7 +84,7 @@ func (b *Backend) runRenewals(ctx context.Context, s *conn.Session, ops []statem
 	if int(n) == len(ops) {
 		return results, nil, nil
 	}
-	// Every renewed lease is still in its row, so a missing lease was not renewed.
+	// A lease that is no longer in its row was not renewed.
 	return results, nil, b.missing(ctx, s, ops, results, func(r statement.Row, a statement.Operation) bool {
 		return r.Held() && r.Owner == a.Owner && r.Token == a.Token
 	})
@@ -101,15 +101,15 @@ func (b *Backend) runReleases(ctx context.Context, s *conn.Session, ops []statem
 	if int(n) < len(ops) {
 		err = b.missing(ctx, s, ops, results, func(r statement.Row, _ statement.Operation) bool { return len(ops) > 1 && r.FreedBy == nonce })
 	}
-	if err != nil && n > 0 { // a repetition, with a new nonce, would report released leases as lost
+	if err != nil && n > 0 { // a second try, with a new nonce, would report released leases as lost
 		err = fmt.Errorf("mysql: release: %w: what it has released is unknown: %v", driver.ErrUnavailable, err)
 	}
 	return results, b.then(ctx, s, ops, reply), err
 }
 
-// then returns a function that wakes waiters, or grants them locks, after a statement has freed
-// rows of ops. The parameter reply is that statement's reply. If reply is 0, no waiter is left, and
-// the result is nil.
+// The method then returns a function to call after a statement has freed locks of ops. That
+// function wakes the first waiters, and grants them the locks if the statement did not. The
+// parameter reply is the statement's reply. If it is 0, no waiter is left, and the result is nil.
 func (b *Backend) then(ctx context.Context, s *conn.Session, ops []statement.Operation, reply uint64) func() {
 	switch {
 	case reply == 0:
@@ -134,8 +134,8 @@ func (b *Backend) then(ctx context.Context, s *conn.Session, ops []statement.Ope
 }
 
 // endLeases releases the leases of ops. It returns the number of leases that existed, and the
-// statement's reply; see [statement.Release]. A failed block of statements may leave its
-// transaction open, so the session is marked broken, and its end rolls the transaction back.
+// statement's reply; see [statement.Release]. A failed block of statements may leave a transaction
+// open. So endLeases marks the session broken, and closing the session rolls the transaction back.
 func (b *Backend) endLeases(ctx context.Context, s *conn.Session, nonce uint64, ops []statement.Operation, alone bool) (n int64, reply uint64, err error) {
 	if !alone || !s.Server.MariaDB {
 		return s.Exec(ctx, statement.Release(b.table, nonce, ops, alone))
@@ -148,7 +148,7 @@ func (b *Backend) endLeases(ctx context.Context, s *conn.Session, nonce uint64, 
 	return n, reply, err
 }
 
-// missing sets NotHeldError for each operation whose row is missing, or for which done is false.
+// missing sets a NotHeldError for each operation whose row is missing or does not satisfy done.
 func (b *Backend) missing(ctx context.Context, s *conn.Session, ops []statement.Operation, results []driver.Result, done func(statement.Row, statement.Operation) bool) error {
 	rows := map[string]statement.Row{}
 	if err := b.each(ctx, s, statement.Names(ops), func(r statement.Row) { rows[r.Name] = r }); err != nil {
@@ -178,14 +178,14 @@ func (b *Backend) runSingle(text func(table string, r driver.Request) string) fu
 	}
 }
 
-// Withdraw waits at most settleFor for the replies to the owner's requests that this process sent.
-// If all were refused, the store needs no change. Otherwise it shares a statement with other
+// Withdraw waits at most 250 ms (settleFor) for replies to the owner's requests from this process.
+// If all were refused, the store needs no change. Otherwise Withdraw shares a statement with other
 // withdrawals, over a reserved connection, because requests may keep all other connections busy.
 //
-// Note: killing the request's connection is not enough. If a plugin is killed, the server
-// goes on with its statements, and the next plugin process does not know the connections
-// of these statements. A statement may also still lie unread in a socket. A tombstone
-// stops such a statement, because the statement locks the tombstone's row and reads it.
+// Note: Withdraw cannot just kill the connection of a request. If a plugin is killed, the server
+// goes on with its statements, and the next plugin process does not know the connections of these
+// statements. A statement may also still lie unread in a socket. A tombstone (a mark in the row
+// that names the owner) stops such a statement, because the statement locks and reads that row.
 func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
 	r := driver.Request{Name: name, Owner: owner}
 	if err := ready(ctx, r); err != nil {
@@ -217,7 +217,7 @@ func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 	return found[0], err
 }
 
-// holders runs the query text, which selects stateColumns and value, and returns the holders found.
+// holders runs a query that selects stateColumns and value. It returns the holders that it finds.
 func (b *Backend) holders(ctx context.Context, text string) (found []driver.Holder, err error) {
 	err = b.on(ctx, b.pool.Get, func(ctx context.Context, s *conn.Session) error {
 		found = nil
@@ -241,8 +241,8 @@ func (b *Backend) each(ctx context.Context, s *conn.Session, names []string, f f
 
 const listAtOnce = 500
 
-// List reads held locks in pages, so that no query takes long. A lock that is
-// taken or released between two pages may be missing or still be listed.
+// List reads held locks in pages, so that no query takes long. If a lock is taken or released
+// between the reads of two pages, List may miss the lock or still list it.
 func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
 	for after := ""; ; {
 		page, err := do(ctx, b.link, "list", prefix, func(ctx context.Context) ([]driver.Holder, error) {
@@ -257,7 +257,7 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 			}
 			after = h.Name
 		}
-		if len(page) < listAtOnce/2 { // some rows may have expired while they were read
+		if len(page) < listAtOnce/2 { // a full page may lack rows that expired during the query
 			return nil
 		}
 	}
@@ -273,11 +273,11 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 	return b.proclaims.one(ctx, r).Err
 }
 
-// observeEvery is the interval between two reads of all observed locks. Hosts must poll, because a
-// release wakes only the next waiter, and a new value wakes no host.
+// observeEvery is the interval between two reads of all observed locks. The backend polls, because
+// the server does not notify observers of a change.
 const observeEvery = 25 * time.Millisecond
 
-// Observe reads the lock every 25 ms, by one query for all observers of the host.
+// Observe reads the lock every 25 ms. One query reads up to 500 observed locks of the host.
 func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	return b.observers.Follow(ctx, name, emit)
 }

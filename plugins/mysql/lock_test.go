@@ -179,7 +179,7 @@ func TestReleaseWakesFirst(t *testing.T) {
 }
 
 // TestManyAreWokenTogether lets a host release many locks at once, each with a waiter. In an
-// earlier version, waiters ran SLEEP, and on MariaDB a wake-up sometimes took two seconds.
+// earlier version, waiters on MariaDB ran SLEEP, and a wake-up sometimes took two seconds.
 func TestManyAreWokenTogether(t *testing.T) {
 	w := newFixture(t)
 	holder := w.host(t)

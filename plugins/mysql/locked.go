@@ -16,28 +16,28 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
-// Another client, such as a foreign transaction or an operator at a console, may keep a row locked
-// for long. Operations on other rows must not wait for that row. So the backend kills a statement
-// that waits for a locked row, and sends its operations on unlocked rows again. Operations on
-// locked rows wait in this process, which regularly queries whether the rows are still locked. A
-// few statements for a single row may wait in the server, because the server's queue is fair.
+// Another client, such as an operator at a console, may keep a row locked for long. Operations on
+// other rows must not wait for that row. So the backend kills a statement that waits for a locked
+// row, and sends its operations on unlocked rows again. Operations on locked rows wait in this
+// process, which regularly queries whether the rows are still locked. A few statements may wait in
+// the server, each for one row, because the server's queue is fair.
 //
-// A transaction that asks for a missing row locks the gap between the rows around it.
-// An INSERT into the gap waits, and no query can predict that. So after a kill,
-// operations on missing rows get a separate statement. If that statement is killed
-// too, each of its operations is sent alone, again and again, and killed if it waits.
+// A transaction that asks for a missing row locks the gap between the rows around it. An INSERT
+// into the gap waits, and no query can predict that. So after a kill, operations on missing rows
+// get a separate statement. If that statement is killed too, each of its operations is sent alone,
+// again and again, and killed if it waits.
 
 const (
-	// After slowAfter, the backend assumes that a statement waits for a locked row. Commits take far
-	// less time. Renewals are less urgent, and get an eighth of the time until their deadline, at most
-	// slowestAfter. With less time, a busy server would get every renewal twice. A statement that is
-	// sent again after a kill, for existing unlocked rows, gets slowestAfter.
+	// If a statement takes longer than slowAfter, the backend assumes that it waits for a locked row,
+	// because a commit takes far less time. A statement of renewals gets an eighth of the time until
+	// their deadline, at most slowestAfter. With less time, a busy server would get every renewal
+	// twice. A statement that is sent again, on existing rows that were not locked, gets slowestAfter.
 	slowAfter     = 50 * time.Millisecond
 	slowestAfter  = 500 * time.Millisecond
 	patientShares = 8
 	// blockedFor is the shortest pause between two checks of locked rows.
 	blockedFor = 25 * time.Millisecond
-	// blockedRests is the shortest pause after a check, in multiples of the check's duration.
+	// blockedRests is the shortest pause after a check of locked rows, in multiples of its duration.
 	blockedRests = 3
 	// lookAtOnce is the largest number of rows that one query reads.
 	lookAtOnce = 500
@@ -62,13 +62,13 @@ func (l *batcher) timeout(t *inFlight, batch []*pending) time.Duration {
 	return min(max(slowAfter, time.Until(deadline)/patientShares), slowestAfter)
 }
 
-// trip says what the sender of a statement knows about the rows.
+// trip says what the sender of a statement knows about the rows of the statement's operations.
 type trip int
 
 const (
 	first trip = iota
-	sure       // its rows exist, and none of them was locked
-	probe      // its rows do not exist, and may be in a locked gap
+	sure       // the statement's rows exist, and none of them was locked
+	probe      // the statement's rows do not exist, and may be in a locked gap
 )
 
 // inFlight is a statement that a batcher has sent to the server.
@@ -78,15 +78,15 @@ type inFlight struct {
 	trip    trip
 	killed  atomic.Bool
 
-	mu    sync.Mutex // also keeps the session from being used again during a KILL
+	mu    sync.Mutex // also delays the next use of s until a KILL of the statement is over
 	s     *conn.Session
 	since time.Time     // when the statement began on s
-	yield func()        // lets another sender take this one's place in the batcher; nil if it has no place
-	place chan struct{} // the channel with the statement's place: slots, probes or nil
+	yield func()        // gives this sender's place in the batcher to another; nil if it has none
+	place chan struct{} // slots or probes if the statement has a place in that channel, otherwise nil
 	over  bool
 }
 
-// The on method records that the statement runs on the session s or, if s is nil, has ended.
+// The on method records that the statement runs on the session s. A nil s means that it has ended.
 func (t *inFlight) on(s *conn.Session) {
 	t.mu.Lock()
 	t.s, t.since = s, time.Now()
@@ -104,16 +104,16 @@ func (t *inFlight) end() {
 	}
 }
 
-// slow is called when a statement takes longer than timeout. It lets the batcher send another
-// statement. The slow statement goes on if it has one operation, is no probe, and gets a slot.
-// Otherwise it is killed.
+// The method slow runs when the statement t takes longer than its timeout. It lets the batcher send
+// another statement. If t has one operation, is not a probe and gets a slot, t goes on. Otherwise
+// slow kills t.
 //
-// On a server without RETURNING, an acquire is two statements. After a KILL exactly
-// between these two, the server sends no reply (see Wait). Reading then fails at its
+// On MySQL, which has no RETURNING, an acquire consists of two statements. If the KILL comes
+// exactly between these statements, the server sends no reply. Then reading the reply fails at its
 // deadline, and the outcome of the batch is unknown.
 //
-// Note: a SELECT with FOR UPDATE SKIP LOCKED before each batch would find locked rows without
-// a KILL, but it would cost every batch a second round trip.
+// Note: a SELECT with FOR UPDATE SKIP LOCKED before each batch would find locked rows without a
+// KILL, but would cost every batch a second round trip.
 func (t *inFlight) slow() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -137,7 +137,7 @@ func (t *inFlight) slow() {
 	}
 }
 
-// take gives t a free place in the channel places (slots or probes), unless t has a place.
+// take gets t a place in places (slots or probes) if needed, and reports whether t has a place.
 func (t *inFlight) take(places chan struct{}) bool {
 	if t.place != nil {
 		return true
@@ -169,8 +169,8 @@ func (k *link) kill(ctx context.Context, target *conn.Session) error {
 	return err
 }
 
-// resendUnlocked sends the operations of a killed statement again if their rows are not locked. The
-// other operations join the blocked operations. If t.trip is sure or probe, all operations do.
+// resendUnlocked sends an operation of a killed statement again if its row is not locked. It adds
+// the other operations to l.blocked, or all operations if t.trip is sure or probe.
 func (l *batcher) resendUnlocked(t *inFlight, batch []*pending) {
 	for _, p := range batch {
 		p.kills++
@@ -206,7 +206,7 @@ func (l *batcher) resend(why trip, batch []*pending) {
 	}
 }
 
-// locked returns, for each existing row of the operations ps, whether another client has locked it.
+// locked says for each existing row of the operations ps whether another client has locked it.
 func (k *link) locked(ps []*pending) (map[string]bool, error) {
 	ctx, cancel := k.statement(k.background)
 	defer cancel()
@@ -235,7 +235,7 @@ func (k *link) locked(ps []*pending) (map[string]bool, error) {
 	return found, err
 }
 
-// blockedOps are operations that wait because another client has locked their row, or its gap.
+// blockedOps are operations that wait because another client has locked their row or its gap.
 type blockedOps struct {
 	mu      sync.Mutex
 	waiting []*pending
@@ -285,9 +285,9 @@ func (k *blockedOps) run(b *link) {
 	}
 }
 
-// look sends the operations whose row is not locked. Operations on locked rows are sent alone,
-// oldest first, while slots are free. Operations that would insert a missing row are sent alone,
-// least often killed first, while probes are free. look returns the rest, which go on waiting.
+// look sends the operations whose row is not locked. While slots has room, it sends operations on
+// locked rows, each alone and the oldest first. While probes has room, it sends operations that
+// insert rows, each alone and the least often killed first. It returns the other operations.
 func (k *blockedOps) look(b *link, todo []*pending) (rest []*pending) {
 	var wanted []*pending
 	for _, p := range todo {

@@ -24,7 +24,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
-// foreign is the environment variable with the address of a running server, such as a MySQL. If it
+// foreign is the environment variable with the address of a running MySQL or MariaDB server. If it
 // is set, the tests use this server in place of the shared one, and skip cases that must stop the
 // server. The account in the address needs all rights in its database.
 const foreign = "LOCKBENCH_TEST_MYSQL"
@@ -72,8 +72,8 @@ func own(t *testing.T, o *mysqlserver.Options) *servers.Server {
 
 var prefixes atomic.Int64
 
-// fresh creates a table that is dropped when the test ends. The backend must not create it
-// on first use, because on MySQL that takes long enough to disturb cases that measure time.
+// fresh creates a table that is dropped when the test ends. If the first request created the table
+// instead, it would take too long on MySQL for tests that measure time.
 func fresh(t drivertest.T, address string) (prefix string) {
 	t.Helper()
 	prefix = fmt.Sprintf("t%d_%d_", os.Getpid(), prefixes.Add(1))
@@ -129,8 +129,8 @@ func number(variable string, otherwise int) int {
 	return otherwise
 }
 
-// leftovers returns the rows that a test has left held or with waiters. Free rows do not count,
-// because they stay for a day, to keep tokens rising if the clock is turned back.
+// leftovers returns the rows of locks that a test has left held or with waiters. Free rows do not
+// count, because they stay for a day, to keep tokens rising if the clock is turned back.
 func leftovers(t drivertest.T, address, prefix string) (left []string) {
 	t.Helper()
 	db := connect(t, address)

@@ -19,8 +19,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Connect has the settings of every connection to the server. Parameters in
-// [Options].Address must not contradict them.
+// Connect has the settings of every connection to the server. Parameters in [Options].Address must
+// not contradict these settings.
 type Connect = config.Connect
 
 // Options configure [Open]. Zero fields mean the defaults. The tag of a field
@@ -30,20 +30,20 @@ type Options struct {
 	// github.com/go-sql-driver/mysql: "user:password@tcp(db.example:3306)/app". Required.
 	Address string `key:"address" required:"true" secret:"true" doc:"server and database as go-sql-driver/mysql writes them: user:password@tcp(host:3306)/database"`
 	Connect `dial_timeout:"2s" request_timeout:"3s"`
-	// Prefix begins the table's name, which is Prefix + "locks". It has at most
-	// 48 characters of [a-z0-9_-.:]. Hosts share their locks if they use the
-	// same database and prefix.
+	// Prefix begins the table's name, which is Prefix + "locks". It has at most 48 characters of
+	// [a-z0-9_-.:]. Hosts share their locks if they use the same database and prefix.
 	Prefix string `key:"prefix" default:"lockbench_" doc:"of the table's name, PREFIXlocks; hosts with the same one exclude each other"`
 	// CreateTable makes the backend create the table when it is missing. Nil means true.
 	CreateTable *bool `key:"create_table" default:"true" doc:"create the table when it is missing; else see the ddl command"`
-	// Connections is the largest number of connections for statements, 2 to 1000. Five more are for
-	// withdrawals, kills of statements, and signs that this process lives.
+	// Connections is the largest number of connections for statements, 2 to 1000. The backend opens up
+	// to five more for withdrawals, for KILL statements, and for signs that this process lives.
 	Connections int `key:"connections" default:"16" doc:"the most that are used for statements, 2 to 1000"`
 	// WaitConnections is the largest number of connections on which waiters block, at most 1000.
-	// Waiters beyond that number poll every 15 to 45 ms. If it is negative, all waiters poll.
+	// Waiters beyond that number poll every 15 to 45 ms. If WaitConnections is negative, all waiters
+	// poll.
 	WaitConnections int `key:"wait_connections" default:"32" doc:"the most that waiters are blocked on, 0 (none) to 1000; those above it poll"`
 
-	// Logger receives messages that no method returns as an error; nil means slog.Default().
+	// Logger receives messages that no method returns as an error. Nil means slog.Default().
 	Logger *slog.Logger
 }
 
@@ -63,7 +63,7 @@ func (o Options) check() error {
 
 // forced maps parameters of the address to the values that our statements need. For example, the
 // server must accept several statements in one text, and count matched rows. An address that sets
-// such a parameter to another value is refused.
+// one of these parameters to another value is refused.
 var forced = map[string]string{
 	"autocommit": "1", "clientFoundRows": "true", "innodb_lock_wait_timeout": "1", "interpolateParams": "true",
 	"loc": "UTC", "multiStatements": "true", "parseTime": "false", "sql_mode": "", "time_zone": "'+00:00'",
@@ -71,7 +71,7 @@ var forced = map[string]string{
 	"allowAllFiles": "false", "allowFallbackToPlaintext": "false",
 }
 
-// leastPacket is the smallest maxAllowedPacket, in bytes, that leaves room for the statements.
+// leastPacket is the smallest maxAllowedPacket, in bytes, that leaves enough room for a statement.
 const leastPacket = 1 << 14
 
 // errAddress does not quote the address, because the address may contain a password.

@@ -14,13 +14,13 @@ import (
 // the store refuse the owner). Tombstones are expensive, because every statement on the row reads
 // them for a minute or two. A lock with thousands of tombstones came to a standstill.
 //
-// The type may forget an owner some time after the owner's last request, because a withdrawn owner
-// that it does not know gets a tombstone. After a restart of the plugin, core withdraws an owner
-// before the owner asks for a lock again. So the type knows either all or no requests of an owner.
+// An owner may be forgotten some time after its last request. If a forgotten owner is withdrawn, it
+// gets a tombstone, which is safe. After a restart of the plugin, core withdraws an owner before
+// the owner asks for a lock again. So the type remembers either all requests of an owner or none.
 type owners struct {
 	mu    sync.Mutex
 	known kit.Recent[string, *owner]
-	// gone has withdrawn owners. This process refuses them, so most need no tombstone.
+	// gone has withdrawn owners. This process refuses their requests, so most need no tombstone.
 	gone kit.Recent[string, struct{}]
 }
 
@@ -29,7 +29,7 @@ const (
 	// an owner is forgotten after 0.4 s.
 	ownersKept = 4096
 	// goneFor is the shortest time for which this process refuses a withdrawn owner. goneKept is the
-	// largest number of withdrawn owners that it remembers. Further owners get a tombstone.
+	// largest number of withdrawn owners that this process remembers. Further ones get a tombstone.
 	goneFor  = time.Minute
 	goneKept = 1 << 16
 	// settleFor limits how long a withdrawal waits for replies to the owner's earlier requests.
@@ -98,10 +98,10 @@ func (os *owners) end(o *owner, stands, lost bool) {
 	}
 }
 
-// withdraw makes the begin method refuse the owner with this id from now on, if the id is known.
-// It waits at most settleFor for the owner's requests to end. If undo is true, the caller must
-// remove the owner from the store. If tombstone is true, the caller must also put a tombstone
-// there.
+// withdraw makes the begin method refuse the owner with this id from now on, if the id is known. It
+// waits at most settleFor for the owner's requests to end. If undo is true, the caller must remove
+// the owner from the store. If tombstone is true, the caller must also put a tombstone into the
+// lock's row.
 func (os *owners) withdraw(ctx context.Context, id string) (undo, tombstone bool) {
 	os.mu.Lock()
 	o, known := os.known.Get(id)

@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
-// TestOwnerOfALongRequest checks that an owner is not forgotten while it has a request under way,
-// however many other owners come, so that its withdrawal removes what the request has left.
+// TestOwnerOfALongRequest checks that an owner with a request under way is not forgotten, even if
+// many other owners come. Its withdrawal must then remove the request's queue entry.
 func TestOwnerOfALongRequest(t *testing.T) {
 	os := newOwners()
 	o := os.begin("one")
@@ -26,8 +26,8 @@ func TestOwnerOfALongRequest(t *testing.T) {
 	}
 }
 
-// TestKilledStatementIsNoAnswer gives up an operation whose statement was killed. A part of the
-// statement may have been committed, so the error must not wrap ErrNotSent.
+// TestKilledStatementIsNoAnswer lets a caller give up an operation whose statement was killed. A
+// part of the statement may have been committed, so the error must not wrap ErrNotSent.
 func TestKilledStatementIsNoAnswer(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -96,7 +96,7 @@ func changed(t *testing.T, address string, change func(*mysqldriver.Config)) str
 }
 
 // checking returns a function that opens a backend with the options o and calls Check. It also
-// calls TryAcquire, whose outcome must be of the same kind: success, denied, or another error.
+// calls TryAcquire. Both calls must succeed, both be denied, or both fail in another way.
 func checking(t *testing.T, o mysql.Options) func() error {
 	return func() error {
 		b := open(t, o)
@@ -172,7 +172,7 @@ func wakesAnother(t *testing.T, holder, waiter *mysql.Backend) {
 
 func TestReadOnlyServer(t *testing.T) {
 	s := own(t, &mysqlserver.Options{SQL: []string{"SET GLOBAL read_only=1"}})
-	// This account may write to a read-only server, so the backend must ask whether the server is one.
+	// This account may write to a read-only server, so the backend must check the setting.
 	refused(t, checking(t, mysql.Options{Address: mysqlserver.Address(s)}), driver.ErrNotSent, "read-only", "primary")
 }
 
@@ -180,7 +180,7 @@ func TestReadOnlyServer(t *testing.T) {
 // does. The error must say that the request was not carried out, and that a
 // retry may succeed.
 func TestDemotion(t *testing.T) {
-	const user = "lockbench_plain" // an account with every right could still write
+	const user = "lockbench_plain" // an account with every right may write to a read-only server
 	s := own(t, &mysqlserver.Options{SQL: []string{"CREATE USER " + user + " IDENTIFIED BY '" + secret + "'", "GRANT ALL ON lockbench.* TO " + user}})
 	b := open(t, mysql.Options{Address: changed(t, mysqlserver.Address(s), func(c *mysqldriver.Config) { c.User, c.Passwd = user, secret })})
 	r := acquire(t, b, want("jobs", 10*time.Second))

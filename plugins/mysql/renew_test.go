@@ -66,9 +66,9 @@ func TestRenewalsOfABusyServer(t *testing.T) {
 	t.Skipf("this machine never answered within %v", mysql.SlowestAfter)
 }
 
-// TestRenewalsBesideALockedRow checks that the leases of other rows are renewed while another
-// client keeps one row locked. On MariaDB 11.8, and with an option on older versions, every
-// statement that reads the locked row waits.
+// TestRenewalsBesideALockedRow checks that leases are renewed while another client keeps one other
+// row locked. On MariaDB 11.8, and with this server option on older versions, every statement that
+// reads a locked row waits for it.
 func TestRenewalsBesideALockedRow(t *testing.T) {
 	w := fixtureAt(t, mysqlserver.Address(own(t, &mysqlserver.Options{Args: []string{"--loose-innodb-snapshot-isolation=ON"}})))
 	renewals := leases(t, w.b, 300)

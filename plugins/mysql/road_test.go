@@ -67,8 +67,8 @@ func application(t *testing.T, address string, sessions int) (killed *atomic.Int
 const rounds = 20
 
 // TestApplicationIsNotKilled uses an address that leads to two servers in turn. On one server,
-// sessions of an application have the same ids as the backend's sessions on the other. When
-// waiters give up, the backend kills their statements, but must kill none of the application.
+// sessions of an application have the same ids as the backend's sessions on the other. When waiters
+// give up, the backend kills their statements, but must not kill statements of the application.
 func TestApplicationIsNotKilled(t *testing.T) {
 	one, two := own(t, nil), own(t, nil)
 	killed := application(t, mysqlserver.Address(two), 150)
@@ -189,8 +189,8 @@ func TestDemotedWithoutACut(t *testing.T) {
 	}
 }
 
-// TestDeadIdleConnections drops all data on all connections but the newest, as a firewall that
-// has forgotten them does. No lease with a short TTL may be lost, because new connections work.
+// TestDeadIdleConnections drops all data on all connections but the newest, as a firewall does that
+// has forgotten them. No lease with a short TTL may be lost, because new connections work.
 func TestDeadIdleConnections(t *testing.T) {
 	s := own(t, nil)
 	for _, ttl := range []time.Duration{2 * time.Second, 4 * time.Second} {

@@ -29,7 +29,7 @@ var preludes = []string{
 
 // TestSessionVariables sets each session variable to several values, before the backend gets the
 // connection. It omits the variables in the allowed map. If the server accepts a value, acquiring,
-// renewing, waiting and releasing must work as they do without it.
+// renewing, waiting and releasing must work as they do without this value.
 func TestSessionVariables(t *testing.T) {
 	w := newFixture(t)
 	todo := append([]string(nil), preludes...)
@@ -83,8 +83,8 @@ func crash() error {
 	return nil
 }
 
-// decisions sends a few requests to the backend b. It returns their results and the lock's row, as
-// read by db.
+// decisions sends a few requests to the backend b. It returns a text with their results and with
+// the lock's row, which db reads.
 func decisions(ctx context.Context, b *mysql.Backend, db *sql.DB, prefix, name string) string {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -21,14 +21,14 @@ const (
 )
 
 // signs gives signs of life, which show the server that this process lives while it waits for
-// locks. Every [statement.SignEvery], a session used only for signs takes a user lock named after
-// the process and the time. The store grants a lock to a waiter only if the waiter's process has a
-// valid sign. When a process dies, its session and signs end, so the store skips its waiters.
+// locks. Every 200 ms, a session used only for signs takes a user lock named after the process and
+// the time. The store grants a lock to a waiter only if the waiter's process has a valid sign. When
+// a process dies, its session and signs end, so the store skips its waiters.
 //
-// Note: three other kinds of sign were rejected. A row that each process updates costs five
-// commits a second. A MEMORY table needs a right to create it, and a release that reads the
-// table keeps it locked while the release waits for its row. An open connection does not show
-// that a process is frozen.
+// Note: three other kinds of sign were rejected. A row that each process updates costs five commits
+// a second. A MEMORY table needs a right to create it, and a release that reads this table keeps
+// the table locked while the release waits for a row lock. An open connection does not show that a
+// process is frozen.
 //
 // The session holds a second user lock, named after its wake id. On MariaDB a waiter sleeps by
 // waiting for this lock, which is never free. MariaDB's SLEEP would not do, because all sessions
@@ -57,8 +57,8 @@ type signs struct {
 
 func newProcess() string { return strconv.FormatUint(rand.Uint64()|1<<63, 36) }
 
-// begin starts the signs of life unless they run, and returns the name of the user lock that a
-// waiter waits for. The name is empty if waiters use SLEEP. While no sign is valid, begin returns a
+// begin starts the signs of life if needed, and returns the name of the user lock that a waiter
+// waits for. The name is empty if waiters use SLEEP. While no sign is valid, begin returns a
 // channel that is closed after the next try to give a sign, and the error of the last try.
 func (d *signs) begin(k *link) (lock string, tried <-chan struct{}, err error) {
 	d.mu.Lock()
@@ -83,8 +83,8 @@ func (d *signs) by() statement.Process {
 	return statement.Process{ID: d.process, Signs: d.stands, Ahead: d.ahead()}
 }
 
-// The method ahead returns the time, in units of SignEvery, by which a sign is valid longer because
-// the server is far away. Grants to waiters of this process are longer by the same time.
+// The method ahead returns how much longer than usual a sign is valid because the server is far
+// away, in units of SignEvery. Grants to waiters of this process are longer by the same time.
 func (d *signs) ahead() uint64 {
 	return uint64((d.distance.FirstSpan() - kit.FirstSpan) / statement.SignEvery)
 }
@@ -151,7 +151,7 @@ func (d *signs) give(k *link) (err error) {
 	return nil
 }
 
-// lost records that the named user lock was free. If it was the lock of d.s, d.s has ended.
+// lost records that the named user lock was free. If d.s had held it, d.s has ended.
 func (d *signs) lost(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

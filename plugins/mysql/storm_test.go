@@ -80,7 +80,7 @@ func TestCancelledWaiters(t *testing.T) {
 		cancel()
 		all.Wait()
 	}
-	// Five more are for withdrawals, kills and signs of life, and one is the test's connection.
+	// The backend needs five more for withdrawals, kills and signs of life, and the test needs one.
 	if most := status(t, db, "Max_used_connections"); most > connections+waits+5+1 {
 		t.Errorf("%d connections, and the limits are %d and %d", most, connections, waits)
 	}
@@ -150,7 +150,7 @@ func TestShortContexts(t *testing.T) {
 	}
 }
 
-// slowRoad returns the address of a proxy that delays all data to and from the server at to.
+// slowRoad returns the address of a proxy that delays all data to and from the server (to).
 func slowRoad(t *testing.T, to string, delay time.Duration) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -191,8 +191,8 @@ func TestDialsEndByThemselves(t *testing.T) {
 	s := own(t, nil)
 	db := connect(t, mysqlserver.Address(s))
 	defer db.Close()
-	// The wait for the server's start has aborted connections too. The server
-	// counts these when it closes them, so wait until it has no other connections.
+	// Connections were also aborted while the test waited for the server's start. The server counts
+	// them when it closes them, so wait until only this connection is open.
 	eventually(t, "no connection but this one", func() bool { return status(t, db, "Threads_connected") == 1 })
 	before := status(t, db, "Aborted_connects")
 	far := changed(t, mysqlserver.Address(s), func(c *mysqldriver.Config) { c.Addr = slowRoad(t, s.Addr(), 4*time.Millisecond) })

@@ -47,7 +47,7 @@ func (k *link) create(ctx context.Context, s *conn.Session) error {
 }
 
 const (
-	// purgeEvery is the mean time between two searches for rows to purge.
+	// purgeEvery is the mean time between two purges of a host. A purge deletes unused rows.
 	purgeEvery = time.Hour
 	// purgeAtOnce is the largest number of rows that one statement of a purge reads or locks.
 	purgeAtOnce = 500
@@ -103,8 +103,8 @@ func (b *Backend) purge(ctx context.Context) (int, error) {
 	return total, nil
 }
 
-// idlers reads the next rows behind the name in *after, and sets *after to the last name read. It
-// locks no rows. A DELETE that looked for unused rows would lock every row that it reads.
+// idlers reads the next rows, whose names follow *after. It sets *after to the last name read, and
+// returns the names of unused rows. It locks no rows. A DELETE would lock every row that it reads.
 func (b *Backend) idlers(ctx context.Context, s *conn.Session, after *string) (names []string, rows int, err error) {
 	err = s.Query(ctx, statement.Unused(b.table, *after, purgeAtOnce), func(v []sqldriver.Value) error {
 		*after = conn.String(v[0])

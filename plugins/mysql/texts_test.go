@@ -34,7 +34,7 @@ type bench struct {
 	s *conn.Session
 }
 
-// textServer is these tests' server. It is global, because a server without references is stopped.
+// textServer is this file's server. It is global, because a server without references is stopped.
 var textServer struct {
 	sync.Once
 	*servers.Server
@@ -139,15 +139,15 @@ func newSituation(seed uint64) (c situation) {
 
 type way func(ctx context.Context, w *bench, r driver.Request) (driver.Result, error)
 
-// alone returns the way that sends the request in a statement without other requests. The knows
-// function sets the backend's memory of the lock, which decides the text that is sent.
+// alone returns a function that sends a request in a statement without other requests. The knows
+// function sets what the backend remembers of the lock, and so decides which text is sent.
 func alone(batcher func(*Backend) *batcher, knows func(*Backend, string)) way {
 	return func(ctx context.Context, w *bench, r driver.Request) (driver.Result, error) {
 		return w.ask(ctx, batcher(w.b), knows, newOperation(r))
 	}
 }
 
-// among returns the way that sends the request and a request for another lock in one statement.
+// among returns a function that sends a request and a request for another lock in one statement.
 func among(batcher func(*Backend) *batcher, knows func(*Backend, string)) way {
 	return func(ctx context.Context, w *bench, r driver.Request) (driver.Result, error) {
 		other := r
@@ -170,7 +170,7 @@ func (w *bench) ask(ctx context.Context, l *batcher, knows func(*Backend, string
 	return append(results, driver.Result{})[0], err
 }
 
-// ways has, for each operation, the ways to send it that must give the same result.
+// For each operation, ways has functions that send it by different texts and must agree.
 var ways = map[string][]way{
 	"acquire": {alone(acquiresOf, nothing), alone(acquiresOf, heldBefore), alone(acquiresOf, waitedFor), among(acquiresOf, nothing), among(acquiresOf, waitedFor)},
 	"renew":   {alone(renewalsOf, nothing), among(renewalsOf, nothing)},
@@ -181,8 +181,8 @@ func acquiresOf(b *Backend) *batcher { return &b.acquires }
 func renewalsOf(b *Backend) *batcher { return &b.renewals }
 func releasesOf(b *Backend) *batcher { return &b.releases }
 
-// play puts the row of the situation c into the table, and the ask function sends c's request. It
-// returns the reply, and the row after the request.
+// play puts the row of the situation c into the table and lets the ask function send c's request.
+// It returns the reply, and the row after the request.
 func (w *bench) play(t testing.TB, c situation, ask way) string {
 	t.Helper()
 	begin := "DELETE FROM " + w.b.table
@@ -210,7 +210,7 @@ func (w *bench) play(t testing.TB, c situation, ask way) string {
 	return answer
 }
 
-// differ describes how two ways' results differ in the situation of seed. It returns "" if none do.
+// differ describes two ways whose results differ in the situation of seed. "" means that all agree.
 func (w *bench) differ(t testing.TB, seed uint64) string {
 	t.Helper()
 	c := newSituation(seed)
@@ -249,10 +249,10 @@ func FuzzTexts(f *testing.F) {
 	})
 }
 
-// mutant is a connection that replaces the string old by the string new in one text, like a bug.
+// mutant is a connection that simulates a bug. In one text it replaces the string old by new.
 type mutant struct {
 	sqldriver.Conn
-	of       string // a part that only the text to change contains
+	of       string // a string that only the text to change contains
 	old, new string
 	changed  int
 }
@@ -273,9 +273,9 @@ func (m *mutant) ExecContext(ctx context.Context, text string, args []sqldriver.
 	return m.Conn.(sqldriver.ExecerContext).ExecContext(ctx, m.change(text), args)
 }
 
-// TestTextsAgreeFindsBugs puts a bug into one text at a time. The comparison with the
-// other texts must find each bug. No bug is put into the parts of the long text of an
-// acquire that look at queues and tombstones, because no other text has such parts.
+// TestTextsAgreeFindsBugs puts a bug into one text at a time. The comparison with the other texts
+// must find each bug. The parts of the long acquire text that handle queues and tombstones get no
+// bug, because no other text has such parts.
 func TestTextsAgreeFindsBugs(t *testing.T) {
 	w := newBench(t)
 	if !w.s.Server.MariaDB {

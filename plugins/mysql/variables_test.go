@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The tests do not set the variables in the allowed map, whose values are the reasons.
+// allowed has the session variables that the tests do not set, each with the reason.
 var allowed = map[string]string{
 	"MAX_SESSION_MEM_USED": "a session without memory is refused by the server",
 	"SQL_LOG_BIN":          "it needs a right of its own, and decides only what replicas get",

@@ -16,35 +16,36 @@ import (
 )
 
 // A waiter has an entry in the queue column of the lock's row, and runs a sleeping statement on a
-// separate connection. Each connection holds a user lock (GET_LOCK) with a random name, its wake
-// id. The statement that frees the row grants the lock to the first waiter whose process lives, and
-// reads the waiter's wake id. After the commit, the releasing connection finds the session that
-// holds this user lock (IS_USED_LOCK) and interrupts its statement (KILL QUERY). The waiter then
-// reads the grant's token and end from the row. On MariaDB the waiter and the releaser each send
-// one block of statements. A lock without waiters has none of these costs.
+// separate connection. Each connection holds a user lock (GET_LOCK) with a random name (its wake
+// id). The statement that frees the lock grants it to the first waiter, if that waiter's process
+// lives, and returns the waiter's wake id. After the commit, the releasing connection finds the
+// session that holds this user lock (IS_USED_LOCK) and interrupts its statement (KILL QUERY). The
+// waiter then reads the grant's token and end from the row. On MariaDB the waiter and the releaser
+// each send one block of statements. A lock without waiters has none of these costs.
 //
 // Two owners never hold a lock at once, because a waiter's lease ends before the grant in the row
 // ends. The server's clock gives the time from the start of the sleeping statement to the grant's
 // end. The waiter counts this time from an earlier instant, when it sent the statement. If the
-// server's clock is turned back meanwhile, the lease is shorter. If it is turned forward, the lease
-// would be longer, but the waiter rejects a grant that seems to be made after the reply. No crash
-// undoes a grant that a waiter knows of, because the waiter is woken after the commit. If a waiter
-// wakes without a KILL, the grant in the row may not be on disk yet. So the waiter asks for the
-// lock, which needs a commit (see [statement.Confirm]). An unused grant to a waiter ends after a
-// first span (0.5 to 2 s, see [kit.Distance]). So a waiter that is frozen, or killed just when it
-// is granted the lock, delays the others by a first span. The others sleep for at most a first
-// span, and then find the lock free. A release skips a waiter whose process gives no signs of life.
+// server's clock is turned back during the sleep, the lease is shorter. If the clock is turned
+// forward, the lease would be longer. But the waiter rejects such a grant, because it seems to be
+// made after the reply. No crash undoes a grant that a waiter knows of, because the waiter is woken
+// after the commit. If a waiter wakes without a KILL, the grant in the row may not be on disk yet.
+// In that case the waiter asks for the lock, which needs a commit (see [statement.Confirm]). An
+// unused grant to a waiter ends after a first span (0.5 to 2 s, see [kit.Distance]). So a waiter
+// that is frozen, or killed just when it is granted the lock, delays the other waiters by a first
+// span. These sleep for at most a first span, and then find the lock free. A release skips a waiter
+// whose process gives no signs of life.
 //
 // Note: four other designs were rejected. If the holder held a user lock named after the lock, each
 // lease would need one more round trip and a connection, and a lost machine would keep the lock for
-// hours. If the holder took that user lock only when there are waiters, it would learn of them too
-// late. If the holder held a row lock, a transaction would stay open as long as the lease. If
-// waiters polled every 10 ms, a handoff would take 5 ms, and waiters would starve.
+// hours. If the holder took that user lock only when there are waiters, the holder would learn of
+// the waiters too late. If the holder held a row lock, a transaction would stay open until the
+// lease ends. If waiters polled every 10 ms, a handoff would take 5 ms, and waiters would starve.
 
 const (
 	// pollFrom and pollTo are the shortest and the longest pause of a waiter that polls.
 	pollFrom, pollTo = 15 * time.Millisecond, 45 * time.Millisecond
-	// slowerPolls limits the number of doublings of an owner's pause if the server refuses GET_LOCK.
+	// If the server refuses GET_LOCK, the pause of a polling owner doubles up to slowerPolls times.
 	slowerPolls = 3
 )
 
@@ -57,16 +58,16 @@ type queue struct {
 	foreign   sync.Once                    // for the warning about a waiter of another account
 }
 
-// Wait sends a statement that enters the queue, and a second that sleeps until a
-// wake-up or until r's owner should ask for the lock. On MySQL a third statement
-// reads the grant. MariaDB gets all three in one block of statements.
+// Wait sends a statement that puts r's owner into the queue. A second statement sleeps until a
+// wake-up, or until the owner should ask for the lock. On MySQL a third statement reads the grant.
+// On MariaDB all three statements are one block.
 //
-// Note: on MySQL, which has no such blocks, entering and sleeping in one packet would save a round
-// trip. But a KILL QUERY that comes between two statements of a packet drops the second one without
-// a reply, so the waiter would hang until its deadline. This was seen with MariaDB 10.11, and
-// MySQL's source has the same loop over the statements. The sleep and the reading of the grant
-// cannot share a packet for the same reason. MySQL 9 runs the next statement after a KILL QUERY
-// during the sleep, but not after a KILL QUERY just after the sleep.
+// Note: MySQL has no such blocks. Two statements in one packet would save a round trip. But if a
+// KILL QUERY comes between them, the server drops the second one without a reply, and the waiter
+// would hang until its deadline. This was seen with MariaDB 10.11, and MySQL's source has the same
+// loop over the statements of a packet. For the same reason, the sleep and the reading of the grant
+// cannot share a packet. MySQL 9 runs the next statement if the KILL QUERY comes during the sleep,
+// but not if it comes just after the sleep.
 func (q *queue) Wait(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, _ error) {
 	if err := ready(ctx, r); err != nil {
 		return none, err
@@ -121,7 +122,7 @@ func (q *queue) wait(ctx context.Context, o *owner, r driver.Request, most time.
 	}
 	lock, tried, err := q.signs.begin(q.link)
 	if tried != nil || !q.waits.Ready() {
-		// Enter the queue now, over another connection, because dialing takes long.
+		// Enter the queue over a connection for statements, because dialing a new one takes long.
 		if err := q.enter(ctx, r); err != nil {
 			return none, err
 		}
@@ -172,11 +173,11 @@ func (q *queue) wait(ctx context.Context, o *owner, r driver.Request, most time.
 	return none, err
 }
 
-// sleep enters the queue and sleeps for at most one first span (0.5 to 2 s) at a time. After each
-// sleep it checks whether the lock is free, because the wake-up may be lost or the waiter ahead may
-// be dead. If the store has made a grant to r's owner, sleep returns the grant as g. It reports
-// whether the owner was withdrawn, and whether a KILL interrupted the sleep (woken). An interrupted
-// GET_LOCK returns NULL, and an interrupted SLEEP returns 1, or the statement fails.
+// The method sleep puts r's owner into the queue and sleeps, for at most a first span (0.5 to 2 s)
+// at a time. After each sleep it checks whether the lock is free, because a wake-up may be lost or
+// an earlier waiter may be dead. If the store has granted the lock to r's owner, it returns the
+// grant as g. It reports whether the owner was withdrawn, and whether a KILL interrupted the sleep
+// (woken). GET_LOCK then returns NULL and SLEEP returns 1, or the statement fails.
 func (q *queue) sleep(ctx context.Context, s *conn.Session, lock string, r driver.Request, most time.Duration, gaveUp func() bool) (g driver.Grant, withdrawn, woken bool, err error) {
 	for end := time.Now().Add(most); ; {
 		piece := max(min(time.Until(end), q.signs.distance.FirstSpan()), 0).Truncate(time.Microsecond)
@@ -218,7 +219,7 @@ func (q *queue) sleep(ctx context.Context, s *conn.Session, lock string, r drive
 }
 
 // granted returns the grant that the store made to r's owner, for r's TTL. The sleeping statement
-// was sent at the time sent. The parameter end is the time from that statement's start in the
+// was sent at the instant sent. The parameter end is the time from that statement's start in the
 // server to the grant's end. If the grant seems to be made in the future, the server's clock was
 // turned forward. In that case granted returns the zero Grant, and the owner asks for the lock.
 func granted(r driver.Request, sent time.Time, token uint64, end time.Duration) driver.Grant {
@@ -229,7 +230,7 @@ func granted(r driver.Request, sent time.Time, token uint64, end time.Duration) 
 	return driver.Grant{Token: token, Sent: made, For: r.TTL}
 }
 
-// span returns the duration of the store's grant to r's owner if the owner does not use the grant.
+// span returns how long the store's grant to r's owner lasts if the owner does not use the grant.
 func (q *queue) span(r driver.Request) time.Duration { return min(r.TTL, q.signs.distance.FirstSpan()) }
 
 // enter puts r's owner into the queue, but starts no sleeping statement. It waits for the reply
@@ -249,8 +250,7 @@ func (q *queue) runEnters(ctx context.Context, s *conn.Session, ops []statement.
 	return make([]driver.Result, 1), nil, err
 }
 
-// noSleep reports whether waiters cannot sleep in the server because it refuses
-// GET_LOCK.
+// noSleep reports whether waiters cannot sleep in the server because the server refuses GET_LOCK.
 func (q *queue) noSleep() bool {
 	s := q.server.Load()
 	return s != nil && s.NoLocks != nil
@@ -258,8 +258,8 @@ func (q *queue) noSleep() bool {
 
 func pollPause() time.Duration { return pollFrom + rand.N(pollTo-pollFrom) }
 
-// poll pauses a waiter that cannot sleep in the server. The pause is the shorter of the durations
-// most and after. It ends earlier if the left or found channel is closed, or ctx ends.
+// poll pauses a waiter that cannot sleep in the server. The pause lasts for the shorter of the
+// durations most and after. It ends earlier if the left or found channel is closed, or ctx ends.
 func poll(ctx context.Context, left, found <-chan struct{}, most, after time.Duration) error {
 	pause := time.NewTimer(min(most, after))
 	defer pause.Stop()
@@ -278,8 +278,8 @@ func poll(ctx context.Context, left, found <-chan struct{}, most, after time.Dur
 // The method next handles the reply of a statement that has freed the lock called name; see
 // [statement.Look]. It wakes the waiter to which the statement granted the lock. If the statement
 // granted the lock to no waiter, next removes dead waiters from the queue and grants the lock to
-// the first living waiter. It runs before the release returns, because a plugin whose host has died
-// exits after its last release.
+// the first living waiter. A release returns only after next has returned, because a plugin whose
+// host has died exits after its last release.
 //
 // If an acquire reaches the row before next does, the acquire grants the lock to the first waiter
 // (see askInFull). So no owner overtakes the waiters.
@@ -304,7 +304,7 @@ func (q *queue) grant(ctx context.Context, s *conn.Session, name string, reply u
 	}
 	_, _, err = s.Exec(ctx, conn.Kill(reply))
 	switch conn.Number(err) {
-	case conn.ErNoSuchThread: // the waiter's connection is gone, so it will ask
+	case conn.ErNoSuchThread: // the waiter's connection is gone, so the waiter will ask for the lock
 		return nil
 	case conn.ErKillDenied:
 		q.foreign.Do(func() {

@@ -18,8 +18,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Backend is a host's connection to one database. Its methods may be called from
-// any number of goroutines.
+// Backend gives one host access to the locks in one database. Its methods may be called from any
+// number of goroutines.
 type Backend struct {
 	opts   Options
 	pool   *pgxpool.Pool
@@ -34,8 +34,8 @@ type Backend struct {
 	listener                                  listener
 	observers                                 kit.Poller
 
-	// stuck has the locks whose rows another client recently kept locked. The alone channel limits the
-	// number of operations on these locks that run at a time.
+	// stuck has the locks whose rows another client recently kept locked. The capacity of alone limits
+	// how many operations on these locks run at a time.
 	stuck kit.Recent[string, struct{}]
 	alone chan struct{}
 
@@ -119,7 +119,7 @@ func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
 	return b.renewals.one(ctx, r).Err
 }
 
-// Release calls one SQL function. If r.Keep is 0, it also grants the lock to the next waiter.
+// Release calls one SQL function, which grants the lock to the next waiter if r.Keep is 0.
 func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	return b.releaser(r).one(ctx, r).Err
 }
@@ -260,7 +260,7 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	}
 }
 
-// Break ends the named lock's lease if the lease has the given token, whatever its owner.
+// Break ends the named lock's lease if the lease has the given token. The owner does not matter.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	if token == 0 {
 		return fmt.Errorf("postgres: break %q: %w: no lease has the token 0", name, driver.ErrInvalid)

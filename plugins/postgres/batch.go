@@ -23,9 +23,9 @@ const (
 	// senders limits the calls of one kind that are under way at a time. With two calls, the server
 	// works on one call while it writes the other call's commit to disk.
 	senders = 2
-	// patience limits the wait of a call, in the server, for a row that another client keeps locked.
-	// After that, the call's operations on other rows are sent again in one call. Each operation on
-	// the locked row gets a separate call. The limit of these new calls is morePatience.
+	// patience limits how long a call waits in the server for a row that another client keeps locked.
+	// After that time, the call's operations on other rows are sent again in one call. Each operation
+	// on the locked row gets a separate call. The limit of these new calls is morePatience.
 	patience, morePatience = "50ms", "1s"
 	// If a lock's row was found locked, the lock's operations get separate calls for stuckFor.
 	stuckFor = 2 * time.Second
@@ -150,7 +150,7 @@ func (l *batcher) unsent(p *pending) error {
 	return fmt.Errorf("postgres: %s %q: %w: %w: %w", l.what, p.Name, driver.ErrUnavailable, driver.ErrNotSent, context.Cause(p.ctx))
 }
 
-// serve sends the operations of a batch. It omits an operation if its ctx has ended.
+// serve sends the operations of a batch. It omits an operation if the operation's ctx has ended.
 func (l *batcher) serve(batch []*pending, handOn func()) {
 	due := batch[:0]
 	for _, p := range batch {
@@ -164,7 +164,7 @@ func (l *batcher) serve(batch []*pending, handOn func()) {
 	switch {
 	case len(due) == 0:
 		return
-	case l.b.stuck.Has(due[0].Name): // an operation on a stuck lock is a separate batch
+	case l.b.stuck.Has(due[0].Name): // an operation on a stuck lock is always a batch of its own
 		handOn()
 		l.sendAlone(due)
 		return
@@ -234,7 +234,7 @@ func (l *batcher) sendAlone(ps []*pending) {
 	all.Wait()
 }
 
-// send sends the operations ps, sorted by name, in one call, and stores the result in each.
+// send sends the operations ps, sorted by name, in one call, and stores the result of each.
 func (l *batcher) send(ps []*pending, patience string) error {
 	args := append([]any{patience}, l.args(l.columns(ps))...)
 	return l.b.ask(ps[0].ctx, l.what, ps[0].Name, func(ctx context.Context, c *pgxpool.Conn) error {

@@ -142,7 +142,7 @@ func (b *Backend) serves() bool {
 
 // connection returns a pool connection to the server in use. If the address leads to several
 // servers, it dials repeatedly until it reaches that server, for at most half of DialTimeout. If a
-// pooler refuses the session settings, it dials without them.
+// pooler refuses the session settings, connection dials without these settings.
 func (b *Backend) connection(ctx context.Context) (*pgxpool.Conn, error) {
 	end, pooled := time.Now().Add(b.opts.DialTimeout/2), false
 	for pause := redialFrom; ; pause = min(2*pause, redialTo) {
@@ -193,13 +193,12 @@ func (b *Backend) giveBack(c *pgxpool.Conn) {
 	}
 }
 
-// maxTries is the largest number of tries of a request that the server rolls back.
+// A request that the server rolls back is tried at most maxTries times.
 const maxTries = 10
 
 // ask runs f on a connection, for at most RequestTimeout. The end of ctx does not interrupt f,
-// because the server would run the statement anyway. If f fails without effect, and a new try may
-// succeed, as after a deadlock or the creation of the schema, ask runs f again. So f must be safe
-// to run several times.
+// because the server would run the statement anyway. If f fails without effect and may succeed at a
+// new try, for example after a deadlock, ask runs f again. So f must be safe to run several times.
 func (b *Backend) ask(ctx context.Context, what, name string, f func(ctx context.Context, c *pgxpool.Conn) error) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), b.opts.RequestTimeout, errSlow)
 	defer cancel()
@@ -225,7 +224,7 @@ func (b *Backend) ask(ctx context.Context, what, name string, f func(ctx context
 				again = try < 3
 			}
 		case state == noStatement, state == duplicateStatement:
-			b.pooled.Store(true) // a pooler gave the call to a session that lacks the statement
+			b.pooled.Store(true) // a pooler gave the call to a session that lacks the prepared statement
 			b.pool.Reset()
 			again = true
 		case state == serializationFailure, state == deadlockDetected:

@@ -4,7 +4,7 @@
 // # Guarantee
 //
 // A lock is one row, whose primary key is the lock's name. Only this row names the lock's holder.
-// SQL functions in the schema lockbench take, renew and release the lock. Each call is one
+// SQL functions in the schema lockbench take, renew and release the lock. A function call is one
 // statement and one transaction, which first locks its rows and then reads them. All times come
 // from the server (clock_timestamp), so the clocks and time zones of hosts do not matter. A new
 // token is the row's last token plus one, or the server's clock in microseconds if that is higher.
@@ -17,7 +17,7 @@
 //
 //   - Asynchronous replication: a standby that is promoted may not know the last grants. A second
 //     holder is then possible until the first holder's TTL is over. Tokens keep rising if the
-//     clocks of the two servers agree. The same is true of a database restored from a dump.
+//     clocks of the two servers agree. A database that was restored from a dump has the same risks.
 //   - A server clock that is turned forward: leases end early, and their holders notice it at the
 //     next renewal. If the clock is turned back, leases last longer.
 //   - An address that leads to two servers. A host uses only one of the servers while that server
@@ -37,11 +37,11 @@
 //	withdraw             1             1
 //	inspect              1             0
 //
-// Operations that arrive while other calls are under way share the next call and its commit, at
-// most 64 operations or 500 renewals. So a busy host needs far fewer commits than operations.
+// Operations that arrive while other calls are under way share the next call and its commit. A call
+// takes at most 64 operations, or 500 renewals.
 //
 // A row that another client keeps locked delays only operations on that row. A call that waits for
-// the row fails after 50 ms. Then its operations on other rows are sent again. Each operation on
+// the row fails after 50 ms. Its operations on other rows are then sent again. Each operation on
 // the locked row gets a separate call. These calls use at most a quarter of the connections.
 //
 // Each lock has one first-in, first-out queue for the waiters of all hosts. A release grants the
@@ -49,11 +49,10 @@
 // waiter. The same commit sends the waiter a notice (NOTIFY), and core then renews the lease. A
 // process with waiters sends five heartbeats ("signs of life") a second over the connection that
 // receives notices. Its waiters leave their queues if the process is silent for 0.1 s longer than a
-// grant lasts, or if this connection ends. A dead waiter delays the others by 0.5 s. Without
+// grant lasts, or if this connection ends. A dead waiter delays later waiters by 0.5 s. Without
 // notices, waiters poll every 30 to 90 ms, still in order, and a dead waiter delays them by 1 s.
 //
-// A grant is on disk before the caller gets it. So a slow fsync delays all grants, as it delays
-// every other commit of the database.
+// A slow fsync delays all grants, as it delays every other commit of the database.
 //
 // The row of a free lock keeps the last token. The row is deleted when the lock has been free for a
 // day and the token is a day old.
@@ -65,8 +64,9 @@
 //
 // Behind a pooler that gives a connection to another client after each transaction, everything
 // works except notices. To get notices, set Options.ListenAddress to an address of the server
-// itself. Otherwise waiters poll, and Check fails unless ListenAddress is "none". PgBouncer keeps
-// requests while the server is down, so an outage is noticed only after Options.RequestTimeout.
+// itself. Without such an address, waiters poll, and Check fails unless ListenAddress is "none".
+// PgBouncer keeps requests while the server is down, so an outage is noticed only after
+// Options.RequestTimeout.
 //
 // No other setting of a role or a database changes how locks work.
 //
@@ -75,7 +75,7 @@
 // The role needs USAGE on the schema, and SELECT, INSERT, UPDATE and DELETE on its four tables. If
 // the schema does not exist, the role also needs CREATE on the database. The command
 // "lockplugin-postgres ddl" prints SQL that creates the schema and grants the rights. The backend
-// sends no request to a read-only server, such as a standby, and waiters go on waiting.
+// sends no request to a read-only server, such as a standby, but its waiters go on waiting.
 //
 // # Where is what
 //

@@ -28,7 +28,7 @@ func host(t *testing.T, prefix string) *postgres.Backend {
 	return open(t, postgres.Options{Address: postgresserver.Address(server(t)), Prefix: prefix})
 }
 
-// Of 20 hosts that start at the same time, one must create the schema, and no Check may fail.
+// If 20 hosts start at the same time, one must create the schema, and no Check may fail.
 func TestHostsMakeTheSchemaAtOnce(t *testing.T) {
 	s := own(t, nil)
 	var hosts sync.WaitGroup
@@ -44,8 +44,8 @@ func TestHostsMakeTheSchemaAtOnce(t *testing.T) {
 }
 
 // TestTokensRise lets many hosts take one lock again and again. Each grant must have a higher token
-// than the grant before it. This must also hold if the server has lost grants, as a promoted
-// standby may, or if its clock is turned back.
+// than the grant before it, even if the server has lost grants, as a promoted standby may, or if
+// its clock was turned back.
 func TestTokensRise(t *testing.T) {
 	prefix := fresh()
 	var hosts sync.WaitGroup
@@ -104,8 +104,8 @@ var others = []string{
 	"idle_session_timeout = '500ms'", "enable_indexscan = off", "plan_cache_mode = 'force_custom_plan'",
 }
 
-// TestSettingsOfOthers checks that locks work under unusual database settings. A host connects
-// before the change, another after it, and a third through a pooler that refuses our settings.
+// TestSettingsOfOthers checks that locks work under unusual database settings. One host connects
+// before the settings change, one after that, and one through a pooler that refuses our settings.
 func TestSettingsOfOthers(t *testing.T) {
 	s := own(t, nil)
 	c, before := connect(t, s), open(t, postgres.Options{Address: postgresserver.Address(s), Prefix: fresh()})
@@ -189,7 +189,7 @@ func TestTextsDoNotMove(t *testing.T) {
 }
 
 // TestLockedRow lets another client's transaction keep a row locked. In a batch, the operation on
-// this row must fail, but no other operation.
+// this row must fail, and all others must succeed.
 func TestLockedRow(t *testing.T) {
 	prefix := fresh()
 	b := host(t, prefix)
@@ -379,7 +379,7 @@ func TestHarmToAWaiter(t *testing.T) {
 }
 
 // TestFarWaiters uses waiters whose round trip is 400 ms. Each must be granted the lock in its
-// turn, when the previous lease ends, and early enough to renew the grant before it ends.
+// turn, when the previous lease ends, and early enough to renew its grant before the grant ends.
 func TestFarWaiters(t *testing.T) {
 	p, err := inject.NewProxy(server(t).Addr())
 	must(t, err)

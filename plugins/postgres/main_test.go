@@ -32,7 +32,7 @@ var shared struct {
 }
 
 // server returns the shared server, and starts it if necessary. If PostgreSQL is not installed,
-// the test fails if LOCKBENCH_REQUIRE demands postgres. Otherwise the test is skipped.
+// server skips the test, or fails it if LOCKBENCH_REQUIRE names postgres.
 func server(t *testing.T) *servers.Server {
 	t.Helper()
 	shared.once.Do(func() { shared.server, shared.err = postgresserver.Start(context.Background(), nil) })

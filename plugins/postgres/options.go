@@ -17,8 +17,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver/config"
 )
 
-// Connect has the settings of every connection to the server. Parameters in
-// Address and ListenAddress of [Options] must not contradict them.
+// Connect has the settings of every connection to the server. Parameters in Address and
+// ListenAddress of [Options] must not contradict these settings.
 type Connect = config.Connect
 
 // Options configure [Open]. Zero fields mean the defaults. The tag of a field
@@ -29,12 +29,12 @@ type Options struct {
 	// separated by commas, the first server that accepts writes is used. Required.
 	Address string `key:"address" required:"true" secret:"true" doc:"server and database: postgres://user:password@host:port/database; of several hosts the first that can be written to"`
 	Connect `dial_timeout:"2s" request_timeout:"3s"`
-	// ListenAddress leads to the same database, but not through a pooler in transaction mode. Such a
-	// pooler would lose the notices that tell waiters of grants. Empty means Address. If ListenAddress
-	// is "none", waiters get no notices and poll.
+	// ListenAddress is the address from which the backend receives notices, which tell waiters of
+	// grants. It must lead to the same database, but not through a pooler in transaction mode, which
+	// loses notices. Empty means Address. If it is "none", waiters get no notices and poll.
 	ListenAddress string `key:"listen_address" secret:"true" doc:"another address of the same database, to hear notices from, where the first one leads to a pooler; none: waiters ask"`
-	// Prefix goes before each lock's name. It has at most 48 characters of
-	// [A-Za-z0-9_-.:]. Hosts share their locks if they use the same database and prefix.
+	// Prefix precedes each lock's name in the table. It has at most 48 characters of [A-Za-z0-9_-.:].
+	// Hosts share their locks if they use the same database and prefix.
 	Prefix string `key:"prefix" default:"lockbench_" doc:"of the locks' names; hosts with the same one exclude each other"`
 	// CreateSchema makes the backend create the schema lockbench when it is missing. Nil means
 	// true.
@@ -43,7 +43,7 @@ type Options struct {
 	// One more connection receives the notices that tell waiters of grants.
 	Connections int `key:"connections" default:"16" doc:"the most that are used at a time, 2 to 1000; one more listens"`
 
-	// Logger receives messages that no method returns as an error; nil means slog.Default().
+	// Logger receives messages that no method returns as an error. Nil means slog.Default().
 	Logger *slog.Logger
 }
 
@@ -87,7 +87,7 @@ func (o Options) target(key, address string) (*pgxpool.Config, *config.Source, e
 		}
 	}
 	if mode != "" && mode != "disable" && mode != "verify-full" {
-		// Note: the usual modes prefer and require are refused, as they accept any certificate.
+		// Note: the modes prefer and require are refused, because they accept any certificate.
 		return nil, nil, fmt.Errorf("%s has another sslmode than disable and verify-full; tls_insecure accepts any certificate", key)
 	}
 	query.Set("sslmode", "disable") // TLS is set up from the configuration keys instead
@@ -116,7 +116,7 @@ func (o Options) target(key, address string) (*pgxpool.Config, *config.Source, e
 	return c, source, nil
 }
 
-// fill makes each new connection read the password and the certificates again.
+// fill writes the options into c. Each new connection reads the password and certificates again.
 func (o Options) fill(c *pgxpool.Config, source *config.Source) {
 	c.MaxConns = int32(o.Connections)
 	c.MinIdleConns = 1

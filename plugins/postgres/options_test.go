@@ -14,8 +14,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/postgres"
 )
 
-// TestOptions checks that Open refuses options that cannot work or contradict
-// each other, and that its error names their keys.
+// TestOptions checks that Open refuses options that cannot work or contradict each other, and that
+// its error names the keys of these options.
 func TestOptions(t *testing.T) {
 	const address = "postgres://u@h:1/db"
 	for _, tt := range []struct {

@@ -91,7 +91,7 @@ func TestRenewalBehindALockedRow(t *testing.T) {
 }
 
 // TestManyLockedRows renews 40 locks in one batch, while all their rows but one are locked. The
-// lock of the free row must be renewed, and the batch must end soon after its ctx.
+// lock of the free row must be renewed, and the batch must end soon after ctx ends.
 func TestManyLockedRows(t *testing.T) {
 	prefix := fresh()
 	b := host(t, prefix)

@@ -15,11 +15,11 @@ import (
 	"github.com/lockbench/lockbench/plugins/postgres"
 )
 
-// many is the number of requests that a test sends at once. They need several connections.
+// many is the number of requests that a test sends at once, so that it needs several connections.
 const many = 40
 
 // TestOneOfTwoServers uses an address that leads to two servers in turn. All locks must be on one
-// server, and Check must report both. If the server with the locks stops, the other must be used.
+// server, and Check must report both. If that server stops, the backend must use the other one.
 func TestOneOfTwoServers(t *testing.T) {
 	one, two := own(t, nil), own(t, nil)
 	to := backendtest.NewProxy(t, one.Addr(), two.Addr())

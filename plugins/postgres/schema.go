@@ -20,9 +20,9 @@ import (
 var schema string
 
 const (
-	// The statement in alone takes an advisory lock, so that hosts create the schema one at a time,
-	// because concurrent statements with IF NOT EXISTS may fail. The SQL function named in lastMade is
-	// created last. If it exists, the schema is complete, and the host creates nothing.
+	// The statement in alone takes an advisory lock, so that only one host at a time creates the
+	// schema. Concurrent statements with IF NOT EXISTS may fail. The SQL function named in lastMade is
+	// created last. If this function exists, the schema is complete, and the host creates nothing.
 	alone    = "SELECT pg_advisory_xact_lock(7813564918211)"
 	lastMade = "sweep1"
 )
@@ -88,9 +88,9 @@ func (b *Backend) examine(ctx context.Context, c *pgxpool.Conn) (may bool, _ err
 	return may, err
 }
 
-// Check returns an error unless the server accepts writes, the schema exists, the role
-// has its rights on the schema, and the address leads to one server only. It also
-// returns an error if it finds that notices of grants do not reach waiters.
+// Check returns an error unless the server accepts writes, the schema exists or can be created, the
+// role has its rights on the schema, and the address leads to only one server. It also returns an
+// error if it finds that notices of grants do not reach waiters.
 func (b *Backend) Check(ctx context.Context) error {
 	if _, err := read(ctx, b, "check", b.opts.Prefix, b.examine); err != nil {
 		return err
@@ -105,8 +105,8 @@ const (
 	purgePart = 60
 )
 
-// sweep deletes expired rows until Close. It does so at random times, so that hosts do not all
-// sweep at the same time. Even a process that lives for only a second sometimes sweeps.
+// sweep deletes expired rows at random times until Close, so that hosts do not all sweep at the
+// same time. Even a process that lives for only a second sweeps sometimes.
 func (b *Backend) sweep() {
 	for pause := rand.N(sweepEvery); ; pause = sweepEvery/2 + rand.N(sweepEvery) {
 		select {

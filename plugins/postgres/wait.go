@@ -30,23 +30,23 @@ const (
 	pollFrom, pollTo = 30 * time.Millisecond, 90 * time.Millisecond
 	// idlePing is the interval between tests of the listening connection while there is no waiter.
 	idlePing = 5 * time.Second
-	// relisten is the pause between the end of the connection for notices and the next
-	// dial. deafFor is that pause if the connection worked but no notice came over it.
+	// relisten is the pause between the end of the connection for notices and the next dial. deafFor
+	// is the pause if the connection worked but no notice came over it.
 	relisten, deafFor = 100 * time.Millisecond, 15 * time.Second
 )
 
 // listener receives, over a separate connection, the notices that tell waiters of grants. It also
-// sends signs of life over this connection. Without them, this process's waiters get no lock.
-// When the connection breaks, all waiters enter their queues again.
+// sends signs of life over this connection. Without these signs, the store skips the waiters of
+// this process. If the connection breaks, all waiters enter their queues again.
 type listener struct {
 	b        *Backend
 	started  time.Time // a sign's number is the time since started, in microseconds
 	distance kit.Distance
 
 	mu sync.Mutex
-	// process is the name of this process in queue entries, and of the channel on which it listens.
-	// Each new connection gets a new name, because the server may keep the advisory lock of a dead
-	// connection for minutes.
+	// process is the name of this process in queue entries, and the name of the channel on which it
+	// listens. Each new connection gets a new name, because the server may keep the advisory lock of a
+	// dead connection for minutes.
 	process string
 	heard   bool
 	deaf    error               // why no notice arrives over a working connection
@@ -67,7 +67,7 @@ type sleeper struct {
 }
 
 // Wait keeps r's owner in the queue until a notice arrives or the duration most is over. It enters
-// the queue repeatedly, because the store removes dead waiters only when a host calls it.
+// the queue repeatedly, because the server removes dead waiters only while it runs a host's call.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, _ error) {
 	if err := valid(r); err != nil {
 		return none, err
@@ -96,7 +96,7 @@ func (b *Backend) waitOnce(ctx context.Context, r driver.Request, most time.Dura
 		return none, false, res.Err
 	case res.Token != 0:
 		return driver.Grant{Token: res.Token, Sent: p.sent, For: r.TTL}, true, nil
-	case p.state != 0: // r's owner already had the lock, and a notice may have told it
+	case p.state != 0: // r's owner should ask for the lock, unless a notice brought a grant
 		select {
 		case <-s.woken:
 			return s.grant, true, nil
@@ -121,10 +121,10 @@ func (b *Backend) waitOnce(ctx context.Context, r driver.Request, most time.Dura
 	}
 }
 
-// sleep registers the owner for notices, before the owner enters the queue. It returns the time to
-// wait, and the time (after) to stay in the queue afterwards. If no notices arrive, the wait is
+// sleep registers the owner for notices, before the owner enters the queue. It returns how long the
+// owner waits, and how long it then stays in the queue (after). If no notices arrive, the wait is
 // short, because the owner polls. In that case, no sign of life shows whether the owner's process
-// lives, so the store may reserve a free lock for a dead owner until the time after is over.
+// lives, so the store may reserve a free lock for a dead owner for the duration after.
 func (l *listener) sleep(owner string, most time.Duration) (_ *sleeper, wait, after time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -149,7 +149,7 @@ func (l *listener) rise(owner string) {
 	delete(l.asleep, owner)
 }
 
-// hearing returns the name of this process for a queue entry, or "" while it gets no notices.
+// hearing returns the name of this process for a queue entry, or "" if the process gets no notices.
 func (l *listener) hearing() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -172,8 +172,8 @@ func (l *listener) sign(old time.Duration) (process string, us int64, due bool) 
 	return l.process, now.Sub(l.started).Microseconds(), true
 }
 
-// signFirst sends a sign of life before a waiter enters the queue, because the store
-// skips a waiter without one. It sends none if the last sign is recent. All other signs go
+// signFirst sends a sign of life before a waiter enters the queue, because the store skips a waiter
+// whose process has no valid sign. It sends no sign if the last one is recent. All other signs go
 // over the connection for notices, so that they show that this connection works.
 func (l *listener) signFirst(ctx context.Context, c *pgxpool.Conn) error {
 	return l.give(ctx, c.Conn(), 2*l.every())
@@ -200,7 +200,7 @@ func (l *listener) give(ctx context.Context, c *pgx.Conn, old time.Duration) err
 }
 
 // told handles a notice. The notice "OWNER" tells this owner to ask for the lock. The notice "OWNER
-// TOKEN SIGN SPAN" grants OWNER the lock for SPAN microseconds after the sending of the sign SIGN.
+// TOKEN SIGN SPAN" grants OWNER the lock for SPAN microseconds after this process sent sign SIGN.
 func (l *listener) told(notice string) {
 	f := strings.Fields(notice)
 	if len(f) == 0 {
@@ -296,7 +296,7 @@ func (l *listener) listen(c *pgxpool.Config) error {
 	for key := range session {
 		delete(own.RuntimeParams, key) // a pooler may refuse it
 	}
-	// A notice may also arrive while the answer to a sign is on its way.
+	// The driver calls OnNotification for a notice that arrives during any call, such as a sign.
 	own.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) { l.told(n.Payload) }
 	conn, err := pgx.ConnectConfig(ctx, own)
 	if err != nil {
@@ -319,7 +319,7 @@ func (l *listener) listen(c *pgxpool.Config) error {
 	if err := l.test(ctx, conn, process); err != nil {
 		return err
 	}
-	// The session holds this advisory lock until it ends. The SQL function pass1 tests for the lock.
+	// The session holds this advisory lock until it ends. The SQL function pass1 looks for it.
 	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock(hashtextextended($1::text, 0))", process); err != nil {
 		return err
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// Backend is a host's access to one server, Sentinel group or Cluster. It has every optional
-// capability of package driver. All its methods may be called from any number of goroutines.
+// Backend is a host's access to one server, Sentinel group or Cluster. It is a driver.Waiter,
+// Observer, Watcher, Batcher, Admin and Starter. Any number of goroutines may call its methods.
 type Backend struct {
 	target    target
 	sentinels *config.Source // reads the sentinels' password file; nil if there is none
@@ -25,7 +25,7 @@ type Backend struct {
 	links     *redisnode.Links
 	identity  kit.Identity // used only for a single server, not with a Cluster or sentinels
 
-	background *kit.Group // runs checks and listings, and ends with Close
+	background *kit.Group // runs checks and listings until Close
 }
 
 var _ interface {
@@ -37,8 +37,8 @@ var _ interface {
 	driver.Starter
 } = (*Backend)(nil)
 
-// Open makes a Backend, without waiting for the store. Nil options and zero fields mean
-// the defaults. An error wraps driver.ErrConfig and names the wrong configuration key.
+// Open makes a Backend and does not wait for the store. Nil options and zero fields mean the
+// defaults. An error wraps driver.ErrConfig and names the wrong configuration key.
 func Open(opts *Options) (*Backend, error) {
 	return open(config.Filled(opts))
 }
@@ -95,12 +95,12 @@ func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	return b.do(ctx, driver.Op{Kind: driver.OpRelease, Request: r}).Err
 }
 
-// Withdraw undoes all requests of owner for the lock, even if they arrive later; see driver.Lock.
+// Withdraw undoes the owner's requests for the lock, even those that arrive later; see driver.Lock.
 func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
 	return b.do(ctx, driver.Op{Kind: driver.OpWithdraw, Request: driver.Request{Name: name, Owner: owner}}).Err
 }
 
-// Batch does many operations in one round trip; see driver.Batcher.
+// Batch executes many operations in one round trip; see driver.Batcher.
 func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	results := b.node.Do(ctx, ops...)
 	for i := range results {
@@ -109,7 +109,7 @@ func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	return results
 }
 
-// Start does one operation without waiting for it; see driver.Starter.
+// Start starts one operation and does not wait for its result; see driver.Starter.
 func (b *Backend) Start(ctx context.Context, op driver.Op, done func(driver.Result)) {
 	b.node.Start(ctx, op, func(res driver.Result) { done(explain(op, res)) })
 }
@@ -210,7 +210,7 @@ func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Hol
 	return wrap("observe", name, err)
 }
 
-// Watch reports when the store goes away or comes back, and when its settings make its grants
+// Watch reports when the store becomes unreachable or reachable, and when its settings make grants
 // unsafe; see driver.Watcher. It watches the connection for wake-ups. The backend always reads from
 // this connection, so it notices at once when the connection ends.
 func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {

@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Acquires cancelled at random moments and then withdrawn must leave no lock and no queue entry.
+// Cancelled acquires whose owners are then withdrawn must leave no lock and no queue entry.
 func TestCancelledAttemptsLeaveNothing(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)

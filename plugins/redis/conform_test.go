@@ -28,7 +28,7 @@ func newStore(t drivertest.T) store {
 	return store{s}
 }
 
-// leftovers returns the keys that a case has left and that do not expire within two minutes.
+// leftovers returns the keys that a test case has left and that do not expire within two minutes.
 func (s store) leftovers(t drivertest.T) []string {
 	t.Helper()
 	c := goredis.NewClient(&goredis.Options{Addr: s.Addr()})

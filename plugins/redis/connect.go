@@ -28,7 +28,7 @@ func (t target) newClient(links *redisnode.Links, connected func(context.Context
 	}
 	switch {
 	case t.opts.Cluster:
-		// The client may follow redirections. It must repeat nothing else; see redisnode.onceCmd.
+		// The client may repeat a command only after a redirection; see redisnode.onceCmd.
 		u.MaxRedirects = 5
 		return goredis.NewClusterClient(u.Cluster()), nil
 	case t.opts.SentinelMaster != "":
@@ -47,8 +47,8 @@ func (t target) silence() time.Duration {
 	return t.opts.RequestTimeout
 }
 
-// connected checks the server of a new connection before the first request. A server that is
-// restarted or replaced closes its connections, so each server is checked before it grants a lock.
+// connected checks the server of a new connection before the first request. A restarted or replaced
+// server needs new connections, so each server is checked before it grants a lock. The method
 // watchPolicy reads the settings that may change on a running server.
 func (b *Backend) connected(ctx context.Context, c *goredis.Conn) error {
 	s, err := redisnode.ReadServer(ctx, c)
@@ -88,8 +88,8 @@ func (b *Backend) unsafe(s redisnode.Server) error {
 	return s.Unsafe(b.address(), b.target.topology, b.server.Load() != nil)
 }
 
-// admit refuses a connection to a second server behind one address while the server in use answers.
-// When the server in use no longer answers, admit accepts the second server and gives up all
+// admit refuses a connection to a second server behind one address while the server in use serves.
+// When the server in use no longer serves, admit accepts the second server and gives up all
 // connections to the first. In a Cluster, and behind sentinels, admit accepts any server.
 func (b *Backend) admit(s redisnode.Server) error {
 	if b.target.topology != redisnode.Alone || s.Replica() {
@@ -100,7 +100,7 @@ func (b *Backend) admit(s redisnode.Server) error {
 	return err
 }
 
-// watchPolicy reads, until Close, the settings that can change on a running server.
+// watchPolicy reads the settings that can change on a running server, again and again until Close.
 func (b *Backend) watchPolicy() {
 	again := time.NewTicker(b.target.opts.LookEvery)
 	defer again.Stop()
@@ -114,8 +114,8 @@ func (b *Backend) watchPolicy() {
 	}
 }
 
-// refused wraps the error with which the connected method refuses a connection. go-redis unwraps
-// this error once. Without this type, the reason would be lost.
+// refused wraps the reason why the method connected refuses a connection. go-redis unwraps the
+// error once, which would lose the reason without this wrapper.
 type refused struct{ error }
 
 func (r refused) Unwrap() []error { return []error{r.error} }
@@ -143,7 +143,7 @@ func (b *Backend) Check(ctx context.Context) error {
 		return errors.Join(b.node.Refusal(), b.checkReplicas(s), b.identity.Recent())
 	})
 	if err == nil {
-		// Other failures of the connection for wake-ups only delay grants, so they are no error.
+		// Of the errors of the wake-up connection, only ErrDenied counts. Others only delay grants.
 		if _, e := b.node.Wakeups.Ready(ctx); errors.Is(e, driver.ErrDenied) {
 			err = e
 		}
@@ -169,7 +169,7 @@ func (b *Backend) checkReplicas(s redisnode.Server) error {
 	return err
 }
 
-// ask runs f in a goroutine, because f's reads do not end with ctx. It returns when f or ctx ends.
+// ask runs f in a goroutine, because f may outlast ctx. It returns when f returns or ctx ends.
 func (b *Backend) ask(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
 	if !b.background.Go(func() { done <- f() }) {

@@ -58,7 +58,7 @@ func TestForeignHolder(t *testing.T) {
 	must(t, b.Renew(ctx, r))
 }
 
-// A refusal says when another program's key expires. At that time, a waiter gets the lock.
+// A HeldError says when another program's key expires. At that time, a waiter gets the lock.
 func TestWaiterFollowsForeignExpiry(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)

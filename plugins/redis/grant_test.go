@@ -36,8 +36,8 @@ func given(t *testing.T, b *Backend, r driver.Request) driver.Request {
 	return r
 }
 
-// through returns a proxy of the server, and a backend that reaches the server through it. The
-// backend's first connection is for the pushes: messages about grants to waiters.
+// through returns a proxy, and a backend that reaches the server s through the proxy. The backend's
+// first connection is for pushes (messages about grants to waiters).
 func through(t *testing.T, s *servers.Server) (*inject.Proxy, *Backend) {
 	t.Helper()
 	p, err := inject.NewProxy(s.Addr())
@@ -142,7 +142,7 @@ func TestFirstUseOfAGrant(t *testing.T) {
 	held(t, err)
 }
 
-// renewals acquires another lock, and returns two operations: the renewals of its lease and of r.
+// renewals acquires another lock, and returns the renewals of that lock's lease and of r.
 func renewals(t *testing.T, b *Backend, r driver.Request) []driver.Op {
 	other := acquire(t, b, lease(r.Name+"-beside", "o"))
 	return []driver.Op{{Kind: driver.OpRenew, Request: other}, {Kind: driver.OpRenew, Request: r}}
@@ -187,7 +187,7 @@ func TestReleaseTwice(t *testing.T) {
 	must(t, b.Renew(ctx, given(t, b, next)))
 }
 
-// If another owner's request finds an expired lock, the store grants it to the first waiter.
+// If another owner's request finds an expired lock, the store grants the lock to the first waiter.
 func TestFreeLockIsGrantedToTheFirst(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -245,7 +245,7 @@ func TestTokensRiseThroughABatch(t *testing.T) {
 	}
 }
 
-// A release with Keep leaves the lock taken for the time in Keep. A waiter gets it after that time.
+// A release with Keep leaves the lock taken for the time Keep. After that, a waiter gets the lock.
 func TestKeptLeaseIsNotGranted(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, at(s))
@@ -283,7 +283,7 @@ func TestCutOffWaiterIsPassedOver(t *testing.T) {
 	must(t, p.Heal())
 }
 
-// If the push of a grant is lost, the waiter sends an acquire, which returns this grant's token.
+// If the message about a grant is lost, the waiter's next acquire returns the token of this grant.
 func TestPushIsLost(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, at(s))
@@ -291,7 +291,7 @@ func TestPushIsLost(t *testing.T) {
 	p, deaf := through(t, s)
 	holder := acquire(t, b, lease("a", "first"))
 	next := lease("a", "next")
-	_, err := deaf.TryAcquire(ctx, next) // over a newer connection than the one for pushes
+	_, err := deaf.TryAcquire(ctx, next) // over a newer connection than the one for wake-ups
 	held(t, err)
 	place(t, deaf, next)
 	must(t, p.Silence())
@@ -305,7 +305,7 @@ func TestPushIsLost(t *testing.T) {
 	}
 }
 
-// A waiter ignores a push that arrives after the pushed grant has ended.
+// A waiter ignores a message about a grant that has already ended.
 func TestPushIsLate(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -329,8 +329,8 @@ func TestPushIsLate(t *testing.T) {
 	receive(t, pursue(t, far, next), "it asks and is granted the lock")
 }
 
-// A sign of life and a release arrive while the server is frozen. When it resumes, the delayed sign
-// makes it grant the lock. The waiter must not assume a longer grant than the store gives.
+// A sign of life and a release arrive while the server is frozen. When the server resumes, the
+// delayed sign makes it grant the lock. The waiter must not expect a longer grant than the store's.
 func TestStorePaused(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -379,7 +379,7 @@ func TestWithdrawalCrossesTheGrant(t *testing.T) {
 	}
 }
 
-// If a waiter's plugin is replaced after the store's grant, an acquire returns this grant.
+// If a waiter's plugin is replaced after the store's grant, an acquire returns this grant's token.
 func TestGrantOutlivesThePlugin(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, at(s))

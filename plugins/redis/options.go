@@ -24,8 +24,8 @@ type Options struct {
 	// nodes of the Redis Cluster. If SentinelMaster is set, Address lists the sentinels.
 	Address []string `key:"address" default:"localhost:6379" doc:"host:port, redis://, rediss:// or unix://; a list with cluster or sentinel_master"`
 	Connect
-	// PoolSize is the number of connections for requests, 1 to 1000. Each carries one batch of
-	// requests at a time. With few connections, batches are larger and cost the server less. More
+	// PoolSize is the number of connections for requests, 1 to 1000. Each connection carries one batch
+	// of requests at a time. With few connections, batches are larger and cost the server less. More
 	// connections help only if the server is far away. Wake-ups have their own connection.
 	PoolSize int `key:"pool_size" default:"2" doc:"connections that carry requests, 1 to 1000"`
 	// DB is the number of the database. It must be 0 in a Cluster, except on Valkey 9 and later, where
@@ -44,21 +44,21 @@ type Options struct {
 	SentinelUsername     string `key:"sentinel_username" doc:"ACL user of the sentinels"`
 	SentinelPassword     string `key:"sentinel_password" secret:"true" doc:"password of the sentinels"`
 	SentinelPasswordFile string `key:"sentinel_password_file" doc:"file with the password of the sentinels, read again for each connection"`
-	// SentinelTLSEnabled says whether connections to the sentinels use TLS. If it is nil, they use
-	// TLS if connections to the servers do. The other TLS fields are for both kinds of connections.
+	// SentinelTLSEnabled says whether connections to the sentinels use TLS. If it is nil, they use TLS
+	// if connections to the servers do. The other TLS fields apply to both kinds of connections.
 	SentinelTLSEnabled *bool `key:"sentinel_tls_enabled" doc:"connect to the sentinels with TLS, by the tls keys, or without; as to the servers when not set"`
 	// Cluster says that Address names nodes of a Redis Cluster.
 	Cluster bool `key:"cluster" default:"false" doc:"address names nodes of a Redis Cluster"`
 
 	// WaitReplicas is the number of replicas that must confirm a grant, renewal or release, by the
-	// command WAIT and within WaitTimeout. If fewer confirm it, the request fails. WaitReplicas makes
-	// the loss of a lock at a failover less likely, but not impossible.
+	// command WAIT and within WaitTimeout. If fewer replicas confirm it, the request fails.
+	// WaitReplicas makes the loss of a lock at a failover less likely, but not impossible.
 	WaitReplicas int           `key:"wait_replicas" default:"0" doc:"replicas that must confirm a grant, a renewal or a release"`
 	WaitTimeout  time.Duration `key:"wait_timeout" default:"200ms" doc:"how long to wait for them"`
 
 	// LookEvery is the interval, 100 ms to 1 h, at which a host reads the server's maxmemory-policy
-	// and role, even without requests. It may notice a change that much later. It pings the connection
-	// for wake-ups at intervals of twice LookEvery, but of at least 2 s.
+	// and role, even if the host sends no requests. The host may notice a change that late. It pings a
+	// silent connection for wake-ups every 2 s, or at intervals of twice LookEvery if they are longer.
 	LookEvery time.Duration `key:"look_every" default:"1s" doc:"how often the server is asked for its maxmemory-policy and role; wake-ups are pinged half as often; 100ms to 1h"`
 
 	// Logger receives messages for operators; nil means slog.Default().

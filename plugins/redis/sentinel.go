@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// settings returns the settings of connections to servers and to sentinels. secure is true if an
-// address requires TLS to the servers.
+// settings returns the settings of connections to servers and to sentinels. The result secure is
+// true if an address requires TLS to the servers.
 func (t target) settings() (servers, sentinels Connect, secure bool) {
 	servers = t.opts.Connect
 	servers.RequestTimeout = t.silence()

@@ -92,7 +92,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// leastRights makes a user with the rights that docs/backends.md asks for.
+// leastRights is a line that makes a user with only the rights that docs/backends.md asks for.
 const leastRights = "user app on >s3cret ~lock:* &lock:* -@all +@read +@write +@scripting +@pubsub +@connection +time +info +select +wait +cluster|slots"
 
 func TestLeastRightsInACluster(t *testing.T) {

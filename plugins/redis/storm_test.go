@@ -13,8 +13,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// TestStorm lets 32 processes compete for one lock and end at random moments.
-// It checks that no two of them hold the lock at a time.
+// TestStorm lets 32 simulated processes compete for one lock and end at random moments. It checks
+// that no two of them hold the lock at a time.
 func TestStorm(t *testing.T) {
 	s := start(t, nil)
 	backendtest.Storm(t, func() (driver.Backend, error) { return Open(&Options{Address: []string{s.Addr()}}) }, 8*time.Second,

@@ -129,8 +129,8 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// TestClusterDatabase checks that Options.DB works in a Cluster of Valkey 9 or
-// later. With other servers, Check must fail with an error about the key db.
+// TestClusterDatabase checks that Options.DB works in a Cluster of Valkey 9 or later. With other
+// servers, Check must fail with an error about the configuration key db.
 func TestClusterDatabase(t *testing.T) {
 	var major int
 	for line := range strings.Lines(plain(t, start(t, nil)).Info(t.Context(), "server").Val()) {

@@ -16,7 +16,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// queue lets the owner of r wait for a held lock. The returned channel gets r with its token.
+// queue lets r.Owner wait for a held lock. The channel gets r with the token of the grant.
 func queue(t *testing.T, b *Backend, r driver.Request) <-chan driver.Request {
 	t.Helper()
 	_, err := b.TryAcquire(t.Context(), r)
@@ -124,9 +124,9 @@ func TestQueueSkipsTheDead(t *testing.T) {
 }
 
 // The plugin of a frozen host sends signs of life for 2 s more. During these 2 s, the store grants
-// the lock to the host's waiters one by one, for 0.5 s each. Later it skips all of them at once. So
-// the delay does not grow with the number of waiters. The test counts PUBLISH commands: one for
-// each grant, and one for the living waiter.
+// the lock to the host's waiters one by one, for 0.5 s each. Later the store skips all of them at
+// once. So the delay does not grow with the number of waiters. The test counts PUBLISH commands:
+// one for each grant, and one for the living waiter.
 func TestSilentWaitersAreBounded(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -344,8 +344,8 @@ func commandCalls(info, name string) float64 {
 	return n
 }
 
-// A waiter's repeated acquire, which keeps its place in the queue, makes the server log at most 200
-// bytes. Note: if each waiter rewrote the whole queue, 100 hosts would make it log 0.7 MB a second.
+// A waiter's repeated acquire, which keeps its place in the queue, adds at most 200 bytes to the
+// server's log. Note: rewriting the whole queue would add 0.7 MB a second for 100 hosts.
 func TestPlacesAreKeptCheaply(t *testing.T) {
 	s := start(t, &redisserver.Options{AppendFsync: redisserver.FsyncEverySec})
 	b, c := connect(t, at(s)), plain(t, s)
@@ -371,7 +371,7 @@ func TestPlacesAreKeptCheaply(t *testing.T) {
 	acquire(t, b, waiter(0))
 }
 
-// The server does not log or replicate signs of life, because they are of no use after a restart.
+// Signs of life are neither logged nor replicated, because they are of no use after a restart.
 func TestSignsAreNotLogged(t *testing.T) {
 	s := start(t, &redisserver.Options{AppendFsync: redisserver.FsyncEverySec})
 	b, c := connect(t, at(s)), plain(t, s)

@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// TryAcquire grants the lock r.Name if a majority of nodes votes for it; see driver.Lock.
+// TryAcquire acquires the lock r.Name if a majority of nodes votes for it; see driver.Lock.
 func (b *Backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
 	res := b.do(ctx, b.acquire(r))[0]
 	return res.Token, res.Err
@@ -30,8 +30,8 @@ func (b *Backend) checkTTL(ttl time.Duration) error {
 }
 
 // acquisition is one attempt to get a lock. Each of its rounds sends one request to the nodes. The
-// first round takes the lock on every node, usually with its token. A second round writes a higher
-// token if that one was too low. If the attempt fails, a last round frees the lock on the nodes.
+// first round takes the lock on every node, with a guessed token. If the guess was too low, a
+// second round writes a higher token. If the attempt fails, a last round frees the lock.
 type acquisition struct {
 	operation
 	first     *quorumRequest
@@ -66,7 +66,7 @@ func (a *acquisition) take() *quorumRequest {
 	return x
 }
 
-// askOthers asks the other nodes, after the node with the queue has given the vote v.
+// askOthers asks all nodes except the node with the queue, which has already given the vote v.
 func (a *acquisition) askOthers(before *quorumRequest, v vote) (more bool) {
 	a.onlyQueue = false
 	x := a.take()
@@ -111,14 +111,14 @@ func (a *acquisition) judge() (more bool) {
 	return a.writeToken(token)
 }
 
-// reserved returns the error if the lock is free but the node with the queue keeps it for a waiter.
+// reserved returns the error for a free lock that the node with the queue keeps for a waiter.
 func (a *acquisition) reserved(v vote) error {
 	ttl := time.Duration(max(v.ms, 1)) * time.Millisecond
 	return &driver.HeldError{Holder: driver.Holder{Name: a.r.Name, TTL: ttl, Waiters: -1}}
 }
 
-// lowestAbove returns the lowest token that is above all tokens seen by some quorum of the granting
-// nodes. The other nodes do not count, so one clock far ahead does not raise the result.
+// lowestAbove returns the lowest token above all tokens that some quorum of the granting nodes has
+// seen. So one clock far ahead does not raise the result.
 func lowestAbove(votes []vote, quorum int) uint64 {
 	var floors []uint64
 	for _, v := range votes {
@@ -154,7 +154,7 @@ func (a *acquisition) tokenWritten(votes []vote) (more bool) {
 
 // granted ends the attempt with a grant. In the background it sends the token to nodes that granted
 // the lock without a token, and copies the lease to nodes where another owner's failing attempt had
-// the lock. It also removes this owner from the queue.
+// the lock. It also removes this owner from the lock's queue.
 func (a *acquisition) granted(token uint64) (more bool) {
 	b, key := a.b, a.now.key
 	a.r.Token, a.token = token, token
@@ -237,8 +237,8 @@ func (a *acquisition) mayHold() []bool {
 func (a *acquisition) undo(err error) (more bool) {
 	a.err = err
 	if a.queue >= 0 && !a.votes[a.queue].queued {
-		// The node with the queue may have forgotten this owner, so the next
-		// Wait must enter its queue again.
+		// The node with the queue may have forgotten this owner, so the next Wait must put the owner into
+		// the queue again.
 		a.b.leaveQueues(a.r.Owner)
 	}
 	targets := a.mayHold()
@@ -255,11 +255,11 @@ func (a *acquisition) undo(err error) (more bool) {
 	return true
 }
 
-// valueHeads returns the possible beginnings of the value of the lock's key on a node where this
-// attempt took the lock: with the guessed token, without a token, or with the second round's token.
-// The undo deletes only such values. If the undo arrives late, a later attempt of the same owner
-// may have the lock there, with other tokens. Of that attempt, the undo deletes at most a value
-// without a token, which counts for no majority.
+// valueHeads returns the beginnings of all values that this attempt may have written to the lock's
+// key: with the guessed token, without a token, or with the second round's token. The undo deletes
+// only values with such a beginning. When a late undo arrives, a later attempt of the same owner
+// may have the lock on the node, with other tokens. The undo can delete a value of that attempt
+// only if it has no token, and such a value counts for no majority.
 func (a *acquisition) valueHeads() string {
 	heads := "\n" + redisnode.LeaseID(a.r.Owner, 0) + "\n" + a.r.Owner + " " + a.guessed()
 	if a.now.kind == kindToken {
@@ -268,8 +268,8 @@ func (a *acquisition) valueHeads() string {
 	return heads
 }
 
-// undone ends the attempt after its undo. The caller has nothing to withdraw if the undo was
-// confirmed by every node that may have received the attempt's request.
+// undone ends the attempt after its undo. If every node that may have received the attempt's
+// request has confirmed the undo, the caller has nothing to withdraw.
 func (a *acquisition) undone(votes []vote) (more bool) {
 	first := a.first.result() // including late votes
 	if count(first, vote.yes) > 0 && len(mostVotes(holders(a.r.Name, first))) >= a.b.quorum {
@@ -290,22 +290,22 @@ func (a *acquisition) undone(votes []vote) (more bool) {
 	return false
 }
 
-// neverSent reports whether no voting node has got the request or can still get it.
+// neverSent reports whether no voting node has got the request, or ever will.
 func neverSent(votes []vote) bool {
 	return count(votes, func(v vote) bool { return v.answer == unsent || v.answer == quarantined }) == len(votes)
 }
 
 // A new token must be above every earlier token of its lock. A grant's token is written to a quorum
-// of nodes while they hold the grant. The next token must be above what a quorum of its granting
-// nodes has seen. The two quorums share a node, so tokens rise. A node also counts its clock, in
-// microseconds, as a token that it has seen. So even a node that lost its data refuses old tokens.
+// of nodes while they hold the grant. The next token must be above all tokens that a quorum of its
+// granting nodes has seen. The two quorums share a node, so tokens rise. A node also counts its
+// clock, in microseconds, as a seen token. So even a node without data refuses old tokens.
 //
 // To save a round, an acquire sends a guess: a token a little ahead of the nodes' clocks, which no
 // node should have seen. A node that has seen this token or a higher one grants the lock without a
-// token. It returns the highest token that it has seen. A second round then writes a higher token.
+// token, and returns the highest token that it has seen. A second round then writes a higher token.
 
-// guess returns a token that few nodes, if any, have seen. The caller must hold b.sending. A
-// request that reaches a node later then has a higher guess.
+// guess returns a token that no node, or few nodes, have seen. The caller must hold b.sending until
+// its request is queued. So each node gets the requests in the order of their guesses.
 //
 // The guess is based on the median of the nodes' clocks, so that one fast clock does not raise all
 // tokens.

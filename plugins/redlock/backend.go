@@ -19,8 +19,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// Backend is a host's access to one set of nodes. It has every optional capability
-// of package driver. All its methods may be called from any number of goroutines.
+// Backend is a host's access to one set of nodes. It is a driver.Waiter, Observer, Watcher, Batcher
+// and Admin. Any number of goroutines may call its methods.
 type Backend struct {
 	opts   Options
 	keys   redisnode.Keys
@@ -30,8 +30,8 @@ type Backend struct {
 	log    *slog.Logger
 	began  time.Time
 
-	// sending is locked while requests are queued. So they reach all nodes in the same order, in which
-	// their guessed tokens rise.
+	// sending is locked while requests are added to the nodes' queues. So all nodes get the requests
+	// in the same order, in which the guessed tokens rise.
 	sending   sync.Mutex
 	guessed   uint64
 	repairing map[string]int // the number of lease copies under way, by owner
@@ -42,7 +42,7 @@ type Backend struct {
 	mu      sync.Mutex    // guards each node's runID
 	changed kit.Broadcast // signals each change of a node's state
 
-	background *kit.Group // refuses requests after its end; cancel ends requests under way
+	background *kit.Group // refuses new requests after its end; cancel ends requests under way
 	cancel     context.CancelFunc
 }
 
@@ -54,8 +54,8 @@ var _ interface {
 	driver.Admin
 } = (*Backend)(nil)
 
-// Open makes a Backend, without waiting for the nodes. Nil options and zero fields mean
-// the defaults. An error wraps driver.ErrConfig and names the wrong configuration key.
+// Open makes a Backend and does not wait for the nodes. Nil options and zero fields mean the
+// defaults. An error wraps driver.ErrConfig and names the wrong configuration key.
 func Open(opts *Options) (*Backend, error) {
 	return open(config.Filled(opts))
 }
@@ -130,7 +130,7 @@ func (b *Backend) send(requests ...*quorumRequest) error {
 		}
 		x.open(len(b.nodes))
 	}
-	// Begin with the node that has the queue, because a grant needs its vote.
+	// The node with the queue gets the requests first, because a grant needs its vote.
 	first := max(0, requests[0].queue)
 	for i := range b.nodes {
 		b.nodes[(first+i)%len(b.nodes)].enqueue(requests...)
@@ -144,7 +144,7 @@ func (b *Backend) disconnected(n *node) {
 	n.runID = ""
 }
 
-// rest waits until the channel moved is closed (a node's state has changed) or timeout fires.
+// rest waits until a node's state has changed (and moved is closed) or until timeout fires.
 func (b *Backend) rest(ctx context.Context, moved <-chan struct{}, timeout <-chan time.Time) error {
 	select {
 	case <-moved:
@@ -158,8 +158,8 @@ func (b *Backend) rest(ctx context.Context, moved <-chan struct{}, timeout <-cha
 	}
 }
 
-// inspectServer reads the server behind conn. It refuses an unsafe server, and a server that
-// another address in the list leads to.
+// inspectServer asks the server behind conn about itself. It returns an error if the server is
+// unsafe, or if another address in the list leads to the same server.
 func (b *Backend) inspectServer(ctx context.Context, n *node, conn *goredis.Conn) (redisnode.Server, error) {
 	s, err := n.store.Probe(ctx, conn)
 	if err := errors.Join(s.Unsafe(n.addr, redisnode.Alone, n.identity.Load() != 0), redisnode.Explain(err)); err != nil {
@@ -187,12 +187,12 @@ func duplicateNode(a, b string) error {
 	return fmt.Errorf("%w: address: %s and %s lead to one server, which would vote twice", driver.ErrDenied, a, b)
 }
 
-// closeGrace is the most time in which Close sends nodes the requests that they missed. A plugin
-// has 700 ms for all of Close.
+// closeGrace is the longest time that Close spends on sending nodes the requests that they missed.
+// A plugin has 700 ms for all of Close.
 const closeGrace = 400 * time.Millisecond
 
-// settle sends each node the requests that it missed and that end leases or attempts. After Close,
-// the backend can no longer send them.
+// settle sends each node the missed requests that end leases or attempts. After Close, the backend
+// can no longer send them.
 func (b *Backend) settle(ctx context.Context) {
 	end := time.After(closeGrace)
 	for pause := time.Millisecond; ; pause = min(2*pause, b.opts.NodeTimeout/2) {
@@ -213,8 +213,8 @@ func (b *Backend) settle(ctx context.Context) {
 	}
 }
 
-// Close closes all connections and ends all goroutines; see driver.Backend. First it tries for up
-// to closeGrace to end released leases on nodes that missed the release.
+// Close closes all connections and ends all goroutines; see driver.Backend. First, for at most 400
+// ms (closeGrace), it sends releases to nodes that missed them.
 func (b *Backend) Close(ctx context.Context) error {
 	b.settle(ctx)
 	b.sending.Lock()

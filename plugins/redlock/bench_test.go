@@ -25,7 +25,7 @@ func cycle(b *testing.B, be *Backend, name string) {
 	}
 }
 
-// In this benchmark, one operation is an acquire and a release.
+// One operation of this benchmark is an acquire and a release.
 func BenchmarkCycle(b *testing.B) {
 	for _, clients := range []int{1, 8, 64, 256} {
 		b.Run(fmt.Sprint("clients=", clients), func(b *testing.B) {

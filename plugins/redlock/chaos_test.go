@@ -24,8 +24,7 @@ type event struct {
 	token   uint64 // the token of the grant, or of the released lease
 }
 
-// lockModel describes a lock with tokens: it has one holder at a time, and its tokens rise. It
-// allows any refusal, because a majority may be unreachable at any time.
+// lockModel describes a lock with tokens: it has one holder at a time, and its tokens rise.
 var lockModel = porcupine.Model{
 	Init: func() any { return holding{} },
 	Step: func(state, input, _ any) (bool, any) {
@@ -85,7 +84,7 @@ func (h *history) ending(r driver.Request) {
 }
 
 // TestNodesComeAndGo acquires locks from several hosts, while nodes are stopped, restarted without
-// data and frozen, one node at a time. No two leases may overlap, and tokens must rise.
+// data and frozen, one node at a time. No two leases of one lock may overlap, and tokens must rise.
 func TestNodesComeAndGo(t *testing.T) {
 	want, names, workers := int64(3000), 4, 8
 	if text := os.Getenv(grantsVar); text != "" {
@@ -187,7 +186,7 @@ func cycleOnce(t *testing.T, b *Backend, h *history, client int, r driver.Reques
 	return true
 }
 
-// retry calls f until it succeeds, for at most 3 s. After that time, all leases have ended anyway.
+// retry calls f until it succeeds, for at most 3 s. After 3 s, all leases have expired.
 func retry(t *testing.T, f func() error) {
 	for end := time.Now().Add(3 * time.Second); ; pause(t.Context(), 5*time.Millisecond) {
 		err := f()

@@ -13,10 +13,10 @@ import (
 )
 
 // Check asks every node whether it would grant a lock; see driver.Backend. Each node tries all
-// commands of an acquire, but changes no lock. Reading is not enough, because a node with full
-// memory or a node that became a replica answers reads but refuses writes. Check succeeds if a
-// majority would grant the lock. But if any node refuses this client or has unsafe settings, Check
-// returns an error that wraps driver.ErrDenied, because only an operator can help.
+// commands of an acquire, but changes no lock. A read would not be enough. A node with full memory,
+// or a node that became a replica, answers reads but refuses writes. Check succeeds if a majority
+// would grant the lock. But if any node refuses this client or has unsafe settings, Check returns
+// an error that wraps driver.ErrDenied, because only an operator can help.
 func (b *Backend) Check(ctx context.Context) error {
 	if err := b.connected(ctx); err != nil {
 		return fmt.Errorf("redlock: check: %w", err)
@@ -51,7 +51,7 @@ func (b *Backend) refusals(ctx context.Context, votes []vote) []string {
 		err := votes[i].err
 		work.Go(func() {
 			if votes[i].yes() {
-				// Other errors of the connection for wake-ups only delay grants, so they are no refusals.
+				// Only ErrDenied is a refusal. Other errors of the wake-up connection only delay grants.
 				_, err = n.store.Wakeups.Ready(ctx)
 			}
 			if errors.Is(err, driver.ErrDenied) {
@@ -63,7 +63,7 @@ func (b *Backend) refusals(ctx context.Context, votes []vote) []string {
 	return slices.DeleteFunc(causes, func(s string) bool { return s == "" })
 }
 
-// connected waits a limited time until the first try to connect to each node has ended.
+// connected waits, for a limited time, until the first try to connect to each node has ended.
 func (b *Backend) connected(ctx context.Context) error {
 	for end := time.Now().Add(b.opts.DialTimeout + b.opts.NodeTimeout); time.Now().Before(end); {
 		moved := b.changed.Next()
@@ -82,7 +82,7 @@ func (b *Backend) connected(ctx context.Context) error {
 }
 
 // Properties returns what the backend promises, and the versions and the durability of its servers,
-// as the newest connections found them. If the servers differ, it lists all values.
+// as the newest connections found them. If the servers differ, Properties lists all values.
 func (b *Backend) Properties() driver.Properties {
 	p := b.opts.properties()
 	var durability, servers []string

@@ -121,8 +121,8 @@ func TestClockJumpsBetweenRounds(t *testing.T) {
 	must(t, other.Renew(t.Context(), second))
 }
 
-// Three nodes have the last token. Two of them have wrong clocks and then freeze. The third loses
-// its data and votes again later. The next token must still be higher than the last one.
+// Three nodes have the last token. Two of these nodes have wrong clocks and then freeze. The third
+// node loses its data and votes again later. The next token must still be higher than the last one.
 func TestTokenAfterClockJumpAndWipe(t *testing.T) {
 	nodes, clocks := startShiftable(t, 5)
 	cfg := configOf(nodes, driver.Config{"max_ttl": "2s", "node_timeout": "100ms"})

@@ -188,7 +188,7 @@ func TestNoGoroutineLeft(t *testing.T) {
 	cfg, err := Spec.CheckConfig(configOf(nodes, nil))
 	must(t, err)
 	for i, harm := range []func(*servers.Server) error{nil, (*servers.Server).Freeze, (*servers.Server).Stop} {
-		// Use a new lock each time, because a waiter that gives up leaves the lock reserved for a while.
+		// Each round uses a new lock, because a lock stays reserved for a while after a waiter gives up.
 		name := fmt.Sprintf("a%d", i)
 		b, err := open(optionsOf(cfg, slog.New(slog.DiscardHandler)))
 		must(t, err)
@@ -210,8 +210,8 @@ func TestNoGoroutineLeft(t *testing.T) {
 		if took := time.Since(began); took > 3*time.Second {
 			t.Errorf("close took %v", took)
 		}
-		// If a node refuses connections, go-redis tries again once a second. It notices only at such a
-		// try that the client is closed.
+		// If a node refuses connections, go-redis tries again once a second. Only the next try notices
+		// that the client is closed.
 		for deadline := time.Now().Add(3 * time.Second); goleak.Find(before) != nil && time.Now().Before(deadline); {
 		}
 		goleak.VerifyNone(t, before)

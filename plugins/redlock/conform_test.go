@@ -32,13 +32,13 @@ func newStore(t drivertest.T) store {
 	return s
 }
 
-// admit lets the nodes vote at once, by the command init. An operator may do that after an outage
-// in which no host ran, because no node can have missed a grant.
+// admit lets the nodes vote at once, by the command init. An operator may run it after an outage in
+// which no host ran, because no node can have missed a grant.
 func (s store) admit(ctx context.Context) error { return initialise(ctx, s.config("")) }
 
-// leftovers returns the keys that a case has left and that do not expire within two minutes. Each
-// node may keep one key, the counter of tokens. A release reaches some nodes later than the others,
-// so leftovers waits up to 2 s for the keys to go.
+// leftovers returns the keys that a conformance case has left and that do not expire within two
+// minutes. Each node may keep one key, the counter of tokens. A release reaches some nodes late, so
+// leftovers waits up to 2 s until the keys are deleted.
 func (s store) leftovers(t drivertest.T) []string {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Second); ; {
@@ -70,7 +70,7 @@ func keysThatStay(t drivertest.T, n *servers.Server) []string {
 	return left
 }
 
-// cancels returns the number of requests that the suite cancels at random, or 0 for its default.
+// cancels returns the number of requests that the suite cancels at random. 0 means its default.
 func cancels(t testing.TB) int {
 	text := os.Getenv("LOCKBENCH_REDLOCK_CANCELS")
 	if text == "" {

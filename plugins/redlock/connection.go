@@ -17,14 +17,14 @@ import (
 // connection is the connection over which one node votes. Only that node's goroutine uses it.
 //
 // The server's run id, which changes at each start, was read over this connection. A restart breaks
-// the connection, so all votes over it come from the server with this run id.
+// the connection, so all votes over this connection come from the server with this run id.
 type connection struct {
 	n      *node
 	conn   *goredis.Conn
 	server redisnode.Server
 	marker string // the text that must be in the node's hash at markerKey; "" if quarantine is off
 	args   []any
-	looked time.Time // when the server's changeable settings were last read
+	looked time.Time // when the server's settings were last read
 }
 
 // lookEvery is the interval at which a host asks an idle node for its clock. So the host soon
@@ -99,7 +99,7 @@ func (c *connection) lookAgain(ctx context.Context) error {
 	return nil
 }
 
-// late adds the setting node_timeout, the time limit for a reply, to the text of a timeout error.
+// late adds to a timeout error that node_timeout is the time limit for a reply.
 func (c *connection) late(err error) error {
 	if !timedOut(err) {
 		return err
@@ -147,7 +147,7 @@ func (c *connection) vote(ctx context.Context, batch []*quorumRequest) error {
 	return nil
 }
 
-// ask sends a batch. The result admitted reports whether the node's votes count.
+// ask sends a batch of requests. The result admitted reports whether the node's votes count.
 func (c *connection) ask(ctx context.Context, batch []*quorumRequest) (answers []any, admitted bool, err error) {
 	sent, began := c.n.b.clock(), time.Now()
 	reply, err := c.run(ctx, "evalsha", voteScript.SHA, batch)

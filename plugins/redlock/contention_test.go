@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A host that has seen no waiter of a lock for some time no longer treats the lock as contended.
+// A lock counts as contended only for some time after the host has seen a waiter.
 func TestContentionIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c contention

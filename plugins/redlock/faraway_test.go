@@ -12,7 +12,7 @@ import (
 )
 
 // A node whose round trip takes longer than node_timeout never votes. The errors of Check and
-// TryAcquire say so, and name the key node_timeout.
+// TryAcquire must say that, and must name the configuration key node_timeout.
 func TestNodesFartherThanNodeTimeout(t *testing.T) {
 	nodes := start(t, 3, nil)
 	must(t, initialise(t.Context(), configOf(nodes, nil)))

@@ -141,12 +141,11 @@ func TestThreeOfFiveStopped(t *testing.T) {
 func TestBlackHole(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
-	// Two nodes refuse the lock and two grant it, so the first request waits for the frozen node's
-	// vote.
+	// Two nodes refuse the lock and two grant it, so the first request needs the frozen node's vote.
 	for _, s := range nodes[:2] {
 		must(t, plain(t, s).Set(ctx, "a", "somebody", 0).Err())
 	}
-	// Some tries may fail, because a busy machine delays a call.
+	// A try may fail because a busy machine delays a call, so one good try is enough.
 	const tries = 5
 	for try := 1; ; try++ {
 		must(t, nodes[4].Freeze())
@@ -197,8 +196,8 @@ func waitsForNode(t *testing.T, b *Backend, owner string) string {
 	return ""
 }
 
-// When a frozen node resumes, it executes the requests that it got meanwhile. If the lock was
-// released meanwhile, these requests must not leave the lock on that node.
+// When a frozen node resumes, it executes the requests that it got while frozen. If the lock was
+// released in that time, these requests must not leave the lock on that node.
 func TestLateRequests(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	must(t, nodes[0].Freeze())
@@ -211,7 +210,7 @@ func TestLateRequests(t *testing.T) {
 	eventually(t, "every node has the next lock", func() bool { return keyCount(t, nodes, "a") == 5 })
 }
 
-// After a renewal, nodes that missed the grant get a copy of the lease, and vote for it later.
+// After a renewal, nodes that missed the grant get a copy of the lease. They then vote for it.
 func TestRepair(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
@@ -237,8 +236,8 @@ func TestRepair(t *testing.T) {
 	}
 }
 
-// A node that refuses writes keeps a lease that was released or broken. If several nodes kept it,
-// no owner could get a majority. So such a node must get the request again.
+// A node that refuses writes keeps a lease that was released or broken. If several nodes kept the
+// lease, no owner could get a majority. So the node must get the release or the Break again.
 func TestRefusedReleaseIsMadeUpFor(t *testing.T) {
 	for how, end := range map[string]func(*Backend, driver.Request) error{
 		"release": func(b *Backend, r driver.Request) error { return b.Release(t.Context(), r) },
@@ -330,7 +329,7 @@ func TestMissedBreakIsNotProlonged(t *testing.T) {
 	eventually(t, "no node has the lease", func() bool { return keyCount(t, nodes, "a") == 0 })
 }
 
-// If only a minority of nodes has a lease, renewals fail and do not copy it to the other nodes.
+// If only a minority of nodes has a lease, renewals fail, and no other node gets the lease.
 func TestRepairDoesNotResurrect(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
@@ -349,8 +348,8 @@ func TestRepairDoesNotResurrect(t *testing.T) {
 	gone(t, b.Renew(ctx, r))
 }
 
-// Three of five nodes have the lock, and one of the three is restarted without data. Its vote must
-// not count for another owner. With quarantine off, the vote does count.
+// Three of five nodes have the lock, and one of the three is restarted without data. The vote of
+// this node must not count for another owner. With quarantine off, the vote does count.
 func TestRestartWithoutData(t *testing.T) {
 	for _, quarantine := range []string{"on", "off"} {
 		t.Run("quarantine="+quarantine, func(t *testing.T) {
@@ -413,7 +412,7 @@ func TestFlush(t *testing.T) {
 	}
 }
 
-// Tokens rise even if, of three nodes with the last token, two freeze and one loses its data.
+// Three nodes have the last token. Two freeze, and one loses its data. Tokens must still rise.
 func TestTokenAfterWipe(t *testing.T) {
 	nodes, b := cluster(t, driver.Config{"max_ttl": "2s", "node_timeout": "100ms"})
 	cutOff(t, b, nodes[3:])

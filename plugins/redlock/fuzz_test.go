@@ -14,8 +14,8 @@ import (
 )
 
 // FuzzConfig checks that each configuration is either refused, with an error that wraps ErrConfig,
-// or names nodes with different addresses. It also checks that no lock with this prefix has the key
-// "~redlock", which all backends share.
+// or names nodes with different addresses. It also checks that no lock with the configured prefix
+// has the key "~redlock", which all backends share.
 func FuzzConfig(f *testing.F) {
 	f.Add("address=redis://:hush-hush@a,b:1,[::1]\nprefix=~", "", "redlock")
 	f.Add("address=a,b,a\nmax_ttl=-1s\nnode_timeout=1h", "hush-hush", "x")

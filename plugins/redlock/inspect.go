@@ -14,15 +14,15 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Inspect returns the owner that holds name on a majority of nodes; see driver.Lock.
+// Inspect returns the owner that has the lock called name on a majority of nodes; see driver.Lock.
 func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, error) {
 	var h driver.Holder
 	err := b.do(ctx, b.inspect("inspect", name, &h))[0].Err
 	return h, err
 }
 
-// inspect makes an operation that stores the lock's holder in h. The operation waits for every
-// node's vote, because the node with the queue may answer last.
+// inspect returns an operation that stores the lock's holder in h. The operation waits for every
+// node's vote, because the node with the queue, which knows the waiters, may answer last.
 func (b *Backend) inspect(verb, name string, h *driver.Holder) *operation {
 	o := b.operation(verb, driver.Request{Name: name}, kindInspect, "")
 	o.now.quorum = 0
@@ -36,8 +36,8 @@ func (b *Backend) inspect(verb, name string, h *driver.Holder) *operation {
 	})
 }
 
-// holder returns the owner that has the lock, or may have it, on a majority of nodes. If a node did
-// not vote, or its grant has no token, it counts for the owner that most other nodes show.
+// holder returns the owner that has the lock, or may have it, on a majority of nodes. A node that
+// did not vote, or whose grant has no token, counts for the owner that most other nodes show.
 func (b *Backend) holder(name string, votes []vote) driver.Holder {
 	shown := slices.DeleteFunc(slices.Clone(votes), func(v vote) bool {
 		// A grant without a token may still be undone, so it does not show a holder.
@@ -114,11 +114,11 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 // observeEvery is the interval at which a host reads the locks that its callers observe.
 const observeEvery = 100 * time.Millisecond
 
-// Observe follows the holder of name; see driver.Observer. It asks all nodes
-// ten times a second, in one batch for all locks that this host observes.
+// Observe follows the holder of the lock called name; see driver.Observer. It asks all nodes ten
+// times a second, in one batch for all locks that this host observes.
 //
-// Note: do not wait for pushes from nodes instead. A node cannot know whether a majority shows
-// another holder now.
+// Note: do not wait for messages from nodes instead. A node cannot know whether the holder on a
+// majority has changed.
 func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	return b.observers.Follow(ctx, name, emit)
 }
@@ -154,8 +154,8 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	return nil
 }
 
-// names returns the names of all locks on the scanned nodes. It fails if it scans less than a
-// majority of the nodes, because the result must include every held lock.
+// names returns the names of all locks on the scanned nodes. It fails if it can scan only a
+// minority of the nodes, because the result must include every held lock.
 func (b *Backend) names(ctx context.Context, prefix string) (map[string]struct{}, error) {
 	names := map[string]struct{}{}
 	var mu sync.Mutex

@@ -45,7 +45,7 @@ func TestTTLBounds(t *testing.T) {
 	}
 }
 
-// A refusal has no published value, because the value would be cut off.
+// A HeldError has no published value, because a node replies only with the value's beginning.
 func TestRefusalHasNoPartOfTheValue(t *testing.T) {
 	_, b := cluster(t, nil)
 	r := lease("a", "leader")
@@ -58,7 +58,7 @@ func TestRefusalHasNoPartOfTheValue(t *testing.T) {
 	}
 }
 
-// Tokens rise even if two hosts take turns, so that each host's guess is below the other's token.
+// Tokens rise even if each host's guess is below the token that the other host got last.
 func TestTokensOfTwoHosts(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	other := connect(t, configOf(nodes, nil))
@@ -77,8 +77,8 @@ func TestTokensOfTwoHosts(t *testing.T) {
 	}
 }
 
-// A release with Keep must not free the lock early on any node, even if the
-// host does not know whether the node granted it.
+// A release with Keep must not free the lock early on any node, even if the host does not know
+// whether the node granted the lock.
 func TestKeptWhereUncertain(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	r := acquire(t, b, lease("a", "o"))

@@ -32,8 +32,8 @@ func start(t testing.TB, count int, opts *redisserver.Options) servers.Nodes {
 	return nodes
 }
 
-// configOf returns the configuration of a host: the nodes' addresses and the settings in more. If
-// more does not set max_ttl, node_timeout is 500 ms, because the tests share a busy machine.
+// configOf returns the configuration of a host: the nodes' addresses, and more settings. If the
+// test does not set max_ttl, node_timeout is 500 ms, because the tests share a busy machine.
 func configOf(nodes servers.Nodes, more driver.Config) driver.Config {
 	cfg := driver.Config{"address": nodes.Addr()}
 	if more["max_ttl"] == "" {

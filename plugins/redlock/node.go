@@ -15,7 +15,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// state decides whether the backend holds back, sends or refuses requests to a node.
+// state decides whether requests to a node wait, are sent, or are refused.
 type state int8
 
 const (
@@ -25,12 +25,12 @@ const (
 )
 
 // node is one of the masters. All requests for votes go over one connection, one script after the
-// other, so that they reach the node in order. The SET of an attempt thus cannot arrive after the
-// DEL of its undo. Requests that are queued while a script is under way share the next script.
+// other, so that they reach the node in order. So the SET of an attempt cannot arrive after the DEL
+// of its undo. Requests that are queued while a script is under way share the next script.
 //
-// Note: do not use kit.Batcher here in place of kit.Queue. One goroutine sends, connects and checks
-// the server, so the connection needs no mutex. One mutex protects both the queue field and the
-// state field. A Batcher would save only the channel in the more field, and add a goroutine.
+// Note: do not replace kit.Queue by kit.Batcher. One goroutine sends, connects and checks the
+// server, so the connection needs no mutex. One mutex guards both the queue field and the state
+// field. A Batcher would save only the channel called more, and would need another goroutine.
 type node struct {
 	b      *Backend
 	index  int
@@ -42,8 +42,8 @@ type node struct {
 	// ahead is the node's clock minus Backend.clock, in microseconds, measured when the last reply
 	// arrived. It is too small by the reply's travel time. It is 0 before the first reply.
 	ahead atomic.Int64
-	// maxAhead is the same difference, measured when the last request was sent. It is too large by the
-	// request's travel time.
+	// maxAhead is the same difference, but with Backend.clock at the time when the last request was
+	// sent. It is too large by the request's travel time.
 	maxAhead atomic.Int64
 
 	// identity is a hash of the server's run id, so it is the same on every host.
@@ -58,8 +58,8 @@ type node struct {
 	queue  kit.Queue[*quorumRequest]
 	server redisnode.Server
 	held   quarantine // only the goroutine of run changes it
-	// uncertain is a set of owners. A request that grants such an owner the lock was sent over a
-	// connection that broke, and may still reach the node.
+	// uncertain is a set of owners. A request that grants the lock to such an owner was sent over a
+	// connection that then broke. The request may still reach the node.
 	uncertain kit.Recent[string, struct{}]
 	// retries are requests that the node missed and that end a lease or an attempt, oldest first.
 	retries []*quorumRequest
@@ -71,7 +71,7 @@ type node struct {
 
 const maxRetries = 10_000
 
-// errConnecting is the reason for a missing vote until the first try to connect or reconnect ends.
+// errConnecting is why a node does not vote while the first try to connect or reconnect goes on.
 var errConnecting = errors.New("not connected yet")
 
 func newNode(b *Backend, index int, addr string, client *goredis.Client, links *redisnode.Links) *node {
@@ -89,8 +89,8 @@ func newNode(b *Backend, index int, addr string, client *goredis.Client, links *
 	return n
 }
 
-// Requests wait for a node's first connection, which takes several round trips, for at most
-// firstConnect times NodeTimeout.
+// firstConnect times NodeTimeout is how long requests wait, at most, for a node's first connection.
+// Making this connection takes several round trips.
 const firstConnect = 5
 
 // start makes requests wait until the node is connected, for at most timeout.
@@ -124,7 +124,7 @@ func (n *node) retry() {
 	n.retries, n.retried = nil, time.Now()
 }
 
-// leave refuses all requests to the node with the error cause, if the node is in the state from.
+// If the node's state is from, leave sets it to down. Requests then fail with the error cause.
 func (n *node) leave(from state, cause error) {
 	n.mu.Lock()
 	if n.state != from {
@@ -207,7 +207,7 @@ func (n *node) take() []*quorumRequest {
 }
 
 // fail delivers v in place of a vote, because the node did not vote on the request b. If b ends a
-// lease or an attempt, b is kept and sent again later.
+// lease or an attempt, fail keeps b, and b is sent again later.
 func (n *node) fail(b *quorumRequest, v vote) {
 	n.mu.Lock()
 	if v.answer == unknown && b.grantee != "" {
@@ -240,8 +240,8 @@ func (n *node) retryLater(b *quorumRequest) {
 	n.retries = append(n.retries, n.b.later(b))
 }
 
-// hurry makes the node's retries due now. It reports whether retries or other requests to the node
-// may still be queued or under way.
+// hurry makes the node's goroutine send the missed requests (retries) now. It reports whether
+// requests to the node may still be queued or under way.
 func (n *node) hurry() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -286,7 +286,7 @@ func (n *node) refuse(err error) {
 	}
 }
 
-// describe returns an error text that says why the node does not vote. It returns "" if it votes.
+// describe returns a text that says why the node does not vote, or "" if the node votes.
 func (n *node) describe() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()

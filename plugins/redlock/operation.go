@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// operation is one call of a method of Backend, or one part of a call of Batch. It
-// makes requests to the nodes, one after the other, until its result is known.
+// operation is one call of a method of Backend, or one element of a call of Batch. It sends
+// requests to the nodes, one after the other, until its result is known.
 type operation struct {
 	b    *Backend
 	verb string
@@ -26,7 +26,7 @@ type operation struct {
 	err   error
 }
 
-// operation returns an operation with a first request of kind k. The caller sets its next field.
+// operation returns an operation whose first request has kind k. The caller must set next.
 func (b *Backend) operation(verb string, r driver.Request, k kind, rest string) *operation {
 	o := &operation{b: b, verb: verb, r: r, sent: time.Now()}
 	o.ask(k, rest)
@@ -56,7 +56,7 @@ func (o *operation) refuse(err error) *operation {
 	return o
 }
 
-// Batch does many operations. Each node gets the operations' requests in as few scripts as
+// Batch executes many operations. Each node gets the operations' requests in as few scripts as
 // possible; see driver.Batcher.
 func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	begun := make([]*operation, len(ops))
@@ -166,8 +166,8 @@ func (o *operation) lost(votes []vote) error {
 	return &driver.NotHeldError{Holder: h}
 }
 
-// late reports whether the votes came after the TTL, less a margin for clock drift, had passed.
-// Package core computes its deadline in the same way.
+// late reports whether the TTL, less a margin for clock drift, has passed since the request was
+// sent. Package core computes a lease's deadline in the same way.
 func (o *operation) late() bool {
 	drift := o.r.TTL/100 + 2*time.Millisecond
 	return time.Since(o.sent)+drift >= o.r.TTL

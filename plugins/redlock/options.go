@@ -25,22 +25,22 @@ type Options struct {
 	Address []string `key:"address" required:"true" doc:"the nodes: 3, 5, 7 or 9 independent masters, each host:port, redis:// or rediss://"`
 	Connect
 	// PoolSize is the number of connections to each node for requests, 1 to 1000. All votes of a node
-	// go over one of them, one batch after the other, so more connections do not make grants faster.
-	// Wake-ups have their own connection.
+	// go over one of these connections, one batch after the other, so more connections do not make
+	// grants faster. Wake-ups have their own connection.
 	PoolSize int `key:"pool_size" default:"2" doc:"connections that carry requests, 1 to 1000"`
 	// DB is the number of the database on every node.
 	DB int `key:"db" default:"0" doc:"number of the database on every node"`
-	// Prefix goes before every key and channel. Open refuses a prefix with braces. It also refuses a
-	// non-empty prefix with which the backend's own key "~redlock" begins.
+	// Prefix goes before every key and channel. It must not contain braces. It must not be "~", "~r"
+	// or a longer beginning of the backend's own key "~redlock".
 	Prefix string `key:"prefix" doc:"what goes before every key and channel, such as \"lock:\""`
 
-	// NodeTimeout is the most time that a node may take to answer. After a node has taken longer,
-	// requests leave it out until it answers again. A TTL must be at least 20 times NodeTimeout.
+	// NodeTimeout is the longest time that a node may take to answer. A node that takes longer is left
+	// out of all requests until it answers again. A TTL must be at least 20 times NodeTimeout.
 	NodeTimeout time.Duration `key:"node_timeout" default:"50ms" doc:"how long a node may take to vote; a TTL must be at least 20 times as long"`
-	// MaxTTL is the longest TTL, from 20 times NodeTimeout to 24 hours. A node that has lost its
-	// data does not vote for this time. MaxTTL must be the same on every host.
+	// MaxTTL is the longest TTL of a lease. A node that has lost its data does not vote for this time.
+	// MaxTTL must be from 20 times NodeTimeout to 24 hours, and the same on every host.
 	MaxTTL time.Duration `key:"max_ttl" default:"60s" doc:"bound of every TTL, and how long a node that lost its data does not vote; the same on every host"`
-	// Quarantine is "on", or "off" for tests. If "off", a node that lost its data votes at once.
+	// Quarantine is "on", or "off" for tests. If "off", a node that has lost its data votes at once.
 	Quarantine string `key:"quarantine" default:"on" doc:"on; off lets a restarted node vote at once, and so grant a lock twice (for tests)"`
 
 	// Logger receives messages for operators; nil means slog.Default().
@@ -115,8 +115,8 @@ func optionsOf(cfg driver.Config, log *slog.Logger) Options {
 	return o
 }
 
-// properties returns what a backend with these options promises. It does not promise FIFO. Only one
-// node has the queue, so an owner that gets a majority without this node overtakes the waiters.
+// properties returns what a backend with these options promises. It does not promise FIFO, because
+// an owner may get a majority without the node that has the queue.
 func (o Options) properties() driver.Properties {
 	config.Fill(&o)
 	return driver.Properties{

@@ -16,8 +16,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// markerKey is the key of a hash that says whether a node may vote. Backends with
-// different prefixes share it, because a node loses the data of all prefixes. No
+// markerKey is the key of a hash that says whether a node may vote. Backends with different
+// prefixes share this hash, because a node that loses its data loses the data of all prefixes. No
 // lock has this key, because lock names that start with "~" are encoded.
 const markerKey = "~redlock"
 
@@ -34,9 +34,9 @@ func markerOf(runID string, maxTTL time.Duration) string {
 	return fmt.Sprintf("%s %d", runID, maxTTL.Milliseconds())
 }
 
-// quarantine is what a host knows about one node's quarantine. Each quarantine has a random id on
-// the node, its episode. If a host sees the same episode twice, the quarantine did not end in
-// between, even if the connection broke.
+// quarantine is what a host knows about one node's quarantine. Each quarantine has a random id (the
+// episode), which is stored on the node. If a host reads the same episode twice, the quarantine did
+// not end between the two reads, even if the connection broke.
 type quarantine struct {
 	episode string    // its random id; "" while the node votes
 	since   time.Time // when this host first saw the episode
@@ -44,12 +44,12 @@ type quarantine struct {
 	next    time.Time // when to ask the node again
 }
 
-// clocksEvery is the interval at which a host asks a node in quarantine for its state, as long as
-// the host does not know the other nodes' clocks.
+// clocksEvery is the interval at which a host asks a node whether its quarantine is over, as long
+// as the host does not know the other nodes' clocks.
 const clocksEvery = 100 * time.Millisecond
 
-// clocks returns the lowest and the highest clock of the answering nodes other than n. It returns
-// nil if these nodes together with n are less than a majority.
+// clocks returns the lowest and the highest clock of the connected nodes except n. It returns nil
+// if these nodes together with n are no majority.
 func (b *Backend) clocks(n *node) (earliest, latest any) {
 	var lowest, highest int64
 	known, clock := 1, b.clock()
@@ -80,7 +80,7 @@ type admission struct {
 }
 
 // send runs lua/admit.lua. It returns the node's marker, the id of its quarantine ("" for none),
-// and the remaining time of the quarantine by the clocks (negative if they are not known).
+// and the rest of the quarantine by the nodes' clocks (negative if they are not known).
 func (a admission) send(ctx context.Context, conn *goredis.Conn) (has, episode string, left time.Duration, err error) {
 	lasts := (a.lasts + a.lasts/100).Microseconds() // because clocks differ in speed
 	args := []any{a.marker, a.watched, rand.Text(), lasts}
@@ -132,7 +132,7 @@ func (c *connection) checkQuarantine(ctx context.Context) error {
 }
 
 // initNodes is the command init, which lets every node vote at once. That is safe only if no host
-// holds a lock. So init fails if only some of the nodes vote, because the others have probably lost
+// holds a lock. So init fails if only some of the nodes vote. The other nodes have probably lost
 // data while hosts used them.
 func initNodes(ctx context.Context, cfg driver.Config, stdout io.Writer) error {
 	if err := initAll(ctx, optionsOf(cfg, slog.New(slog.DiscardHandler)), stdout); err != nil {

@@ -59,7 +59,7 @@ func TestBrokenConnectionsDoNotProlongQuarantine(t *testing.T) {
 
 // If the clock of a node in quarantine jumps ahead, the quarantine does not end, because the clocks
 // of the other nodes show that too little time has passed. A backend that is opened after the jump
-// must not end it either.
+// must not end the quarantine either.
 func TestClockJumpEndsNoQuarantine(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	c := plain(t, nodes[0])

@@ -35,12 +35,12 @@ type answer int8
 const (
 	missing     answer = iota // no reply yet
 	done                      // the request was done
-	freed                     // the request was done, and that node's queue has a waiter
-	pending                   // the lock was granted without its token, which must exceed floor
+	freed                     // the request was done, and the node's queue has a waiter for the lock
+	pending                   // the lock was granted without a token; the token must be above floor
 	seen                      // the vote names the owner that holds the lock on the node, if there is one
 	heldBy                    // another owner holds the lock on the node
 	notHeld                   // the node does not have the lease
-	withdrawn                 // the node refuses the owner, because it was withdrawn
+	withdrawn                 // the node refuses the owner, because the owner was withdrawn
 	turn                      // the lock is free, but kept for the waiter whose turn it is
 	quarantined               // the node has lost data, and its vote does not count
 	unsent                    // the node never got the request and never will
@@ -81,7 +81,7 @@ type quorumRequest struct {
 	ms    int64
 	token uint64
 	rest  string
-	// grantee is the owner to which this request may grant the lock. It is "" if there is none.
+	// grantee is the owner to which this request may grant the lock. It is "" for other requests.
 	grantee string
 	// targets says for each node whether it is asked; nil means all nodes.
 	targets []bool
@@ -89,12 +89,12 @@ type quorumRequest struct {
 	// or when it can no longer get them. If quorum is 0, the request waits for every vote.
 	quorum int
 	// queue is the index of the node whose vote a grant needs, because this node knows whose turn it
-	// is. It is -1 for none.
+	// is. It is -1 if there is no such node.
 	queue int
 	// A node that missed the request no longer needs it after the time in the until field. A release
 	// with Keep frees the lock at the time in the kept field.
 	until, kept time.Time
-	// known is the vote of the node with the queue, if that node was asked before the others.
+	// known is the vote of the node with the queue, if that node was asked before the other nodes.
 	known *vote
 
 	argv [3]any // the script's arguments for the request
@@ -108,7 +108,7 @@ type quorumRequest struct {
 }
 
 // givesUp reports whether the request ends a lease or an attempt. Such a request must reach each
-// node. A node that misses it keeps a lock that has no holder.
+// node. On a node that misses it, the lock stays taken without a holder.
 func (b *quorumRequest) givesUp() bool {
 	return b.kind == kindUndo || b.kind == kindWithdraw || b.kind == kindRelease || b.kind == kindBreak
 }
@@ -135,9 +135,9 @@ func (b *quorumRequest) text() string {
 	return redisnode.LeaseID(b.owner, b.token) + b.rest
 }
 
-// hints returns arguments that make lua/vote.lua faster. They are the lowest and highest guessed
-// token of the acquires in batch, and the index of the last byte in each other request's text if
-// all these texts have one length.
+// hints returns three arguments that make lua/vote.lua faster. Two are the lowest and the highest
+// guessed token of the acquires in batch. The third is the index of the last byte in the texts of
+// all other requests, if these texts have the same length.
 func hints(batch []*quorumRequest) (lowest, highest, index any) {
 	var first, last uint64
 	length, same := 0, true
@@ -161,7 +161,7 @@ func hints(batch []*quorumRequest) (lowest, highest, index any) {
 	return first, last, length - 1
 }
 
-// open prepares the request for sending it to n nodes and collecting their votes.
+// open prepares the request before it is sent to n nodes.
 func (b *quorumRequest) open(n int) {
 	b.argv = [3]any{string(b.kind), b.ms, b.text()}
 	b.votes = make([]vote, n)
@@ -226,14 +226,14 @@ func (b *quorumRequest) complete() bool {
 			refused++
 		}
 	}
-	most := len(b.votes) - b.quorum // with more votes against it, the request cannot get a quorum
+	most := len(b.votes) - b.quorum // if more nodes vote no, the request cannot get a quorum
 	if no > most || refused > most {
 		return true
 	}
 	if b.kind == kindAcquire && b.queue >= 0 && b.votes[b.queue].answer == missing {
 		return false
 	}
-	// Wait while a quorum may still take the guessed token, because that saves the second round.
+	// Wait while a quorum may still accept the guessed token, because that saves the second round.
 	return yes >= b.quorum || yes+late >= b.quorum && yes+open < b.quorum
 }
 

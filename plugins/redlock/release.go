@@ -13,24 +13,24 @@ import (
 
 // Release ends a lease on a majority; see driver.Lock.
 //
-// If a node cannot be reached or refuses writes, the release is sent to it again until the node
-// confirms it or this backend closes. Until then the lease remains on this node, at most for the
-// rest of its TTL, but the lock is free on a majority. The backend keeps the last 10,000 such
-// releases for each node. If the backend closes before the node confirms, and r.Keep is zero, other
-// hosts end the lease; see lookForOver.
+// If a node is unreachable or refuses writes, the backend sends the release to it again until the
+// node confirms the release or the backend closes. Until then the lease stays on this node, at most
+// for the rest of its TTL, but the lock is free on a majority. For each node, the backend keeps the
+// last 10,000 missed requests that end a lease or an attempt. If the backend closes first and
+// r.Keep is zero, other hosts end the lease; see lookForOver.
 func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	return b.do(ctx, b.release(r))[0].Err
 }
 
 // Withdraw makes the nodes refuse an owner, and returns nil when a majority has confirmed that.
-// After that, no majority can grant the owner the lock, even if its requests reach the other nodes
+// After that, no majority can grant the owner the lock, even if the owner's requests reach nodes
 // later. If fewer nodes confirm, the error wraps driver.ErrUnavailable. See driver.Lock.
 func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
 	return b.do(ctx, b.withdraw(driver.Request{Name: name, Owner: owner}))[0].Err
 }
 
-// release makes an operation that ends a lease by one request to all nodes. It
-// wakes the next waiter when the lock is free on a majority.
+// release returns an operation that ends a lease by one request to all nodes. The operation wakes
+// the next waiter when the lock is free on a majority.
 func (b *Backend) release(r driver.Request) *operation {
 	o := b.operation("release", r, kindRelease, "")
 	// Keep is rounded up to milliseconds, so that the lock does not become free early.
@@ -38,7 +38,7 @@ func (b *Backend) release(r driver.Request) *operation {
 	return o.decided(o.ended)
 }
 
-// withdraw makes an operation of one request to all nodes. A missing lease is no error.
+// withdraw returns an operation that sends one request to all nodes. A missing lease is no error.
 func (b *Backend) withdraw(r driver.Request) *operation {
 	b.leaveQueues(r.Owner)
 	o := b.operation("withdraw", r, kindWithdraw, "")
@@ -53,8 +53,8 @@ func (b *Backend) withdraw(r driver.Request) *operation {
 	})
 }
 
-// ended returns an error if a majority of nodes did not have the lease, because it was lost
-// earlier. It also returns an error if fewer nodes than a majority voted. Otherwise it returns nil.
+// ended returns an error if a majority of nodes did not have the lease, because the lease was lost
+// earlier. It also returns an error if only a minority of nodes voted.
 func (o *operation) ended() error {
 	votes := o.now.result()
 	switch no := count(votes, vote.no); {
@@ -87,12 +87,12 @@ func (b *Backend) remember(x *quorumRequest, missed int) {
 	}
 }
 
-// maxRemembered limits the tombstones that func remember puts on other nodes for one missing node.
+// maxRemembered limits the missed requests of one node for which func remember puts tombstones.
 const maxRemembered = 1000
 
 // lookForOver ends released leases on nodes that missed the release. Such a node shows a holder
-// that has a tombstone on another node. Without lookForOver, this node and an unreachable one could
-// keep all owners from a majority for the rest of the TTL.
+// that has a tombstone on another node. Without lookForOver, such a node and an unreachable node
+// could keep every owner from a majority until the lease expires.
 func (b *Backend) lookForOver(name string, votes []vote) {
 	if !slices.ContainsFunc(votes, vote.absent) {
 		return
@@ -114,8 +114,8 @@ func (b *Backend) lookForOver(name string, votes []vote) {
 	}
 }
 
-// wakeAt returns a function that wakes a node's first waiter for the lock if the node's vote v
-// shows that there is one.
+// wakeAt returns a function that wakes the first waiter in a node's queue, if the node's vote v
+// says that the queue has a waiter for the lock.
 func (b *Backend) wakeAt(name string) func(node int, v vote) {
 	return func(node int, v vote) {
 		if v.answer == freed {
@@ -131,7 +131,7 @@ func (b *Backend) tell(node int, x *quorumRequest) {
 	b.nodes[node].enqueue(x)
 }
 
-// retryOf returns the request that replaces x for a node that x did not reach.
+// retryOf returns the request that is sent, instead of x, to a node that missed x.
 func (b *Backend) retryOf(x *quorumRequest) *quorumRequest {
 	y := b.later(x)
 	y.open(len(b.nodes))
@@ -140,14 +140,14 @@ func (b *Backend) retryOf(x *quorumRequest) *quorumRequest {
 
 // later returns the same request as retryOf, but without memory for votes, because thousands of
 // requests may be kept for an unreachable node. A release becomes an undo with a tombstone, because
-// a late acquire by the owner may still arrive. The undo of a failed attempt puts no tombstone,
-// because its owner may ask again. A release with Keep keeps the lock only for the rest of Keep.
+// a late acquire by the owner may still arrive. The undo of a failed attempt leaves no tombstone,
+// because the owner may ask again. A release with Keep keeps the lock only for the rest of Keep.
 func (b *Backend) later(x *quorumRequest) *quorumRequest {
 	y := &quorumRequest{
 		kind: x.kind, key: x.key, owner: x.owner, token: x.token, ms: x.ms, rest: x.rest, until: x.until, kept: x.kept,
 	}
 	if y.until.IsZero() {
-		// By then the lease has ended, and no late request for it can arrive any more.
+		// After this time, the lease has ended, and no late request for it can arrive any more.
 		y.until = time.Now().Add(max(redisnode.TombstoneFor, b.opts.MaxTTL))
 	}
 	switch left := time.Until(x.kept); {
@@ -160,8 +160,8 @@ func (b *Backend) later(x *quorumRequest) *quorumRequest {
 	return y
 }
 
-// Break ends the lease of the lock called name if it has this token; see driver.Admin. It needs a
-// majority. Nodes that miss the request get it again later.
+// Break ends the lease of the lock called name if the lease has this token; see driver.Admin. It
+// needs the votes of a majority. A node that misses the request gets it again later.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	o := b.operation("break", driver.Request{Name: name, Token: token}, kindBreak, "")
 	return b.do(ctx, o.decided(o.ended))[0].Err

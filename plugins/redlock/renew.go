@@ -16,8 +16,8 @@ func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
 	return b.do(ctx, b.renew(r))[0].Err
 }
 
-// renew makes an operation of one request to all nodes. A node without the lease votes no. After a
-// majority has renewed the lease, such nodes get a copy and vote for the next renewal.
+// renew returns an operation that sends one request to all nodes. Nodes without the lease vote no.
+// After a majority has renewed the lease, they get a copy, and vote for the next renewal.
 //
 // Note: do not copy the lease before the votes. A copy could turn a minority into a majority, so
 // that a lost lease comes back with its old token.
@@ -43,8 +43,8 @@ func (b *Backend) renew(r driver.Request) *operation {
 	})
 }
 
-// giveUp ends a lost lease on the nodes that did not vote against its renewal, because they may
-// have just renewed it.
+// giveUp ends a lost lease on the nodes that did not vote against its renewal. These nodes may have
+// just renewed the lease.
 func (o *operation) giveUp() {
 	b, key, r := o.b, o.now.key, o.r
 	b.sending.Lock()
@@ -72,7 +72,7 @@ func (o *operation) repair() {
 }
 
 // repairFrom copies the lease from the node source to the node target, after a delay (parameter
-// after). A release cancels the copy, because after a release the copy would stay on the node.
+// after). A release of the lease cancels the copy, which would otherwise stay on the node.
 func (o *operation) repairFrom(source, target int, after time.Duration) {
 	sent, r, b, key := o.sent, o.r, o.b, o.now.key
 	b.sending.Lock()

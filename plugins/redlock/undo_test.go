@@ -48,8 +48,8 @@ func delayUndo(t testing.TB, s *servers.Server) (*lateUndo, string) {
 	return p, listener.Addr().String()
 }
 
-// carry forwards the data of one connection until the client closes it. If data was held
-// back, it forwards the data when arrives is closed, and waits for the node's answer.
+// carry forwards the data of one connection until the client closes it. Held data is forwarded when
+// the channel arrives is closed, and carry waits for the node's answer.
 func (p *lateUndo) carry(client net.Conn) {
 	server, err := net.Dial("tcp", p.to)
 	if err != nil {
@@ -74,7 +74,7 @@ func (p *lateUndo) carry(client net.Conn) {
 }
 
 // forward sends the client's data to the server until the client closes the connection. On the
-// connection with the first undo, it returns the data from the undo on and does not send it.
+// connection with the first undo, it does not send the undo and later data, but returns them.
 func (p *lateUndo) forward(client, server net.Conn) (held []byte) {
 	buf := make([]byte, 64<<10)
 	for {
@@ -171,7 +171,7 @@ func one(t testing.TB, b *Backend, x *quorumRequest) vote {
 }
 
 // A second round, which writes a token, may be late. It must not write its token into a value of
-// another attempt, because the undo of its own attempt would then delete it.
+// another attempt, because the undo of its own attempt would then delete that value.
 func TestTokenIsOfItsAttempt(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
@@ -208,7 +208,7 @@ func TestRefusedUndoIsMadeUpFor(t *testing.T) {
 	eventually(t, "the node has undone it", func() bool { return keyCount(t, nodes[:1], "a") == 0 })
 }
 
-// If a node missed a release, Close sends it the release again before Close returns.
+// If a node missed a release, Close sends the release to this node again before it returns.
 func TestCloseTellsAgain(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()

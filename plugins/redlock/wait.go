@@ -15,10 +15,10 @@ import (
 // Wait puts r.Owner into a queue, and returns when r.Owner should call TryAcquire; see
 // driver.Waiter.
 //
-// Each lock has its queue on one node. With queues on several nodes, each node might vote for a
-// different waiter, and no waiter would get a majority. The hosts agree on the node by a hash of
-// the lock's name; see queueOf. Each node's vote on a release says whether the node's own queue has
-// waiters. So even waiters in a queue on the wrong node are woken. When the node with the queue is
+// Each lock has its queue on one node. If it had queues on several nodes, each node might vote for
+// a different waiter, and no waiter would get a majority. Hosts find the node by a hash of the
+// lock's name; see queueOf. A waiter in a queue on a wrong node is woken too, because each node's
+// vote on a release says whether the node's own queue has waiters. When the node with the queue is
 // lost, its waiters enter the queue of the next node.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) (driver.Grant, error) {
 	return driver.Grant{}, b.wait(ctx, r, most)
@@ -46,11 +46,11 @@ func (b *Backend) wait(ctx context.Context, r driver.Request, most time.Duration
 	}
 }
 
-// queueOf returns the index of the node whose queue the owner uses for a lock, or -1 if there is
-// none. This is the voting node with the highest hash of its run id and the lock's name (Thaler and
-// Ravishankar, "Using name-based mappings to increase hit rates", 1998). The hash uses run ids,
-// because hosts may list nodes in any order and by different addresses. A node that lacks the
-// holder's lease is skipped, because the end of the lease would wake no waiter there.
+// queueOf returns the index of the node whose queue the owner uses for a lock, or -1 if no node
+// votes. It chooses the voting node with the highest hash of the node's run id and the lock's name
+// (Thaler and Ravishankar, "Using name-based mappings to increase hit rates", 1998). The hash uses
+// run ids, because hosts may list nodes in any order and by different addresses. A node that lacks
+// the holder's lease is skipped, because the end of the lease would wake no waiter on it.
 func (b *Backend) queueOf(name, owner string) int {
 	queue, highest := -1, uint64(0)
 	for i, n := range b.nodes {
@@ -62,7 +62,7 @@ func (b *Backend) queueOf(name, owner string) int {
 	return queue
 }
 
-// fnvStart is the hash of the empty text.
+// fnvStart is the FNV-1a hash of the empty text.
 const fnvStart = 14695981039346656037
 
 // fnv1a adds a text to an FNV-1a hash. It returns the new hash, which is the same on every host.
@@ -73,9 +73,9 @@ func fnv1a(hash uint64, text string) uint64 {
 	return hash
 }
 
-// scatter spreads a difference in any bit of a hash over all bits
-// (MurmurHash3's finalizer). Without scatter, short names would hardly change the
-// highest bits of a hash, so one node would have most of their queues.
+// scatter spreads a difference in any bit of a hash over all bits (MurmurHash3's finalizer).
+// Without scatter, short names would hardly change the highest bits of a hash, so one node would
+// have the queues of most such names.
 func scatter(h uint64) uint64 {
 	h = (h ^ h>>33) * 0xff51afd7ed558ccd
 	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
@@ -89,14 +89,14 @@ func (b *Backend) failed(ctx context.Context, r driver.Request, err error) error
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(err, driver.ErrDenied):
-		// The caller should try again, because the other nodes can grant the lock without this node.
+		// The caller should try again, because the other nodes can grant the lock without this one.
 		err = fmt.Errorf("%w: %s", driver.ErrUnavailable, err.Error())
 	}
 	return fmt.Errorf("redlock: wait for %q: %w", r.Name, err)
 }
 
-// leaveQueues makes this host forget the owner's places in queues. It returns false if no queue can
-// have the owner.
+// leaveQueues makes this host forget the owner's places in queues. It returns false if the owner
+// can be in no queue.
 func (b *Backend) leaveQueues(owner string) bool {
 	if !b.contention.known.Load() {
 		return false
@@ -107,12 +107,12 @@ func (b *Backend) leaveQueues(owner string) bool {
 	return true
 }
 
-// contendedFor is the shortest time for which a lock counts as contended after a waiter was seen.
+// contendedFor is how long, at least, a lock counts as contended after a waiter was seen.
 const contendedFor = 2 * time.Second
 
-// contention has the locks that have waiters, and this host's owners whose turn it is. A wrong
-// entry cannot cause a double grant. It only changes the node that is asked first, and the node
-// whose queue an owner enters.
+// contention records which locks have waiters, and which owners of this host have the turn. A wrong
+// record cannot cause a double grant. It only changes which node is asked first, and which node's
+// queue an owner enters.
 type contention struct {
 	known atomic.Bool // if false, no lock has waiters, and mu need not be locked
 	mu    sync.Mutex  // keeps known consistent with names
@@ -132,9 +132,9 @@ func (c *contention) note(name string) {
 	c.known.Store(true)
 }
 
-// noteRefusal records that a majority refused the owner. The slice nodes is true for each node that
-// granted the owner the lock, because it lacks the holder's lease. Such a node gets a copy of the
-// lease soon, or after the holder's next renewal.
+// noteRefusal records that a majority refused the owner the lock. The slice nodes has true for each
+// node that granted the owner the lock, because this node lacks the holder's lease. The node gets a
+// copy of the lease soon, or after the holder's next renewal.
 func (c *contention) noteRefusal(name, owner string, nodes []bool) {
 	c.lacks.Put(owner, nodes)
 	c.note(name)
@@ -149,8 +149,8 @@ func (c *contention) lacksLease(owner string, node int) bool {
 	return ok && nodes[node]
 }
 
-// outOfTurn reports whether, as far as this host knows, the lock called name has waiters and it is
-// not the owner's turn. A call uses up the owner's turn.
+// outOfTurn reports whether the lock called name has waiters and it is not the owner's turn, as far
+// as this host knows. If it is the owner's turn, the call uses up this turn.
 func (c *contention) outOfTurn(name, owner string) bool {
 	if !c.known.Load() || c.turns.Take(owner) {
 		return false

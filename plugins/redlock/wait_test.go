@@ -35,9 +35,9 @@ func hosts(t *testing.T, count int, cfg driver.Config) []*core.Client {
 	return cs
 }
 
-// Hosts that compete for one lock get it about equally often, with at least two grants a second. An
-// owner that is refused waits for the slowest node. So the test repeats an unfair run in which a
-// thread of the test or of a node waited long for a processor.
+// Hosts that compete for one lock get it about equally often, with at least two grants a second. A
+// refused owner waits for the slowest node. So an unfair run is repeated if a thread of the test or
+// of a node waited long for a processor.
 func TestTurns(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	cs := hosts(t, 6, configOf(nodes, nil))
@@ -122,8 +122,8 @@ func turns(t *testing.T, cs []*core.Client) (counts []int, fairness float64) {
 	return counts, sum * sum / squares / float64(len(counts))
 }
 
-// Hosts use the same node's queue for a lock even if they list the nodes in another order or by
-// other addresses. If each host used another queue, nodes would keep the lock for different
+// Hosts use the same node's queue for a lock, even if they list the nodes in different orders or by
+// different addresses. If hosts used different queues, nodes would keep the lock for different
 // waiters, and no owner would get a majority. The queues of many locks are spread over all nodes.
 func TestHostsMeetAtOneQueue(t *testing.T) {
 	nodes, b := cluster(t, nil)
@@ -214,8 +214,8 @@ func TestQueueMoves(t *testing.T) {
 }
 
 // The node with the queue lacks the holder's lease, because another program had the lock there. A
-// waiter must use another node's queue, where the end of the lease wakes it. The node that lacks
-// the lease soon gets a copy, even without a renewal, but not of a lease that was released before.
+// waiter must use another node's queue, where the end of the lease wakes it. The node with the
+// queue soon gets a copy of the lease, even without a renewal. It gets no copy of a released lease.
 func TestQueueLacksTheLease(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	queue := plain(t, nodes[b.queueOf("a", "holder")])

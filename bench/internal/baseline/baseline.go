@@ -1,8 +1,8 @@
-// Package baseline holds what a user could choose instead of a plugin: the usual lock libraries,
-// the store's bare client, and our backends without a plugin process. All of them run in the
-// process that takes the locks.
+// Package baseline has what a user could choose instead of a plugin: the usual lock libraries, the
+// store's bare client, and our backends without a plugin process. All of these run in the process
+// that takes the locks.
 //
-// Except in tests, only this package of bench imports backends and the lock libraries of others.
+// Only this package of bench imports backends and third-party lock libraries. Tests may do so, too.
 package baseline
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/redlock"
 )
 
-// Baseline is a library that is measured beside a backend, on the same server.
+// Baseline is a library that a run measures on the same server as a backend, for comparison.
 type Baseline struct {
 	Name    string // as reports and results.txt show it
 	Doc     string // one line
@@ -34,8 +34,8 @@ type Baseline struct {
 	Module  string // Go module path, for the version in run.json
 	// NoTokens is set if the library gives no fencing token with a grant.
 	NoTokens bool
-	// Renews reports whether the library renews leases by itself. Frees reports whether a lease
-	// ends when its host crashes.
+	// Renews reports whether the library renews leases by itself. Frees reports whether a lease ends
+	// when the process of its holder crashes.
 	Renews, Frees bool
 	// Reference is set if reports compare the backend with this baseline.
 	Reference bool
@@ -56,7 +56,7 @@ func (b Baseline) Without() (lacks []string) {
 	return lacks
 }
 
-// All returns the baselines in the order in which they are shown.
+// All returns the baselines in the order in which reports show them.
 func All() []Baseline {
 	return []Baseline{
 		redislockBaseline, redsyncBaseline, rueidislockBaseline, goredisBaseline, pipelinedBaseline, inProcess(redis.Spec, under(keyPrefix+"in-process:")),
@@ -67,8 +67,8 @@ func All() []Baseline {
 	}
 }
 
-// Prefix returns the prefix of all keys and tables that the baselines of a backend create. It is ""
-// if their keys are below the backend's own prefix.
+// Prefix returns the prefix of all keys and tables that a backend's baselines create. It is "" if
+// these keys are below the backend's own prefix.
 func Prefix(backend string) string {
 	switch backend {
 	case redis.Spec.Name, redlock.Spec.Name:
@@ -91,7 +91,7 @@ func ByName(name string) (Baseline, bool) {
 	return All()[i], true
 }
 
-// Reference returns the name of the baseline that a backend is compared with, or "" for none.
+// Reference returns the name of the baseline that reports compare a backend with, or "" for none.
 func Reference(backend string) string {
 	for _, b := range All() {
 		if b.Backend == backend && b.Reference {
@@ -133,7 +133,7 @@ func inProcess(spec driver.Spec, prefix func(driver.Config) string) Baseline {
 // locks prepares the lock called name for one caller, as the Lock method of [load.Locker] does.
 type locks func(name string, ttl time.Duration) (load.Lock, error)
 
-// locker is a [load.Locker] whose Close need not release locks, because callers have done so.
+// locker is a [load.Locker]. Its Close releases no locks, because callers have released theirs.
 type locker struct {
 	lock  locks
 	close func() error
@@ -143,7 +143,7 @@ func (l locker) Lock(name string, ttl time.Duration) (load.Lock, error) { return
 
 func (l locker) Close(context.Context) error { return l.close() }
 
-// onRedis returns a baseline's Open function. The given function makes the locks with a client.
+// onRedis returns an Open function that connects a client. The given function makes the locks.
 func onRedis(of func(goredis.UniversalClient) (locks, error)) func(context.Context, driver.Config) (load.Locker, error) {
 	return func(_ context.Context, cfg driver.Config) (load.Locker, error) {
 		c, err := redisserver.Dial(cfg)

@@ -24,7 +24,7 @@ func TestBaselines(t *testing.T) {
 	testExclusion(t, "redis", plain, url)
 }
 
-// TestNoTTL checks that a lock that ends with its connection, and not by a TTL, lacks only a token.
+// TestNoTTL checks that a lock without a TTL, which ends with its connection, lacks only a token.
 func TestNoTTL(t *testing.T) {
 	for _, bl := range All() {
 		if lacks := bl.Without(); strings.Contains(bl.Doc, "no TTL") && !slices.Equal(lacks, []string{"token"}) {
@@ -33,8 +33,8 @@ func TestNoTTL(t *testing.T) {
 	}
 }
 
-// testExclusion checks that no two callers hold a lock at once. One caller uses the plain
-// configuration, and the other the url configuration of the same server.
+// testExclusion checks that no two callers hold the same lock at the same time. The first caller
+// uses the configuration plain. The second uses the configuration url of the same server.
 func testExclusion(t *testing.T, backend string, plain, url driver.Config) {
 	t.Helper()
 	for _, bl := range All() {

@@ -23,8 +23,8 @@ const (
 	etcdDialTimeout = 5 * time.Second
 )
 
-// dialEtcd makes a baseline's client from the configuration of the etcd backend. It ignores the tls
-// keys, because an https:// address is enough if the system trusts the server.
+// dialEtcd makes a baseline's client from the configuration of the etcd backend. It ignores the
+// keys about TLS. If the system trusts the server, an https:// address is enough.
 func dialEtcd(cfg driver.Config) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{
 		Endpoints: cfg.List("address"), Username: cfg["username"], Password: cfg["password"],
@@ -32,8 +32,8 @@ func dialEtcd(cfg driver.Config) (*clientv3.Client, error) {
 	})
 }
 
-// etcdPrefix returns a prefix that keeps a baseline's keys apart from the backend's keys. It is
-// below the backend's prefix, because the user may have access to that prefix only.
+// etcdPrefix returns a prefix that keeps a baseline's keys apart from the backend's keys. It begins
+// with the backend's prefix, because the user may have no access to other keys.
 func etcdPrefix(cfg driver.Config) string {
 	own := cfg["prefix"]
 	if own == "" {
@@ -58,10 +58,10 @@ var etcdMutexBaseline = Baseline{
 	},
 }
 
-// mutexUnlocked is the result of Mutex.Key after the mutex has deleted its key.
+// mutexUnlocked is what Mutex.Key returns after the mutex has deleted its key.
 const mutexUnlocked = "\x00"
 
-// sessions are the callers' etcd sessions, which are reused. A session is used for only one lock at
+// sessions has the etcd sessions of the callers, and reuses them. A session is used for one lock at
 // a time, because two callers with the same session do not exclude each other.
 type sessions struct {
 	client *clientv3.Client
@@ -88,8 +88,8 @@ func (l *sessions) acquire(ctx context.Context, name string, ttl time.Duration) 
 	if err := m.Lock(ctx); err != nil {
 		return nil, errors.Join(err, l.giveBack(s, ttl, m.Key() == mutexUnlocked))
 	}
-	return untimed{lease{ // the session also renews the lease without calls of renew
-		// The library defines no token. Its users take the store's revision at the grant as the token.
+	return untimed{lease{ // the session also renews the lease by itself
+		// The library defines no token. Its users take the store's revision at the grant as a token.
 		token: uint64(m.Header().Revision),
 		renew: renewing(s, m.Key()),
 		release: func(ctx context.Context) error {
@@ -99,7 +99,7 @@ func (l *sessions) acquire(ctx context.Context, name string, ttl time.Duration) 
 	}}, nil
 }
 
-// giveBack keeps a session for the next lock if clean is set. If not, it ends the session, which
+// giveBack keeps a session for the next lock if clean is set. Otherwise it ends the session. This
 // deletes a key that an interrupted call may have left in the store.
 func (l *sessions) giveBack(s *concurrency.Session, ttl time.Duration, clean bool) error {
 	if !clean {
@@ -123,8 +123,8 @@ func (l *sessions) take(ctx context.Context, ttl time.Duration) (*concurrency.Se
 		}
 	}
 	l.mu.Unlock()
-	// Note: request the etcd lease here. NewSession could request it, but not with the ctx of this
-	// call, because a session ends with its ctx.
+	// Do not let NewSession request the etcd lease, because that request would need the ctx of this
+	// call. The session would then end together with this ctx.
 	granted, err := l.client.Grant(ctx, int64(ttl/time.Second))
 	if err != nil {
 		return nil, err
@@ -139,8 +139,8 @@ func (l *sessions) take(ctx context.Context, ttl time.Duration) (*concurrency.Se
 	return s, nil
 }
 
-// end revokes the lease of the session s. This releases the locks held in the session, and makes
-// the store refuse later writes with the lease.
+// end revokes the lease of the session s. This releases all locks that are held in the session. The
+// store then also refuses late writes with this lease.
 func (l *sessions) end(ctx context.Context, s *concurrency.Session) error {
 	ctx, cancel := context.WithTimeout(ctx, etcdDialTimeout)
 	defer cancel()
@@ -168,7 +168,7 @@ func (l *sessions) Close(ctx context.Context) error {
 }
 
 // renewing returns a function that renews the session's lease and checks that the key exists, both
-// in one round trip. The check is needed, because the lease outlives a released or broken lock.
+// in one round trip. The lease may still exist after the lock was released or broken.
 func renewing(s *concurrency.Session, key string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		return inject.AtOnce(2, func(i int) error {

@@ -16,9 +16,9 @@ import (
 	mysqlserver "github.com/lockbench/lockbench/internal/servers/mysql"
 )
 
-// leaseRowBaseline is the lock that applications with a database usually implement themselves. An
-// upsert takes a free or expired row, and an update gives the row back. A caller that finds the row
-// taken asks again after 10 ms. There are no tokens and no queue.
+// leaseRowBaseline is the lock that applications with a database usually write themselves. An
+// upsert takes a free or expired row, and an update frees the row. A caller that finds the row
+// taken asks again after 10 ms. The lock has no tokens and no queue.
 var leaseRowBaseline = Baseline{
 	Name:      "lease-row",
 	Doc:       "a plain lease row in a table, asking every 10 ms",
@@ -51,7 +51,7 @@ type leaseRow struct {
 	ttl        time.Duration
 }
 
-// leaseStatements are the SQL statements on one row. Each reports whether it changed the row.
+// leaseStatements has the SQL statements on one row. Each reports whether it changed the row.
 type leaseStatements interface {
 	acquire(ctx context.Context, owner string, ttl time.Duration) (bool, error)
 	renew(ctx context.Context, owner string, ttl time.Duration) (bool, error)
@@ -74,8 +74,8 @@ func (l *leaseRow) Acquire(ctx context.Context) (load.Lease, error) {
 	}
 }
 
-// TryAcquire implements load.Trier. The end of ctx does not interrupt the statement. The server
-// could still execute an interrupted statement, and then no caller would release the row.
+// TryAcquire implements load.Trier. It lets a statement finish even if ctx ends. The server could
+// still execute an interrupted statement, and then no caller would free the row.
 func (l *leaseRow) TryAcquire(ctx context.Context) (load.Lease, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func (l *leaseRow) TryAcquire(ctx context.Context) (load.Lease, error) {
 	return held, nil
 }
 
-// there returns ErrNotHeld if a statement changed no row, because the lease is over in that case.
+// there returns ErrNotHeld if a statement changed no row, because the lease has then ended.
 func there(changed bool, err error) error {
 	if err == nil && !changed {
 		return driver.ErrNotHeld
@@ -133,9 +133,9 @@ func (l mysqlLeaseRow) exec(ctx context.Context, statement string, args ...any) 
 	return n > 0, err
 }
 
-// getLockBaseline is MySQL's advisory lock, which has no TTL and ends with its connection. Taking
-// it costs only a round trip, because the server writes nothing to disk. If a host's machine dies,
-// the lock stays taken until the server gives up the host's connection.
+// getLockBaseline is MySQL's advisory lock, which has no TTL and ends with its connection. To take
+// the lock costs only a round trip, because the server writes nothing to disk. If a host's machine
+// dies, the lock stays taken until the server gives up the host's connection.
 var getLockBaseline = Baseline{
 	Name:     "get-lock",
 	Doc:      "GET_LOCK on a connection for each lease; no TTL, no token, nothing written",
@@ -153,7 +153,7 @@ var getLockBaseline = Baseline{
 	}),
 }
 
-// onMySQL returns a baseline's Open function. The given function makes the locks with a database.
+// onMySQL returns an Open function that connects a database. The given function makes the locks.
 func onMySQL(of func(context.Context, *sql.DB) (locks, error)) func(context.Context, driver.Config) (load.Locker, error) {
 	return func(ctx context.Context, cfg driver.Config) (load.Locker, error) {
 		db, err := mysqlserver.Dial(cfg)
@@ -174,7 +174,7 @@ func getLock(ctx context.Context, db *sql.DB, name string) (load.Lease, error) {
 		return nil, err
 	}
 	held := connLease{conn, name}
-	// The timeout is a day and not -1 (no limit), because MariaDB does not wait at all with -1.
+	// The timeout is a day and not -1 (no limit), because MariaDB with -1 does not wait at all.
 	if err := held.ask(ctx, "SELECT GET_LOCK(?, 86400)"); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}

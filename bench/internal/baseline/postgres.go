@@ -80,14 +80,14 @@ func advisoryLock(name, doc string, ask func(context.Context, *pgxpool.Pool, int
 	}
 }
 
-// keyOf returns a number for a lock name, because advisory locks have numbers instead of names.
+// keyOf returns a number for a lock name, because an advisory lock has a number, not a name.
 func keyOf(name string) int64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name)) // a hash never fails
 	return int64(h.Sum64())
 }
 
-// onPostgres returns a baseline's Open function. The given function makes the locks with a pool.
+// onPostgres returns an Open function that connects a pool. The given function makes the locks.
 func onPostgres(of func(context.Context, *pgxpool.Pool) (locks, error)) func(context.Context, driver.Config) (load.Locker, error) {
 	return func(ctx context.Context, cfg driver.Config) (load.Locker, error) {
 		pool, err := postgresserver.Pool(cfg)
@@ -109,7 +109,7 @@ func advisory(ctx context.Context, pool *pgxpool.Pool, key int64) (load.Lease, e
 		return nil, err
 	}
 	if _, err := c.Exec(ctx, "SELECT pg_advisory_lock($1)", key); err != nil {
-		c.Release() // an interrupted statement closes the connection, which releases the lock
+		c.Release() // an interrupted statement closes its connection, which releases the lock
 		return nil, err
 	}
 	return untimed{lease{
@@ -140,7 +140,7 @@ func advisoryTx(ctx context.Context, pool *pgxpool.Pool, key int64) (load.Lease,
 	}}, nil
 }
 
-// lives wraps a connection's error in ErrNotHeld, because the lock ends with the connection.
+// lives wraps a connection's error in ErrNotHeld, because the lock ends with its connection.
 func lives(err error) error {
 	if err == nil {
 		return nil

@@ -38,8 +38,8 @@ var goredisBaseline = Baseline{
 	Open:     onRedis(func(c goredis.UniversalClient) (locks, error) { return goredisLocks(c), nil }),
 }
 
-// pipelinedBaseline sends the requests of concurrent callers together. It shows the highest speed
-// that a client could reach, because it has no tokens and no plugin process.
+// pipelinedBaseline sends the requests of concurrent callers together. It has no tokens and no
+// plugin process, so it shows the highest speed that a client could reach.
 var pipelinedBaseline = Baseline{
 	Name:     "go-redis-pipelined",
 	Doc:      "the bare client, which sends what callers ask for at the same time in one pipeline",
@@ -99,8 +99,8 @@ func (l *goredisLock) run(ctx context.Context, script *goredis.Script, args ...a
 	return err
 }
 
-// Note: the library's version is v0.9.4, the faster one. Version v0.10 acquires by MSETNX and
-// PEXPIRE, and is slower.
+// Note: keep version v0.9.4 of this library, because it is faster. Version v0.10 acquires with two
+// commands, MSETNX and PEXPIRE.
 var redislockBaseline = Baseline{
 	Name:      "redislock",
 	Doc:       "bsm/redislock, retrying every 100 ms",
@@ -179,7 +179,7 @@ var redsyncNodesBaseline = Baseline{
 func redsyncLocks(prefix string, nodes ...redsyncredis.Pool) locks {
 	sync := redsync.New(nodes...)
 	return func(name string, ttl time.Duration) (load.Lock, error) {
-		// By default the library gives up after 32 tries. Here only the end of ctx ends the wait.
+		// The library would give up after 32 tries. With this option, only the end of ctx ends the wait.
 		m := sync.NewMutex(keyPrefix+prefix+name, redsync.WithExpiry(ttl), redsync.WithTries(math.MaxInt32))
 		held := lease{
 			renew:   func(ctx context.Context) error { return confirmed(m.ExtendContext(ctx)) },
@@ -238,7 +238,7 @@ func rueidisOption(cfg driver.Config) (rueidis.ClientOption, error) {
 	return o, nil
 }
 
-// rueidisLocker has one locker of the library for each TTL, because a locker has only one TTL.
+// rueidisLocker has one locker of the library for each TTL, because such a locker has one TTL.
 type rueidisLocker struct {
 	option rueidis.ClientOption
 
@@ -267,7 +267,7 @@ func (l *rueidisLocker) Lock(name string, ttl time.Duration) (load.Lock, error) 
 			return nil, err
 		}
 		return untimed{lease{
-			// The library renews the lease after half the TTL, and cancels the context held at its end.
+			// The library renews the lease by itself, and cancels the context held when the lease ends.
 			renew: func(context.Context) error { return held.Err() },
 			// The library's release returns when the key is deleted.
 			release: func(context.Context) error {

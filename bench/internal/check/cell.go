@@ -42,18 +42,18 @@ type Cell struct {
 	Tokens   int `json:"tokens_not_rising"`
 	Linear   int `json:"not_linearizable"`
 	Signals  int `json:"lost_signal_late"`
-	// Beyond counts the histories in Linear that would be wrong even if the store had forgotten its
-	// grants when the fault was injected. No documented exception allows such a history.
+	// Beyond counts the histories in Linear that are wrong even for a store that forgot its grants
+	// when the fault was injected. No documented exception allows such a history.
 	Beyond int `json:"beyond_forgetting,omitempty"`
-	// Undecided counts the histories for which the check for Linear exceeded its time limit.
+	// Undecided counts the histories of locks for which the check for Linear exceeded its time limit.
 	Undecided int `json:"undecided,omitempty"`
-	// Belief is the longest time during which two holders believed that they had the lock.
+	// Belief is the longest time during which two holders believed that they held the same lock.
 	Belief int64 `json:"belief_overlap_max_ns"`
-	// Margin is the shortest time from the moment when a holder learned of its loss to the next grant.
-	// Margins is the number of times that it was measured.
+	// Margin is the shortest time from the moment at which a holder learned of its loss to the next
+	// grant of the lock. Margins is the number of times that this time was measured.
 	Margin  int64 `json:"lost_signal_margin_min_ns"`
 	Margins int   `json:"lost_signal_margins"`
-	// StaleGuarded and StaleBare count stale writes that succeeded, with and without the
+	// StaleGuarded and StaleBare count stale writes that a resource accepted, with and without the
 	// guard (a check of the token). Refused counts late writes that the guard refused.
 	StaleGuarded int `json:"stale_writes_guarded"`
 	StaleBare    int `json:"stale_writes_unguarded"`
@@ -63,11 +63,11 @@ type Cell struct {
 	// Unserved is the sum of two counts: the FalseLosses that break a claim, and the grants of a
 	// free lock that came later than a claim allows.
 	Unserved int `json:"unserved,omitempty"`
-	// Unavailable is the longest time from the injection to the next grant of a lock. Recovery is the
-	// longest time from the end of the fault to the first grant of a lock that the fault had affected.
+	// Unavailable is the longest time from the injection to the next grant of a lock whose holder had
+	// not released it. Recovery is the longest time from the fault's end to such a grant.
 	Unavailable int64 `json:"unavailable_max_ns,omitempty"`
 	Recovery    int64 `json:"recovery_max_ns,omitempty"`
-	// Violations describe holders and times, at most three for each rule.
+	// Violations describes up to three violations of each rule, with the holders and times.
 	Violations []string `json:"violations,omitempty"`
 
 	kind     results.Kind
@@ -78,7 +78,7 @@ type Cell struct {
 	kept     map[claim.Rule]int
 }
 
-// Unsafe reports whether a claim of the backend is broken.
+// Unsafe reports whether the backend broke a claim. It is false for controls and baselines.
 func (c Cell) Unsafe() bool {
 	return c.Class == ClassBroken && !c.Control && c.kind == results.KindPlugin
 }
@@ -95,7 +95,7 @@ func (v Verdict) Invalid() []string {
 }
 
 // Cells judges the rounds of a run, each of which played one fault on one backend. It returns one
-// Cell for each pair of backend and fault, in the order in which the pairs began.
+// Cell for each pair of backend and fault, in the order of their first rounds.
 func Cells(rounds []results.Round) []Cell {
 	var out []*Cell
 	index := map[[2]string]*Cell{}
@@ -139,7 +139,7 @@ func (c *Cell) add(r results.Round) {
 	t.effects()
 }
 
-// conclude sets the class and its reason from the counts.
+// conclude sets the class of the cell, and the reason for it, from the counts.
 func (c *Cell) conclude() {
 	if c.Class == ClassNotRun && c.Rounds == 0 {
 		return
@@ -173,7 +173,7 @@ func (c *Cell) conclude() {
 	}
 }
 
-// table is one round (one fault played on one backend) and the Cell that sums up such rounds.
+// table judges one round (one fault played on one backend), and adds the results to a Cell.
 type table struct {
 	*Cell
 	round results.Round
@@ -212,7 +212,7 @@ func (t *table) died(host int) int64 {
 	return 0
 }
 
-// name judges the holds of one lock, which are in the order of their grants.
+// The name method judges the holds of one lock, which are in the order of their grants.
 func (t *table) name(name int, holds []results.Hold) {
 	if len(holds) == 0 {
 		return
@@ -250,8 +250,8 @@ func (t *table) name(name int, holds []results.Hold) {
 	t.windows(holds)
 }
 
-// suspects describes the first grant that is not known to have ended before the next one, and this
-// next grant. If there is no such grant, it describes the first grant and the last.
+// suspects describes the first grant that may not have ended before the next one, and that next
+// grant. If there is no such grant, it describes the first grant and the last.
 func suspects(holds []results.Hold) string {
 	first, next := holds[0], holds[len(holds)-1]
 	for i := 1; i < len(holds); i++ {
@@ -285,7 +285,7 @@ func (t *table) handover(first, next results.Hold) {
 	}
 }
 
-// windows measures the time for which no client could get the lock.
+// windows measures how long after the fault's start, and after its end, the lock was granted again.
 func (t *table) windows(holds []results.Hold) {
 	injected, healed := t.round.InjectedNs, t.round.HealedNs
 	lost := func(h results.Hold) bool { return h.GrantedNs < injected && h.ReleaseNs == 0 }
@@ -304,7 +304,7 @@ func (t *table) windows(holds []results.Hold) {
 const longTTL = 10 * time.Second
 
 // keeps judges whether a lease survived a fault that should cost no lease. It ignores leases that
-// were granted during the outage, and [brief] ones.
+// were granted during the outage, and [brief] leases.
 func (t *table) keeps(h results.Hold) {
 	inOutage := h.GrantedNs > t.round.InjectedNs && h.GrantedNs < t.round.BackNs
 	short := h.Cause != "revoked" && brief(h, claim.Setting{FirstSpan: time.Duration(t.round.FirstSpanNs), TTL: t.ttl})
@@ -318,8 +318,8 @@ func (t *table) keeps(h results.Hold) {
 	}
 }
 
-// prompt judges grant number i of a lock that a caller waits for. When the store serves again and
-// the lock is free, the caller must get the lock within the time limit of the claim Woken.
+// prompt judges the grant of hold number i. Once the store serves again and the lock is free, a
+// waiting caller must get the lock within the time limit of the claim Woken.
 func (t *table) prompt(holds []results.Hold, i int) {
 	h, free := holds[i], t.round.BackNs
 	if free == 0 || h.GrantedNs < t.round.InjectedNs {
@@ -338,7 +338,7 @@ func (t *table) prompt(holds []results.Hold, i int) {
 	s := claim.Setting{Terms: t.terms, FirstSpan: time.Duration(t.round.FirstSpanNs), TTL: t.ttl}
 	for _, f := range t.round.Halts {
 		if f.Why == results.HaltFrozen && f.Host != h.Host && f.From < h.GrantedNs {
-			s.Absent = 1 // each host waits for a name only once
+			s.Absent = 1 // each host has only one waiter for a lock
 		}
 	}
 	waited := time.Duration(h.GrantedNs-free) - overlap(t.stood(h.Host), Span{free, h.GrantedNs})
@@ -349,8 +349,8 @@ func (t *table) prompt(holds []results.Hold, i int) {
 	}
 }
 
-// effects counts the stale writes. A write is stale if it was sent after the return of a write with
-// a higher token to the same resource. The method takes O(n^2) time, but a round has few writes.
+// effects counts stale writes. A write is stale if it was sent after a write with a higher token to
+// the same resource had returned. The method takes O(n^2) time, but a round has few writes.
 func (t *table) effects() {
 	for _, w := range t.round.Writes {
 		if w.Refused {

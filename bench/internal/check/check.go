@@ -1,11 +1,11 @@
-// Package check judges the holds that hosts reported. A hold says which host had which lock, with
-// which token, from when to when.
+// Package check judges the holds of locks that hosts report. A hold says which host had which lock,
+// with which token, from when to when.
 //
-// A [Checker] judges the records that every run has, and a [Cell] sums up one backend under one
-// fault. Checkers and cells need only files, so a saved run can be judged again. [Judge] checks all
-// claims for one played schedule. The rules compare times that the holders measured. A hold counts
-// from the moment when the host got the grant until just before it sent the release. So a slow
-// reply never looks like a violation.
+// A [Checker] judges the attempts of measurements. A [Cell] sums up how one backend behaved under
+// one fault. Both need only the files of a run, so a saved run can be judged again. [Judge] checks
+// all claims for one played schedule. The rules compare times that the holders measured. A hold
+// begins when the host has got the grant, and ends just before the host sends the release. So a
+// slow reply never looks like a violation.
 package check
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
-// keep is the largest number of violations of one rule and subject that a verdict describes.
+// keep is the largest number of violations of one rule that a verdict describes for each subject.
 const keep = 5
 
 // Violation says which claim a backend has broken, and which holder did what and when.
@@ -33,7 +33,7 @@ type Violation struct {
 
 func (v Violation) String() string { return fmt.Sprintf("%s: %s", v.Rule, v.What) }
 
-// both describes two holds that together break a rule. The who function names a holder.
+// both describes two holds that together break a rule. The who function returns a holder's name.
 func both(rule claim.Rule, first, second results.Hold, who func(n int) string) string {
 	what := "two holders at once"
 	if rule == claim.Token {
@@ -47,18 +47,18 @@ func both(rule claim.Rule, first, second results.Hold, who func(n int) string) s
 
 func at(ns int64) string { return time.Duration(ns).String() }
 
-// Subject sums up the attempts and violations of one backend or baseline.
+// Subject sums up the attempts and violations of one backend, or of one baseline (another library).
 type Subject struct {
 	Backend string       `json:"backend"`
 	Kind    results.Kind `json:"kind"`
 	Fencing string       `json:"fencing"`
-	// Attempts counts all attempts. The fields below it count the attempts of each outcome.
+	// Attempts counts all attempts. The next four fields count the attempts with each outcome.
 	Attempts  int `json:"attempts"`
 	Granted   int `json:"granted"`
 	Refused   int `json:"refused"`
 	Cancelled int `json:"cancelled"`
 	Failed    int `json:"failed"`
-	// Overlaps and Tokens each count all violations of one rule, even violations without details.
+	// Overlaps and Tokens each count all violations of one rule, even those without a description.
 	Overlaps int `json:"overlaps"`
 	Tokens   int `json:"tokens_not_rising"`
 }
@@ -68,7 +68,7 @@ type Verdict struct {
 	Violations []Violation // for each subject, at most five of each rule
 	// Cells are the findings for each backend and fault, in the order of the run.
 	Cells []Cell
-	// Truncated says why the file of events ends early. It is nil when the file is complete.
+	// Truncated says why a file of the run ends early. It is nil if the files are complete.
 	Truncated error
 }
 
@@ -83,8 +83,8 @@ func (v Verdict) Granted() int {
 	return n
 }
 
-// Unsafe counts the violations of backends, and the pairs of backend and fault in which a claim of
-// the backend is broken. It leaves out baselines, for which lockbench makes no claims.
+// Unsafe adds up the violations of backends, and the pairs of a backend and a fault under which the
+// backend broke a claim. It leaves out baselines, for which lockbench makes no claims.
 func (v Verdict) Unsafe() int {
 	n := 0
 	for _, s := range v.Subjects {
@@ -100,8 +100,8 @@ func (v Verdict) Unsafe() int {
 	return n
 }
 
-// Checker judges the attempts of a run, section by section. A section is one measurement in one
-// run. Only one goroutine may use a Checker.
+// Checker judges the attempts of a run, section by section. A section has the attempts of one
+// measurement in one run. Only one goroutine may use a Checker.
 type Checker struct {
 	subjects map[string]*Subject
 	names    map[[2]string]*grants // by backend and name
@@ -169,8 +169,8 @@ func (c *Checker) Verdict() Verdict {
 	return v
 }
 
-// Dir judges the result folder dir. If the file of events ends early, Dir judges
-// the events before the end, and sets Verdict.Truncated.
+// Dir judges the result folder dir. If its file of events or of rounds ends early, Dir judges the
+// part before the end, and sets Verdict.Truncated.
 func Dir(dir string) (Verdict, error) {
 	f, err := os.Open(filepath.Join(dir, results.EventsFile))
 	if err != nil {

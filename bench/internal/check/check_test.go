@@ -78,8 +78,8 @@ func TestPlanted(t *testing.T) {
 	}
 }
 
-// TestViolationsAcrossSections checks that a violation between the leases of two measurements is
-// found and described. A violation of a baseline is shown but not counted.
+// TestViolationsAcrossSections checks that the Checker finds and describes a violation between
+// leases of two measurements. It must show a violation of a baseline, but not count it as unsafe.
 func TestViolationsAcrossSections(t *testing.T) {
 	for _, kind := range []results.Kind{results.KindPlugin, results.KindBaseline} {
 		s, c := section, New()
@@ -99,8 +99,8 @@ func TestViolationsAcrossSections(t *testing.T) {
 	}
 }
 
-// TestAgainstPairs judges random histories in two ways: with the checker, and by comparing all
-// pairs of holds. Both must agree on overlaps and on tokens.
+// TestAgainstPairs judges random histories with the checker, and by comparing all pairs of holds.
+// Both ways must agree on overlaps and on tokens.
 func TestAgainstPairs(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	var unsafe int
@@ -140,8 +140,8 @@ func pairs(attempts []results.Attempt) (overlap, token bool) {
 	return overlap, token
 }
 
-// TestFolder checks that a folder is judged by the content of its files, even if they were edited.
-// If a file was cut short, its remaining part is judged.
+// TestFolder checks that Dir judges a folder by the content of its files, even if they were edited.
+// If a file was cut short, Dir judges the part that is left.
 func TestFolder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
 	f, err := results.Create(dir, results.Manifest{Started: time.Now()})
@@ -229,7 +229,7 @@ func TestCells(t *testing.T) {
 		halts  []results.Halt
 		writes []results.Write
 		class  Class
-		rule   claim.Rule // the rule of the first violation
+		rule   claim.Rule // the rule of one of the violations
 	}{
 		{"released, then granted", round("latency", lease(0, 1, 0, 2, 90, 0, 100), lease(1, 2, 50, 101, 190, 0, 200)), nil, nil, ClassHeld, ""},
 		{"expired while frozen", round("freeze-host", lease(0, 1, 0, 2, 990, 4001, 0, 700), lease(1, 2, 50, 2705, 4300, 0, 5000)), frozen, nil, ClassHeld, ""},

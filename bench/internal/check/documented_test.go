@@ -9,8 +9,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// documented lists for each backend the faults under which its documentation allows a double grant.
-// Under all other faults the backend promises that there is no double grant.
+// documented lists, for each backend, the faults under which its documentation allows two holders
+// at once. Under all other faults, the backend promises at most one holder.
 var documented = map[string]map[string]check.Class{
 	"redis": {
 		"restart-wiped": check.ClassToken, "failover": check.ClassToken, "failover-wait": check.ClassToken, "clock-forward": check.ClassToken,

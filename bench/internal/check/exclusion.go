@@ -9,17 +9,17 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
-// grants keeps the earlier holds of one lock with which later holds must be compared.
+// grants keeps those earlier holds of one lock with which its later holds must be compared.
 type grants struct {
 	lastEnd  results.Hold // of the holds so far, the hold that ended last
 	maxToken results.Hold // of the holds so far, the hold with the highest token
 	any      bool
 }
 
-// breach is a function that is called with two holds that together break the rule.
+// A breach function is called with two holds that together break the rule.
 type breach func(rule claim.Rule, first, second results.Hold)
 
-// add judges more holds of one lock. No two holds may overlap. If tokens is set, tokens must rise.
+// add judges more holds of the lock: no two may overlap and, if tokens is set, tokens must rise.
 func (g *grants) add(holds []results.Hold, tokens bool, report breach) {
 	if len(holds) == 0 {
 		return
@@ -53,11 +53,11 @@ func inOrder(holds []results.Hold) []results.Hold {
 func byGranted(a, b results.Hold) int { return cmp.Compare(a.GrantedNs, b.GrantedNs) }
 
 // tokens checks that tokens rise from one grant of the store to the next. It checks hand-overs
-// separately. In a hand-over, a host passes its lease to another of its callers.
+// separately. In a hand-over, a host passes its lease from one of its callers to another.
 //
 // In comparisons with other leases, a hand-over counts as requested when the host first requested
 // the lease. So it is no violation if a host hands over a lease that the store has lost, even after
-// the store has granted a later one. A resource refuses the lower token of the lost lease.
+// the store has granted a later lease. A resource refuses the lower token of the lost lease.
 func (g *grants) tokens(holds []results.Hold, report breach) {
 	of := slices.SortedFunc(slices.Values(holds), byToken)
 	var fromStore []results.Hold // the first hold of each lease
@@ -111,10 +111,10 @@ func (g *grants) rising(holds []results.Hold, report breach) {
 	}
 }
 
-// inTurn judges holds whose requests overlapped in time, which the rising method cannot judge. The
-// store keeps a lock for a holder from the grant on, at least until the holder hears of the grant.
-// So a hold that was granted after the end of another must have the higher token. If any is set,
-// the before parameter is the hold with the highest token of earlier calls.
+// inTurn judges pairs of holds whose requests overlapped in time, which the rising method cannot
+// judge. The store keeps a lock for a holder at least until the holder hears of the grant. So if a
+// hold was granted after the end of another one, it must have the higher token. If the parameter
+// any is set, before is the hold with the highest token of earlier calls.
 func inTurn(holds []results.Hold, before results.Hold, any bool, report breach) {
 	over := func(h results.Hold) int64 { return max(h.GrantedNs, h.Until()) }
 	ended := slices.SortedFunc(slices.Values(holds), func(a, b results.Hold) int { return cmp.Compare(over(a), over(b)) })

@@ -15,7 +15,7 @@ import (
 type Span [2]int64
 
 // Play is the record of a schedule of harmful events that was played on one backend. All times are
-// from the same clock.
+// nanoseconds of the same clock.
 type Play struct {
 	Backend, Fencing string
 	Terms            claim.Terms // of the backend
@@ -23,14 +23,14 @@ type Play struct {
 	Names            []Name
 	Hosts            []Host
 	Events           []Span // for each event, the period from its injection to its end
-	Made             []Made // conditions caused by events that were not on a single host
+	Made             []Made // conditions that events caused, except events on a single host
 	// Starved reports whether the machine was too busy to judge claims with a time limit.
 	Starved bool
 	Probes  []Probe
 	Left    []string // leftovers, and where they were found
 }
 
-// Name describes one lock: how callers use it, and what the time limits of claims depend on.
+// Name describes one lock: how callers use it, and what determines the time limits of claims.
 type Name struct {
 	Op      results.Op
 	AtLeast time.Duration // the shortest time that the lock stays taken
@@ -43,19 +43,19 @@ type Made struct {
 	From int64
 }
 
-// Host is what one host has reported, and what events did to it.
+// Host has the reports of one host, and what events did to this host.
 type Host struct {
 	results.Seen
 	Alive   bool  // the host lived until the end, and then ended normally
-	Crashed bool  // the host ended with an error status, so no event ended it
+	Crashed bool  // the host ended with an error status, which no event causes
 	Ended   int64 // when an event was to end the host; 0 if there was no such event
 	Made    []Made
-	// These are periods. In Unserved the store may have granted nothing to the host. In Silent the
-	// store may have answered no request of the host. In Stood the host's process did not run.
+	// These fields are periods. In Unserved, the store may have granted the host nothing. In Silent,
+	// the store may have answered no request of the host. In Stood, the host's process did not run.
 	Unserved, Silent, Stood []Span
 }
 
-// Probe is an attempt to acquire a lock after every host had ended.
+// Probe is an attempt to acquire a lock after all hosts had ended or released their locks.
 type Probe struct {
 	Name  int
 	Took  time.Duration // the time until the lock was granted to a new host
@@ -63,7 +63,7 @@ type Probe struct {
 }
 
 type Judgement struct {
-	// Violations break a claim. Exempt are violations that the documentation says may happen.
+	// Violations break a claim. Exempt are violations that the documentation permits.
 	Violations, Exempt []Violation
 	Grants             int
 	Starved            bool
@@ -108,12 +108,12 @@ func byName(holds []results.Hold) map[int][]results.Hold {
 // HostName returns the name of a host in texts for people: A, B, ...
 func HostName(n int) string { return string(rune('A' + n)) }
 
-// everywhere is used instead of a host's number for a violation that is not about a single host.
-// Exceptions for an action on one host do not excuse such a violation.
+// everywhere replaces a host's number in violations that do not concern a single host. Exceptions
+// for an action on one host do not excuse such a violation.
 const everywhere = -1
 
-// exempt reports whether the documentation allows a violation, on one host or everywhere, because
-// of a condition that an event had caused by t=at.
+// exempt reports whether the documentation allows a violation of the rule, on one host or
+// everywhere, because of conditions that events had caused by t=at.
 func (j *judge) exempt(host int, rule claim.Rule, at int64) bool {
 	all := j.Made
 	if host != everywhere {
@@ -138,8 +138,8 @@ func (j *judge) broken(host int, rule claim.Rule, at int64, format string, args 
 	*to = append(*to, Violation{rule, j.Backend, fmt.Sprintf(format, args...)})
 }
 
-// late records that something, which ended at t=at, took longer than a claim allows. If the machine
-// was starved of processor time, late sets Unjudged instead.
+// late records that a claim with a time limit was broken at t=at. If the machine was starved of
+// processor time, late sets Unjudged instead.
 func (j *judge) late(host int, rule claim.Rule, at int64, format string, args ...any) {
 	if j.Starved {
 		j.out.Unjudged = true
@@ -152,8 +152,8 @@ func (j *judge) since(at int64) time.Duration { return millis(at - j.Began) }
 
 func millis(ns int64) time.Duration { return time.Duration(ns).Round(time.Millisecond) }
 
-// exclusion checks that no lock is granted while another host has it, and that tokens rise. It also
-// checks that a host that loses a lock learns of this in time, and sends no renewal after that.
+// exclusion checks that no lock is granted while another host has it, and that tokens rise. A host
+// that loses a lock must learn of this in time, and may not renew the lock after the next grant.
 func (j *judge) exclusion() {
 	for name, holds := range j.holds {
 		for i := 1; i < len(holds); i++ {
@@ -181,9 +181,9 @@ func (j *judge) exclusion() {
 	}
 }
 
-// staleRenewal returns the time from the grant of the second hold (next) to the last confirmed
-// renewal of the first. It returns 0 if no such renewal was sent after that grant, or if the second
-// token is not higher than the first.
+// staleRenewal returns the time from the grant of the second hold (next) to the sending of the
+// first hold's last confirmed renewal. It returns 0 if no such renewal was sent after that grant,
+// or if the second token is not higher than the first.
 func staleRenewal(first, next results.Hold) (ns int64) {
 	if first.Token >= next.Token {
 		return 0
@@ -195,10 +195,10 @@ func staleRenewal(first, next results.Hold) (ns int64) {
 }
 
 // margin returns the time from the moment when the first holder learned of its loss to the next
-// grant. This time is known only if that holder lost the lock, and if its process was not stopped
-// in the period before the next grant. The before parameter is the length of that period. A holder
-// whose host closes its client loses nothing: its lease ends before the release is sent, but its
-// goroutine may see this only after the next grant. For this case there is the overlap rule.
+// grant. The time is known only if that holder lost the lock, and if its process was not stopped in
+// the period before the next grant, whose length is the parameter before. A holder whose host
+// closes its client loses nothing. Its lease ends before the release is sent, but its goroutine may
+// see this only after the next grant. The rule Overlap covers this case.
 func margin(first, next results.Hold, stood []Span, before time.Duration) (ns int64, known bool) {
 	if first.DoneNs == 0 || first.ReleaseNs > 0 || first.Cause == "released" || overlap(stood, Span{next.GrantedNs - int64(before), next.GrantedNs}) > 0 {
 		return 0, false
@@ -206,14 +206,14 @@ func margin(first, next results.Hold, stood []Span, before time.Duration) (ns in
 	return next.GrantedNs - first.DoneNs, true
 }
 
-// brief reports whether the store granted the lock to a waiter in its queue for much less than the
-// TTL, and no renewal was confirmed.
+// brief reports whether the lease of the hold h was granted for less than half a TTL, and no
+// renewal was confirmed. Stores grant such leases to waiters in their queues.
 func brief(h results.Hold, s claim.Setting) bool {
 	return s.FirstSpan > 0 && len(h.Renewals) == 0 && h.UntilNs > 0 && h.UntilNs-h.GrantedNs < int64(s.TTL/2)
 }
 
 // ends judges how holds have ended. A host must not release a lock while a function that needs the
-// lock still runs, and leases must survive short interruptions.
+// lock still runs, and its leases must survive short interruptions.
 func (j *judge) ends() {
 	for name, holds := range j.holds {
 		of := j.Names[name]
@@ -265,7 +265,7 @@ func (j *judge) freeAt(h results.Hold) int64 {
 			return kept + int64(j.Names[h.Name].ExpiresLate)
 		}
 		return h.ReleasedNs
-	case h.ReleaseNs > 0: // the reply to the release is not known
+	case h.ReleaseNs > 0: // the store has not confirmed the release
 		return max(h.ReleaseNs, h.ValidNs) + ttl
 	case h.DoneNs > 0:
 		return h.DoneNs + ttl/4
@@ -276,7 +276,7 @@ func (j *judge) freeAt(h results.Hold) int64 {
 }
 
 // calls checks that calls return in time, and that no host process ends without an event that ends
-// it. A client that has once had a lock must not give up a wait or a release too early.
+// it. A client that the store has once served must not give up a wait or a release too early.
 func (j *judge) calls() {
 	for on, h := range j.Hosts {
 		for _, c := range h.Calls {
@@ -292,8 +292,8 @@ func (j *judge) calls() {
 	}
 }
 
-// gaveUp reports whether a call failed although it had time left. A release has time only until its
-// lease is over, and the lease is over early if its last renewals failed.
+// gaveUp reports whether the call c failed although it had time left. A release has time only until
+// its lease is over, and the lease is over early if its last renewals failed.
 func (j *judge) gaveUp(h Host, c results.Call) bool {
 	until := min(c.LimitNs-int64(claim.Slack), j.Stopped)
 	switch {
@@ -314,8 +314,8 @@ func (j *judge) gaveUp(h Host, c results.Call) bool {
 	return c.BackNs < until
 }
 
-// unconfirmed reports whether a release ends a brief lease that may be over before the release
-// reaches the store, because the store did not answer or the host did not run.
+// unconfirmed reports whether a [brief] lease may have ended before its release could reach the
+// store, because the store did not answer or the host did not run.
 func (j *judge) unconfirmed(h Host, release results.Call) bool {
 	return slices.ContainsFunc(h.Holds, func(l results.Hold) bool {
 		return l.Name == release.Name && brief(l, j.Names[l.Name].Setting) && l.GrantedNs <= release.SentNs && release.SentNs < l.UntilNs &&
@@ -342,8 +342,8 @@ func (j *judge) deadline(on int, c results.Call) {
 	}
 }
 
-// stalls checks that a lock that is free, from the start or after a hold, is granted in time to a
-// caller that waits for it.
+// stalls checks that a free lock is granted in time to a caller that waits for it. A lock is free
+// at the beginning and after each hold.
 func (j *judge) stalls() {
 	for name := range j.Names {
 		free := j.Began
@@ -386,7 +386,7 @@ func (j *judge) stall(name int, free, next int64) {
 	}
 }
 
-// probes checks that every lock becomes free when all hosts have ended.
+// probes checks that every lock becomes free after all hosts have ended or released their locks.
 func (j *judge) probes() {
 	for _, p := range j.Probes {
 		s := j.Names[p.Name].Setting

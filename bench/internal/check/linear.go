@@ -10,13 +10,13 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// judging is the time limit for finding an order of all operations on a lock in which the lock
-// never has two holders. The search is usually short, because a history has few holders.
+// judging is the time limit of the search for an order of all operations on a lock in which the
+// lock never has two holders. The search is usually short, because a lock has few holders.
 const judging = 10 * time.Second
 
 type operation struct {
 	kind  opKind
-	lease int // the number of the lease among the grants of its name
+	lease int // the number of the lease among the grants of its lock
 }
 
 type opKind uint8
@@ -31,9 +31,9 @@ const (
 // grant.
 const nobody = -1
 
-// lockModel is a lock with at most one holder. An opFree ends a lease. If the time of its return is
-// not known, the opFree may have happened at any time after its call, or never. It does nothing if
-// another grant holds the lock.
+// lockModel is a model of a lock with at most one holder. An opFree ends a lease, and does nothing
+// if another lease holds the lock. If it is not known when an opFree returned, it may have taken
+// effect at any time after its call, or never.
 var lockModel = porcupine.Model{
 	Init: func() any { return nobody },
 	Step: func(state, input, _ any) (bool, any) {
@@ -55,10 +55,10 @@ var lockModel = porcupine.Model{
 	},
 }
 
-// linear reports whether the holds of one lock fit a lock with at most one holder. The died
-// function returns the time when a host was killed, or 0. If forgets is not 0, the store may
-// lose holds that were requested before t=forgets, at t=forgets or later. The decided result is
-// false if time ran out. Parameter first is the FirstSpan of [claim.Setting].
+// linear reports whether the holds can be those of a lock with at most one holder at a time. The
+// function died returns when a host was killed, or 0. If forgets is not 0, the store may forget, at
+// t=forgets or later, each hold that was requested before t=forgets. Parameter first is the
+// FirstSpan of [claim.Setting]. The result decided is false if the search took longer than judging.
 func linear(holds []results.Hold, ttl, first time.Duration, died func(host int) int64, forgets int64) (ok, decided bool) {
 	var ops []porcupine.Operation
 	add := func(kind opKind, lease int, call, back int64) {
@@ -93,9 +93,9 @@ func linear(holds []results.Hold, ttl, first time.Duration, died func(host int) 
 // clock and sending the request.
 const rounding = 5 * time.Millisecond
 
-// freeFrom returns the earliest time at which a hold may be over if the store has not confirmed its
-// release. A hold may be over when it expires (counted from the last confirmed request), or when
-// the holder begins to release, learns of the loss or dies.
+// freeFrom returns the earliest time at which the hold l may be over, if the store has not
+// confirmed its release. That is when its lease expires (counted from the last confirmed request),
+// or when the holder began the release, learned of the loss or died.
 func freeFrom(l results.Hold, ttl, first time.Duration, died int64) int64 {
 	sent := l.AskedNs
 	if first > 0 && len(l.Renewals) == 0 {

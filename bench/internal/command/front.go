@@ -25,28 +25,28 @@ const (
 	leaveBudget = 5 * time.Second
 	// The front checks for a stopped keeper every TTL/lookPart, or every lookEvery if that is shorter.
 	lookPart = 10
-	// stdioFrom is the keeper's lowest descriptor for the command's standard input, output and error.
-	// Lower numbers are free for descriptors that the command inherits from the caller.
+	// stdioFrom is the lowest descriptor at which the keeper has the command's standard input, output
+	// and error. Lower numbers are free for descriptors that the command inherits from the caller.
 	stdioFrom = 100
 )
 
-// ignored are the signals that the caller makes this process ignore, as nohup and a shell without
-// job control do. They must be read before the first call of signal.Notify.
+// ignored are the signals that this process ignores, because its caller, such as nohup or a shell
+// without job control, said so. They must be read before the first call of signal.Notify.
 var ignored = func() (all []syscall.Signal) {
 	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT} {
 		if signal.Ignored(s) {
 			all = append(all, s)
 		}
 	}
-	// Go does not tell whether SIGQUIT was ignored. A shell ignores it together with SIGINT.
+	// Go does not tell whether SIGQUIT was ignored. Shells ignore SIGQUIT together with SIGINT.
 	if slices.Contains(all, syscall.SIGINT) {
 		all = append(all, syscall.SIGQUIT)
 	}
 	return all
 }()
 
-// handedOn are the signals that the front forwards to the command. Other signals of a
-// terminal reach the command directly, through its process group.
+// handedOn are the signals that the front forwards to the command. Other signals of a terminal
+// reach the command directly, through the command's process group.
 var handedOn = []os.Signal{
 	syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT,
 }
@@ -68,7 +68,7 @@ type front struct {
 func Signals() chan os.Signal {
 	signals := make(chan os.Signal, 64)
 	for _, s := range ignored {
-		signal.Ignore(s) // by itself, Go ends a process at SIGQUIT
+		signal.Ignore(s) // without this call, Go ends the process at SIGQUIT
 	}
 	signal.Notify(signals, slices.DeleteFunc(slices.Clone(handedOn), func(s os.Signal) bool {
 		return slices.Contains(ignored, s.(syscall.Signal))
@@ -76,13 +76,13 @@ func Signals() chan os.Signal {
 	return signals
 }
 
-// Run runs the command of the spec s until it ends. Meanwhile Run writes messages to out, and
-// handles the signals from [Signals]. The caller must not start other children.
+// Run runs the command of the spec s until the command ends. Meanwhile Run writes messages to out,
+// and handles signals from [Signals]. The caller must not start other children.
 func Run(s Spec, signals <-chan os.Signal, out *Out) End {
 	if err := proc.AdoptOrphans(); err != nil {
 		fmt.Fprintf(out, "warning: what the command leaves behind may outlive its lock: %v\n", err)
 	}
-	signal.Ignore(syscall.SIGPIPE) // the reader of our stderr may end; for the command the signal keeps its default action
+	signal.Ignore(syscall.SIGPIPE) // stderr may lose its reader; in the command the signal has its default action
 	s.Group, s.Ignored = syscall.Getpgrp(), ignored
 	for i := range s.Stdio {
 		fd, err := unix.FcntlInt(uintptr(i), unix.F_DUPFD, stdioFrom)
@@ -126,8 +126,8 @@ func (f *front) signal(sig syscall.Signal) {
 		return
 	}
 	if sig == syscall.SIGHUP && f.leads && !leadsTerminal() {
-		// When the terminal hangs up, the kernel sends SIGHUP to this process, the leader. The group
-		// would get SIGHUP only when this process ends, after the command. So send it to the group now.
+		// When the terminal hangs up, the kernel sends SIGHUP to this process, the leader. The group gets
+		// SIGHUP only when this process ends, after the command. So send SIGHUP to the group now.
 		f.leads, f.hungUp, knows = false, true, true
 		_ = syscall.Kill(0, sig) // the group includes this process
 	}
@@ -179,7 +179,7 @@ func (f *front) leave(e End) End {
 	return e
 }
 
-// replace does the work of a keeper that was killed. It ends the command, and then breaks the
+// replace does the work that a killed keeper has left. It ends the command, and then breaks the
 // lease. If AtLeast is set, it lets the lease expire instead.
 func (f *front) replace() End {
 	for len(f.lines) > 0 { // the channel already holds all remaining lines of the keeper
@@ -192,7 +192,7 @@ func (f *front) replace() End {
 		}
 	}
 	// The first kill spares the keeper's plugin. The plugin ends by itself, but may need half a second
-	// to remove its directory from a slow disk. The deferred kill ends a plugin that is left.
+	// to remove its directory from a slow disk. The deferred kill ends the plugin if it still runs.
 	defer tree{func() int { return 0 }}.kill()
 	tree{f.plugin.running}.kill()
 	e := End{Kind: Lost, Reason: fmt.Sprintf("the process that kept %q was killed, and with it the command", f.spec.Name)}
@@ -221,9 +221,9 @@ func (f *front) free() error {
 	return errors.Join(err, c.Close(ctx))
 }
 
-// fromTerminal reports whether sig came from a terminal. A terminal sends a signal to the whole
-// foreground group, so the command gets it too. Note: while this process is in the foreground, a
-// signal from another sender looks the same, and is not forwarded.
+// fromTerminal reports whether sig seems to come from the terminal. A terminal sends a signal to
+// the whole foreground group, so the command gets it, too. While this process is in the foreground,
+// SIGINT and SIGQUIT of other senders look the same, and are not forwarded.
 func fromTerminal(sig syscall.Signal) bool {
 	if sig != syscall.SIGINT && sig != syscall.SIGQUIT {
 		return false

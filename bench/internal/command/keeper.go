@@ -31,7 +31,7 @@ const (
 	betweenTerms = time.Second
 )
 
-// Main makes this process a keeper if it was started as a keeper. Call it first in main.
+// Main runs this process as a keeper and exits, if it was started as one. Call it first in main.
 func Main() { proc.Become(role, called, openKeeper) }
 
 // keeper is the process that holds the lease. The command is its child.
@@ -69,8 +69,8 @@ func openKeeper(p *proc.Parent, s Spec) (proc.Agent[order], error) {
 		syscall.CloseOnExec(int(fd))
 	}
 	// A service manager may send all processes a signal that is meant for the command. The keeper
-	// drops this signal, and ends after the command. In the keeper's children these signals have the
-	// default action, or are ignored if the caller ignores them.
+	// drops such signals, because it must end after the command. Its children get the default action
+	// for these signals, or ignore those that the caller ignores.
 	drop := make(chan os.Signal, 1)
 	signal.Notify(drop, append([]os.Signal{syscall.SIGPIPE, syscall.SIGTTOU, syscall.SIGTTIN, syscall.SIGTSTP}, handedOn...)...)
 	for _, sig := range s.Ignored {
@@ -88,7 +88,7 @@ func openKeeper(p *proc.Parent, s Spec) (proc.Agent[order], error) {
 	}()
 	go func() {
 		defer close(k.ended)
-		// Keep the thread: when the thread that started the command ends, the kernel kills the command.
+		// Stay on this thread: when it ends, the kernel kills the command that it has started.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		e := k.run()
@@ -99,7 +99,7 @@ func openKeeper(p *proc.Parent, s Spec) (proc.Agent[order], error) {
 	return k, nil
 }
 
-// say sends a line to the front, which may be stopped. It drops the line if the channel is full.
+// say sends a line to the front. If the channel is full (the front is stopped), it drops the line.
 func (k *keeper) say(l line) {
 	select {
 	case k.said <- l:
@@ -107,7 +107,7 @@ func (k *keeper) say(l line) {
 	}
 }
 
-// Do implements proc.Agent. It forwards a signal to the command, or ends the wait for the lock.
+// Do implements proc.Agent. It forwards the signal to the command, or ends the wait for the lock.
 func (k *keeper) Do(_ context.Context, o order) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -117,7 +117,7 @@ func (k *keeper) Do(_ context.Context, o order) {
 	case k.pid == 0 && ends:
 		k.refuse(interrupt(o.Signal))
 	case o.Signal == syscall.SIGCONT && time.Now().UnixNano()-k.resumed.Swap(0) < int64(time.Second):
-		// Drop the SIGCONT by which the keeper has resumed the front, because the command runs already.
+		// Drop the SIGCONT with which the keeper resumed the front, because the command runs already.
 	case k.pid != 0 && !o.Knows:
 		_ = syscall.Kill(k.pid, o.Signal) // the pid is still valid, because the process was not reaped yet; signals to another user's process fail
 	}
@@ -292,8 +292,8 @@ func (k *keeper) acquire() (held, error) {
 		k.at = t.At
 		return t.Lease, nil
 	}
-	// With any AtLeast, core renews a lease that was granted to this waiter before it returns the
-	// lease. The command needs that, because the grant is too short to end a command in.
+	// With any AtLeast, even 1 ns, core first renews a lease that was granted to a waiter, and then
+	// returns it. The command needs this, because the grant is too short to end a command in time.
 	l, err := k.client.Lock(k.spec.Name, &core.LockOptions{TTL: k.spec.TTL, AtLeast: max(k.spec.AtLeast, 1)})
 	if err != nil {
 		return nil, err

@@ -10,8 +10,8 @@ const outBudget = time.Second
 
 // Out writes texts for people to a writer that may block, such as a full pipe without a reader or a
 // terminal that Ctrl-S has stopped. A process that must end a command or free a lock never waits
-// for the writer. Out drops a text if 64 others still wait to be written. It may be used from any
-// goroutine.
+// for the writer. If 64 texts wait to be written, Out drops the next one. Any goroutine may use an
+// Out.
 type Out struct {
 	texts chan string
 	done  chan struct{}

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// A command whose lease is not renewed gets SIGTERM when TTL/termPart is left,
-	// and is killed when TTL/killPart is left.
+	// If its lease is not renewed, a command gets SIGTERM when TTL/termPart of the lease is left, and
+	// SIGKILL when TTL/killPart is left.
 	termPart, killPart = 4, 10
 	// maxHoldGrace is the time from SIGTERM to SIGKILL when MaxHold is over.
 	maxHoldGrace = 10 * time.Second
@@ -35,7 +35,7 @@ type run struct {
 
 	status *syscall.WaitStatus // of the command, when it has ended
 	over   time.Time           // when the command has ended
-	halted int                 // tries left to resume the front, which stops itself with the command
+	halted int                 // how often to try again to resume the front, which stops itself with the command
 	told   bool                // lockbench has reported the processes that the command left behind
 	lost   string              // why the command must end early; "" if it need not
 	termed bool
@@ -45,8 +45,8 @@ type run struct {
 
 // hold runs the command under the lease h until all processes of the command have ended.
 //
-// Before it returns, hold waits until the tree (all these processes) is empty, and then releases h.
-// So the lock is free only when none of these processes is left, unless the keeper dies.
+// It releases h when the tree (the command and all processes that it started) is empty. So, unless
+// the keeper dies, the lock is free only when none of these processes is left.
 func (k *keeper) hold(h held) End {
 	r := &run{keeper: k, held: h, start: time.Now(), tree: tree{func() int {
 		pid, _ := plugin.ProcessOf(k.backend)
@@ -84,7 +84,7 @@ func notStarted(name string, err error) End {
 
 // begin starts the command in the front's process group.
 func (r *run) begin() error {
-	// A lease that was granted to a waiting keeper is short until its first renewal, so wait for that.
+	// A lease that was granted to a waiter is short until its first renewal, so wait for this renewal.
 	for time.Until(r.held.Deadline()) <= r.spec.TTL/termPart && r.wanted.Err() == nil && r.held.Err() == nil {
 		r.wait()
 	}
@@ -99,7 +99,7 @@ func (r *run) begin() error {
 	}
 	attr := &syscall.SysProcAttr{Setpgid: true, Pgid: r.spec.Group}
 	dieWithParent(attr)
-	// lockbench may itself run under a lock, and have these variables. The last values count.
+	// If lockbench itself runs under a lock, it has these variables already. The last values count.
 	env := (&exec.Cmd{Env: append(os.Environ(),
 		"LOCKBENCH_LOCK="+r.spec.Name,
 		"LOCKBENCH_TOKEN="+strconv.FormatUint(r.held.Token(), 10),
@@ -136,11 +136,11 @@ func (r *run) took(pid int, status syscall.WaitStatus) {
 	}
 }
 
-// frontResumes is the number of times that the front is told to go on. The first time may be too
-// early, because the front may not have stopped itself yet.
+// frontResumes is the number of tries to resume the front. The first try may be too early, because
+// the front may not have stopped itself yet.
 const frontResumes = 3
 
-// resume tells the front to go on. The front stops itself after a signal has stopped the command.
+// resume resumes the front with SIGCONT. The front stops itself when a signal stops the command.
 func (r *run) resume() {
 	if r.halted == 0 || r.fronted.Err() != nil {
 		return
@@ -152,7 +152,7 @@ func (r *run) resume() {
 	}
 }
 
-// look decides whether the command must end, and ends it.
+// look decides whether the command must end, and sends the signals that end it.
 func (r *run) look(now time.Time) {
 	r.resume()
 	left := r.held.Deadline().Sub(now)
@@ -190,7 +190,7 @@ func (r *run) look(now time.Time) {
 }
 
 // end reports, at its first call, why the command must end. Each call sets the time at which the
-// command is killed, unless a previous call has set an earlier time.
+// command is killed, unless an earlier call has set an earlier time.
 func (r *run) end(reason string, at time.Time) {
 	if r.lost == "" {
 		r.lost = reason

@@ -13,7 +13,7 @@ type Spec struct {
 	Backend, Path string // name and path of the plugin
 	Config        driver.Config
 	Name          string   // of the lock
-	Program       []byte   // path of the command, in any encoding: JSON changes strings that are not UTF-8
+	Program       []byte   // path of the command; not a string, because JSON changes strings that are not UTF-8
 	Argv          [][]byte // arguments of the command, its name first
 	Label         string
 
@@ -27,11 +27,10 @@ type Spec struct {
 	Tell         bool          // say which holder the keeper waits for
 	Verbose      bool          // say everything
 
-	// These belong to the command, and the keeper does not inherit them from the front: the
-	// descriptors of standard input, output and error, the process group, and the ignored signals.
-	Stdio   [3]uintptr
-	Group   int
-	Ignored []syscall.Signal
+	// The command inherits these from the front, but the keeper does not.
+	Stdio   [3]uintptr       // descriptors of standard input, output and error
+	Group   int              // the process group
+	Ignored []syscall.Signal // the signals that the command ignores
 }
 
 type Kind string
@@ -47,14 +46,15 @@ const (
 )
 
 // End says how a run ended. For Ended, Status is as in a shell: 128 + n after signal n, 126 or 127
-// if the start failed. In that case and for other kinds, Reason is set unless the keeper told it.
+// if the start failed. Reason says why the start failed or why Kind is not Ended, unless the keeper
+// has already reported it.
 type End struct {
 	Kind   Kind
 	Status int
 	Reason string
 }
 
-// line is a message from the keeper to the front.
+// line is a message from the keeper, which holds the lease, to the front, which the user started.
 type line struct {
 	Say     string `json:",omitempty"` // shown to people if Verbose
 	Warn    string `json:",omitempty"` // always shown to people
@@ -77,7 +77,7 @@ func (p plug) running() int {
 	return p.Pid
 }
 
-// order is a message from the front to the keeper.
+// order is a message from the front, which the user started, to the keeper, which holds the lease.
 type order struct {
 	Signal syscall.Signal // for the command
 	Knows  bool           // the command has already received the signal

@@ -2,5 +2,5 @@ package command
 
 import "syscall"
 
-// dieWithParent makes the kernel kill the command when the thread that starts it ends.
+// dieWithParent makes the kernel kill the command when the thread that started it ends.
 func dieWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }

@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// These limit the pause between two tries to kill the processes of a tree. The pause is a tenth of
-// the time since the first try, because a process that waits in the kernel may live for hours.
+// These constants limit the pause between two tries to kill the processes of a tree. The pause is a
+// tenth of the time since the first try. A process that waits in the kernel may live for hours.
 const (
 	killPause    = time.Millisecond
 	maxKillPause = 100 * time.Millisecond
@@ -21,13 +21,13 @@ func pauseAfter(start time.Time) time.Duration {
 	return min(max(time.Since(start)/10, killPause), maxKillPause)
 }
 
-// tree is all descendants of this process except one spared child and its descendants. Only one
-// goroutine may use it. Code outside of tree may wait only for the spared child.
+// tree is all descendants of this process, except one spared child and the descendants of that
+// child. Only one goroutine may use a tree. Other code may reap only the spared child.
 type tree struct {
 	spare func() (pid int) // 0 for none
 }
 
-// children returns the children of this process in the tree, including those that have ended.
+// children returns the children of this process in the tree, even those that have ended.
 func (t tree) children() []int {
 	spared := t.spare()
 	return slices.DeleteFunc(proc.Children(os.Getpid()), func(pid int) bool { return pid == spared })
@@ -60,9 +60,9 @@ func (t tree) signal(sig syscall.Signal) (refused bool) {
 	return refused
 }
 
-// reap waits for the children that have ended, and calls the took function with each status. It
-// reports whether a child is left. Only this function waits for children. So no child vanishes
-// while [proc.Children] lists them, and an empty list proves that the tree is empty.
+// reap reaps the children that have ended, and calls the function took with each new status. It
+// reports whether a child is left. Only reap waits for children. So no child vanishes while
+// [proc.Children] lists them, and an empty list proves that the tree is empty.
 func (t tree) reap(took func(pid int, status syscall.WaitStatus)) (left bool) {
 	for {
 		children, waited := t.children(), false

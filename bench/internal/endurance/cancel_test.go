@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// TestRandomCancels checks that acquires cancelled at random leave nothing and block no client.
+// TestRandomCancels cancels acquires at random. They must leave nothing and block no client.
 func TestRandomCancels(t *testing.T) {
 	each(t, 2, func(t *testing.T, s *system) {
 		cancels := count(500, 10_000)
@@ -23,8 +23,8 @@ func TestRandomCancels(t *testing.T) {
 	})
 }
 
-// left returns the locks that still have a holder or a waiter after 20 s. Within that time all
-// requests end, and a minority of servers that has missed requests catches up.
+// left returns the locks that still have a holder or a waiter after 20 s. In that time, all
+// requests end, and servers that have missed requests catch up.
 func (s *system) left(t *testing.T) (left []string) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {

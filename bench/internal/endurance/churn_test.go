@@ -13,8 +13,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// TestChurn kills plugins and hosts while other hosts acquire, release and campaign. It checks that
-// no process, file or lock is left, and that no promise (claim) is broken.
+// TestChurn kills plugins and hosts while other hosts acquire locks, release locks and campaign. It
+// checks that no process, file or lock is left, and that no promise (claim) is broken.
 func TestChurn(t *testing.T) {
 	for _, k := range served(2) {
 		t.Run(k.Name, func(t *testing.T) {
@@ -31,8 +31,8 @@ func TestChurn(t *testing.T) {
 	}
 }
 
-// TestPlannedFailover checks that candidates and leases of 10 s survive when an operator makes the
-// replica the primary server, and when the operator reverses this.
+// TestPlannedFailover checks that leases of 10 s and election candidates survive when an operator
+// makes the replica the primary server, and when the operator reverses this.
 func TestPlannedFailover(t *testing.T) {
 	for _, k := range kinds.All() {
 		if k.Setting(servers.WithReplica).Name == "" {

@@ -1,5 +1,5 @@
 // Package endurance_test tests the shipped plugin binaries on real servers. It kills hosts and
-// plugins, and cancels acquires at random times. It does this a few times by default, and many
+// plugins, and cancels acquires at random times. It repeats this a few times by default, and many
 // times with LOCKBENCH_LONG=1.
 package endurance_test
 
@@ -41,7 +41,7 @@ func each(t *testing.T, short int, f func(t *testing.T, s *system)) {
 	}
 }
 
-// served returns the kinds of store with servers: as many as short says, or all in a long run.
+// served returns the kinds of stores that have servers. A short run gets only the first few.
 func served(short int) []*servers.Kind {
 	all := slices.DeleteFunc(kinds.All(), (*servers.Kind).InHost)
 	return all[:count(short, len(all))]

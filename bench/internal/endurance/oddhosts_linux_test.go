@@ -29,13 +29,13 @@ type oddHost struct {
 	Path   string
 	Config driver.Config
 	Rounds int
-	Round  int // the next round, in a host that executes itself again
+	Round  int // the number of the next round, in a host that executes itself again
 }
 
-// habits are functions that a host calls before it opens plugins. Each returns a function that the
-// host calls at its end.
+// habits are functions that a host calls before it opens plugins. Each returns the function end,
+// which the host calls after its last round.
 var habits = map[string]func(t *testing.T) (end func()){
-	"executes itself anew":   func(*testing.T) func() { return func() {} }, // the host does so itself, after each round
+	"executes itself anew":   func(*testing.T) func() { return func() {} }, // the host executes itself after each round
 	"children follow thread": startFollowers,
 }
 
@@ -81,7 +81,7 @@ func TestOddHostProcess(t *testing.T) {
 	}
 	end()
 	eventually(t, "no process is left", func() bool {
-		// A process that has executed itself anew must also reap the children that it had before.
+		// A process that has executed itself must also reap the children that it had before that.
 		_, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
 		return errors.Is(err, syscall.ECHILD)
 	})
@@ -91,7 +91,7 @@ func TestOddHostProcess(t *testing.T) {
 	})
 }
 
-// work plays the rounds. An extra first round opens the descriptors that may stay open.
+// work does the rounds. An extra round before them opens the descriptors that may stay open.
 func (h oddHost) work(t *testing.T) {
 	h.round(t, 0).close(t)
 	descriptors := openFiles(t)

@@ -23,25 +23,25 @@ type Action struct {
 	// Needs are the capabilities that the servers of the store must have.
 	Needs []servers.Capability
 	// Only reports whether the action exists in a setting of a store, such as a setting with a
-	// replica. Nil means that it exists in all settings.
+	// replica. Nil means that the action exists in all settings.
 	Only func(s *servers.Kind, in servers.Setting) bool
 	// Unfit is the reason why the action is impossible on this machine, or "" if it is possible.
 	Unfit string
 	// Wrapped reports whether the host must start its plugin through one of [wrappersThatStay].
 	Wrapped bool
-	// Uses is the resource that no other action on the same target may use at the same time. It is ""
-	// if the action needs no such resource.
+	// Uses is the resource that no other action on the same target may use at the same time. If the
+	// action needs no such resource, Uses is "".
 	Uses Resource
-	// Lasts is the shortest and the longest time until the action is healed. It is zero for an action
-	// that is over at once.
+	// Lasts is the shortest and the longest time from the action's start until it is healed. It is
+	// zero for an action that is over at once.
 	Lasts Span
-	// Stops says which hosts may go unserved while the action lasts. StopsFor is not 0 if clients can
-	// soon work in spite of the action. In that case, hosts may go unserved only for StopsFor after
-	// its beginning, and for Recovers after its end.
+	// Stops says which hosts may go unserved by the store while the action lasts. If StopsFor is not
+	// 0, clients can soon work in spite of the action. Hosts may then go unserved only for StopsFor
+	// after the action's start, and for Recovers after its end.
 	Stops    Reach
 	StopsFor time.Duration
 	// Recovers is the longest time for which hosts may wait after the action's end, for an election, a
-	// restart or a connection. Hosts outside of Stops may wait too, but must not lose a lease.
+	// restart or a connection. Even hosts outside of Stops may wait, but must not lose a lease.
 	Recovers time.Duration
 	// Swallows is set if a request that the action stops gets neither a reply nor an error.
 	Swallows bool
@@ -60,7 +60,7 @@ type Action struct {
 // Target is the kind of thing that an action harms or changes.
 type Target string
 
-// The number of the target host or server is in the [Event].
+// An [Event] has the number of the host or server that is its target.
 const (
 	OnHost   Target = "host"
 	OnServer Target = "server"
@@ -96,18 +96,18 @@ type Span [2]time.Duration
 type Event struct {
 	Action string `json:"action"`
 	Target int    `json:"target"` // number of the host or server, or [everywhere]
-	// At is the time from the end of the callers' warm-up to the event (the table of faults has no
-	// warm-up). From that time on, an event with a Trigger waits for the trigger on host number Of.
+	// At is the time of the event. It counts from the end of the callers' warm-up, which the table of
+	// faults leaves out. If Trigger is set, the event then waits for this trigger on host number Of.
 	At      Duration `json:"at"`
 	Trigger Trigger  `json:"trigger,omitempty"`
 	Of      int      `json:"of,omitempty"`
 	Lasts   Duration `json:"lasts,omitempty"`
-	// After is the number of another event (the first is 1), or 0 for none. If it is not 0, the time
-	// At counts from a moment of the other event. Since names this moment.
+	// After, if not 0, is the number of another event (the first is 1). The time At then counts from a
+	// moment of that other event. Since names this moment.
 	After int    `json:"after,omitempty"`
 	Since Moment `json:"since,omitempty"`
-	// Until is a host's number (the first is 1), or 0. The event ends Linger after all locks of that
-	// host's last request were granted or failed, or at the end of Lasts if some are missing.
+	// Until, if not 0, is the number of a host (the first is 1). When each lock of that host's last
+	// request was granted or has failed, the event ends after Linger. Otherwise it ends after Lasts.
 	Until  int      `json:"until,omitempty"`
 	Linger Duration `json:"linger,omitempty"`
 	// Group and Limit are for the actions "ask" and "give-back". Group is the number of a group of
@@ -128,7 +128,7 @@ const everywhere = -1
 
 type Moment string
 
-// If the Since field of an event is empty, it means Injected.
+// If the Since field of an event is "", it means the moment Injected.
 const (
 	Begun    Moment = "begun" // just before the event is injected
 	Injected Moment = "injected"
@@ -137,7 +137,7 @@ const (
 
 type Share string
 
-// These are the shares of n servers that an event can harm.
+// These are the parts of the servers that an event can harm.
 const (
 	Minority Share = "minority" // the largest minority; no server if there is only one
 	Majority Share = "majority" // the smallest majority
@@ -164,7 +164,7 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return err
 }
 
-// fits returns why an action is impossible in a setting of a backend, or "" if it is possible.
+// fits returns why the action is impossible in a setting of a backend, or "" if it is possible.
 func (a Action) fits(backend, setting string) string {
 	of := kinds.Of(backend)
 	if !a.knownIn(of, setting) {
@@ -203,13 +203,13 @@ func (a Action) DoesTo(whom string) string { return strings.ReplaceAll(a.Does, "
 
 func Actions() []Action { return slices.Clone(allActions()) }
 
-// allActions builds the list of actions only once, because judging an event needs the list.
+// allActions builds the list of actions only once, because Event.action needs it at every call.
 var allActions = sync.OnceValue(func() []Action {
 	return slices.Concat(hostActions, surroundingActions, networkActions, serverActions, drawnOperations())
 })
 
 // action returns the event's action. If there is no such action, it returns an Action without a
-// name, and [Schedule.check] reports the error.
+// name, and [Schedule.check] reports an error.
 func (e Event) action() Action {
 	for _, all := range [][]Action{allActions(), allTableActions()} {
 		if i := slices.IndexFunc(all, func(a Action) bool { return a.Name == e.Action }); i >= 0 {

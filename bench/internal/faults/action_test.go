@@ -47,7 +47,7 @@ func TestActionsAreWellFormed(t *testing.T) {
 	}
 }
 
-// TestOneOfServers checks in which settings an action can harm one path and leave a majority.
+// TestOneOfServers checks which settings allow an action that harms a host's path to one server.
 func TestOneOfServers(t *testing.T) {
 	for setting, want := range map[string]bool{"one": false, "three": true, "balanced": false, "few-operations": false} {
 		if why := (Event{Action: "refuse-one"}).action().fits("etcd", setting); (why == "") != want {
@@ -56,8 +56,8 @@ func TestOneOfServers(t *testing.T) {
 	}
 }
 
-// openSystem starts servers of a backend that meet the requirements in more. It also returns a
-// function that starts a host.
+// openSystem starts servers of a backend, with the needs and the setting in the parameter more. It
+// also returns a function that starts a host.
 func openSystem(t *testing.T, backend string, more servers.Requirements) (*System, func(t *testing.T, wrapper string) *Host) {
 	t.Helper()
 	plugin := plugintest.Build(t, module+"plugins/"+backend+"/lockplugin-"+backend)
@@ -117,8 +117,8 @@ func works(t *testing.T, h *Host, name string) {
 	h.Forget()
 }
 
-// TestActions injects and heals each action on hosts. It checks that a host that survives can still
-// acquire a lock, and that nothing of the host or the action is left behind.
+// TestActions injects each action on a host, and then heals it. A host that survives must still be
+// able to acquire a lock. Nothing of the host or the action may be left behind.
 func TestActions(t *testing.T) {
 	t.Run("redis", func(t *testing.T) {
 		testActions(t, "redis", func(a Action) bool { return !strings.HasSuffix(a.Name, "-one") })
@@ -200,7 +200,7 @@ func testAction(t *testing.T, w *System, h *Host, a Action) {
 }
 
 // effects has, for the name of an action, a function that reports whether the action has its effect
-// now. It lists only actions whose effect this process can see.
+// now. It leaves out actions whose effect the test cannot see.
 var effects = map[string]func(*Host) bool{
 	"freeze-host":    func(h *Host) bool { return frozen(h.Pid()) },
 	"freeze-plugin":  func(h *Host) bool { return frozen(h.plugin()) },
@@ -224,7 +224,7 @@ func descriptorLimit(pid int) string {
 	return "none"
 }
 
-// loops returns the running busy loops of the action starve.
+// loops returns the files in /proc of the busy loops that the action starve has started.
 func loops() []string {
 	var found []string
 	commands, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is valid

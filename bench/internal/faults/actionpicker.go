@@ -8,17 +8,17 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// actionPicker picks one, two, three or six actions for each schedule. It picks them
-// so that each single action and each pair of actions occurs as early as possible.
+// actionPicker picks one, two, three or six actions for each schedule. It picks them so that each
+// action and each pair of actions occurs in a schedule as early as possible.
 type actionPicker struct {
 	random   *rand.Rand
-	settings []string            // each setting occurs once for every action that fits in it
-	fitting  map[string][]Action // the actions that fit, by setting
+	settings []string            // each setting is listed once for every action that is possible in it
+	fitting  map[string][]Action // the actions that are possible, by setting
 	picked   map[pair]bool
 	count    int
 }
 
-// pair has the sorted names of two actions in a schedule, or the only action's name twice.
+// pair has the sorted names of two actions of a schedule, or twice the name of its only action.
 type pair [2]string
 
 func pairOf(a, b string) pair {
@@ -34,8 +34,8 @@ func hashOf(text string) uint64 {
 	return h.Sum64()
 }
 
-// newActionPicker makes a picker for the actions that fit in the given settings of
-// a backend. If settings is empty, all settings of the backend are used.
+// newActionPicker makes a picker for the actions that are possible in the given settings of a
+// backend. If settings is empty, it uses all settings of the backend.
 func newActionPicker(backend string, settings []string, actions []Action, random *rand.Rand) *actionPicker {
 	p := &actionPicker{random: random, fitting: map[string][]Action{}, picked: map[pair]bool{}}
 	if len(settings) == 0 {
@@ -55,7 +55,7 @@ func newActionPicker(backend string, settings []string, actions []Action, random
 // burst is the largest number of actions of a schedule that can happen at about the same time.
 const burst = 3
 
-// next returns a setting of the store and one to six actions that fit in this setting.
+// next returns a setting of the store, and one to six actions that are possible in this setting.
 func (p *actionPicker) next() (setting string, actions []Action) {
 	setting = p.settings[p.random.IntN(len(p.settings))]
 	fitting := p.fitting[setting]
@@ -81,9 +81,9 @@ func (p *actionPicker) next() (setting string, actions []Action) {
 	return setting, actions
 }
 
-// best returns the action in fitting that makes the most new pairs (pairs not picked before). It
-// chooses at random among equal actions. If alone is set, an action makes a pair with itself.
-// Otherwise it makes pairs with the actions in chosen or, if chosen is empty, in fitting.
+// best returns the action in the list fitting that makes the most new pairs (pairs not picked
+// before), or a random one of several. If alone is set, an action makes a pair with itself.
+// Otherwise it makes pairs with all actions in chosen or, if chosen is empty, in fitting.
 func (p *actionPicker) best(fitting, chosen []Action, alone bool) Action {
 	var best Action
 	most, ties := -1, 0

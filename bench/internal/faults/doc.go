@@ -1,20 +1,20 @@
-// Package faults plays schedules. A schedule has hosts, whose callers use locks, and actions that
-// harm or change hosts, their surroundings, networks or servers. Each action happens at a given
-// time or at a trigger, such as a host's next request. A search draws random schedules to find
-// unknown bugs. A soak is a search whose hosts keep running from one schedule to the next. Package
-// check judges the hosts' reports by the claims in package claim. If a schedule breaks a claim, the
-// search shrinks it to a reproducer. The table of faults is a list of named faults. Each is
-// injected while one host holds many locks and another host wants them.
+// Package faults plays schedules. A schedule has hosts, whose callers use locks, and events. Each
+// event is an action that harms or changes a host, its surroundings, a network or a server. An
+// event happens at a given time or at a trigger, such as a host's next request. A search plays
+// random schedules to find unknown bugs. Package check judges the hosts' reports by the claims in
+// package claim. If a schedule breaks a claim, the search shrinks this schedule to a reproducer. A
+// soak is a search whose hosts keep running from one schedule to the next. The table of faults
+// lists named faults. Each is injected while one host holds many locks and another host wants them.
 //
-// The methods come from Jepsen's nemeses (jepsen.io), etcd's robustness tests (etcd-io/etcd,
+// The methods are those of Jepsen's nemeses (jepsen.io), etcd's robustness tests (etcd-io/etcd,
 // tests/robustness) and QuickCheck's shrinking (K. Claessen, J. Hughes: QuickCheck. ICFP 2000).
 //
 // # Where is what
 //
-// Schedules: schedule.go (hosts, callers and events, and how they are drawn), action.go (an action
-// and an event), actionpicker.go, trigger.go. Effects of actions: hosts.go, network.go, servers.go,
-// descriptors_linux.go and descriptors_other.go. Playing a schedule: play.go, system.go (hosts and
-// servers), teardown.go. Evidence for package check: evidence.go. Kinds of runs: tableplay.go (with
-// the faults of table.go), search.go (with coverage.go, shrink.go and shrinksteps.go), soak.go and
-// reproducer.go. Load on the machine during a measurement: stress.go.
+// Schedules are in schedule.go (hosts, callers and random events), action.go, actionpicker.go and
+// trigger.go. The effects of actions are in hosts.go, network.go, servers.go, descriptors_linux.go
+// and descriptors_other.go. A schedule is played by play.go, system.go (hosts and servers) and
+// teardown.go, and evidence.go passes the record to package check. The kinds of runs are in
+// tableplay.go (with table.go), search.go (with coverage.go, shrink.go and shrinksteps.go), soak.go
+// and reproducer.go. stress.go loads the machine during a measurement.
 package faults

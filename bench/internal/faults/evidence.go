@@ -27,7 +27,7 @@ func judgeOf(h *History, b Backend) check.Judgement {
 	return check.Judge(p)
 }
 
-// events records in p each event's time, the hosts that it stopped and the conditions it caused.
+// events records in p, for each event, its time, the hosts it stopped and the conditions it caused.
 func (h *History) events(p *check.Play) {
 	for _, m := range h.Marks {
 		a := m.action()
@@ -63,7 +63,7 @@ func (h *History) events(p *check.Play) {
 	}
 }
 
-// stopped returns the periods in which hosts may have gone unserved because of the action.
+// stopped returns the periods in which hosts may have gone unserved because of the action a.
 func (a Action) stopped(m Mark) []check.Span {
 	most := int64(a.StopsFor)
 	if most == 0 || m.To-m.From < most {
@@ -72,16 +72,16 @@ func (a Action) stopped(m Mark) []check.Span {
 	return []check.Span{{m.From, m.From + most}, {m.To, m.To + int64(a.Recovers)}}
 }
 
-// starvedFor is the longest time that the search, a host or a server may get no processor before
-// the machine counts as starved. Claims with time limits are not judged on a starved machine. A
-// host's pause does not count if an action may have stopped the host.
+// starvedFor is the longest time for which the search, a host or a server may get no processor. If
+// it is exceeded, the machine is starved, and claims with time limits are not judged. The limit
+// does not apply to the pause of a host that an action may have stopped.
 const starvedFor = 200 * time.Millisecond
 
 // starvedRunQueue is the highest number of runnable threads per processor at which claims with time
 // limits are judged. With more threads, servers and plugins are late, and no heartbeat shows this.
 const starvedRunQueue = 8
 
-// The machine method records in p when hosts did not run, and whether the machine was starved.
+// The machine method records in p when each host did not run, and whether the machine was starved.
 func (h *History) machine(p *check.Play) {
 	long := func(s check.Span) bool { return s[1]-s[0] > int64(starvedFor) }
 	p.Starved = h.RunQueue > starvedRunQueue || h.Waited > starvedFor || slices.ContainsFunc(h.Gaps, long)

@@ -15,8 +15,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// If a plugin fails only once, no lease is lost, because the host starts another plugin and
-// renews the leases through that plugin.
+// hostActions harm hosts or their plugins. If a plugin fails only once, no lease is lost, because
+// the host starts another plugin and renews the leases through this plugin.
 var hostActions = []Action{
 	{
 		Name: "freeze-host", Does: "%s is frozen", On: OnHost, Makes: stopped, Uses: UsesProcess, Lasts: Span{10 * time.Millisecond, 6 * time.Second},
@@ -37,8 +37,8 @@ var hostActions = []Action{
 		Inject: ofHost(func(_ *System, h *Host, _ Event) error { return errors.Join(kill(h.plugin()), kill(h.Pid())) }),
 	},
 	{
-		// When the frozen plugin misses a deadline, the host kills it, starts another and keeps the
-		// leases. So the frozen plugin may be dead before Heal resumes it.
+		// When a frozen plugin misses a deadline, the host kills it, starts another plugin and keeps the
+		// leases. So the frozen plugin may be dead when Heal resumes it.
 		Name: "freeze-plugin", Does: "the plugin of %s is frozen", On: OnHost, Makes: died, Uses: UsesPlugin, Lasts: Span{10 * time.Millisecond, 6 * time.Second},
 		Needs: ownStore, Recovers: time.Second, Inject: ofHost(func(w *System, h *Host, e Event) error { return w.freeze(e, h.plugin()) }), Heal: end,
 	},
@@ -59,7 +59,7 @@ var hostActions = []Action{
 		Inject: ofHost(func(_ *System, h *Host, _ Event) error { return kill(h.plugin()) }),
 	},
 	{
-		// After each failure, the host waits longer before it starts a plugin. Leases may end meanwhile.
+		// After each failure of a plugin, the host waits longer before it starts another. Leases may end.
 		Name: "crash-loop", Does: "the plugin of %s is killed three times, as soon as it is there", On: OnHost, Makes: died, Uses: UsesPlugin, Needs: ownStore,
 		Lasts: Span{time.Second, 3 * time.Second}, Stops: StopsHost, Recovers: 2 * time.Second, Inject: ofHost(crashLoop), Heal: end,
 	},
@@ -95,10 +95,10 @@ var (
 	died    = []claim.Condition{claim.PluginDied}
 )
 
-// ownStore is a requirement of actions that end a plugin: a store outside the plugin's process.
+// ownStore is what actions that end a plugin require: a store outside of the plugin's process.
 var ownStore = []servers.Capability{servers.CapShared}
 
-// ofHost makes an Inject function that does nothing to a host that has ended.
+// ofHost makes an Inject function that calls do for the event's host, unless this host has ended.
 func ofHost(do func(*System, *Host, Event) error) func(context.Context, *System, Event) error {
 	return func(_ context.Context, w *System, e Event) error {
 		h := w.Hosts[e.Target]
@@ -109,8 +109,8 @@ func ofHost(do func(*System, *Host, Event) error) func(context.Context, *System,
 	}
 }
 
-// slow freezes processes for 20 ms and then lets them run for 10 ms, again and again. The pause
-// function freezes the processes that exist when it is called.
+// slow freezes processes for 20 ms and then lets them run for 10 ms, over and over, until the event
+// e is healed. Each call of the pause function freezes the processes that exist at that time.
 func (w *System) slow(e Event, pause func() (resume func() error, err error)) error {
 	var err error
 	w.WhileRunning(e, func(ctx context.Context) bool {
@@ -122,7 +122,7 @@ func (w *System) slow(e Event, pause func() (resume func() error, err error)) er
 	return nil
 }
 
-// crashLoop kills three plugins of a host, each as soon as the host has reported its process id.
+// crashLoop kills three plugins of a host, each as soon as the host has reported the plugin's pid.
 func crashLoop(w *System, h *Host, e Event) error {
 	var err error
 	killed, last := 0, 0
@@ -173,13 +173,13 @@ func starve(_ context.Context, w *System, e Event) error {
 }
 
 // surroundingActions change the surroundings of a host's processes. No action fills the temporary
-// directory, because that needs a mount, which would remain if the search were killed.
+// directory. This would need a mount, which would remain if the search were killed.
 var surroundingActions = []Action{
 	surrounding("blocked-log", "the logger and OnEvent of %s block", host.BlockedLog),
 	surrounding("reaper", "%s waits for every child that it has", host.Reaper),
 	surrounding("ignored-children", "%s ignores the ends of its children", host.IgnoredChildren),
 	{
-		// A host with few descriptors cannot replace its plugin, so no action may end the plugin now.
+		// The host cannot start a new plugin. UsesPlugin keeps other actions from ending the old one.
 		Name: "few-descriptors", Does: "%s has few file descriptors left", On: OnHost, Uses: UsesPlugin, Unfit: noDescriptorLimit,
 		Lasts:  Span{100 * time.Millisecond, 6 * time.Second},
 		Inject: ofHost(func(w *System, h *Host, e Event) error { return w.fewDescriptors(e, h, 1+int(e.Amount*8)) }), Heal: end,
@@ -190,14 +190,14 @@ var surroundingActions = []Action{
 		Inject: ofHost(func(w *System, h *Host, e Event) error { return w.fewDescriptors(e, h, 0) }), Heal: end,
 	},
 	{
-		// A cron job can delete old directories. Until Heal, the host cannot replace its plugin.
+		// A cron job that deletes old directories has this effect. The host cannot replace its plugin.
 		Name: "lost-directory", Does: "the temporary directory of %s is gone", On: OnHost, Uses: UsesDirectory,
 		Lasts: Span{100 * time.Millisecond, 4 * time.Second}, Stops: StopsHost, Recovers: 2 * time.Second,
 		Inject: ofHost(loseDirectory), Heal: end,
 	},
 }
 
-// surrounding returns an action that the host carries out itself. The action should do no harm.
+// surrounding returns an action that should be harmless: a host changes its own surroundings.
 func surrounding(name, does string, s host.Surrounding) Action {
 	return Action{
 		Name: name, Does: does, On: OnHost, Uses: Resource(name), Lasts: Span{100 * time.Millisecond, 6 * time.Second}, Heal: end,
@@ -208,7 +208,7 @@ func surrounding(name, does string, s host.Surrounding) Action {
 	}
 }
 
-// unlessEnded returns the error err of an action on a host. It returns nil if the host has ended.
+// unlessEnded returns err, the error of an action on the host h. It returns nil if h has ended.
 func unlessEnded(h *Host, err error) error {
 	if err == nil {
 		return nil

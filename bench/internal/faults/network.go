@@ -19,9 +19,9 @@ type impairment struct {
 	stopsFor time.Duration
 	// mild reports whether leases survive even if the paths to all servers are impaired.
 	mild bool
-	// pushes reports whether the impairment concerns messages that servers push to clients.
+	// pushes reports whether the impairment concerns messages that servers send without a request.
 	pushes bool
-	// swallows reports whether requests get no reply, instead of being refused.
+	// swallows reports whether requests get neither a reply nor an error.
 	swallows bool
 }
 
@@ -30,7 +30,7 @@ var (
 	while   = Span{100 * time.Millisecond, 6 * time.Second}
 )
 
-// redialed is the longest time in which a client notices and replaces a silent connection.
+// redialed is the longest time until a client notices a silent connection and replaces it.
 const redialed = 4 * time.Second
 
 var impairments = []impairment{
@@ -82,20 +82,20 @@ func plain(do func(*inject.Proxy) error) func(*inject.Proxy, float64) error {
 	return func(p *inject.Proxy, _ float64) error { return do(p) }
 }
 
-// networkActions has an action for each impairment, on a host's paths to all servers or a share of
-// them. Each impairment that does not concern pushes has another, on one of at least three paths.
+// networkActions has an action for each impairment, on a host's paths to all servers or a share. If
+// the impairment does not concern pushes, there is also an action on one of at least three paths.
 var networkActions = func() []Action {
 	var all, one []Action
 	for _, h := range impairments {
 		all = append(all, h.toAll())
-		if !h.pushes { // only one of the servers notifies a waiter
+		if !h.pushes { // only one server sends a waiter its wake-up
 			one = append(one, h.toOne())
 		}
 	}
 	return append(all, one...)
 }()
 
-// The action method returns an action on the paths of a host that the paths function picks.
+// The action method returns an action on those paths of a host that the paths function picks.
 func (h impairment) action(name string, paths func(Event, []*inject.Proxy) []*inject.Proxy) Action {
 	a := Action{
 		Name: name, Does: h.does, On: OnHost, Needs: []servers.Capability{servers.CapServers}, Lasts: h.lasts, Recovers: time.Second, Swallows: h.swallows,
@@ -129,8 +129,8 @@ func (h impairment) toAll() Action {
 	return h.action(h.name, func(e Event, all []*inject.Proxy) []*inject.Proxy { return all[len(all)-e.Share.of(len(all)):] })
 }
 
-// toOne returns the action that impairs a host's path to one server. It exists only in settings in
-// which the other servers are a majority.
+// toOne returns the action that impairs a host's path to one server. The action exists only in
+// settings in which the other servers are a majority.
 func (h impairment) toOne() Action {
 	a := h.action(h.name+"-one", func(e Event, all []*inject.Proxy) []*inject.Proxy {
 		n := int(e.Amount*1e6) % len(all)

@@ -13,7 +13,7 @@ const safetyPage = "../../../docs/safety.md"
 
 var update = flag.Bool("update", false, "write the reproducers into docs/safety.md")
 
-// TestPage checks that the document on safety has a row for each bug that a kept reproducer shows.
+// TestPage checks that docs/safety.md has a row for each bug in the reproducers of this package.
 func TestPage(t *testing.T) {
 	text, err := os.ReadFile(safetyPage)
 	if err != nil {
@@ -44,7 +44,7 @@ func reproducerTable(t *testing.T) string {
 		t.Fatal(err)
 	}
 	var rows []string
-	names := map[string][]string{} // names of reproducers, by the other cells of their row
+	names := map[string][]string{} // for each row, the names of its reproducers
 	for _, r := range kept {
 		row := fmt.Sprintf("| %s | %%s | %s |\n", strings.ReplaceAll(r.Finding, "%", "%%"), r.Fixed)
 		if !slices.Contains(rows, row) {

@@ -24,26 +24,26 @@ const (
 	// startTimeout is the time limit for starting a host while other hosts start too.
 	startTimeout = 30 * time.Second
 	// warmUp is the time in which callers work before the first event, so that the store has served
-	// each client by then.
+	// each client when this event happens.
 	warmUp = 400 * time.Millisecond
 	// endTimeout is the time limit for the release of all locks at the end of a schedule.
 	endTimeout = 10 * time.Second
 	// exitTimeout is the time limit for the end of a host. A host that exceeds it counts as hanging.
-	// The limit is long, because a host needed more than 10 s with 40 runnable threads per processor.
+	// With 40 runnable threads per processor, a host has needed more than 10 s to end.
 	exitTimeout = 30 * time.Second
 	// An event must be injected and healed within its Lasts plus healTimeout.
 	healTimeout = 30 * time.Second
 )
 
-// players play schedules on one backend. Each player has its own servers.
+// players is a group of players for schedules on one backend. Each player has its own servers.
 type players struct {
 	backend Backend
 	scratch *servers.Scratch
 	idle    chan *player
 	needs   []servers.Capability // the capabilities that the servers must have
 	ttl     time.Duration        // the longest TTL of a schedule
-	// In the table of faults, files is the directory that hosts write to, and players do not look for
-	// leftovers in the store. In a search, files is "".
+	// files is the directory that hosts write to in the table of faults, and "" in a search. If files
+	// is not "", players do not look for leftovers in the store.
 	files string
 	soak  bool // hosts keep running from one schedule to the next
 
@@ -51,7 +51,7 @@ type players struct {
 	uses []*Usage // the resources that the processes of a soak use
 }
 
-// newPlayers makes count players, which the caller must close.
+// newPlayers makes as many players as count says. The caller must close them.
 func newPlayers(b Backend, count int) (*players, error) {
 	scratch, err := servers.NewScratch()
 	if err != nil {
@@ -71,7 +71,7 @@ func newPlayers(b Backend, count int) (*players, error) {
 	return all, nil
 }
 
-// close waits until each player is idle, and ends its servers.
+// close waits until each player is idle, and then ends the servers of this player.
 func (all *players) close() error {
 	for range cap(all.idle) {
 		(<-all.idle).close()
@@ -93,8 +93,8 @@ func (all *players) play(ctx context.Context, s Schedule) (*History, error) {
 	}
 }
 
-// player plays schedules, one after the other. It keeps its servers for the next schedule unless
-// they have failed or the next schedule needs another setting.
+// player plays schedules, one after the other. It keeps its servers for the next schedule, unless
+// the servers have failed or the next schedule needs another setting of the store.
 type player struct {
 	*players
 	dir         string
@@ -104,7 +104,7 @@ type player struct {
 	hosts       []*Host // the hosts of a soak, kept for the next schedule
 }
 
-// play returns an error if the schedule could not be played. A broken claim is no error.
+// play plays the schedule s. It returns an error if s cannot be played. A broken claim is no error.
 func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
 	if err := p.ready(ctx, s.Setting); err != nil {
 		return nil, err
@@ -144,7 +144,7 @@ func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
 	return h, errors.Join(err, ctx.Err())
 }
 
-// begin starts the callers. Then it waits for warmUp, except in the table of faults.
+// begin starts the callers of all hosts. Then it waits for warmUp, except in the table of faults.
 func (p *player) begin(ctx context.Context, w *System, h *History) error {
 	for _, of := range w.Hosts {
 		for i, g := range h.Schedule.Groups {
@@ -167,7 +167,7 @@ func (p *player) begin(ctx context.Context, w *System, h *History) error {
 
 // happen carries out every event. It returns when all events are healed and the callers have worked
 // for at least the length of the schedule. It returns an error if an event cannot be healed,
-// because the hosts cannot be judged in that case.
+// because the hosts cannot be judged then.
 func (p *player) happen(ctx context.Context, w *System, h *History, watch *watcher) error {
 	began := time.Now()
 	h.Marks = make([]Mark, len(h.Schedule.Events))
@@ -195,8 +195,8 @@ func (p *player) happen(ctx context.Context, w *System, h *History, watch *watch
 	return errors.Join(errs...)
 }
 
-// befall carries out one event when it is due. If before is not nil, befall first waits until that
-// earlier event, which uses the same resource, is healed.
+// befall carries out the event of m when it is due. If before is not nil, it is an earlier event
+// with the same resource, and befall first waits until that event is healed.
 func befall(ctx context.Context, w *System, m *Mark, watch *watcher, began time.Time, before *Mark) error {
 	a := m.action()
 	if m.After > 0 {
@@ -238,7 +238,7 @@ func befall(ctx context.Context, w *System, m *Mark, watch *watcher, began time.
 		err = heal()
 	}
 	m.To = proc.Now()
-	if err != nil && m.Failed == "" { // an event that failed has nothing to heal
+	if err != nil && m.Failed == "" { // if the injection failed, there is nothing to heal
 		return fmt.Errorf("%s is not healed: %w", m.Action, err)
 	}
 	return nil
@@ -283,8 +283,8 @@ func shutAll(hosts []*Host) []string {
 	return left
 }
 
-// shut makes a host close its client and end. If the host does not end in time, shut kills it and
-// returns an error.
+// shut makes a host close its client and end. If the host does not end within exitTimeout, shut
+// kills the host and returns an error.
 func shut(p *host.Process) error {
 	ctx, cancel := context.WithTimeout(context.Background(), exitTimeout)
 	defer cancel()
@@ -310,8 +310,8 @@ type History struct {
 	Gaps []check.Span
 	// RunQueue is the average number of runnable threads per processor.
 	RunQueue float64
-	// Waited is the longest time for which a runnable thread of a server got no processor between two
-	// checks by the search.
+	// Waited is the longest time for which a thread of a server was ready to run but got no processor.
+	// It counts from one check of the servers to the next.
 	Waited time.Duration
 	prefix string
 }
@@ -319,7 +319,7 @@ type History struct {
 // Mark is the record of one event of a schedule.
 type Mark struct {
 	Event
-	From   int64  // just before the injection; 0 if it was not injected
+	From   int64  // just before the injection; 0 if the event was not injected
 	Done   int64  // just after the injection
 	To     int64  // just after the event was healed
 	Met    bool   // whether the trigger of the event came
@@ -351,8 +351,8 @@ func (h *History) names() int {
 	return n
 }
 
-// The once method returns the number of a group's first lock, and the count of the group's locks.
-// Groups are numbered from 1. Group 0 stands for all groups.
+// The once method returns the number of the first lock of a group, and how many locks the group
+// has. Groups are numbered from 1. Group 0 stands for all groups.
 func (h *History) once(group int) (first, count int) {
 	if group == 0 {
 		return 0, h.names()
@@ -404,7 +404,7 @@ func pids(servers servers.Nodes) []int {
 	return ids
 }
 
-// end stops the heartbeat and puts its results into h. A second call does no harm.
+// end stops the heartbeat and puts its results into h.
 func (b *heartbeat) end(h *History) {
 	clock := proc.MachineClock()
 	h.Gaps = nil

@@ -22,7 +22,7 @@ import (
 
 // Reproducer is a small schedule that has broken a claim. It is stored as a JSON file.
 type Reproducer struct {
-	// Name is the name of the file, without the extension.
+	// Name is the name of the reproducer's file, without the extension.
 	Name string `json:"-"`
 	// Finding names the bug that the reproducer shows. Fixed says which version fixed the bug, or why
 	// none did. If Fixed names a version, Shown and Runs were counted on a build without the fix.
@@ -30,8 +30,8 @@ type Reproducer struct {
 	Fixed   string `json:"fixed,omitempty"`
 	// Long is set if playing the reproducer takes more than a few seconds.
 	Long bool `json:"long,omitempty"`
-	// Strict means that violations count even if documented exceptions excuse them. It is set if these
-	// exceptions are wider than the schedule needs, and would hide a bug.
+	// Strict makes violations count even if documented exceptions excuse them. It is set if such an
+	// exception would also hide the bug that the reproducer shows.
 	Strict   bool       `json:"strict,omitempty"`
 	Rule     claim.Rule `json:"rule"`
 	What     string     `json:"what"` // the violation in the last run that broke the rule
@@ -40,8 +40,8 @@ type Reproducer struct {
 	Schedule Schedule   `json:"schedule"`
 }
 
-// explains reports whether the violation v in another schedule seems to have the same cause as this
-// reproducer. The violation must break the reproducer's rule. In addition, the other schedule must
+// explains reports whether the violation v in the schedule other seems to have the cause that this
+// reproducer shows. Both violations must break the same rule. In addition, the other schedule must
 // have all actions of the reproducer, or the texts of the two violations must be alike.
 func (s Reproducer) explains(other Schedule, v check.Violation) bool {
 	return s.Rule == v.Rule && (s.Schedule.isIn(other) || kindOf(s.What) == kindOf(v.What))
@@ -60,7 +60,7 @@ func (s Schedule) isIn(other Schedule) bool {
 // particulars matches the numbers, quoted names and hosts in the text of a violation.
 var particulars = regexp.MustCompile(`[0-9][0-9.:a-zµ]*|"[^"]*"|host [A-Z]`)
 
-// kindOf removes particulars from the text of a violation, so that two violations can be compared.
+// kindOf removes the particulars from the text of a violation, so that texts can be compared.
 func kindOf(what string) string { return particulars.ReplaceAllString(what, "") }
 
 func (s Reproducer) Text() string {
@@ -122,7 +122,7 @@ func (s Reproducer) WriteFile(path string) error {
 	return os.WriteFile(path, append(b, '\n'), 0o644)
 }
 
-// ReadReproducer reads a reproducer file, and checks that it can be played.
+// ReadReproducer reads the reproducer file at path, and checks that its schedule can be played.
 func ReadReproducer(path string) (Reproducer, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -147,7 +147,7 @@ func parse(path string, text []byte) (s Reproducer, err error) {
 //go:embed reproducers/*.json
 var kept embed.FS
 
-// Kept returns the reproducers in this repository, sorted by name. They show bugs that are fixed.
+// Kept returns this repository's reproducers, sorted by name. Nearly all show bugs that are fixed.
 func Kept() (all []Reproducer, err error) {
 	files, err := fs.Glob(kept, "reproducers/*.json")
 	for _, file := range files {
@@ -164,14 +164,14 @@ type Played struct {
 	Shown      int               `json:"shown"`
 	Grants     int               `json:"grants"`
 	Violations []check.Violation `json:"violations"` // the violations in all runs
-	Unjudged   int               `json:"unjudged"`   // runs in which a claim with a time limit seemed broken on a starved machine
+	Unjudged   int               `json:"unjudged"`   // runs in which a claim with a time limit seemed broken, but the machine was too busy
 }
 
-// Replayer plays reproducers of one backend. It keeps its servers for the next reproducer if that
-// reproducer can use them.
+// Replayer plays reproducers of one backend. It keeps healthy servers for the next reproducer if
+// that reproducer needs the same setting of the store.
 type Replayer struct{ *players }
 
-// NewReplayer makes a Replayer, which the caller must close.
+// NewReplayer makes a Replayer for the backend b. The caller must close the Replayer.
 func NewReplayer(b Backend) (*Replayer, error) {
 	one, err := newPlayers(b, 1)
 	return &Replayer{one}, err
@@ -179,7 +179,7 @@ func NewReplayer(b Backend) (*Replayer, error) {
 
 func (r *Replayer) Close() error { return r.close() }
 
-// Play plays a reproducer. The runs parameter is the number of plays.
+// Play plays the reproducer s as often as the parameter runs says. It stops at the first error.
 func (r *Replayer) Play(ctx context.Context, s Reproducer, runs int) (p Played, err error) {
 	for range runs {
 		h, err := r.play(ctx, s.Schedule)

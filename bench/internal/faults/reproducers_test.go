@@ -13,7 +13,7 @@ import (
 )
 
 // TestReproducers plays the reproducers of fixed bugs, and checks that no promise of docs/safety.md
-// is broken. With LOCKBENCH_LONG it also plays the long reproducers, and plays each three times.
+// is broken. With LOCKBENCH_LONG it also plays long reproducers, and each reproducer three times.
 func TestReproducers(t *testing.T) {
 	t.Parallel()
 	all, err := Kept()

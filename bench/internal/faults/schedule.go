@@ -17,7 +17,7 @@ import (
 // hosts, networks or servers. A reproducer file holds one schedule.
 type Schedule struct {
 	Backend string `json:"backend"`
-	Setting string `json:"setting,omitempty"` // the setting of the store, see [servers.Settings]
+	Setting string `json:"setting,omitempty"` // the name of a setting of the store, see [servers.Kind]
 	// Seed determines what callers do.
 	Seed   uint64     `json:"seed"`
 	Hosts  []HostPlan `json:"hosts"`
@@ -33,7 +33,7 @@ type HostPlan struct {
 	Callers []int  `json:"callers"`           // the number of callers for each group
 }
 
-// Group is a set of lock names, and how callers use them.
+// Group is a set of lock names, and a description of how callers use these locks.
 type Group struct {
 	Kind  results.Op `json:"kind"`
 	Names int        `json:"names"`
@@ -46,7 +46,7 @@ type Group struct {
 	AtLeast Duration `json:"at_least,omitempty"`
 	Value   int      `json:"value,omitempty"`
 	// If Once is set, callers do not work by themselves. The action "ask" makes a host request all
-	// locks of the group at once, and the action "give-back" releases them.
+	// locks of the group at once, and the action "give-back" makes it release them.
 	Once bool `json:"once,omitempty"`
 }
 
@@ -59,7 +59,7 @@ func (b Bounds) lasts() host.Range {
 
 func bounds(least, most time.Duration) Bounds { return Bounds{Duration(least), Duration(most)} }
 
-// These are typical uses of locks. A random schedule picks one of them for each group of locks.
+// uses are typical ways to use locks. A random schedule picks one of them for each group of locks.
 var uses = []struct {
 	kinds      []results.Op
 	names      [2]int
@@ -75,7 +75,7 @@ var uses = []struct {
 	{ // a leader with standbys
 		kinds: []results.Op{results.OpLead}, names: [2]int{1, 2}, callers: [2]int{1, 2}, everywhere: true,
 		ttls: []time.Duration{2 * time.Second, 3 * time.Second, 5 * time.Second}, limit: bounds(time.Minute, time.Minute), hold: bounds(time.Second, 10*time.Second),
-		values: []int{0, 100, 600}, // a value of the last size is too long for a queue entry
+		values: []int{0, 100, 600}, // a value of 600 bytes is too long for a queue entry
 	},
 	{ // jobs that take a while
 		kinds: []results.Op{results.OpLock, results.OpDo}, names: [2]int{1, 16}, callers: [2]int{1, 8},
@@ -96,7 +96,7 @@ var uses = []struct {
 	},
 }
 
-// maxEventTime is the longest time that an action lasts in a schedule drawn at random.
+// maxEventTime limits the duration of a random event, unless its action always lasts longer.
 const maxEventTime = 7 * time.Second
 
 // generator makes schedules for one backend. Two generators with the same seed make the same
@@ -166,7 +166,6 @@ func (g *generator) group(s *Schedule) {
 	}
 }
 
-// events adds one event for each action, at a random time.
 func (g *generator) events(s *Schedule, actions []Action) {
 	overlap := g.chance(0.7)
 	var at, over time.Duration
@@ -226,7 +225,8 @@ type resourceKey struct {
 	uses   Resource
 }
 
-// resourceKeyOf returns the resource that no other event may use during the event e.
+// resourceKeyOf returns the resource that no other event may use during the event e, and for the
+// time recovers after e. If there is no such resource, ok is false.
 func resourceKeyOf(e Event) (t resourceKey, recovers Duration, ok bool) {
 	a := e.action()
 	if a.Uses == "" {
@@ -238,7 +238,7 @@ func resourceKeyOf(e Event) (t resourceKey, recovers Duration, ok bool) {
 	return resourceKey{a.On, e.Target, a.Uses}, Duration(a.Recovers), true
 }
 
-// separate delays events so that no two use the same resource at the same time.
+// separate delays events so that no two events use the same resource at the same time.
 func (s *Schedule) separate() {
 	busy := map[resourceKey]Duration{}
 	slices.SortStableFunc(s.Events, func(a, b Event) int { return int(a.At - b.At) })
@@ -258,7 +258,7 @@ func (s *Schedule) separate() {
 	}
 }
 
-// check returns an error if the schedule, which a user may have written by hand, cannot be played.
+// check returns an error if the schedule cannot be played. Users can write schedules by hand.
 func (s *Schedule) check() error {
 	if !kinds.Of(s.Backend).Known() {
 		return errors.New(NoServers(s.Backend))

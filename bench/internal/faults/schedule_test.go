@@ -61,8 +61,8 @@ func TestEventsDoNotShare(t *testing.T) {
 	}
 }
 
-// TestDeckDealsEverythingSoon checks that the schedules of a search of half an hour contain each
-// action, and four fifths of all pairs of actions.
+// TestDeckDealsEverythingSoon checks that the schedules of a search of half an hour contain every
+// action, and at least four fifths of all pairs of actions.
 func TestDeckDealsEverythingSoon(t *testing.T) {
 	const halfAnHour = 30 * time.Minute / (6500 * time.Millisecond)
 	for _, backend := range kinds.Names() {
@@ -150,8 +150,8 @@ func TestReproducerFile(t *testing.T) {
 	}
 }
 
-// TestReproducerExplains checks that a reproducer explains a violation of its rule with the same
-// actions or a similar text, and that it explains no other violation.
+// TestReproducerExplains checks that a reproducer explains a violation of its rule if the actions
+// are the same or the texts are alike. It must explain no other violation.
 func TestReproducerExplains(t *testing.T) {
 	of := func(actions ...string) (s Schedule) {
 		for _, a := range actions {

@@ -24,45 +24,44 @@ type Backend struct {
 	Fencing   string
 	FirstSpan time.Duration
 	Config    driver.Config
-	// Claims are the user's claims for a backend that package claim does not know.
+	// Claims are the promises that a user states for a backend that package claim does not know.
 	Claims *claim.Terms
 	NoMTLS bool
-	// HostProgram is another program for the host processes, for example one
-	// built with another version of core. Its main must call [host.Main]. ""
-	// means this program.
+	// HostProgram is the path of the program to run as a host, for example a build with another
+	// version of core. Its main must call [host.Main]. If HostProgram is "", hosts run this program.
 	HostProgram string
 }
 
-// Described returns the Backend that d describes, with its plugin binary at path.
+// Described makes a Backend from the description d of a plugin and the path of its binary.
 func Described(path string, d plugin.Description) Backend {
-	span, _ := time.ParseDuration(d.Properties.FirstSpan) // "" of an older plugin counts as zero
+	span, _ := time.ParseDuration(d.Properties.FirstSpan) // an older plugin has "", which counts as zero
 	return Backend{Name: d.Name, Path: path, Fencing: string(d.Properties.Fencing), FirstSpan: span}
 }
 
 type Options struct {
-	// Length is the time in which the search begins schedules. It still finishes them afterwards.
+	// Length is the time in which new schedules begin. The search still finishes them afterwards.
 	Length time.Duration
 	Seed   uint64
-	// Actions are the names of the actions that may happen. If there are none, all may happen.
+	// Actions are the names of the actions that may happen. If Actions is empty, all may happen.
 	Actions []string
-	// Settings are the settings of the store to use. If there are none, all are used.
+	// Settings are the names of the settings of the store to use. If Settings is empty, all are used.
 	Settings []string
-	// If Pool is not 0, the search is a soak. A soak keeps its servers and its hosts from one schedule
-	// to the next, unless an action ends a host. One host has as many callers as Pool says, and each
-	// holds a lock for a long time. A soak does not shrink a schedule that breaks a claim.
+	// If Pool is not 0, the search is a soak. A soak keeps its servers and hosts from one schedule to
+	// the next, except hosts that an action ends. The last host has Pool additional callers, and each
+	// of these holds a lock for a long time. A soak does not shrink schedules that break a claim.
 	Pool int
-	// KeepGoing continues the search after a violation. Without KeepGoing, the search ends with the
-	// first reproducer that breaks its rule again.
+	// KeepGoing makes the search go on after a violation. Without KeepGoing, the search ends with the
+	// first reproducer that breaks its rule again when it is played.
 	KeepGoing bool
-	// Players is the number of schedules that are played at once, each on its own servers. More than
-	// one saves time, because the hosts of a schedule mostly wait. The default is 2.
+	// Players is the number of schedules that are played at once, each on its own servers. A number
+	// above 1 saves time, because the hosts of a schedule mostly wait. The default is 2.
 	Players int
-	// Shrink is the time limit for shrinking a schedule that breaks a claim. Default 5 minutes.
+	// Shrink is the time limit for shrinking a schedule that breaks a claim. The default is 5 minutes.
 	Shrink time.Duration
 	// Runs is the number of times that a finished reproducer is played, to count how often it breaks
-	// its rule. Default 10.
+	// its rule. The default is 10.
 	Runs int
-	// Log receives the findings. Progress receives a line about each schedule. Calls do not overlap.
+	// Log is called for each finding, and Progress after each schedule. Their calls do not overlap.
 	Log, Progress func(format string, args ...any)
 }
 
@@ -85,25 +84,26 @@ type Found struct {
 	// Actions is the number of actions that happened.
 	Actions int `json:"actions"`
 	// Starved counts the schedules during which the machine was too busy to judge time limits.
-	// Unjudged counts the starved schedules in which a claim with a time limit seemed broken.
+	// Unjudged counts those of them in which a claim with a time limit seemed broken.
 	Unjudged int `json:"unjudged"`
 	Starved  int `json:"starved"`
-	// Exempt counts violations that the documentation allows. Again counts violations that get no new
-	// reproducer, because another reproducer explains them or is being made.
+	// Exempt counts violations that the documentation allows. Again counts violations that get no
+	// reproducer of their own, mostly because an earlier reproducer explains them.
 	Exempt int `json:"exempt"`
 	Again  int `json:"again"`
-	// Failed counts the schedules that could not be played. Failure is the error of the last one.
+	// Failed counts the schedules that could not be played. Failure is the error of the last such
+	// schedule.
 	Failed      int          `json:"failed"`
 	Failure     string       `json:"failure,omitempty"`
 	Covered     *Coverage    `json:"covered"`
 	Reproducers []Reproducer `json:"reproducers"`
-	// Uses are the resources that each process of a soak used, in the order in which the processes
-	// started. Left lists what hosts left behind, and processes whose Usage has grown too much.
+	// Uses are the resources that each process of a soak used, in the order of the first readings.
+	// Left lists what hosts left behind, and processes whose use of a resource has grown too much.
 	Uses []*Usage `json:"uses,omitempty"`
 	Left []string `json:"left,omitempty"`
 }
 
-// Search plays schedules on one backend. If ctx ends, the search ends early and without an error.
+// Search plays random schedules on the backend b. If ctx ends, the search ends without an error.
 func Search(ctx context.Context, b Backend, o Options) (found Found, err error) {
 	found.Backend, found.Covered = b.Name, &Coverage{}
 	if !kinds.Of(b.Name).Known() {
@@ -155,7 +155,7 @@ func Chosen(names []string) []Action {
 	return slices.DeleteFunc(Actions(), func(a Action) bool { return !slices.Contains(names, a.Name) })
 }
 
-// searcher searches one backend. The mutex in players guards the fields that several players use.
+// searcher is one search on one backend. The mutex mu of players guards all fields that change.
 type searcher struct {
 	*players
 	opts      Options
@@ -168,8 +168,8 @@ type searcher struct {
 	kept      *sync.Cond          // signals that a reproducer was made
 }
 
-// next() returns the next schedule, and whether there is one. Without KeepGoing, it first waits
-// until no reproducer is being made.
+// next() returns the next schedule, or false if the search plays no more schedules. Without
+// KeepGoing, it first waits until no player is making a reproducer.
 func (x *searcher) next(ctx context.Context) (Schedule, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -182,8 +182,8 @@ func (x *searcher) next(ctx context.Context) (Schedule, bool) {
 	return x.generator.next(), true
 }
 
-// satisfied reports whether a search without KeepGoing needs no new schedule, because a reproducer
-// is being made or has broken its rule again.
+// satisfied reports whether a search without KeepGoing needs no other schedule. This is so if a
+// reproducer is being made, or has broken its rule when it was played again.
 func (x *searcher) satisfied() bool {
 	shown := slices.ContainsFunc(x.found.Reproducers, func(s Reproducer) bool { return s.Shown > 0 })
 	return !x.opts.KeepGoing && (shown || len(x.shrinking) > 0)
@@ -220,9 +220,9 @@ func (x *searcher) unplayable(err error) {
 	}
 }
 
-// tally adds the result of a played schedule to the findings, and reports it. If no reproducer
-// explains a violation, tally returns that violation and sets fresh, and the caller must make a
-// reproducer. Until the caller has made it, no other player makes a reproducer for the same rule.
+// tally adds the judgement v of a played schedule to the findings, and logs it. If a violation
+// needs a new reproducer, tally returns it with fresh=true, and the caller must make that
+// reproducer. Until then, no other player makes a reproducer for the same rule.
 func (x *searcher) tally(h *History, v check.Judgement) (violation check.Violation, fresh bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -265,7 +265,7 @@ func (x *searcher) tally(h *History, v check.Judgement) (violation check.Violati
 	return violation, fresh
 }
 
-// explained reports whether the violation v needs no new reproducer.
+// explained reports whether a reproducer that exists or is being made explains the violation v.
 func (x *searcher) explained(s Schedule, v check.Violation) bool {
 	return x.shrinking[v.Rule] || slices.ContainsFunc(x.found.Reproducers, func(known Reproducer) bool { return known.explains(s, v) })
 }

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// elects is longer than the election of a leader takes, and longer than the time for which clients
-	// keep using a member that knows no leader.
+	// elects is longer than the election of a leader takes. It is also longer than the time for which
+	// clients keep using a member that knows no leader.
 	elects = 3 * time.Second
-	// quarantined is longer than the 10 s (the longest TTL) in which a restarted server does not vote.
+	// quarantined is longer than the 10 s (the longest TTL) for which a restarted node does not vote.
 	quarantined = 11 * time.Second
 )
 
@@ -26,8 +26,8 @@ var (
 	downFor   = Span{50 * time.Millisecond, 3 * time.Second}
 )
 
-// serverActions are actions on one server of a store or on all of them. Two actions on single
-// servers never overlap in time, so they always leave a majority of the servers.
+// serverActions are actions on one server of a store or on all its servers. Actions on one server
+// never overlap in time, so that the unharmed servers are a majority.
 var serverActions = slices.Concat(freezes, crashes, []Action{
 	clockAction("clock-forward", "the clock of %s jumps ahead", Span{}, claim.ClockForward),
 	clockAction("clock-back", "the clock of %s jumps back", Span{}, claim.ClockBack),
@@ -41,7 +41,7 @@ var freezes = []Action{
 		Inject: freezeAll, Heal: resumeAll,
 	},
 	{
-		// The leader is frozen too, so leases may end, but not before 1.5 s have passed. The shortest TTL
+		// The leader is frozen, too. So leases may end, but not within the first 1.5 s: the shortest TTL
 		// is 2 s, and leases are renewed every 0.5 s.
 		Name: "freeze-members", Does: "all members are frozen", On: OnStore, Uses: UsesProcess, Only: electing,
 		Needs: []servers.Capability{servers.CapServers}, Lasts: frozenFor, Stops: StopsAll, Recovers: elects,
@@ -113,8 +113,8 @@ var crashes = []Action{
 	}),
 }
 
-// crash adds to an action an Inject that crashes servers, and a Heal that restarts them. The
-// servers keep their data if keepData is set.
+// crash completes the action a, whose Inject crashes servers and whose Heal restarts them. If
+// keepData is set, the servers restart with their data.
 func crash(keepData bool, a Action) Action {
 	a.Uses, a.Lasts, a.Needs = UsesStore, downFor, []servers.Capability{servers.CapServers}
 	if keepData {
@@ -134,7 +134,7 @@ func crash(keepData bool, a Action) Action {
 func electing(_ *servers.Kind, in servers.Setting) bool { return in.Elects }
 func voting(s *servers.Kind, _ servers.Setting) bool    { return s.Has(servers.CapVotes) }
 
-// each returns an Inject that applies the do function to the running servers in the event's Share.
+// each returns an Inject function that calls do for every running server in the event's Share.
 func each(do func(*servers.Server) error) func(context.Context, *System, Event) error {
 	return func(_ context.Context, w *System, e Event) error {
 		return w.Servers[:e.Share.of(len(w.Servers))].EachRunning(do)
@@ -146,8 +146,8 @@ var (
 	resumeAll = each((*servers.Server).Resume)
 )
 
-// clockAction returns an action that moves the clock of a server by 0.4 s to one hour. An action
-// without Lasts leaves the clock wrong, because setting it right would be a second jump.
+// clockAction returns an action that moves the clock of a server by 0.4 s to one hour. If lasts is
+// zero, the clock stays wrong, because setting it right would be a second jump.
 func clockAction(name, does string, lasts Span, makes ...claim.Condition) Action {
 	a := Action{
 		Name: name, Does: does, On: OnServer, Uses: UsesStore, Needs: []servers.Capability{servers.CapClock}, Lasts: lasts, Makes: makes,
@@ -171,7 +171,7 @@ func clockAction(name, does string, lasts Span, makes ...claim.Condition) Action
 
 var errNoClock = errors.New("the servers were started without clocks that can be moved")
 
-// drawnOperations returns those operations of the stores' operators that a search may draw.
+// drawnOperations returns an action for each operation of store operators that a search may draw.
 func drawnOperations() []Action {
 	return operations(func(k *servers.Kind) []servers.Operation { return k.Operations })
 }
@@ -209,7 +209,7 @@ func operation(backend string, o servers.Operation) Action {
 	return a
 }
 
-// stepOf returns an Inject that does a step of an operation, on the event's server or on all.
+// stepOf returns an Inject function that does a step on the event's server or on all servers.
 func stepOf(step servers.Step) func(context.Context, *System, Event) error {
 	return func(ctx context.Context, w *System, e Event) error {
 		if e.Target == everywhere {

@@ -17,9 +17,9 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// TestServerActions injects and heals each action on servers, including operations by the operator,
-// while two hosts work. It checks that afterwards the servers serve both hosts, run as they did
-// before, and keep no data about the hosts' locks.
+// TestServerActions injects each action on servers while two hosts use locks, and then heals it.
+// Some actions are operations by a store's operator. Afterwards, the servers must be healthy, serve
+// both hosts, and keep no data about the hosts' locks.
 func TestServerActions(t *testing.T) {
 	long := os.Getenv("LOCKBENCH_LONG") != ""
 	for _, of := range kinds.All() {
@@ -105,7 +105,7 @@ func testServerAction(t *testing.T, w *System, hosts []*Host, a Action) {
 		return err == nil
 	})
 	if a.Name == "mysql-restore" {
-		return // the restored data have the old queues, a documented exception
+		return // the restored data contain old queues, which the documentation allows
 	}
 	var left []string
 	eventually(t, "nothing is left", func() bool {

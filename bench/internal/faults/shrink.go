@@ -10,9 +10,9 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
-// shrinker shrinks a schedule that has broken a claim. The result of playing a schedule depends on
-// chance. So a smaller schedule is accepted if two of three plays break the same rule. A schedule
-// with fewer actions is accepted more easily; see [removalThreshold].
+// shrinker shrinks a schedule that has broken a claim. Chance decides whether a schedule breaks the
+// claim when it is played. So a smaller schedule is accepted if two of three plays break the same
+// rule. To remove an action, a smaller share is enough; see [removalThreshold].
 type shrinker struct {
 	*searcher
 	rule claim.Rule // the broken rule
@@ -22,11 +22,11 @@ type shrinker struct {
 	plays int
 }
 
-// wanted is the number of actions that people grasp at a glance. A reproducer need not have fewer.
+// wanted is the number of actions that people grasp at a glance. A reproducer may have as many.
 const wanted = 2
 
-// One of n actions is removed if the schedule without it breaks the rule often enough: in need
-// plays, out of times plays. The threshold is low, because fewer actions help a reader most.
+// removalThreshold says in how many plays (need), out of how many (times), a schedule without one
+// of its n actions must break the rule. It is low, because fewer actions help a reader most.
 func removalThreshold(n int) (need, times int) {
 	if n > burst {
 		return 1, 3
@@ -48,15 +48,15 @@ func (x *searcher) shrink(ctx context.Context, s Schedule, v check.Violation) Re
 	return reproducer
 }
 
-// chances is the largest number of times that a schedule is played to break its rule a second time.
+// chances is the largest number of plays until a schedule must have broken its rule again.
 const chances = 6
 
 // trail makes the schedule s smaller step by step, until nothing more can be removed or the time is
-// over. It returns the schedule of each step, the smallest last. If s does not break the rule when
-// it is played again, s cannot be made smaller, and the again result is false.
+// over. It returns the schedule of each step, the smallest last. If s does not break the rule again
+// when it is played, trail makes no step, and the result again is false.
 func (k *shrinker) trail(ctx context.Context, s Schedule) (trail []Schedule, again bool) {
 	most := k.opts.Shrink
-	if !k.opts.KeepGoing { // the rest of the search's time, or a quarter of Shrink if that is more
+	if !k.opts.KeepGoing { // the limit is the rest of the search's time, but at least a quarter of Shrink
 		most = min(most, max(time.Until(k.until), most/4))
 	}
 	ctx, cancel := context.WithTimeout(ctx, most)
@@ -83,7 +83,7 @@ func (k *shrinker) trail(ctx context.Context, s Schedule) (trail []Schedule, aga
 				break
 			}
 			if shown, _ := k.shows(ctx, candidates[i], 2, 3); shown == 2 {
-				take(candidates[i]) // the list is new, so number i is now another candidate
+				take(candidates[i]) // then try number i of the next list, which is another candidate
 			} else {
 				i++
 			}
@@ -97,8 +97,8 @@ func (k *shrinker) trail(ctx context.Context, s Schedule) (trail []Schedule, aga
 	return trail, true
 }
 
-// anyOf plays all candidates at once, each at most as often as times says. It returns the first
-// candidate that has broken the rule need times.
+// anyOf plays all candidates at once, and returns the first that breaks the rule as often as need
+// says. Each candidate is played at most as often as the parameter times says.
 func (k *shrinker) anyOf(ctx context.Context, candidates []Schedule, need, times int) (one Schedule, shown bool) {
 	ctx, enough := context.WithCancel(ctx)
 	defer enough()
@@ -128,8 +128,8 @@ func (k *shrinker) reproducerOf(ctx context.Context, s Schedule) Reproducer {
 
 // The back method looks for a better schedule if the smallest one seldom breaks its rule. It goes
 // back in trail, by longer and longer steps, to a schedule that breaks the rule more often. That
-// schedule may have as many events as the smallest one, or [wanted] if that is more. Going back
-// helps if a step was accepted by luck, because all schedules after it may seldom break the rule.
+// schedule has at most as many events as the smallest one, or [wanted] if that is more. Going back
+// helps if a step was accepted by luck: all schedules after that step may seldom break the rule.
 func (k *shrinker) back(ctx context.Context, seldom Reproducer, trail []Schedule) Reproducer {
 	best := seldom
 	for step := 1; step < len(trail) && 2*best.Shown < best.Runs && ctx.Err() == nil; step *= 2 {
@@ -144,9 +144,9 @@ func (k *shrinker) back(ctx context.Context, seldom Reproducer, trail []Schedule
 	return best
 }
 
-// The shows method plays s on all idle players, in total as often as times says. It returns the
-// number of plays that broke the rule, and the number of all plays. If need is below times, it
-// stops when need plays have broken the rule, or when too few plays are left to reach need.
+// The shows method plays s on all idle players; the parameter times is the number of plays. It
+// returns how many plays broke the rule, and how many were completed. If need is less than times,
+// it stops when the number need is reached, or can no longer be reached.
 func (k *shrinker) shows(ctx context.Context, s Schedule, need, times int) (shown, plays int) {
 	ctx, enough := context.WithCancel(ctx)
 	defer enough()

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// smallerThan returns schedules with the same actions as s. Each schedule has one change that makes
-// it smaller: fewer hosts, groups, callers or names, no wrapper or trigger, or less time.
+// smallerThan returns schedules with the same actions as s, each with one change that simplifies s.
+// The change leaves fewer hosts, groups, callers or names, no wrapper or trigger, or less time.
 func smallerThan(s Schedule) []Schedule {
 	var out []Schedule
 	add := func(change func(*Schedule) bool) {
@@ -46,8 +46,8 @@ func smallerThan(s Schedule) []Schedule {
 	return out
 }
 
-// hurry moves all events to earlier times, so that the first event comes in the first half second.
-// It ends the schedule soon after the last event.
+// hurry moves all events to earlier times, so that the first event comes in the schedule's first
+// half second. It also makes the schedule end soon after the last event.
 func (s *Schedule) hurry() bool {
 	const soon, after = Duration(500 * time.Millisecond), Duration(1500 * time.Millisecond)
 	first, last := s.Length, Duration(0)
@@ -65,7 +65,7 @@ func (s *Schedule) hurry() bool {
 	return true
 }
 
-// removeBystanders removes the hosts that no event concerns, except one.
+// removeBystanders removes all hosts that no event concerns, except one of them.
 func (s *Schedule) removeBystanders() bool {
 	spared, removed := false, false
 	for n := len(s.Hosts) - 1; n >= 0; n-- {
@@ -110,7 +110,7 @@ func (s *Schedule) clone() Schedule {
 	return c
 }
 
-// removeHost removes host number n, unless an event concerns it.
+// removeHost removes host number n, unless it is the only host or an event concerns it.
 func (s *Schedule) removeHost(n int) bool {
 	if len(s.Hosts) == 1 {
 		return false
@@ -163,7 +163,7 @@ func (s *Schedule) shorten(n int) bool {
 	return true
 }
 
-// The alone method returns copies of s with one event each, moved to an early time.
+// The alone method returns, for each event, a copy of s with only this event, at an early time.
 func (s Schedule) alone() []Schedule {
 	var out []Schedule
 	for i := range s.Events {
@@ -175,8 +175,8 @@ func (s Schedule) alone() []Schedule {
 	return out
 }
 
-// longer() returns copies of s with one event each, up to three times as long. Such an event may
-// break the rule without the other events.
+// longer() returns a copy of s for each event. The copy has only this event, up to three times as
+// long, because a longer event may break the rule by itself.
 func (s Schedule) longer() []Schedule {
 	out := s.alone()
 	for i := range out {

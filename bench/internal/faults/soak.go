@@ -14,10 +14,10 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// These constants limit the growth of a process from the first reading to the end of a soak. The
-// kernel takes memory back from a plugin only after minutes. For example, a plugin with 5 MB in
-// objects grew from 35 MB to 70 MB when it released many leases. If the store is slow, a plugin
-// opens up to 48 connections.
+// These constants limit the growth of a process from its first reading to the end of a soak.
+// moreResident is large, because the kernel takes memory back from a plugin only after minutes. A
+// plugin with 5 MB in objects grew from 35 MB to 70 MB when it released many leases.
+// moreDescriptors is large, because a plugin opens up to 48 connections if the store is slow.
 const (
 	moreGoroutines  = 16
 	moreDescriptors = 56
@@ -25,28 +25,28 @@ const (
 	moreResident    = 80 << 20
 )
 
-// Allowance returns one line with the limits for the growth of a process.
+// Allowance returns one line with the limits for the growth of a process during a soak.
 func Allowance() string {
 	return fmt.Sprintf("%d goroutines, %d descriptors, %d MB of heap, %d MB resident", moreGoroutines, moreDescriptors, moreHeap>>20, moreResident>>20)
 }
 
-// Usage says which resources a process of a soak used after its first schedule and after its last,
-// both times while it held no lock.
+// Usage says which resources a process of a soak used after its first schedule, and which it used
+// after its last. The process held no lock at these times.
 type Usage struct {
 	Who   string   `json:"who"` // "host A", "plugin of host A"
 	Pid   int      `json:"pid"`
 	First host.Use `json:"first"` // read while no lock was held
-	Last  host.Use `json:"last"`  // the last reading, but the smallest Resident of the last few
+	Last  host.Use `json:"last"`  // the last reading, but with the smallest Resident of the last few readings
 
 	resident [looks]uint64
 	looked   int
 }
 
-// looks is the number of a process's last readings that count. Garbage stays in memory for a minute
-// or two, so only one or two readings contain it. Leaked memory is in all readings.
+// looks is the number of the last readings whose smallest Resident counts. Garbage stays in memory
+// for a minute or two, so only one or two readings contain it. Leaked memory is in all readings.
 const looks = 5
 
-// Grown describes the first figure that has grown beyond [Allowance]. It returns "" if none has.
+// Grown describes the first resource whose use has grown beyond [Allowance], or returns "".
 func (u Usage) Grown() string {
 	for _, one := range []struct {
 		what        string
@@ -65,7 +65,7 @@ func (u Usage) Grown() string {
 	return ""
 }
 
-// soaked gives the last host g.pool callers. Each of them holds one lock for a long time.
+// soaked gives the last host g.pool more callers. Each of them holds one lock for a long time.
 func (g *generator) soaked(s Schedule, actions []Action) Schedule {
 	s.Hosts = make([]HostPlan, soakHosts)
 	if kinds.Of(g.backend).InHost() {
@@ -89,16 +89,16 @@ func (g *generator) soaked(s Schedule, actions []Action) Schedule {
 
 const soakHosts = 3
 
-// soakable returns the actions that a soak can use. It leaves out actions that need wrapper
-// scripts, and changes of clocks, because hosts or servers must be started again for these.
+// soakable returns the actions that a soak can use. It leaves out actions that need wrapper scripts
+// and actions that move clocks, because they need new hosts or new servers.
 func soakable(actions []Action) []Action {
 	return slices.DeleteFunc(actions, func(a Action) bool {
 		return a.Wrapped || slices.Contains(a.Needs, servers.CapClock)
 	})
 }
 
-// use reads which resources each host and its plugin use while they hold no lock. It skips a host
-// if the operating system has no figures about it.
+// use reads which resources each living host and its plugin use while they hold no lock. It skips a
+// host if the operating system has no figures about the host or its plugin.
 func (p *player) use(ctx context.Context, w *System) error {
 	for _, h := range w.Hosts {
 		if !h.Alive() {
@@ -134,8 +134,8 @@ func (all *players) used(who string, pid int, u host.Use) {
 	l.Last = u
 }
 
-// finish ends the hosts of a soak. It ignores growth in a short soak, because most of the growth is
-// garbage that was not collected yet.
+// finish ends the hosts of a soak, and lists in x.found.Left what they leave and which processes
+// have grown. It ignores growth in a short soak, because this is mostly garbage not yet collected.
 func (x *searcher) finish() {
 	x.found.Uses = x.uses
 	for range cap(x.idle) {

@@ -21,23 +21,23 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// System is what actions act on: the servers of one backend, and the hosts of one
-// schedule with their paths to the servers.
+// System has everything that actions act on: the servers of one backend, the hosts of one schedule,
+// and the network paths from the hosts to the servers.
 type System struct {
 	*servers.Environment
 	Hosts []*Host
-	// Dir is a directory for files that actions need. It is removed at the end.
+	// Dir is a directory for files that actions need. The player removes it after the schedule.
 	Dir string
 
 	history *History
 }
 
-// Host is one host process with its plugin, as a schedule started it.
+// Host is one host process of a schedule, with its plugin.
 type Host struct {
 	*host.Process
 	Number int
 	Paths  []*inject.Proxy // one path to each server
-	// Dir is the TMPDIR of the host and its plugin.
+	// Dir is the directory for temporary files (TMPDIR) of the host and its plugin.
 	Dir string
 	// asked is the number of locks that the host requested in its last action "ask". askedAt is the
 	// time of that action.
@@ -49,15 +49,15 @@ func (h *Host) Name() string { return hostName(h.Number) }
 
 func hostName(n int) string { return check.HostName(n) }
 
-// Inject does an action outside of a schedule. To stop what the action does in the background, call
-// End with the same event; see [inject.Background.End].
+// Inject begins the action of the event e outside of a schedule. To end the background work of the
+// action, call End with the same event; see [inject.Background.End].
 func (w *System) Inject(ctx context.Context, e Event) error { return e.action().Inject(ctx, w, e) }
 
-// end heals an action by stopping what it does in the background.
+// end is the Heal function of many actions. It ends the background work that event e has begun.
 func end(_ context.Context, w *System, e Event) error { return w.End(e) }
 
-// hostWrappers are scripts that a host starts in place of its plugin. They start the plugin, whose
-// path is in $plugin.
+// hostWrappers are shell scripts that a host can start in place of its plugin. Each script starts
+// the plugin, whose path is in $plugin.
 var hostWrappers = map[string]string{
 	"shell":      `"$plugin"; exit $?`,
 	"env":        `exec env LANG=C "$plugin"`,
@@ -66,7 +66,7 @@ var hostWrappers = map[string]string{
 	"session":    `setsid --wait "$plugin"`,
 }
 
-// wrappersThatStay are the [hostWrappers] whose process stays alive between host and plugin.
+// wrappersThatStay are the [hostWrappers] that live on as a process between host and plugin.
 var wrappersThatStay = []string{"shell", "background", "session"}
 
 func wrap(dir, name, wrapper, plugin string) (string, error) {
@@ -81,7 +81,7 @@ func needsWrapper(actions []Action) bool {
 	return slices.ContainsFunc(actions, func(a Action) bool { return a.Wrapped })
 }
 
-// ready starts the servers of a setting, unless they already run and are healthy.
+// ready starts the servers for a setting of the store, unless they already run and are healthy.
 func (p *player) ready(ctx context.Context, setting string) error {
 	if p.environment != nil && p.setting == setting && p.well(ctx) {
 		return nil
@@ -97,9 +97,9 @@ func (p *player) ready(ctx context.Context, setting string) error {
 	return nil
 }
 
-// The well method restarts unhealthy servers, and reports whether all servers are healthy
-// afterwards. It returns false for servers whose clock has jumped, because some servers have
-// threads that wait for a time of day. In the table of faults, it sets such clocks right instead.
+// The well method reports whether the next schedule can use the servers. It brings unhealthy
+// servers back to their first state. If a clock was moved, it returns false, because some servers
+// have threads that wait for a time of day. The table of faults sets such a clock right instead.
 func (p *player) well(ctx context.Context) bool {
 	if p.files != "" {
 		return p.environment.Again(ctx) == nil
@@ -109,8 +109,8 @@ func (p *player) well(ctx context.Context) bool {
 
 const maxTTL = 10 * time.Second
 
-// close ends hosts and servers. If it cannot end a process, a watcher process of package servers
-// ends that process.
+// close ends hosts and servers. If close cannot end a process, a watcher process of package servers
+// ends this process.
 func (p *player) close() {
 	p.end()
 	if p.environment != nil {
@@ -173,7 +173,7 @@ func (p *player) launch(ctx context.Context, h *Host, dir string, plan HostPlan)
 	return err
 }
 
-// ifThere applies the do function to a process. It returns no error if the process has ended.
+// ifThere calls do(pid). It returns no error if the process pid does not exist.
 func ifThere(do func(pid int) error, pid int) error {
 	if pid <= 0 {
 		return nil
@@ -186,15 +186,15 @@ func ifThere(do func(pid int) error, pid int) error {
 
 func kill(pid int) error { return ifThere(proc.Kill, pid) }
 
-// freeze stops a process, if there is one, until the event is healed.
+// freeze freezes the process pid, if it exists, until the event e is healed.
 func (w *System) freeze(e Event, pid int) error {
 	resume, err := w.pause(pid)
 	w.Begin(e, resume)
 	return err
 }
 
-// pause stops a process, if there is one, until the caller calls the resume function. If the
-// process ends earlier and its pid is reused, resume resumes the process that has the pid by then.
+// pause freezes the process pid, if it exists, until the caller calls the resume function. If the
+// process has ended by then and another process has its pid, resume acts on that other process.
 func (w *System) pause(pid int) (resume func() error, err error) {
 	mark, err := servers.Mark(filepath.Dir(w.Dir), pid)
 	if err == nil {
@@ -203,9 +203,9 @@ func (w *System) pause(pid int) (resume func() error, err error) {
 	return func() error { return errors.Join(ifThere(proc.Resume, pid), os.RemoveAll(mark)) }, err
 }
 
-// pluginChain returns the id of the process that the host has started, and the ids of the processes
-// below it down to the plugin. The result has only one id if the host started the plugin without a
-// wrapper, or if there is no /proc. That id is 0 if there is no plugin.
+// pluginChain returns the ids of the processes from the wrapper script, which the host has started,
+// down to the plugin. Without a wrapper or without /proc, it returns one id, that of the process
+// which the host has started. This id is 0 if there is no plugin.
 func (h *Host) pluginChain() []int {
 	first := h.PluginPid()
 	chain := []int{first}
@@ -222,7 +222,7 @@ func (h *Host) pluginChain() []int {
 	return chain
 }
 
-// plugin returns the process id of the plugin, even if a wrapper has started it.
+// plugin returns the process id of the plugin, even if a wrapper script has started the plugin.
 func (h *Host) plugin() int {
 	chain := h.pluginChain()
 	return chain[len(chain)-1]

@@ -14,18 +14,18 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// Fault is a named schedule of the table. One host (the holder) gets half of its locks before the
-// Prepare events, and half after them, before Events. Another host (the rival) wants all of them.
+// Fault is one named fault of the table. One host (the holder) gets half of its locks before the
+// Prepare events, and half after them, before Events. Another host (the rival) wants all of these.
 type Fault struct {
 	Name string
 	Does string // one line
-	// Prepare and Events are what happens to the holder and the servers. In an action's name, a
-	// leading star stands for the name of the backend. Actions that do not exist for the servers are
-	// left out. An event in Prepare without Lasts ends by the same rule as the fault; see ActsTTLs.
+	// Prepare and Events happen to the hosts and the servers. In the name of an action, a leading star
+	// stands for the name of the backend. Events whose action does not exist for the backend are left
+	// out. An event in Prepare without Lasts ends by the same rule as the fault; see ActsTTLs.
 	Prepare, Events []Event
 	// Needs are capabilities. The fault is run only on servers that have all of them.
 	Needs []servers.Capability
-	// OnlyFor is set if the fault concerns only stores with this capability.
+	// OnlyFor, if not "", is a capability. The fault concerns only stores that have it.
 	OnlyFor servers.Capability
 	// Config is added to the configuration of the backend.
 	Config map[string]string
@@ -35,29 +35,30 @@ type Fault struct {
 	TTL time.Duration
 	// KeepsLeases reports whether all leases should survive the fault.
 	KeepsLeases bool
-	// Restores, if not "", is the moment from which the store serves again and must grant free locks
-	// promptly (claim Woken). To check this, the holder releases half of its locks in the outage.
+	// Restores, if not "", is the moment from which the store must again grant free locks promptly
+	// (claim Woken). To check this, the holder releases half of its locks in the outage.
 	Restores Moment
-	// SeveralServers reports whether the fault runs on several servers, if the backend can use one
-	// server or several.
+	// SeveralServers reports whether the fault runs on several servers, if the backend can use either
+	// one server or several.
 	SeveralServers bool
-	// Produces are the conditions that the fault causes, and under which documented exceptions apply.
+	// Produces are the conditions that the fault causes. Under them, documented exceptions may apply.
 	Produces []claim.Condition
 	// RivalAsksLate reports whether the rival asks for the locks only after the fault was injected.
 	RivalAsksLate bool
-	// OnWaiter reports whether the fault happens to a third host, which waits for the same locks ahead
-	// of the rival. When the holder releases the locks, the rival must get them promptly. Half of the
-	// locks have an AtLeast (see [Group]), and half are elections with a long value.
+	// OnWaiter reports whether the fault happens to a third host, which is ahead of the rival in the
+	// queues. When the holder releases the locks, the rival must get them promptly. Half of the locks
+	// have an AtLeast (see [Group]), and half are elections whose leaders publish a long value.
 	OnWaiter bool
-	// ActsTTLs (a multiple of the TTL) or Acts is the longest time that the fault lasts. If both are
-	// zero, a timeout applies. The fault ends earlier if the rival has got every lock.
+	// Acts, or ActsTTLs times the TTL if that is longer, is the longest time that the fault lasts. If
+	// both fields are zero, the limit is the TTL plus 20 s. The fault ends earlier if the rival has
+	// every lock.
 	ActsTTLs float64
 	Acts     time.Duration
 }
 
 func (f Fault) Concerns(k *servers.Kind) bool { return f.OnlyFor == "" || k.Has(f.OnlyFor) }
 
-// Fits returns why the fault cannot be run on a store, or "" if it can be run.
+// Fits returns the reason why the fault cannot be run on the store k, or "" if it can be run.
 func (f Fault) Fits(k *servers.Kind) string {
 	if !f.Concerns(k) {
 		var names []string
@@ -100,7 +101,7 @@ func (f Fault) setting(k *servers.Kind) string {
 	return k.Settings[slices.IndexFunc(k.Settings, is)].Name
 }
 
-// known() returns the events whose actions exist in a setting of a store.
+// known() returns those events whose actions exist in the setting of the store k.
 func known(k *servers.Kind, setting string, events []Event) []Event {
 	var all []Event
 	for _, e := range events {
@@ -117,7 +118,7 @@ func known(k *servers.Kind, setting string, events []Event) []Event {
 const (
 	// longTTL is the TTL for faults in which leases with the table's [TTL] would end too early.
 	longTTL = 10 * time.Second
-	// untilRenewed is a time in which each lease with TTL longTTL is renewed at least once.
+	// untilRenewed is long enough that each lease with TTL longTTL is renewed at least once.
 	untilRenewed = longTTL / 2
 )
 
@@ -128,7 +129,7 @@ var (
 	aReplica    = []servers.Capability{servers.CapReplica}
 )
 
-// After reachMajority, the holder reaches only the smallest majority of the voting servers. This
+// reachMajority leaves the holder only its paths to the smallest majority of the servers. This
 // majority includes the first server.
 var (
 	reachMajority = []Event{{Action: "black-hole", Share: Minority}}
@@ -137,7 +138,7 @@ var (
 	loseLink      = []Event{{Action: "*-sever"}}
 )
 
-// All returns the faults of the table, in the order in which they are shown.
+// All returns the faults of the table, in the order of the report.
 func All() []Fault {
 	return []Fault{
 		{
@@ -169,8 +170,8 @@ func All() []Fault {
 			Produces: []claim.Condition{claim.PluginDied},
 			Events:   []Event{{Action: "kill-both"}}, Needs: sharedStore,
 		},
-		// A server that no host can reach looks to hosts like a frozen server: its connections stay open,
-		// but no answer comes. So the faults with frozen servers cover this case.
+		// To hosts, a frozen server looks like a server that no host can reach: its connections stay
+		// open, but no answer comes. So faults that freeze servers also cover unreachable servers.
 		{
 			Name: "partition-holder", Does: "nothing passes between the holder and any server, and no connection ends",
 			Events: []Event{{Action: "black-hole"}}, Needs: ourServers,
@@ -227,8 +228,7 @@ func All() []Fault {
 			OnlyFor: servers.CapVotes, Config: map[string]string{"quarantine": "off"}, Control: true,
 			Prepare: reachMajority, Events: wipe, Needs: ourServers,
 		},
-		// The replica that takes over has not received the last writes, which are the second half of the
-		// grants.
+		// The replica that takes over has not received the last writes, which granted half of the locks.
 		{
 			Name: "failover", Does: "the master dies; a replica that did not receive half of the grants takes over, and the holder learns of it 500 ms after its rival",
 			Produces: []claim.Condition{claim.ReplicaPromoted}, RivalAsksLate: true, ActsTTLs: 1.5,
@@ -306,15 +306,15 @@ const (
 	Wait     = "wait"
 )
 
-// tableActions can be played, but a search never draws them.
+// tableActions are actions that schedules can contain, but that a search never draws.
 var tableActions = []Action{
 	{Name: Ask, Does: "%s asks for its locks", On: OnHost, Inject: ofHost((*System).ask)},
 	{Name: GiveBack, Does: "%s gives its locks back", On: OnHost, Inject: ofHost((*System).giveBack)},
 	{Name: Wait, Does: "time passes", On: OnStore, Inject: func(context.Context, *System, Event) error { return nil }},
 }
 
-// allTableActions returns the [tableActions] and the single steps of operations by operators. Steps
-// of different operations may overlap in time.
+// allTableActions returns all actions that a search never draws: the [tableActions], and operations
+// that a store lists as Staged. Staged operations may overlap in time.
 var allTableActions = sync.OnceValue(func() []Action {
 	all := operations(func(k *servers.Kind) []servers.Operation { return k.Staged })
 	for i := range all {

@@ -32,7 +32,7 @@ func played(t *testing.T, p Plan) (rounds []results.Round) {
 	return rounds
 }
 
-// The starved result is the sum of the times in which hosts got no processor.
+// verdictsOn plays faults. The result starved is the time for which hosts got no processor.
 func verdictsOn(t *testing.T, b Backend, faults ...string) (cells []check.Cell, starved time.Duration) {
 	t.Helper()
 	p := Plan{Backends: []Backend{b}, Rounds: 1}
@@ -55,7 +55,7 @@ func verdictsOn(t *testing.T, b Backend, faults ...string) (cells []check.Cell, 
 }
 
 // starvation returns the sum of the times for which hosts of a round got no processor. It leaves
-// out hosts that the fault froze, because such a host reports the time of the freeze, too.
+// out the times for which the fault froze a host, because hosts report these as starved, too.
 func starvation(r results.Round) (sum time.Duration) {
 	for _, h := range r.Halts {
 		frozen := slices.ContainsFunc(r.Halts, func(f results.Halt) bool {
@@ -68,10 +68,10 @@ func starvation(r results.Round) (sum time.Duration) {
 	return sum
 }
 
-// A planted bug grants a lock at least 80 ms too early, and busyFor is a quarter of that time.
+// busyFor is a quarter of 80 ms, the least time by which a planted bug grants a lock too early.
 const busyFor = 20 * time.Millisecond
 
-// requireRedis skips the test if there is no Redis, or fails it if LOCKBENCH_REQUIRE names redis.
+// requireRedis skips the test if Redis is missing, or fails it if LOCKBENCH_REQUIRE names redis.
 func requireRedis(t *testing.T) {
 	t.Helper()
 	s, err := redisserver.Start(t.Context(), nil)
@@ -83,10 +83,10 @@ func requireRedis(t *testing.T) {
 	}
 }
 
-// TestTableFindsPlantedBugs checks that each bug of the plugin in directory planted shows under a
-// fault that is played once. Without a bug, the plugin must break a claim under the fault evict,
-// but not under freeze-host. A busy machine can hide a bug. So the fault is played again, up to
-// four times, if a host got no processor, or if a thread waited for a processor for busyFor.
+// TestTableFindsPlantedBugs checks that one play of a fault shows each bug of the plugin in
+// directory planted. Without a bug, the plugin must break a claim under the fault evict, but not
+// under freeze-host. A busy machine can hide a bug. So if a host got no processor, or a thread
+// waited for a processor for busyFor, the test plays the fault again, up to four times.
 func TestTableFindsPlantedBugs(t *testing.T) {
 	requireRedis(t)
 	path := plugintest.Build(t, module+"bench/internal/faults/planted")
@@ -146,7 +146,7 @@ func TestNoOperationsIsNoVerdict(t *testing.T) {
 	}
 }
 
-// TestRoundsAreSchedules checks that each fault has a sound schedule on each store that it fits.
+// TestRoundsAreSchedules checks that each fault has a sound schedule on each store that can run it.
 func TestRoundsAreSchedules(t *testing.T) {
 	for _, f := range All() {
 		for _, k := range kinds.All() {

@@ -19,18 +19,18 @@ import (
 )
 
 const (
-	// lockCount is the number of locks that the holder has and the rival wants.
+	// lockCount is the number of locks that the holder (one host) has and the rival (another) wants.
 	lockCount = 20
-	// TTL is the TTL of the leases, unless a fault has another TTL.
+	// TTL is the TTL of all leases, except in faults that set a TTL of their own.
 	TTL = 2 * time.Second
 )
 
-// Plan says what to play: every fault on every backend, Rounds times.
+// Plan says which faults to play on which backends. Each pair is played Rounds times.
 type Plan struct {
 	Backends []Backend
 	Faults   []Fault
 	Rounds   int
-	// Seed determines at which time between two renewals each fault is injected.
+	// Seed determines the random moments, between two renewals, at which the faults are injected.
 	Seed uint64
 }
 
@@ -38,8 +38,8 @@ var Quick = []string{
 	"freeze-host", "kill-host", "kill-plugin", "partition-holder", "restart-wiped", "failover", "clock-forward", "lost-reply",
 }
 
-// Cells counts the pairs of a backend and a fault that concerns it. The runnable result is the
-// number of those pairs that this machine can run.
+// Cells returns the number of pairs of a backend and a fault that concerns this backend (all), and
+// the number of those pairs that this machine can run (runnable).
 func (p Plan) Cells() (all, runnable int) {
 	for _, f := range p.Faults {
 		for _, b := range p.Backends {
@@ -58,7 +58,7 @@ func NoServers(backend string) string {
 	return fmt.Sprintf("lockbench does not know how to start servers for %[1]s: --server '%[1]s=COMMAND -p {port} -d {dir}' says so", backend)
 }
 
-// missing returns why a fault cannot be run on a backend on this machine, or "" if it can be run.
+// missing returns the reason why this machine cannot run fault f on backend b, or "" if it can.
 func missing(b Backend, f Fault) string {
 	if !kinds.Of(b.Name).Known() {
 		return NoServers(b.Name)
@@ -66,16 +66,16 @@ func missing(b Backend, f Fault) string {
 	return f.Fits(kinds.Of(b.Name))
 }
 
-// concerns reports whether a fault concerns a backend. If the fault concerns no backend of the
-// plan, concerns returns true for all of them, so that each result says why the fault was not run.
+// concerns reports whether the fault f concerns the backend b. If f concerns no backend of the
+// plan, concerns returns true for every backend, so that each result says why f was not run.
 func (p Plan) concerns(f Fault, b Backend) bool {
 	does := func(b Backend) bool { return f.Concerns(kinds.Of(b.Name)) }
 	return does(b) || !slices.ContainsFunc(p.Backends, does)
 }
 
-// Run carries out a plan. It calls the begin function before each pair of a backend and a fault,
-// and the took function with each round (the pair played once). One goroutine makes all these
-// calls. A pair that cannot be run has one round, which says what is missing. If a round fails, its
+// Run carries out the plan p. It calls the function begin before each pair of a backend and a
+// fault, and the function took after each round (the pair played once). All calls come from one
+// goroutine. If a pair cannot be run, its only round says what is missing. If a round fails, its
 // result says why, and Run goes on with the next pair. Run ends early only if ctx ends or took
 // fails.
 func Run(ctx context.Context, p Plan, begin func(label string), took func(results.Round) error) (err error) {
@@ -128,24 +128,24 @@ const (
 const (
 	// openTimeout is the time limit for the holder to get its first locks.
 	openTimeout = 30 * time.Second
-	// tryFor is the time limit for the holder to get the second half of its locks after Prepare
-	// events. These events may make all grants impossible.
+	// tryFor is the time limit for the holder to get the second half of its locks after the Prepare
+	// events. It is short, because these events may make all grants impossible.
 	tryFor = time.Second
-	// queueing is the time that the rival gets to enter the queues of its locks.
+	// queueing is the time in which the rival can enter the queues of its locks.
 	queueing = 200 * time.Millisecond
-	// A fault waits at most recovery plus a TTL for the rival to get every lock. If Acts or ActsTTLs
-	// is set, that time is the limit instead.
+	// A fault goes on until the rival has every lock, but at most for recovery plus a TTL. If the
+	// fault sets Acts or ActsTTLs, that time is the limit instead.
 	recovery = 20 * time.Second
-	// givingBack is the time from an outage's start until the holder releases locks; see Restores.
+	// givingBack is the time from the start of an outage until the holder releases locks.
 	givingBack = 300 * time.Millisecond
-	// aftermath is the time for which holder and rival go on after the rival has got every lock, so
-	// that late writes arrive.
+	// aftermath is the time for which holder and rival go on when the rival has every lock, so that
+	// their late writes reach the files.
 	aftermath = 400 * time.Millisecond
 	// lateness is the time that a resumed holder gets to finish its late writes.
 	lateness = 100 * time.Millisecond
 )
 
-// cell is one fault on one backend, with the values that are the same in all rounds.
+// cell is one fault on one backend, with the values that all its rounds share.
 type cell struct {
 	*runner
 	backend Backend
@@ -153,7 +153,6 @@ type cell struct {
 	ttl     time.Duration
 }
 
-// rounds plays the cell's fault as often as planned, on servers with the needed capabilities.
 func (c *cell) rounds(ctx context.Context) (err error) {
 	template := roundOf(c.backend, c.fault)
 	if template.Missing = missing(c.backend, c.fault); template.Missing != "" {
@@ -198,13 +197,13 @@ func (c *cell) rounds(ctx context.Context) (err error) {
 	return nil
 }
 
-// The alone method reports whether the holder is also the rival, because the store is in the host.
+// The alone method reports whether holder and rival are one host, because the store is in the host.
 func (c *cell) alone() bool { return kinds.Of(c.backend.Name).InHost() }
 
 // schedule returns the schedule for playing the fault once. The holder gets half of the locks, the
-// fault is prepared, and the holder gets the other half. Then the rival asks for all locks, and the
-// fault happens. The fault is event number hit (the first is 1). When the rival has every lock, the
-// holder asks again, which shows whether a lock can no longer be granted.
+// Prepare events happen, and the holder gets the other half. The rival asks for all locks before or
+// after the fault, which is event number hit (the first is 1). At the end, the holder releases its
+// locks and asks again. This shows whether some lock can no longer be granted.
 func (c *cell) schedule(phase time.Duration) (s Schedule, hit int) {
 	f, rival, of := c.fault, rivalHost, kinds.Of(c.backend.Name)
 	if f.OnWaiter {
@@ -277,22 +276,23 @@ func (c *cell) onWaiter(phase time.Duration) (s Schedule, hit int) {
 	return s, 3
 }
 
-// lasting makes an event end soon after the rival has every lock, or when the fault's time is over.
-// The ended result is the time from the event's end to the release of the locks by the holder.
+// lasting returns the event e, changed to end soon after the rival has every lock, or when the
+// fault's time is over. The result ended is the time from the end of e to the release of the locks.
 func (c *cell) lasting(e Event, rival int) (_ Event, ended time.Duration) {
 	e.Until = rival + 1
 	if acts := max(c.fault.Acts, time.Duration(c.fault.ActsTTLs*float64(c.ttl))); acts > 0 {
-		// The event goes on for half a TTL, so that a holder unaware of its loss sends renewals.
+		// When the rival has every lock, the event goes on for half a TTL. In this time, a holder that
+		// does not know of its loss sends renewals.
 		e.Lasts, e.Linger = Duration(acts), Duration(c.ttl/2)
 		return e, aftermath
 	}
-	// The rival writes with its tokens before the holder resumes, because the holder learns at its
-	// next renewal that it has lost the locks.
+	// The holder resumes only after the rival has written with its tokens. Otherwise the holder may
+	// learn of its loss, by a renewal, before there is a newer write.
 	e.Lasts, e.Linger = Duration(c.ttl+recovery), Duration(aftermath)
 	return e, lateness
 }
 
-// collect records in the round r what happened in the history h, and what failed.
+// collect copies what happened, and the first failure, from the history h into the round r.
 func (c *cell) collect(r *results.Round, h *History, hit int) {
 	m := h.Marks[hit-1]
 	r.InjectedNs, r.HealedNs = m.From, m.To
@@ -328,8 +328,8 @@ func (c *cell) collect(r *results.Round, h *History, hit int) {
 	slices.SortStableFunc(r.Holds, func(a, b results.Hold) int { return int(a.GrantedNs - b.GrantedNs) })
 }
 
-// without returns a text with the number of locks that the rival was granted, or "" if it was
-// granted all. A fault shows nothing about a lock that the rival was not granted.
+// without returns an error text if the rival has not been granted every lock, and otherwise "". The
+// fault shows nothing about a lock that the rival was never granted.
 func without(rival results.Seen) string {
 	granted := map[int]bool{}
 	for _, h := range rival.Holds {
@@ -341,7 +341,7 @@ func without(rival results.Seen) string {
 	return fmt.Sprintf("host %s was granted only %d of the %d locks that it wants: %v", hostName(rivalHost), len(granted), lockCount, rival.Failed())
 }
 
-// hits counts the locks that a host held at t=at, or had failed to get before t=at.
+// hits counts the locks that a host held at t=at, and its requests that had failed before t=at.
 func hits(seen results.Seen, at int64) int {
 	n := 0
 	for _, l := range seen.Holds {

@@ -16,7 +16,7 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// teardown ends the callers and the hosts, except the hosts of a soak, and looks for leftovers.
+// teardown ends all callers and hosts, except living hosts of a soak, and looks for leftovers.
 func (p *player) teardown(ctx context.Context, w *System, h *History) error {
 	h.Stopped = proc.Now()
 	releasing, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
@@ -26,7 +26,7 @@ func (p *player) teardown(ctx context.Context, w *System, h *History) error {
 			return nil
 		}
 		return w.Hosts[i].Release(releasing)
-	}) // the probe at the end finds locks that were not released
+	}) // the look method finds locks that were not released
 	over := w.Hosts
 	if p.soak {
 		over = slices.DeleteFunc(slices.Clone(w.Hosts), func(h *Host) bool { return h.Alive() })
@@ -55,7 +55,7 @@ func (p *player) teardown(ctx context.Context, w *System, h *History) error {
 	return p.use(ctx, w)
 }
 
-// The leave function ends hosts, and returns the processes and files that they leave behind.
+// The leave function ends hosts, and describes the processes and files that they leave behind.
 func leave(hosts []*Host) []string {
 	plugins := make([]int, len(hosts))
 	for i, h := range hosts {
@@ -68,8 +68,8 @@ func leave(hosts []*Host) []string {
 	return left
 }
 
-// inStore finds data that hosts left in the store. It waits up to maxTTL, so that the leases and
-// queue entries of dead hosts can expire.
+// inStore adds to h.Left the data that hosts left in the store. It waits up to maxTTL until there
+// are no such data, because leases and queue entries of dead hosts must expire first.
 func (p *player) inStore(ctx context.Context, h *History) error {
 	var left []string
 	for deadline := time.Now().Add(maxTTL); ; {
@@ -105,8 +105,8 @@ func leftOf(h *Host, plugin int) []string {
 	return left
 }
 
-// deaf makes each living host acquire a lock that no host has used, and describes the hosts that
-// cannot. The schedule's own locks do not show such a host, because other hosts get these locks.
+// deaf makes each living host acquire a new lock, and describes the hosts that cannot acquire it.
+// The locks of the schedule do not reveal such a host, because other hosts acquire them.
 func deaf(ctx context.Context, hosts []*Host, prefix string) []string {
 	// A host pauses for up to PluginBack before it restarts a plugin that fails again and again.
 	ctx, cancel := context.WithTimeout(ctx, claim.PluginBack(9)+startTimeout+endTimeout)
@@ -131,7 +131,7 @@ func deaf(ctx context.Context, hosts []*Host, prefix string) []string {
 	return slices.DeleteFunc(failures, func(s string) bool { return s == "" })
 }
 
-// The look method lets a new host acquire every lock, to find locks that were not released.
+// The look method starts a host that acquires every lock, to find locks that were not released.
 func (p *player) look(ctx context.Context, w *System, h *History) error {
 	probe, err := host.Start(ctx, p.spec(nil, len(w.Hosts), w.Dir, p.backend.Path))
 	if err != nil {

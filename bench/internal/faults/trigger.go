@@ -20,13 +20,13 @@ type Trigger string
 const (
 	TriggerSent      Trigger = "request sent"      // a request has passed, but its reply has not
 	TriggerAnswered  Trigger = "answer under way"  // a reply passes to the host
-	TriggerRenewal   Trigger = "renewal under way" // a request passes although no caller of the host has asked for anything
-	TriggerRelease   Trigger = "release under way" // a request passes after a hold has ended
+	TriggerRenewal   Trigger = "renewal under way" // a request passes although no caller of the host is asking for a lock
+	TriggerRelease   Trigger = "release under way" // a request passes just after a caller began to release a lock
 	TriggerRestarted Trigger = "plugin restarting" // the host's plugin process has ended
 )
 
 // TriggerServed comes when each lock of the host's last request was granted or has failed. Searches
-// do not draw it. The table of faults and schedules written by hand use it.
+// do not draw this trigger, but the table of faults and schedules written by hand use it.
 const TriggerServed Trigger = "all locks granted"
 
 func Triggers() []Trigger {
@@ -45,8 +45,8 @@ type watcher struct {
 	waiting map[*awaited]bool
 }
 
-// awaited is a trigger that an event waits for. Data that match the trigger are held back until the
-// event has happened.
+// awaited is a trigger that an event waits for. Proxies hold back data that match the trigger until
+// the event has happened.
 type awaited struct {
 	host     int
 	trigger  Trigger
@@ -54,10 +54,10 @@ type awaited struct {
 	happened chan struct{}
 }
 
-// holdsFor is the longest time for which data are held back until an event has happened.
+// holdsFor is the longest time for which a proxy holds data back until an event has happened.
 const holdsFor = 500 * time.Millisecond
 
-// A request counts as a lock's release if it comes at most releaseFollows after the hold's end.
+// A request counts as a release if a caller began to release a lock less than releaseFollows ago.
 const releaseFollows = 20 * time.Millisecond
 
 func watchTriggers(w *System) *watcher {
@@ -76,7 +76,7 @@ func (w *watcher) close() {
 	}
 }
 
-// pass is called for all data between a host and a server, before these data are passed on.
+// pass is called for all data between a host and a server, before the proxy passes them on.
 func (w *watcher) pass(host int, way inject.Direction) {
 	for _, a := range w.match(host, way) {
 		close(a.come)
@@ -87,7 +87,7 @@ func (w *watcher) pass(host int, way inject.Direction) {
 	}
 }
 
-// match returns the awaited triggers that data of a host match, and stops awaiting them.
+// match returns the awaited triggers that data of a host match, and removes them from w.waiting.
 func (w *watcher) match(host int, way inject.Direction) []*awaited {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -112,8 +112,8 @@ func (w *watcher) match(host int, way inject.Direction) []*awaited {
 	return come
 }
 
-// await reports whether a trigger came within triggerTimeout (servedTimeout for TriggerServed). The
-// caller must call the happened function after the event.
+// await waits for the trigger m, and reports whether m came within triggerTimeout (servedTimeout
+// for TriggerServed). The caller must call the function happened after the event.
 func (w *watcher) await(ctx context.Context, host int, m Trigger) (met bool, happened func()) {
 	longer := ctx
 	ctx, cancel := context.WithTimeout(ctx, triggerTimeout)
@@ -149,7 +149,7 @@ func (w *watcher) awaitRestart(ctx context.Context, host int) bool {
 	return false
 }
 
-// served waits until a host has got, or failed to get, all locks of its last request.
+// served waits until a host has acquired, or failed to acquire, all locks of its last request.
 func (w *watcher) served(ctx context.Context, number int) bool {
 	ctx, cancel := context.WithTimeout(ctx, servedTimeout)
 	defer cancel()

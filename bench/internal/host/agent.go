@@ -21,14 +21,14 @@ import (
 )
 
 const (
-	// startTimeout is the time limit for opening a plugin. It is long, because many plugins start at
-	// once on a busy machine.
+	// startTimeout is the time limit for opening a plugin. It is long, because many plugins may start
+	// at the same time on a busy machine.
 	startTimeout = 30 * time.Second
-	// closeTimeout is the time limit for one release, and for the release of all locks at the end.
+	// closeTimeout limits one release of a lock, and at the end the release of all locks together.
 	closeTimeout = 5 * time.Second
 )
 
-// agent is the part of a host that runs in the host's process and carries out orders.
+// agent runs in a host's process, and carries out the orders that the parent process sends.
 type agent struct {
 	parent *proc.Parent
 	spec   Spec
@@ -107,7 +107,7 @@ func (a *agent) present() load.Locker {
 	return a.locker
 }
 
-// client returns the core client that callers use now. It panics if they use another library.
+// client returns the core client that callers use now. It panics if callers use another library.
 func (a *agent) client() *core.Client {
 	return a.present().(interface{ Client() *core.Client }).Client()
 }
@@ -121,14 +121,14 @@ func (a *agent) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	if a.spec.measured() {
-		// The error is dropped, because all holds were reported, and a library's sessions may be over.
+		// Ignore the error: all holds are already reported, and a library's sessions may have expired.
 		_ = a.present().Close(ctx)
 		return nil
 	}
 	a.heartbeat.Stop()
 	err := a.present().Close(ctx)
 	if errors.Is(err, core.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
-		err = nil // the fault may have left no server to release to
+		err = nil // a fault may have left no server that can confirm the releases
 	}
 	return err
 }
@@ -147,14 +147,14 @@ func (a *agent) sendPlugin() {
 	}
 }
 
-// leaseID identifies a lease. The owner is not enough, because a lease that one caller of this host
-// hands over to another keeps its owner.
+// leaseID identifies a lease. The owner is not enough, because a lock that passes from one caller
+// of this host to another keeps its owner.
 type leaseID struct {
 	owner string
 	token uint64
 }
 
-// event is the OnEvent function of a host's client. Core may call it a little after the event.
+// event is the OnEvent function of the host's client. Core may call it a little after the event.
 func (a *agent) event(e core.Event) {
 	a.log.pass()
 	switch e.Kind {
@@ -175,7 +175,7 @@ func (a *agent) event(e core.Event) {
 	}
 }
 
-// noteHeartbeat is called at each heartbeat. It reports a stall of the process, if there was one.
+// noteHeartbeat is called at each heartbeat. If the process has stalled, it reports the stall.
 func (a *agent) noteHeartbeat(stall *proc.Stall) {
 	a.sendPlugin()
 	if stall != nil {
@@ -195,7 +195,7 @@ const (
 	IgnoredChildren Surrounding = "ignored-children"
 )
 
-// Surround tells the host to begin a surrounding or, if on is false, to end it. It does not wait.
+// Surround tells the host to begin a surrounding or, if on is false, to end it, and does not wait.
 func (p *Process) Surround(s Surrounding, on bool) error {
 	return p.Send(order{Op: string(s), On: on})
 }
@@ -227,7 +227,7 @@ func (a *agent) reap() {
 	}
 }
 
-// blocker is the writer of the host's logger. While it is blocked, writers and OnEvent wait.
+// blocker is the writer of the host's logger. While it is blocked, log calls and OnEvent wait.
 type blocker struct {
 	gate    sync.RWMutex // locked while the blocker is blocked
 	blocked bool

@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// Lock implements [load.Locker]. The lock's methods are called in the host's process, which
-// measures their times. So the times do not include messages between the processes.
+// Lock implements [load.Locker]. The host's process calls the methods of the lock, and measures how
+// long they take. So the times do not include messages between the processes.
 func (p *Process) Lock(name string, ttl time.Duration) (load.Lock, error) {
 	return &calledLock{p, name, ttl}, nil
 }
@@ -37,7 +37,7 @@ type calledLease struct {
 
 func (l *calledLease) Token() uint64 { return l.grant.Token }
 
-// Renew always fails, because no order tells a host to renew a lease.
+// Renew always fails, because there is no order that makes a host renew a lease.
 func (l *calledLease) Renew(context.Context) error { return errors.ErrUnsupported }
 
 func (l *calledLease) Release(context.Context) (err error) {
@@ -51,17 +51,17 @@ func (l *calledLease) Granted() (asked, answered int64) { return l.grant.From, l
 // Released implements [load.Timed], with times measured in the host process.
 func (l *calledLease) Released() (ended, done int64) { return l.release.From, l.release.To }
 
-// Cycle makes callers in the host's process acquire and release in a loop, without messages to this
-// process. It returns when all callers are done, or when they have stopped because ctx ended. It
-// returns the first error of any caller. The records of the attempts stay in the host's process
-// until [Process.Attempts] fetches them.
-// Sending them earlier would take processor time from hosts that still measure.
+// Cycle makes callers in the host's process acquire and release locks in a loop, without messages
+// to this process. It returns when all callers are done, or have stopped because ctx ended. The
+// error is the first error of any caller. The records of the attempts stay in the host's process
+// until [Process.Attempts] fetches them. Sending them earlier would take processor time from hosts
+// that still measure.
 func (p *Process) Cycle(ctx context.Context, c load.Cycles) error {
 	_, err := p.ask(ctx, order{Op: opCycle, Cycles: &c})
 	return err
 }
 
-// Attempts returns the attempts of the last [Process.Cycle]. If it returns an error, the attempts
+// Attempts fetches the attempts of the last [Process.Cycle]. If it returns an error, these attempts
 // are lost.
 func (p *Process) Attempts() ([]results.Attempt, error) {
 	n, err := p.ask(context.Background(), order{Op: opAttempts})

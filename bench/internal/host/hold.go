@@ -19,20 +19,20 @@ import (
 )
 
 const (
-	// lookEvery is the interval at which a holder checks whether its lease is valid.
+	// lookEvery is the default interval at which a holder checks whether its lease is valid.
 	lookEvery = 10 * time.Millisecond
-	// prepare is the time from the last check of the lease to a write under the lock.
+	// prepare is the time between the last check of a lease and the write under the lock.
 	prepare = 250 * time.Millisecond
-	// retryEvery is the pause before a caller asks again after an error. It asks again even after an
-	// error that looks permanent, because the store may be healed later.
+	// retryEvery is the pause before a caller asks again after an error. The caller asks again even
+	// after an error that looks permanent, because the store may recover.
 	retryEvery = 100 * time.Millisecond
-	// eventsBy limits the host's wait for the client's last events about a lease that has ended.
+	// eventsBy limits the wait for the client's last events about a lease that has ended.
 	eventsBy = time.Second
-	// finishes is the time for which a holder, like a program, goes on when told of its lease's end.
+	// finishes is how long a holder, like a program, goes on after it hears that its lease ends.
 	finishes = 100 * time.Millisecond
 )
 
-// group is the work that one order has started. The work ends when the stop function is called.
+// group is the work that one order has started. A call of the stop function ends this work.
 type group struct {
 	first int // number of its first lock
 	stop  context.CancelFunc
@@ -46,7 +46,7 @@ func (a *agent) begin(ctx context.Context, first int) (*group, context.Context) 
 	return g, ctx
 }
 
-// release ends each group whose first lock has a number of at least from.
+// release ends each group whose first lock has at least the number in parameter from.
 func (a *agent) release(from int) {
 	var stay, end []*group
 	for _, g := range a.groups {
@@ -63,8 +63,8 @@ func (a *agent) release(from int) {
 	}
 }
 
-// write writes under the lock again and again until stop is closed. It checks the lease before it
-// prepares each write, so a write is late if the process is stopped while it prepares the write.
+// write writes under the lock again and again until stop is closed or the lease is over. It checks
+// the lease before it prepares each write, so a write is late if the process is frozen in between.
 func (h *holding) write(name string, stop <-chan struct{}) {
 	for {
 		h.writeOnce(name)
@@ -79,7 +79,7 @@ func (h *holding) write(name string, stop <-chan struct{}) {
 	}
 }
 
-// tenure is what a lease (of a lock) and a term (of a leader) have in common.
+// tenure has the methods that a lease (of a lock) and a term (of a leader) have in common.
 type tenure interface {
 	Token() uint64
 	Valid() bool
@@ -99,7 +99,7 @@ type holding struct {
 	record results.Hold
 }
 
-// granted reports that a call has got a grant. The sent parameter is the start of the TTL.
+// granted reports that a call got the lock. Parameter sent is when the TTL began, or 0 if unknown.
 func (a *agent) granted(t tenure, done <-chan struct{}, call *results.Call, sent int64) *holding {
 	now := a.clock.Now()
 	h := &holding{tenure: t, agent: a, done: done, over: make(chan struct{}), record: results.Hold{
@@ -112,14 +112,14 @@ func (a *agent) granted(t tenure, done <-chan struct{}, call *results.Call, sent
 	return h
 }
 
-// hold checks again and again whether the lease is valid. It returns when the lease is not valid,
-// or after a signal on the end or stop channel. The caller must release the lease afterwards. When
-// h.done signals that the lease ends, hold goes on for as long as finishes says.
+// hold checks again and again whether the lease is valid. It returns when the lease is no longer
+// valid, or after a signal on the end or stop channel. The caller must then release the lease.
+// After h.done is closed, hold goes on for the duration finishes.
 func (a *agent) hold(stop <-chan struct{}, h *holding, every time.Duration, end <-chan time.Time) {
 	look := time.NewTicker(every)
 	defer look.Stop()
 	told, over := h.done, false
-	// Check the lease before the channels, so that after a pause of the process Valid is called first.
+	// Check the lease before the channels, so that a process that was frozen calls Valid first.
 	for h.valid(over) {
 		if over {
 			h.tell()
@@ -166,8 +166,8 @@ func (h *holding) renewed(sent, done int64) {
 	})
 }
 
-// valid reports whether the lease is valid. If it is, valid records the time before the check. If
-// last is true, the caller releases the lease next.
+// valid reports whether the lease is valid. If it is, valid records the time just before this
+// check. If last is true, valid records the same time as the beginning of the release.
 func (h *holding) valid(last bool) bool {
 	before := h.agent.clock.Now()
 	if !h.Valid() {
@@ -185,8 +185,8 @@ func (h *holding) valid(last bool) bool {
 	return true
 }
 
-// release releases the lease, even if it was lost, as a deferred release in a program does. Such a
-// late release must not free the lock of the next holder.
+// release releases the lease even if the lease was lost, as a program's deferred release does. Such
+// a late release must not free the lock of the next holder.
 func (h *holding) release(l keptLease) error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
@@ -200,7 +200,7 @@ func (h *holding) release(l keptLease) error {
 	return err
 }
 
-// keptLease is a lease that core or this package renews, and that knows whether it is held.
+// keptLease is a lease that core or this package renews. It reports whether it is still held.
 type keptLease interface {
 	tenure
 	Done() <-chan struct{}
@@ -213,9 +213,9 @@ type coreLease interface {
 	Deadline() time.Time
 }
 
-// sentOf returns the time of the request from which the lease's TTL counts, or 0 if that time is
-// not known. It ignores that the store grants a shorter lease to a waiter in its queue, because
-// core renews such a lease at once.
+// sentOf returns when the request was sent from which the lease's TTL counts, or 0 if this time is
+// unknown. A store may grant a waiter in its queue a lease that is shorter than the TTL. sentOf
+// ignores this, because core renews such a lease at once.
 func (a *agent) sentOf(lease any, call *results.Call, ttl time.Duration) int64 {
 	switch l := lease.(type) {
 	case coreLease:
@@ -227,8 +227,8 @@ func (a *agent) sentOf(lease any, call *results.Call, ttl time.Duration) int64 {
 }
 
 // follow reports each confirmed renewal of a lease until the leave function is called. A baseline
-// that uses our core reports no events, so follow recognizes each renewal by the lease's later
-// deadline. For other libraries, follow itself renews the lease.
+// that uses package core reports no events, so follow takes a later deadline of the lease as a
+// renewal. Leases of any other library are renewed by follow itself.
 func (a *agent) follow(h *holding, of keptLease, ttl time.Duration) (leave func()) {
 	lease, ok := of.(coreLease)
 	switch {
@@ -256,7 +256,7 @@ func (a *agent) follow(h *holding, of keptLease, ttl time.Duration) (leave func(
 	}
 }
 
-// kept renews the lease of a library that renews no leases, and knows whether the lease is held.
+// kept renews the lease of a library that does not renew leases, and records whether it is lost.
 type kept struct {
 	load.Lease
 	done chan struct{}
@@ -269,8 +269,8 @@ func newKept(lease load.Lease) *kept {
 	return &kept{Lease: lease, done: make(chan struct{}), stop: func() {}}
 }
 
-// renewing starts a goroutine that renews a lease every third of the TTL until the lease is
-// released or lost, and reports the renewals.
+// renewing starts a goroutine that renews a lease every third of the TTL and reports each renewal.
+// The goroutine ends when the lease is released or lost.
 func (a *agent) renewing(k *kept, ttl time.Duration, h *holding) {
 	var ctx context.Context
 	ctx, k.stop = context.WithCancel(context.Background())
@@ -282,8 +282,8 @@ func (a *agent) renewing(k *kept, ttl time.Duration, h *holding) {
 	})
 }
 
-// renew renews a lease until ctx ends, and then returns nil. If the lease is lost, it returns the
-// reason. It repeats a failed renewal until the TTL is over.
+// renew renews a lease until ctx ends, and then returns nil. If the lease is lost, renew returns
+// the reason. It repeats a failed renewal until one TTL after the last confirmed one.
 func (a *agent) renew(ctx context.Context, lease load.Lease, ttl time.Duration, renewed func(sent, done int64)) error {
 	confirmed, wait := a.clock.Now(), ttl/3
 	for proc.Sleep(ctx, wait) {
@@ -306,7 +306,7 @@ func (a *agent) renew(ctx context.Context, lease load.Lease, ttl time.Duration, 
 	return nil
 }
 
-// Valid returns false when the lease is known to be lost.
+// Valid returns false as soon as the loss of the lease is known.
 func (k *kept) Valid() bool {
 	select {
 	case <-k.done:
@@ -334,14 +334,14 @@ func (k *kept) Release(ctx context.Context) error {
 	return k.Lease.Release(ctx)
 }
 
-// Resources is the directory of the files that holders write to. Each lock has two files: one with
-// a guard, which refuses writes with a lower token, and one without.
+// Resources names the directory of the files that holders write to. Each lock has two files. A
+// guard of the first file refuses writes with a lower token. The second file has no guard.
 type Resources struct {
 	Dir string `json:"dir"`
 }
 
-// writeOnce writes to the file with a guard and to the one without. It reports writes that succeed
-// or that the guard refuses. It reports no other failed writes, because they have no effect.
+// writeOnce writes to the guarded file and to the unguarded file of a lock. It reports a write that
+// succeeds or that the guard refuses. A write that fails otherwise has no effect on the file.
 func (h *holding) writeOnce(name string) {
 	a, l := h.agent, &h.record // the fields that this function reads do not change
 	path, text := filepath.Join(a.spec.Resources.Dir, name), strconv.AppendUint(nil, l.Token, 10)

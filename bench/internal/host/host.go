@@ -7,8 +7,8 @@
 // [Process.Acquire] starts callers that hold their locks until they are told to release them. For
 // measurements, a [Process] is a [load.Locker], and [Process.Cycle] runs callers in a loop.
 //
-// A host process runs the current binary again, so main (or TestMain) must call [Main] first. The
-// process sends its reports at once, so that few are lost when it is killed.
+// A host process runs the same binary as its parent, so main (or TestMain) must call [Main] first.
+// The host sends each report at once, so that few reports are lost when the host is killed.
 package host
 
 import (
@@ -26,8 +26,8 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// role is the environment variable that makes a process a host in Main. Its name must not change,
-// because Spec.Program may have been built from another version.
+// role is the environment variable that makes Main run a host. Its name must not change, because
+// the binary in Spec.Program may be of another version.
 const role = "LOCKBENCH_RECORDER"
 
 // Main runs a host and then ends this process, if the process was started as a host. Otherwise Main
@@ -41,14 +41,14 @@ type Spec struct {
 	Path    string        `json:"path"` // path of the plugin binary
 	Config  driver.Config `json:"config"`
 	NoMTLS  bool          `json:"no_mtls,omitempty"`
-	// Baseline is the name of a library that is used instead of the plugin. It is "" for a plugin.
+	// Baseline is the name of a library that the host uses instead of the plugin, or "" for none.
 	Baseline string `json:"baseline,omitempty"`
 	Host     int    `json:"host"` // the host's number in its reports
-	// Zero is the moment, on the machine's clock, from which the host counts the times that it
-	// reports, so that no process must convert them.
+	// Zero is a moment on the machine's clock. The host reports all times as times since Zero, so that
+	// no other process has to convert them.
 	Zero int64 `json:"zero_ns,omitempty"`
-	// Resources are the files that the host writes to. A host without them is a measured host. It
-	// writes nothing, logs nothing and has no heartbeat, so that it disturbs no measurement.
+	// Resources are the files that the host writes to. A host without such files is a measured host:
+	// it writes nothing, logs nothing and has no heartbeat, so that it disturbs no measurement.
 	Resources Resources `json:"resources"`
 	// TempDir is where the host and its plugin make their temporary files. ""
 	// means the system's directory.
@@ -134,7 +134,7 @@ func (p *Process) ask(ctx context.Context, o order) (note, error) {
 	case <-p.Ended():
 	}
 	select {
-	case n := <-answer: // the process may have answered before it ended
+	case n := <-answer: // the host may have answered just before it ended
 		return n, n.err(ctx)
 	default:
 		return note{}, proc.ErrEnded
@@ -160,8 +160,8 @@ func (p *Process) see(n note) {
 	}
 }
 
-// lease keeps the newest state of a hold. It searches from the end, because the
-// hold is usually among the last holds.
+// lease stores the newest state of a hold. It searches from the end, because the hold is usually
+// one of the last.
 func (p *Process) lease(l results.Hold) {
 	if l.ReleasedNs == 0 {
 		p.releaseNs = max(p.releaseNs, l.ReleaseNs)
@@ -176,15 +176,15 @@ func (p *Process) lease(l results.Hold) {
 }
 
 // Follow sets the function that is called for reports: on(hold, nil) for a report about a hold, and
-// on(nil, call) when a call has returned. One goroutine makes all these calls. Call Follow before
-// the first report.
+// on(nil, call) for a call that has returned. Only one goroutine makes these calls. Follow must be
+// called before the first report.
 func (p *Process) Follow(on func(*results.Hold, *results.Call)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.follow = on
 }
 
-// Await waits until the until function returns true. It calls until at once and after each
+// Await waits until the given function returns true. It calls this function at once and after each
 // report, with all reports so far. It returns an error if ctx or the host's process ends first.
 func (p *Process) Await(ctx context.Context, until func(results.Seen) bool) error {
 	for over := false; ; {
@@ -207,7 +207,7 @@ func (p *Process) Await(ctx context.Context, until func(results.Seen) bool) erro
 	}
 }
 
-// Seen returns the reports since the last call of Forget.
+// Seen returns the reports since the last call of Forget, and the reports that Forget has kept.
 func (p *Process) Seen() results.Seen {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -216,7 +216,7 @@ func (p *Process) Seen() results.Seen {
 	return s
 }
 
-// Forget drops all reports except the reports of holds that have not ended.
+// Forget drops all reports except those about holds that have not ended.
 func (p *Process) Forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -231,16 +231,16 @@ func (p *Process) PluginPid() int {
 	return p.plugin
 }
 
-// Asking reports whether a caller of a workload is asking for a lock now, and when a caller last
-// began to release a lock, by [proc.Now].
+// Asking reports whether any caller of a workload is asking for a lock now. The result releaseNs is
+// the time, by [proc.Now], at which a caller last began to release a lock.
 func (p *Process) Asking() (asking bool, releaseNs int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.asking, p.releaseNs
 }
 
-// Acquire makes the host ask for every lock of w, for up to timeout, and write under each lock. The
-// host holds a lock until it is lost, or until Release is called. Acquire returns at once.
+// Acquire makes the host ask for every lock of w, for up to timeout, and write to files under each.
+// The host holds a lock until it is lost, or until Release is called. Acquire returns at once.
 func (p *Process) Acquire(w Workload, timeout time.Duration) error {
 	end := w.First + w.Names
 	w.Names, w.Callers, w.Limit, w.Hold, w.Once = 1, 1, Range{timeout, timeout}, Forever, true
@@ -252,12 +252,12 @@ func (p *Process) Acquire(w Workload, timeout time.Duration) error {
 	return nil
 }
 
-// Locks returns a workload with the given number of locks. Each name is prefix plus a number.
+// Locks returns a workload with the given number of locks. A name is the prefix plus a number.
 func Locks(prefix string, count int, ttl time.Duration) Workload {
 	return Workload{Kind: results.OpLock, Prefix: prefix, Names: count, TTL: ttl}
 }
 
-// Release makes all callers of the host stop waiting and holding. It returns when all their
+// Release makes all callers of the host stop waiting and release their locks. It returns when all
 // releases have returned.
 func (p *Process) Release(ctx context.Context) error { return p.ReleaseFrom(ctx, 0) }
 
@@ -273,7 +273,7 @@ func (p *Process) ReleaseFrom(ctx context.Context, first int) error {
 }
 
 // Use says how much of each resource a process used at one moment. Goroutines and Heap are known
-// for hosts only, not for plugins.
+// only for hosts, and not for plugins.
 type Use struct {
 	Goroutines  int    `json:"goroutines,omitempty"`
 	Heap        uint64 `json:"heap_bytes,omitempty"` // live objects after a garbage collection
@@ -305,11 +305,11 @@ func (p *Process) Use(ctx context.Context) (host, plugin Use, err error) {
 	return host, plugin, err
 }
 
-// ownUse collects garbage and returns the figures that only this process can read. Heap leaves out
-// stacks, because the runtime keeps the memory of a stack for a while.
+// ownUse collects garbage and returns the figures that only this process can read. Heap does not
+// include stacks, because the runtime keeps the memory of an ended stack for a while.
 func ownUse() *Use {
 	runtime.GC()
-	debug.FreeOSMemory() // also collects memory that finalizers have freed
+	debug.FreeOSMemory() // a second collection, for memory that finalizers have freed
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return &Use{Goroutines: runtime.NumGoroutine(), Heap: m.HeapAlloc}

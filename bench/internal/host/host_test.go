@@ -91,7 +91,7 @@ func await(t *testing.T, p *Process, what string, until func(results.Seen) bool)
 	}
 }
 
-// TestFrozenHolder checks the reports of a host that is frozen until another host has its lock.
+// TestFrozenHolder checks what a host reports if it is frozen until another host has its lock.
 func TestFrozenHolder(t *testing.T) {
 	s := redisServer(t)
 	dir := t.TempDir()
@@ -108,7 +108,7 @@ func TestFrozenHolder(t *testing.T) {
 }
 
 // frozen freezes host a while it prepares a write under the lock, and checks the reports of hosts a
-// and b. It returns false if host a was not preparing a write, because no write is late then.
+// and b. If host a was not preparing a write, frozen returns false.
 func frozen(t *testing.T, a, b *Process, prefix string) bool {
 	t.Helper()
 	must := func(err error) {
@@ -124,7 +124,7 @@ func frozen(t *testing.T, a, b *Process, prefix string) bool {
 	written := a.Seen().Writes
 	must(proc.Freeze(a.Pid()))
 	if proc.Now() >= written[len(written)-1].DoneNs+int64(prepare) {
-		must(proc.Resume(a.Pid())) // if a is frozen during a write, b cannot write
+		must(proc.Resume(a.Pid())) // b cannot write if a was frozen during a write
 		must(a.Release(t.Context()))
 		return false
 	}
@@ -158,8 +158,8 @@ func frozen(t *testing.T, a, b *Process, prefix string) bool {
 	return lates > 0
 }
 
-// TestReleaseFrom releases the locks with numbers from 1 up, and then lock 0. After each step,
-// Forget must keep only the reports about locks that are still held.
+// TestReleaseFrom releases the locks with numbers 1 and higher, and then lock 0. After each of
+// these steps, Forget must keep only the reports about locks that are still held.
 func TestReleaseFrom(t *testing.T) {
 	s := redisServer(t)
 	p := start(t, s, 0, t.TempDir())

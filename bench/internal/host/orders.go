@@ -10,7 +10,7 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// These are the orders to a host. Older builds know the first three by the same names.
+// These are the orders to a host. Older builds know the first three under the same names.
 const (
 	opWork    = "work"
 	opRelease = "release" // releases the locks of workloads
@@ -41,7 +41,7 @@ type order struct {
 	Cycles   *load.Cycles `json:"cycles,omitempty"`
 }
 
-// note is one line from the host process. It is either the answer to an order or a report.
+// note is one line from the host process: either the answer to an order, or a report.
 type note struct {
 	ID       int64             `json:"id,omitempty"`   // the order that the note answers
 	From     int64             `json:"from,omitempty"` // From, To: just before and after the ordered call
@@ -66,7 +66,7 @@ func (n *note) fail(err error) {
 	}
 }
 
-// err returns the error in the answer to an order. It wraps the error of ctx if ctx has ended.
+// err returns the error in the answer to an order. If ctx has ended, it wraps the error of ctx.
 func (n note) err(ctx context.Context) error {
 	switch {
 	case n.Failed == "":
@@ -77,8 +77,8 @@ func (n note) err(ctx context.Context) error {
 	return errors.New(n.Failed)
 }
 
-// Do implements [proc.Agent]. If the order needs an answer, another goroutine carries the order
-// out, and Do does not wait for it.
+// Do implements [proc.Agent]. If an order needs an answer, Do starts a goroutine that carries the
+// order out, and does not wait for it.
 func (a *agent) Do(ctx context.Context, o order) {
 	switch o.Op {
 	case opWork:

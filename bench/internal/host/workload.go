@@ -16,8 +16,8 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// Workload is the work of the callers of one host. Until [Process.Release] is called,
-// each caller asks for one of the locks, holds it and releases it, again and again.
+// Workload is the work of one host's callers. Until [Process.Release] is called, each caller asks
+// for one of the locks, holds the lock and releases it, again and again.
 type Workload struct {
 	Kind results.Op `json:"kind"`
 	// Prefix and a number from First to First+Names-1 make the name of a lock. If Name is set, there
@@ -28,21 +28,21 @@ type Workload struct {
 	Names   int           `json:"names"`
 	Callers int           `json:"callers"`
 	TTL     time.Duration `json:"ttl_ns"`
-	// Limit is the time limit of a call, Hold is the time for which a lock is held, and Pause is the
-	// time from the release to the caller's next call.
+	// Limit is the time limit of a call. Hold is the time for which a caller holds a lock. Pause is
+	// the time from the release to the caller's next call.
 	Limit Range `json:"limit_ns"`
-	// AtLeast is the shortest time that an acquired lock stays taken. Value is the size in bytes of
-	// the value that a leader publishes. Only a host that uses package core supports them.
+	// AtLeast is the shortest time for which an acquired lock stays taken. Value is the size in bytes
+	// of the value that a leader publishes. Only hosts that use package core support both fields.
 	AtLeast time.Duration `json:"at_least_ns,omitempty"`
 	Value   int           `json:"value,omitempty"`
 	Hold    Range         `json:"hold_ns"`
 	Pause   Range         `json:"pause_ns"`
 	// Look is the interval at which a holder checks whether its lease is valid. Default 10 ms.
 	Look time.Duration `json:"look_ns,omitempty"`
-	// Once makes a caller hold one lock only once, and write to files under it. If an attempt fails,
-	// the caller asks again until its limit is over.
+	// Once makes each caller hold one lock only once, and write to files while it holds the lock. If
+	// an attempt fails, the caller asks again until the limit of the call is over.
 	Once bool `json:"once,omitempty"`
-	// Tick is the interval at which a waiting caller asks for the lock. If it is 0, the library waits.
+	// Tick is the interval at which a waiting caller asks for the lock. At 0, the library waits.
 	Tick time.Duration `json:"tick_ns,omitempty"`
 	Seed uint64        `json:"seed"`
 }
@@ -50,7 +50,7 @@ type Workload struct {
 // Range is a duration between the first and the second value, both included.
 type Range [2]time.Duration
 
-// Forever is a time that is longer than any run.
+// Forever is a range of durations that are longer than any run.
 var Forever = Range{1000 * time.Hour, 1000 * time.Hour}
 
 func (r Range) draw(random *rand.Rand) time.Duration {
@@ -84,8 +84,8 @@ func (a *agent) start(ctx context.Context, w Workload) {
 	}
 }
 
-// The asks method adds the change parameter to the number of callers that are asking for a lock. It
-// reports when this number becomes positive, and when it becomes zero.
+// The asks method adds change to the number of callers that are asking for a lock. It sends a
+// report when this number becomes positive, and when it becomes zero.
 func (a *agent) asks(change int64) {
 	now := a.asking.Add(change)
 	if asking := now > 0; asking != (now-change > 0) {
@@ -93,8 +93,8 @@ func (a *agent) asks(change int64) {
 	}
 }
 
-// Reopen makes the host close its client, within timeout, and open another, while the callers go
-// on. It returns at once.
+// Reopen makes the host close its client, within timeout, and open a new client, while the callers
+// go on. It returns at once.
 func (p *Process) Reopen(timeout time.Duration) error {
 	return p.Send(order{Op: "reopen", Timeout: timeout})
 }
@@ -113,7 +113,7 @@ func (a *agent) reopen(ctx context.Context, timeout time.Duration) {
 	for err != nil && ctx.Err() == nil {
 		a.back(results.Call{Op: results.OpOpen, SentNs: call.SentNs}, err)
 		proc.Sleep(ctx, retryEvery)
-		err = a.connect() // try once more after the end of ctx, when all events are healed
+		err = a.connect() // tries once more after the end of ctx, when all faults are healed
 	}
 	a.served.Store(false)
 	a.back(call, <-closed)
@@ -218,7 +218,7 @@ type ledTerm struct {
 	owner      string
 }
 
-// campaign waits for a term. The term's owner stays unknown if the store does not answer.
+// campaign waits until the caller leads. The term's owner is empty if the store does not answer.
 func campaign(ctx context.Context, e *core.Elector) (*ledTerm, error) {
 	term, err := e.Campaign(ctx)
 	if err != nil {
@@ -233,7 +233,7 @@ func (t *ledTerm) Owner() string                     { return t.owner }
 func (t *ledTerm) Done() <-chan struct{}             { return t.Context().Done() }
 func (t *ledTerm) Release(ctx context.Context) error { return t.Resign(ctx) }
 
-// acquire waits for a grant, asks only once, or asks at every tick, as the workload says.
+// acquire waits for the lock, tries once, or tries at every tick, as the workload says.
 func (c *caller) acquire(ctx context.Context, lock load.Lock, call *results.Call) (load.Lease, error) {
 	if c.w.Kind != results.OpTry && c.w.Tick == 0 {
 		return lock.Acquire(ctx)
@@ -270,14 +270,14 @@ func (c *caller) take(lease load.Lease, name string, call *results.Call) error {
 		h.writing.Wait()
 		select {
 		case <-h.over: // the record now has all renewals
-		case <-time.After(eventsBy): // a lease that was lost before it was in a.held
+		case <-time.After(eventsBy): // no event comes for a lease that was lost before it was in a.held
 		}
 	}
 	h.tell()
 	return err
 }
 
-// The use method holds a granted lease for the planned time, or until it is lost.
+// The use method holds a granted lease for the planned time, or until the lease is lost.
 func (c *caller) use(h *holding) {
 	c.served.Store(true)
 	c.asks(-1)
@@ -285,8 +285,8 @@ func (c *caller) use(h *holding) {
 	c.hold(c.stop, h, cmp.Or(c.w.Look, lookEvery), time.After(c.w.Hold.draw(c.random)))
 }
 
-// The over method reports that a call has returned. It removes the time limit of a call that the
-// end of the workload has interrupted, because that call would seem to have given up early.
+// The over method reports that a call has returned. It drops the time limit of a call that the end
+// of the workload interrupted. With this limit, the call would seem to have given up early.
 func (c *caller) over(call results.Call, err error) {
 	select {
 	case <-c.stop:

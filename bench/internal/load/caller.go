@@ -14,17 +14,17 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// Caller is one worker that acquires and releases one lock and records each attempt.
-// Only one goroutine may use it.
+// Caller is a worker that acquires and releases a lock, and records each attempt. Only one
+// goroutine may use it.
 type Caller struct {
 	Client, Name int32
 	Clock        proc.Clock
 	Lock         Lock
 
-	// Attempts are the records of all attempts so far. If the caller holds a lease, the last attempt
-	// got it.
+	// Attempts has the records of all attempts so far. If the caller holds a lease, the last attempt
+	// is the one that got the lease.
 	Attempts []results.Attempt
-	// Err is the first error of a call whose ctx had not ended.
+	// Err is the first error of a call that failed before its ctx ended.
 	Err error
 }
 
@@ -40,7 +40,7 @@ func (c *Caller) Acquire(ctx context.Context) (Lease, bool) {
 		if t, ok := lease.(Timed); ok {
 			a.Asked, a.Answered = t.Granted()
 		}
-	case ctx.Err() != nil: // not every library's error wraps the error of ctx
+	case ctx.Err() != nil: // not every library returns an error that wraps the error of ctx
 		a.Outcome = results.Cancelled
 	}
 	c.Attempts = append(c.Attempts, a)
@@ -81,10 +81,10 @@ func (c *Caller) note(ctx context.Context, err error) {
 	}
 }
 
-// Cycle acquires and releases in a loop until t=until or until ctx ends. Unless ctx ends, it begins
-// at least one cycle after t=from. It waits for the end of its last cycle without a time limit, so
-// that stalls show. It releases an acquired lock even if ctx has ended. If choose is not nil, Cycle
-// calls choose before each cycle to pick the lock. An error of choose ends the loop.
+// Cycle acquires and releases in a loop until the time in until, or until ctx ends. Unless ctx
+// ends, it begins at least one cycle after the time in from. It waits for its last cycle without a
+// limit, so that stalls show. It releases an acquired lock even if ctx has ended. If choose is not
+// nil, it picks the lock before each cycle, and its error ends the loop.
 func (c *Caller) Cycle(ctx context.Context, from, until int64, hold time.Duration, choose func() error) {
 	uncancelled := context.WithoutCancel(ctx)
 	for counts := false; ctx.Err() == nil; {
@@ -110,19 +110,19 @@ func (c *Caller) Cycle(ctx context.Context, from, until int64, hold time.Duratio
 	}
 }
 
-// Cycles is a loop of the callers of one host. Each caller acquires and releases random locks, one
-// after the other, until the time in Until. Each begins at least one cycle after the time in From
-// (see [Caller.Cycle]). Both times are nanoseconds on the run's clock.
+// Cycles describes a loop of one host's callers. Each caller acquires and releases random locks,
+// one after the other, until the time in Until. Each caller begins at least one cycle after the
+// time in From (see [Caller.Cycle]). Both times are nanoseconds on the run's clock.
 type Cycles struct {
 	Names       []string
 	TTL, Hold   time.Duration
 	Seed        uint64
-	First       int // number of the first caller; each caller's choices depend on Seed and its number
+	First       int // number of the first caller; Seed and a caller's number determine its choices
 	Callers     int
 	From, Until int64
 }
 
-// Run makes the callers acquire and release locks of locker, until ctx ends or the cycles are done.
+// Run makes callers acquire and release locks of the locker until the cycles are done or ctx ends.
 func (c Cycles) Run(ctx context.Context, locker Locker, clock proc.Clock) (attempts []results.Attempt, first error) {
 	callers := make([]*Caller, c.Callers)
 	Workers(c.Callers, func(i int) {
@@ -180,19 +180,19 @@ func Workers(n int, body func(worker int)) {
 	done.Wait()
 }
 
-// pauseAfterError is the pause after an error, so that a store that is down gets few requests.
+// pauseAfterError is the pause of a caller after an error. It spares a store that is down.
 const pauseAfterError = 5 * time.Millisecond
 
 func Pause(ctx context.Context) { proc.Sleep(ctx, pauseAfterError) }
 
-// Arrival is an operation that has a fixed start time, however long earlier operations take.
+// Arrival is an operation with a fixed start time, which does not depend on other operations.
 type Arrival struct {
 	Due    int64 // on the run's clock
 	Caller int
 }
 
-// Poisson returns arrivals at random times between from and until, each for a random caller. Their
-// mean number per second is rate. A source r in the same state gives the same arrivals.
+// Poisson returns arrivals at random times between from and until (a Poisson process), with a mean
+// of rate arrivals per second. Each is for a random caller. Equal states of r give equal arrivals.
 func Poisson(r *rand.Rand, rate float64, callers int, from, until int64) []Arrival {
 	var out []Arrival
 	for at := float64(from); ; {
@@ -204,9 +204,9 @@ func Poisson(r *rand.Rand, rate float64, callers int, from, until int64) []Arriv
 	}
 }
 
-// Pace calls the send function for each arrival at its time, or at once if that time has passed. If
-// ctx ends, Pace returns before the next arrival whose time has not come. The arrivals must be in
-// the order of their times, and send must not block.
+// Pace calls send for each arrival at its time, or at once if that time has passed. When ctx ends,
+// Pace returns before the next arrival that is not yet due. The arrivals must be in the order of
+// their times, and send must not block.
 func Pace(ctx context.Context, clock proc.Clock, arrivals []Arrival, send func(Arrival)) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -225,13 +225,11 @@ func Pace(ctx context.Context, clock proc.Clock, arrivals []Arrival, send func(A
 	}
 }
 
-// longestSleep is the longest sleep of Pace. It is short, so that Pace soon notices the end of ctx.
+// longestSleep is the longest sleep of Pace, which checks after each sleep whether ctx has ended.
 const longestSleep = 20 * time.Millisecond
 
-// sleep blocks in the kernel for the duration d.
-//
-// Note: a timer of the Go runtime fires up to a millisecond late on an idle Linux machine. An
-// acquire takes only a tenth of a millisecond.
+// sleep blocks in the kernel for the duration d. A timer of the Go runtime would fire up to a
+// millisecond late on an idle Linux machine, but an acquire takes only a tenth of a millisecond.
 func sleep(d time.Duration) {
 	tv := unix.NsecToTimeval(int64(d + time.Microsecond - 1))
 	_, _ = unix.Select(0, nil, nil, nil, &tv) // the caller sleeps again after an early return

@@ -1,5 +1,5 @@
-// Package load acquires, renews and releases locks for measurements, with our client or with
-// another library. Scenarios (measurements) use only the interfaces of this package.
+// Package load acquires, renews and releases locks for measurements, with lockbench's own client or
+// with another library. Scenarios (measurements) use locks through the interfaces of this package.
 package load
 
 import (
@@ -15,7 +15,7 @@ import (
 // Locker grants locks of one backend or library to the callers of one host. Any
 // number of goroutines may use it.
 type Locker interface {
-	// Lock prepares the lock with the given name for one caller. It sends nothing to the store.
+	// Lock prepares the lock with the given name for one caller, without a request to the store.
 	Lock(name string, ttl time.Duration) (Lock, error)
 	// Close releases held locks and ends connections.
 	Close(ctx context.Context) error
@@ -27,27 +27,27 @@ type Lock interface {
 	Acquire(ctx context.Context) (Lease, error)
 }
 
-// Trier is a Lock that can also ask once without waiting.
+// Trier is a [Lock] that can also be tried once, without waiting.
 type Trier interface {
-	// TryAcquire returns an error wrapping driver.ErrHeld when another owner has the lock.
+	// TryAcquire returns an error wrapping driver.ErrHeld if another owner has the lock.
 	TryAcquire(ctx context.Context) (Lease, error)
 }
 
-// Untimed is a Lease whose end in the store is unknown to the caller. Either the library renews the
-// lease at unknown times, or the lease has no TTL.
+// Untimed is a [Lease] whose end in the store is unknown to the caller. Either the library renews
+// the lease at unknown times, or the lease has no TTL.
 type Untimed interface{ Untimed() }
 
 // Lease is a held lock.
 type Lease interface {
 	// Token is the fencing token, or zero if there is none.
 	Token() uint64
-	// Renew makes the lease last for one TTL from now, in one round trip.
+	// Renew makes the lease last for one TTL from now. It takes one round trip.
 	Renew(ctx context.Context) error
 	Release(ctx context.Context) error
 }
 
-// Timed is a Lease that another process holds. That process measures the times of the calls, on the
-// run's clock.
+// Timed is a [Lease] that another process holds. That process calls acquire and release, and
+// measures their times on the run's clock.
 type Timed interface {
 	// Granted returns when the acquire was called and when it returned.
 	Granted() (asked, answered int64)
@@ -122,7 +122,7 @@ type coreLease struct {
 	lock *coreLock
 }
 
-// Renew asks the backend directly, because core renews leases by a timer and not on request.
+// Renew calls the backend directly, because core renews leases by a timer, and never on request.
 func (l *coreLease) Renew(ctx context.Context) error {
 	return l.lock.locker.backend.Renew(ctx, driver.Request{
 		Name: l.Name(), Owner: l.Owner(), Token: core.GrantNumber(l.Token()), TTL: l.lock.ttl,

@@ -21,8 +21,8 @@ var acquire = Scenario{
 	Run:       runAcquire,
 }
 
-// Callers first acquire and release in cycles, for the measured time. Afterwards they only renew
-// their leases, for 1/renewShare of that time in addition.
+// Callers first acquire and release in cycles for the measured time. Then they only renew their
+// leases, for an additional 1/renewShare of the measured time.
 const renewShare = 4
 
 func acquireWorkloads(a Overrides) []Workload {
@@ -38,7 +38,7 @@ func runAcquire(ctx context.Context, in Input) (results.Cell, error) {
 	bounded, cancel := context.WithTimeout(ctx, total+openFor(in)+graceOf(in.Measure))
 	defer cancel()
 
-	if in.Clients > 1 { // the round trips of several callers cannot be distinguished
+	if in.Clients > 1 { // the data of several callers cannot be told apart
 		in.Relays = nil
 	}
 	passing := in.watch()
@@ -75,7 +75,7 @@ func runAcquire(ctx context.Context, in Input) (results.Cell, error) {
 	return cell, nil
 }
 
-// renew makes every caller hold a lease and renew it again and again for the duration d.
+// renew makes every caller hold a lease, and renew it again and again for the duration d.
 func renew(ctx context.Context, cs []*load.Caller, d time.Duration) []span {
 	renewals := make([][]span, len(cs))
 	until := cs[0].Clock.Now() + int64(d)
@@ -101,7 +101,7 @@ func renew(ctx context.Context, cs []*load.Caller, d time.Duration) []span {
 	return slices.Concat(renewals...)
 }
 
-// measured returns the acquires and releases of the cycles that began at t=from or later.
+// measured returns the acquires and releases of the cycles that began at the time from or later.
 func measured(attempts []results.Attempt, from int64) (acquires, releases []span) {
 	for _, a := range attempts {
 		if a.Asked < from || a.Outcome != results.Granted || a.End != results.EndReleased {
@@ -120,8 +120,8 @@ func orStalled(err error) error {
 	return err
 }
 
-// longest adds to the figures the longest time of each operation that took place, because medians
-// and other quantiles do not show a stall of the server.
+// longest adds the longest time of each operation to the figures, because medians and other
+// quantiles do not show a stall of the server.
 func longest(cell *results.Cell, ops ...string) {
 	for _, op := range ops {
 		if took := cell.Latencies[op]; len(took) > 0 {
@@ -131,22 +131,22 @@ func longest(cell *results.Cell, ops ...string) {
 }
 
 const (
-	// Cycles start at fixed times for 1/openShare of the measured time.
+	// The open loop, which starts cycles at fixed times, lasts for 1/openShare of the measured time.
 	openShare = 2
-	// openLoad is the default rate of these cycles, as a fraction of the rate that the callers reached
-	// without fixed times. Each backend and library therefore runs equally far from its limit.
+	// openLoad is the default rate of the open loop, as a fraction of the rate that the callers
+	// reached in the closed loop. So each backend or library runs equally far from its own limit.
 	openLoad = 0.5
 )
 
-// openFor returns the length of the period in which cycles of the open loop are due to start. Late
-// cycles may start until max(openFor, openGrace) after its end.
+// openFor returns the length of the time in which cycles of the open loop are due. After this time,
+// late cycles may still start, for the longer of openFor and openGrace.
 func openFor(in Input) time.Duration { return in.Measure / openShare }
 
 // runOpen repeats the cycles of the scenario as an open loop, in which each cycle is due at a fixed
-// time. The rate parameter is the number of due cycles per second of all callers together. A stall
-// does not reduce this number, and the latency of a delayed cycle counts from when it was due. In a
-// closed loop, callers would stop asking during a stall, so few samples would show it (coordinated
-// omission).
+// time. The rate parameter is the number of due cycles per second for all callers together. A stall
+// does not reduce this number, and the latency of a late cycle counts from its due time. In a
+// closed loop, callers would not ask during a stall, so too few samples would show the stall. This
+// mistake is called coordinated omission.
 func runOpen(ctx context.Context, in Input, cs []*load.Caller, rate float64, cell *results.Cell) {
 	from := in.Clock.Now()
 	until := from + int64(openFor(in))
@@ -173,7 +173,7 @@ func runOpen(ctx context.Context, in Input, cs []*load.Caller, rate float64, cel
 	for _, c := range all {
 		acquires, lags = append(acquires, c.acquires...), append(lags, c.lags...)
 	}
-	// A cycle that was not sent, or whose acquire failed, is a drop too, because no latency shows it.
+	// A cycle that did not start, or whose acquire failed, is a drop, too: no latency shows it.
 	drops, refused := len(arrivals)-len(acquires), 0.0
 	if !keptUp(acquires, lags, drops) {
 		refused = 1
@@ -183,10 +183,10 @@ func runOpen(ctx context.Context, in Input, cs []*load.Caller, rate float64, cel
 	longest(cell, "open-acquire")
 }
 
-// openGrace is the shortest time after the last due cycle in which late cycles may still start.
+// openGrace is the shortest time after the last due time in which late cycles may still start.
 const openGrace = 500 * time.Millisecond
 
-// openCaller starts each cycle when it is due, or as soon as the previous cycle has ended.
+// openCaller starts each cycle when it is due or, if later, when its previous cycle has ended.
 type openCaller struct {
 	*load.Caller
 	due      chan int64
@@ -203,7 +203,7 @@ func (c *openCaller) work(ctx context.Context) {
 		if ctx.Err() != nil || sent > c.deadline {
 			continue
 		}
-		// The load generator caused this delay, because the caller was free but started late.
+		// The load generator caused this delay: the caller was free, but the cycle started late.
 		c.lags = append(c.lags, max(0, sent-max(due, free)))
 		lease, ok := c.Acquire(ctx)
 		if ok {
@@ -218,7 +218,7 @@ func (c *openCaller) work(ctx context.Context) {
 }
 
 // keptUp reports whether the load generator of an open loop kept up: every cycle got its lock, and
-// the generator's delay was at most half of the latency, at p50 and at p99.
+// the delay by the generator was at most half of the latency, at p50 and at p99.
 func keptUp(acquires, lags []int64, drops int) bool {
 	if drops > 0 || len(acquires) == 0 {
 		return false
@@ -236,7 +236,7 @@ func keptUp(acquires, lags []int64, drops int) bool {
 var ErrFloor = errors.New("the call failed")
 
 // Floor returns a scenario in which callers call a function that does no work, in a loop. It shows
-// the smallest cost that an operation can have. It has the workloads of scenario acquire.
+// the smallest cost that any operation can have. Its workloads are those of scenario acquire.
 func Floor(call func(context.Context) error) Scenario {
 	return Scenario{
 		Name:      "floor",

@@ -27,13 +27,13 @@ var contend = Scenario{
 const (
 	// holdFor is the time for which a caller holds the lock unless the user sets another time.
 	holdFor = 5 * time.Millisecond
-	// contendFor times Measure is the shortest length of the scenario. In less time, libraries that
-	// poll get too few grants.
+	// contendFor*Measure is the shortest length of the scenario. In a shorter time, libraries that
+	// poll would get too few grants.
 	contendFor = 2
-	// hostsFor is the shortest length of the scenario if hosts are separate processes.
+	// hostsFor is the shortest length of the scenario if the hosts are separate processes.
 	hostsFor = time.Second
-	// turnsEach is the number of grants that each caller can get if all get equally many. With fewer
-	// grants, the fairness depends on where the measured time begins and ends.
+	// turnsEach is the number of grants that each caller can get if all callers get equally many. With
+	// fewer grants, the fairness would depend on when the measured time begins and ends.
 	turnsEach = 3
 )
 
@@ -45,8 +45,8 @@ func contendWorkloads(a Overrides) []Workload {
 	return out
 }
 
-// contendClients returns the numbers of callers in a host, one for each workload. If there is one
-// host, numbers below contendLeast are left out, because so few callers do not contend.
+// contendClients returns the numbers of callers in each host, with one number for each workload.
+// For one host, it omits numbers below contendLeast, because so few callers do not contend.
 func contendClients(a Overrides, hosts int) []int {
 	switch {
 	case len(a.Clients) > 0 && hosts == 0:
@@ -119,7 +119,7 @@ func runContend(ctx context.Context, in Input) (cell results.Cell, err error) {
 	if idleFor(in) <= queued {
 		return cell, nil
 	}
-	// If the idle function fails, only its figure is left out, because the other figures are known.
+	// If function idle fails, the cell lacks only the figure of idle. All other figures are known.
 	if perSecond, err := idle(bounded, in, cs); err == nil {
 		cell.Values["idle-commands/s"] = perSecond
 	}
@@ -127,7 +127,7 @@ func runContend(ctx context.Context, in Input) (cell results.Cell, err error) {
 	return cell, ctx.Err()
 }
 
-// contending makes the callers of in.Hosts host processes, or of this process if in.Hosts is 0.
+// contending makes callers in in.Hosts host processes, or in this process if in.Hosts is 0.
 func contending(ctx context.Context, in Input) (cs []*load.Caller, end func() error, err error) {
 	hosts, end, err := startHosts(ctx, in)
 	if err != nil {
@@ -153,8 +153,8 @@ func contending(ctx context.Context, in Input) (cs []*load.Caller, end func() er
 }
 
 // take acquires the lock, holds it and releases it, again and again until the asking context ends.
-// After a release, a caller asks again only when another caller has the lock. If it asked at once,
-// a library that polls would usually grant it the lock again.
+// After a release, the caller asks again only when another caller has the lock. If the caller asked
+// at once, a library that polls would usually grant it the lock again.
 func take(ctx, asking context.Context, c *load.Caller, t *turns, s Workload) {
 	uncancelled := context.WithoutCancel(ctx)
 	for asking.Err() == nil {
@@ -173,7 +173,7 @@ func take(ctx, asking context.Context, c *load.Caller, t *turns, s Workload) {
 	}
 }
 
-// turns tells a caller when the next grant after its own has come.
+// turns tells a caller when the lock was granted again after the caller's own grant.
 type turns struct {
 	mu   sync.Mutex
 	next chan struct{} // closed at the next grant
@@ -187,8 +187,8 @@ func (t *turns) granted() (next <-chan struct{}) {
 	return t.next
 }
 
-// grantsIn returns the attempts that were granted and released between the times from and until
-// (both included), in the order of their grants.
+// grantsIn returns the attempts that were granted and released between the times from and until, in
+// the order of their grants. Both times are included.
 func grantsIn(attempts []results.Attempt, from, until int64) []results.Attempt {
 	var out []results.Attempt
 	for _, a := range attempts {
@@ -200,7 +200,7 @@ func grantsIn(attempts []results.Attempt, from, until int64) []results.Attempt {
 	return out
 }
 
-// handoffs returns a span for each hand-over, from the call of release to the next acquire's end.
+// handoffs returns one span for each hand-over: from a call of release to the end of an acquire.
 func handoffs(grants []results.Attempt) []span {
 	var out []span
 	for i := 1; i < len(grants); i++ {
@@ -217,8 +217,8 @@ func waits(grants []results.Attempt) []int64 {
 	return out
 }
 
-// longestWait returns the longest wait, including waits without a grant by the end of the measured
-// time. The quantiles omit such waits, because a wait that was cut off would count as a short one.
+// longestWait returns the longest wait. It includes waits that had no grant by the end of the
+// measured time. Quantiles leave out such waits, because a wait that was cut off would seem short.
 func longestWait(attempts []results.Attempt, from, until int64) (longest int64) {
 	for _, a := range attempts {
 		if a.Outcome != results.Failed && a.Answered >= from {
@@ -244,11 +244,11 @@ func jain(grants []results.Attempt, clients int) float64 {
 	return sum * sum / (float64(clients) * squares)
 }
 
-// queued is the time that waiters get to enter the store's queue.
+// queued is the time in which all waiters enter the store's queue.
 const queued = 50 * time.Millisecond
 
-// idleFor returns the time that callers wait for a held lock, or 0 if no server counts commands. It
-// is at most half of the TTL, because a library without renewal would lose the lock.
+// idleFor returns the time for which callers wait for a held lock, or 0 if no server counts
+// commands. It is at most half of the TTL, because a library without renewal would lose the lock.
 func idleFor(in Input) time.Duration {
 	if in.Commands == nil {
 		return 0
@@ -256,8 +256,8 @@ func idleFor(in Input) time.Duration {
 	return min(queued+in.Measure/2, in.TTL/2)
 }
 
-// The idle function makes one caller keep a lock and all others wait for it. It returns the number
-// of commands per second that each server gets meanwhile.
+// The idle function makes one caller hold a lock, and makes all other callers wait for that lock.
+// It returns how many commands per second each server gets in this time.
 func idle(ctx context.Context, in Input, cs []*load.Caller) (float64, error) {
 	lease, ok := cs[0].Acquire(ctx)
 	if !ok {
@@ -268,7 +268,7 @@ func idle(ctx context.Context, in Input, cs []*load.Caller) (float64, error) {
 	go func() {
 		defer close(done)
 		load.Workers(len(cs)-1, func(i int) {
-			if lease, ok := cs[i+1].Acquire(waiting); ok { // the checker reports this grant, unless it came at the end of the wait
+			if lease, ok := cs[i+1].Acquire(waiting); ok { // the checker reports this grant if cs[0] still had the lock
 				cs[i+1].Release(context.WithoutCancel(ctx), lease)
 			}
 		})
@@ -282,15 +282,15 @@ func idle(ctx context.Context, in Input, cs []*load.Caller) (float64, error) {
 	return c.Run / time.Duration(c.until-c.from).Seconds(), c.err
 }
 
-// counted is the average work of a server between two times.
+// counted is the average work of a server in the time between from and until.
 type counted struct {
 	from, until int64
 	servers.Served
 	err error
 }
 
-// count reads the servers' counters at the times from and until, and sends the difference on the
-// returned channel. If there are no counters, it sends zeros at once.
+// count reads the servers' counters at the times from and until, and sends their difference on the
+// returned channel. If the servers have no counters, it sends zeros at once.
 func (in Input) count(ctx context.Context, from, until int64) <-chan counted {
 	out := make(chan counted, 1)
 	if in.Commands == nil {

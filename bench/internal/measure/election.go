@@ -24,9 +24,9 @@ type election struct {
 	mode mode
 
 	cell     results.Cell
-	slack    time.Duration // the longest time from the end of the TTL to a takeover that is not late
-	kept     int           // number of names that the harmed leader continued to lead
-	earliest time.Duration // the longest time by which a takeover came too early
+	slack    time.Duration // a takeover that comes later than this after the end of the TTL is late
+	kept     int           // number of names that the harmed leader still leads
+	earliest time.Duration // the longest time by which a takeover was too early
 	passing  *trips
 	taken    []span // takeovers
 
@@ -49,8 +49,8 @@ func newElection(in Input, m mode) *election {
 	return s
 }
 
-// join starts one more candidate. If the mode (the way to harm a leader) breaks connections, the
-// candidate reaches the store through proxies.
+// join starts one more candidate. If the mode (the way to make a leader fail) breaks connections,
+// the candidate reaches the store through proxies.
 func (s *election) join(ctx context.Context) (err error) {
 	c := &faults.Host{Number: len(s.system.Hosts), Dir: filepath.Join(s.system.Dir, fmt.Sprint(len(s.system.Hosts)))}
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
@@ -80,10 +80,10 @@ func (s *election) join(ctx context.Context) (err error) {
 }
 
 const (
-	// workEvery is the interval at which a leader checks its lease, as applications do before work.
+	// workEvery is the interval at which a leader checks its lease, as a program does before work.
 	workEvery = 5 * time.Millisecond
-	// between is the pause of a candidate after an error or a term, so that another candidate can
-	// lead.
+	// between is the pause of a candidate after an error or after its term, so that another candidate
+	// can become the leader.
 	between = 100 * time.Millisecond
 )
 
@@ -101,8 +101,8 @@ func (s *election) campaign(c *faults.Host) error {
 	return nil
 }
 
-// harm does the mode's actions to the victim. If they kill the victim, harm records the end of the
-// victim's terms, because a dead host cannot report it.
+// harm does the mode's actions to the victim, the leader. If the actions kill the victim, harm
+// records the end of the victim's terms, because a dead host cannot report it.
 func (s *election) harm(ctx context.Context, h *incident) error {
 	if s.mode.inject != nil {
 		return s.mode.inject(ctx, s, h)
@@ -153,7 +153,7 @@ func (s *election) hear(c *faults.Host, t *results.Hold, failed *results.Call) {
 	s.changed = make(chan struct{})
 }
 
-// term keeps the newest state of a term. If the term is new, the candidate now leads the name.
+// term stores the newest state of a term. If the term is new, its candidate now leads the name.
 func (s *election) term(c *faults.Host, t results.Hold) {
 	t.Host = c.Number
 	i := slices.IndexFunc(s.terms, func(o results.Hold) bool {
@@ -167,8 +167,8 @@ func (s *election) term(c *faults.Host, t results.Hold) {
 	s.terms[i] = t
 }
 
-// await waits until the done function returns true, at most for the time limit. It calls done with
-// mu held.
+// await waits until the done function returns true, but at most for the time in limit. It calls
+// done while it holds mu.
 func (s *election) await(ctx context.Context, limit time.Duration, what string, done func() bool) error {
 	late := time.NewTimer(limit)
 	defer late.Stop()
@@ -192,14 +192,14 @@ func (s *election) await(ctx context.Context, limit time.Duration, what string, 
 	}
 }
 
-// led returns a function that reports whether each name has a leader whose term was granted later
-// than the after parameter.
+// led returns a function that reports whether every name has a leader. The term of that leader must
+// have been granted later than the time in after.
 func (s *election) led(names []int32, after int64) func() bool {
 	return s.all(names, func(t results.Hold) bool { return t.GrantedNs > after })
 }
 
-// confirmed returns a function that reports whether each name has a leader whose grant returned, or
-// whose last renewal was sent, later than the after parameter.
+// confirmed returns a function that reports whether every name has a leader whose grant returned,
+// or whose last renewal was sent, later than the time in after.
 func (s *election) confirmed(names []int32, after int64) func() bool {
 	return s.all(names, func(t results.Hold) bool {
 		renewed := t.GrantedNs
@@ -210,8 +210,8 @@ func (s *election) confirmed(names []int32, after int64) func() bool {
 	})
 }
 
-// all returns a function that reports whether each name has a leader for whose term the like
-// function returns true.
+// all returns a function that reports whether every name has a leader. The like function must
+// return true for the term of that leader.
 func (s *election) all(names []int32, like func(results.Hold) bool) func() bool {
 	return func() bool {
 		return !slices.ContainsFunc(names, func(n int32) bool {
@@ -221,8 +221,8 @@ func (s *election) all(names []int32, like func(results.Hold) bool) func() bool 
 	}
 }
 
-// end closes the hosts, even if ctx has ended. If the measurement was interrupted during a harm,
-// end first ends the harm.
+// end closes the hosts, even if ctx has ended. If an interrupted measurement has left a fault in
+// effect, end first heals the fault.
 func (s *election) end(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()

@@ -27,8 +27,8 @@ var footprint = Scenario{
 }
 
 const (
-	// starts is the number of plugins that one run starts, one after another. The last plugin is used
-	// for the other figures.
+	// starts is the number of plugins that one run starts, one after another. The run measures all
+	// figures except the start on the last of these plugins.
 	starts = 5
 	// startTime is the approximate time that one start takes.
 	startTime = 150 * time.Millisecond
@@ -77,7 +77,7 @@ func runFootprint(ctx context.Context, in Input) (cell results.Cell, err error) 
 	return cell, ctx.Err()
 }
 
-// fresh is a plugin that is started for one measurement only.
+// fresh is a plugin that runs for one measurement only.
 type fresh struct {
 	in       Input
 	hear     func(core.Event) // if nil, events are ignored
@@ -96,8 +96,8 @@ func (f *fresh) open(ctx context.Context) (err error) {
 	return err
 }
 
-// start starts a plugin and acquires a lock through it. It returns the time that the start and the
-// acquire took together, in nanoseconds.
+// start starts a plugin and acquires a lock through the plugin. It returns how long both took
+// together, in nanoseconds.
 func (f *fresh) start(ctx context.Context) (int64, error) {
 	from := f.in.Clock.Now()
 	if err := f.open(ctx); err != nil {
@@ -120,7 +120,7 @@ func (f *fresh) start(ctx context.Context) (int64, error) {
 	return took, nil
 }
 
-// memory acquires a lease for each name, and reads the memory that plugin and host use for them.
+// memory acquires a lease for each name, and measures the memory that the leases take.
 func (f *fresh) memory(ctx context.Context, cell *results.Cell) error {
 	pid, ok := plugin.ProcessOf(f.backend)
 	if !ok {
@@ -146,7 +146,7 @@ func (f *fresh) memory(ctx context.Context, cell *results.Cell) error {
 	after := heap()
 	full, err := proc.Resident(pid)
 	err = errors.Join(err, f.renewals(ctx, pid, leases, cell))
-	_, first := load.Collect(cs) // read before the releases, because a failed release does not affect the memory
+	_, first := load.Collect(cs) // a release that fails later does not affect the memory figures
 	load.Workers(takers, func(worker int) {
 		for i := worker; i < len(cs); i += takers {
 			if leases[i] != nil {
@@ -169,8 +169,8 @@ func (f *fresh) memory(ctx context.Context, cell *results.Cell) error {
 	return nil
 }
 
-// renewals keeps the leases for the time in the Hold field. It records the processor time that host
-// and plugin use in this time, as a share of one core, and the number of lost leases.
+// renewals keeps the leases for the time in the Hold field. It records how much processor time host
+// and plugin use in this time, as a share of one core, and how many leases are lost.
 func (f *fresh) renewals(ctx context.Context, plugin int, leases []load.Lease, cell *results.Cell) error {
 	if f.in.Hold < f.in.TTL {
 		return nil
@@ -197,7 +197,7 @@ func (f *fresh) renewals(ctx context.Context, plugin int, leases []load.Lease, c
 	return nil
 }
 
-// processorTime returns the processor time of this process and another one, over all threads.
+// processorTime returns the processor time of this process plus that of another process.
 func processorTime(other int) (sum time.Duration, err error) {
 	for _, pid := range []int{os.Getpid(), other} {
 		s, ok := proc.Of(pid)
@@ -209,10 +209,10 @@ func processorTime(other int) (sum time.Duration, err error) {
 	return sum, nil
 }
 
-// heap returns the live heap plus the stacks of this process after a garbage collection, in bytes.
+// heap returns the bytes in the live heap and in the stacks of this process, after a collection.
 func heap() uint64 {
 	runtime.GC()
-	runtime.GC() // a second time, for memory that finalizers have freed after the first collection
+	runtime.GC() // a second time, for memory that finalizers freed after the first collection
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc + m.StackInuse

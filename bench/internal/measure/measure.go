@@ -16,17 +16,17 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// WarmUp is the usual warm-up time of a measurement, and QuickWarmUp is for a quick plan.
+// WarmUp is the default warm-up time of a measurement. QuickWarmUp is the default in a quick plan.
 const WarmUp, QuickWarmUp = 200 * time.Millisecond, 50 * time.Millisecond
 
 // Scenario is one way to put a load on a backend.
 type Scenario struct {
 	Name string
 	Doc  string // one line
-	// Processes reports whether hosts are separate processes in all workloads. Such a scenario cannot
-	// measure backends whose locks hold only within one process.
+	// Processes reports whether all hosts of the scenario are separate processes. Such a scenario
+	// cannot measure a backend whose locks exclude only callers of one process.
 	Processes bool
-	// PluginsOnly reports whether the scenario measures plugins, but no baselines.
+	// PluginsOnly reports whether the scenario measures only plugins, and no baselines.
 	PluginsOnly bool
 	// MinClients is the smallest useful number of callers. 0 means 1.
 	MinClients int
@@ -36,7 +36,7 @@ type Scenario struct {
 	Run   func(ctx context.Context, in Input) (results.Cell, error)
 }
 
-// Workload is the load of one measurement. Only its fields and the backend vary.
+// Workload is the load of one measurement. Within one scenario and backend, nothing else varies.
 type Workload struct {
 	Mode    string        // the mode, for a scenario with several modes
 	Hosts   int           // number of host processes; 0: the callers are in this process
@@ -46,8 +46,8 @@ type Workload struct {
 	RTT     time.Duration // added to each round trip between hosts and store
 }
 
-// Overrides are the user's settings for the workloads. If a field is empty, the scenario's default
-// is used.
+// Overrides has the user's settings for the workloads. Where a field is empty, the scenario uses
+// its default.
 type Overrides struct {
 	Clients, Hosts, Keys []int
 	Hold                 []time.Duration
@@ -63,7 +63,7 @@ func orUsual[T any](asked []T, usual ...T) []T {
 	return usual
 }
 
-// All returns the scenarios in the order in which they are shown.
+// All returns the scenarios in the order in which reports show them.
 func All() []Scenario { return []Scenario{acquire, throughput, contend, takeover, shortTTL, footprint} }
 
 func ByName(name string) (Scenario, bool) {
@@ -75,7 +75,7 @@ func ByName(name string) (Scenario, bool) {
 	return Scenario{}, false
 }
 
-// Input is what a scenario gets for one measurement of one backend or baseline.
+// Input has all that a scenario needs for one measurement of one backend or baseline.
 type Input struct {
 	Workload
 	Locker load.Locker // nil if the scenario starts host processes
@@ -84,30 +84,30 @@ type Input struct {
 	TTL    time.Duration
 	// Seed determines everything that is random in the measurement.
 	Seed uint64
-	// Rate is the number of cycles per second that scenario acquire starts in its open loop, at fixed
-	// times. 0 means half the rate that the callers reach without fixed times.
+	// Rate is the number of cycles per second that scenario acquire starts at fixed times in its open
+	// loop. 0 means half the rate that its callers reach in the closed loop.
 	Rate float64
-	// Tick is the interval at which candidates ask the store. 0 means that the store wakes them.
+	// Tick is the interval at which a candidate asks the store. 0 means that the store wakes it.
 	Tick time.Duration
 	// For is the time for which scenario ttl holds its leases.
 	For time.Duration
-	// Harms is the number of leaders that scenario takeover harms. 0 means three.
+	// Harms is the number of leaders that scenario takeover makes fail. 0 means three.
 	Harms int
-	// Server is the server that a scenario may harm. It is nil if lockbench has not started the
+	// Server is the server that a scenario may stop. It is nil if lockbench has not started the
 	// server, or runs it in a container.
 	Server *servers.Server
-	// Commands reads the counters of the servers' work. It is nil if the servers have no counters.
+	// Commands reads how much work the servers have done. It is nil if the servers do not count it.
 	Commands func(ctx context.Context) (servers.Served, error)
-	// Relays are the proxies that add RTT between the hosts and the store.
+	// Relays are the proxies that add the RTT to each round trip between the hosts and the store.
 	Relays []*inject.Proxy
 	// Names are the names of the locks. Caller i uses Names[i%len(Names)].
 	Names []string
-	// WarmUp is the time before Measure, the measured time. Operations in WarmUp are checked for
-	// violations, but not measured.
+	// WarmUp is the time before the measured time, whose length is Measure. Operations during WarmUp
+	// are checked for violations, but not measured.
 	WarmUp, Measure time.Duration
 }
 
-// client returns the core client of the locker, or nil if the locker belongs to a library.
+// client returns the core client of the locker, or nil if the locker is of another library.
 func (in Input) client() *core.Client {
 	if l, ok := in.Locker.(interface{ Client() *core.Client }); ok {
 		return l.Client()
@@ -119,12 +119,12 @@ func (in Input) client() *core.Client {
 // wraps the first error that occurred.
 var ErrNothingDone = errors.New("no operation succeeded")
 
-// grace is the longest time that a measurement may take beyond its planned end. After that time its
-// operations are cancelled, so that a store that no longer answers does not block the run for ever.
+// grace is the longest time that a measurement may take beyond its planned end. Then its operations
+// are cancelled, so that a store that no longer answers does not block the run for ever.
 const grace = 10 * time.Second
 
-// graceOf returns the grace of a measurement with the given measured time. It is shorter in a quick
-// run, which would otherwise take long if a library waits for ever.
+// graceOf returns the grace of a measurement whose measured time is measure. A quick run has a
+// shorter grace, because a library that waits for ever would make it long.
 func graceOf(measure time.Duration) time.Duration {
 	return min(grace, max(grace/5, 10*measure))
 }
@@ -142,8 +142,8 @@ func callers(in Input) ([]*load.Caller, error) {
 	return out, nil
 }
 
-// hostsOf returns the numbers of host processes that a scenario is run with. It turns 1 into 0,
-// which means that the callers are in this process.
+// hostsOf returns the numbers of host processes for the workloads of a scenario. It replaces 1 by
+// 0, which means that the callers are in this process.
 func hostsOf(a Overrides, usual ...int) []int {
 	var out []int
 	for _, n := range orUsual(a.Hosts, usual...) {
@@ -155,8 +155,8 @@ func hostsOf(a Overrides, usual ...int) []int {
 	return out
 }
 
-// startHosts starts the host processes of a measurement, or none if its callers are in this
-// process. If err is nil, the caller must call the end function, which ends the hosts.
+// startHosts starts the host processes of a measurement, or none if the callers are in this
+// process. If err is nil, the caller must later call the end function, which ends these hosts.
 func startHosts(ctx context.Context, in Input) (hosts []*host.Process, end func() error, err error) {
 	hosts = make([]*host.Process, in.Hosts)
 	err = inject.AtOnce(in.Hosts, func(i int) (err error) {
@@ -175,14 +175,14 @@ func startHosts(ctx context.Context, in Input) (hosts []*host.Process, end func(
 	return hosts, end, nil
 }
 
-// startHost starts a host process that reports times on the clock of the run.
+// startHost starts a host process that reports all times on the run's clock.
 func startHost(ctx context.Context, s host.Spec, clock proc.Clock) (*host.Process, error) {
 	s.Zero = proc.MachineClock().Of(clock.Zero())
 	return host.Start(ctx, s)
 }
 
-// cycleIn makes callers acquire and release in a loop, in each host, or in this process if there
-// are no hosts. If err is not nil, the attempts of at least one host are lost.
+// cycleIn makes callers acquire and release in a loop, in each host or, without hosts, in this
+// process. If err is not nil, the attempts of at least one host are lost.
 func cycleIn(ctx context.Context, in Input, hosts []*host.Process, c load.Cycles) (attempts []results.Attempt, first, err error) {
 	if len(hosts) == 0 {
 		attempts, first = c.Run(ctx, in.Locker, in.Clock)

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 
 var errDown = errors.New("the store is down")
 
-// fake grants locks in memory. Tests set its fields to make it misbehave.
+// fake is a locker that grants locks in memory. Tests set its fields to make it misbehave.
 type fake struct {
 	mu     sync.Mutex
 	held   map[string]bool
@@ -110,7 +110,7 @@ func (l fakeLease) Release(context.Context) error {
 	return nil
 }
 
-// measure is the measured time of the tests: enough for a few cycles on a busy machine.
+// measure is the measured time in tests. It suffices for a few cycles on a busy machine.
 const measure = 200 * time.Millisecond
 
 func input(f *fake, clients int) Input {
@@ -150,21 +150,21 @@ func TestAcquire(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	floor, err := runFloor(t.Context(), in, func(ctx context.Context) error { proc.Sleep(ctx, time.Millisecond); return nil })
-	for _, c := range []results.Cell{c, floor} { // the rate must not depend on how long the last cycles take
+	for _, c := range []results.Cell{c, floor} { // the rate must not depend on the length of the last cycles
 		if err != nil || c.Cycles > in.Clients && c.Elapsed != in.Measure {
 			t.Errorf("%d cycles in %v, %v", c.Cycles, c.Elapsed, err)
 		}
 	}
 }
 
-// TestStallsAreMeasured checks that a store that stalls for longer than the measured time gets slow
-// figures instead of none.
+// TestStallsAreMeasured checks that a store gets figures even if it stalls for longer than the
+// measured time. The figures must be slow.
 func TestStallsAreMeasured(t *testing.T) {
 	const stall = 2 * measure
 	f := newFake()
 	f.granted = func(n uint64) {
 		if n == 1 {
-			time.Sleep(stall) // this sleep is the stall under test, not a synchronisation
+			time.Sleep(stall) // the stall under test
 		}
 	}
 	in := input(f, 1)
@@ -245,8 +245,8 @@ func TestContend(t *testing.T) {
 	}
 }
 
-// TestDoneIn checks that a cycle counts once if the measured time begins or ends during it. If no
-// cycle ends in that time, the store must look slow, not idle.
+// TestDoneIn checks that a cycle counts once if the measured time begins or ends during the cycle.
+// If no cycle ends in the measured time, the store must look slow, not idle.
 func TestDoneIn(t *testing.T) {
 	cycle := func(asked, done int64) results.Attempt {
 		return results.Attempt{Asked: asked, Done: done, Outcome: results.Granted, End: results.EndReleased}
@@ -311,8 +311,8 @@ func TestHandoffsAndFairness(t *testing.T) {
 	}
 }
 
-// TestOverloadIsRefused starts more cycles than the store can do. Cycles must then start late,
-// later cycles must be dropped, and the figures must be marked as refused.
+// TestOverloadIsRefused starts more cycles per second than the store can do. Some cycles must then
+// start late, some must be dropped, and the figures must be marked as refused.
 func TestOverloadIsRefused(t *testing.T) {
 	f := newFake()
 	f.granted = func(uint64) { time.Sleep(20 * time.Millisecond) } // the time that each grant takes
@@ -330,7 +330,7 @@ func TestOverloadIsRefused(t *testing.T) {
 	}
 }
 
-// TestDrops checks that a cycle of the open loop that fails or is never sent is a drop.
+// TestDrops checks that a cycle of the open loop counts as a drop if it fails or never starts.
 func TestDrops(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

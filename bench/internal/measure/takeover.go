@@ -29,19 +29,19 @@ var takeover = Scenario{
 const (
 	// campaigners is the default number of candidates.
 	campaigners = 2
-	// The names constant is the number of lock names that the candidates campaign for. Harm to a
-	// leader affects all names that it leads.
+	// The names constant is the number of lock names that the candidates campaign for. A leader that
+	// fails may lead several of these names.
 	names = 8
-	// harms is the default number of leaders that one run harms. A full plan has ten runs, so it
-	// harms 30.
+	// harms is the default number of leaders that fail in one run. A full plan has ten runs, so 30
+	// leaders fail in all.
 	harms = 3
-	// queueing is the shortest wait before a leader is harmed. In this time the other candidates
-	// enter the store's queues.
+	// queueing is the shortest time before a leader fails. In this time the other candidates enter the
+	// store's queues.
 	queueing = 100 * time.Millisecond
-	// quickPhases*Measure limits the random time before a harm in a quick run, in modes that do not
-	// wait for the TTL. In a full run, this time covers the interval between two renewals.
+	// quickPhases*Measure limits the random time before a leader fails, in modes that do not wait for
+	// the TTL. With the default TTL, only quick runs reach this limit.
 	quickPhases = 4
-	// startUp is the approximate time that a host process takes to start.
+	// startUp is the approximate time in which a host process starts.
 	startUp = 150 * time.Millisecond
 )
 
@@ -65,7 +65,7 @@ func takeoverTakes(in Input) time.Duration {
 	return time.Duration(in.Hosts)*startUp + time.Duration(cmp.Or(in.Harms, harms))*each
 }
 
-// phaseSpan returns the upper limit of the random time before a harm: the time between two
+// phaseSpan returns the upper limit of the random time before a leader fails: the time between two
 // renewals. If the mode does not wait for the TTL, the limit is at most quickPhases*Measure.
 func phaseSpan(in Input, m mode) time.Duration {
 	if m.waits == nil {
@@ -126,8 +126,8 @@ func (s *election) run(ctx context.Context) error {
 	return nil
 }
 
-// succeed harms the host that leads the most names, or in some modes a server. It waits until these
-// names have leaders again, and ends the harm.
+// succeed makes the host fail that leads the most names or, in some modes, a server. It waits until
+// each of these names has a leader again, and then heals the fault.
 func (s *election) succeed(ctx context.Context) error {
 	var h incident
 	elected := func() bool {
@@ -169,17 +169,17 @@ func (s *election) repair(ctx context.Context, h *incident) error {
 	return nil
 }
 
-// incident is one harm to a leader, the victim.
+// incident is one injected fault, and the leader at which it is aimed, called the victim.
 type incident struct {
 	victim *faults.Host
 	names  []int32 // names that the victim led
 	before []int   // indexes of the victim's terms for these names
-	// The harm was done between the times from and until.
+	// The fault was injected between the times from and until.
 	from, until int64
 }
 
-// aim chooses as victim the candidate that leads the most names. If all candidates have lost their
-// leases (on a busy machine, for example), there is no victim. The caller must hold mu.
+// aim chooses as victim the candidate that leads the most names. There is no victim if all
+// candidates have lost their leases, for example on a busy machine. The caller must hold mu.
 func (s *election) aim() incident {
 	led := map[int][]int32{} // by candidate
 	var h incident
@@ -220,27 +220,27 @@ func modeByName(name string) (mode, bool) {
 	return modes[i], true
 }
 
-// mode is one way to make a leader stop leading.
+// mode is one way to make a leader fail, such as kill-host.
 type mode struct {
 	name string
 	doc  string // one line
-	// actions are done to the leader's host, in this order.
+	// actions are done to the leader's host, in the order of the slice.
 	actions []string
 	// kills reports whether the mode ends the leader's host.
 	kills bool
-	// server reports whether the mode harms a server, not the leader. The leader may stay leader.
+	// server reports whether the mode makes a server fail. The leader may then stay the leader.
 	server bool
-	// expires reports whether the leader's lease ends only by its TTL. In such a mode, an earlier
-	// takeover is a finding. In others, the host or the plugin releases the lease, or a server fails.
+	// expires reports whether the leader's lease ends only by its TTL, so that an earlier takeover is
+	// a finding. In other modes, the host or the plugin releases the lease, or a server fails.
 	expires bool
-	// waits estimates how long a takeover takes. It is nil if that time is negligible.
+	// waits estimates how long a takeover takes. It is nil if a takeover takes almost no time.
 	waits func(ttl time.Duration) time.Duration
-	// inject does harm that is not an action on a host. It is nil if the mode has no such harm.
+	// inject injects a fault that is not an action on a host. It is nil if the mode has no such fault.
 	inject func(ctx context.Context, s *election, h *incident) error
 }
 
-// proxied reports whether the mode breaks connections, so that every candidate needs
-// its own proxies.
+// proxied reports whether the mode breaks connections. Each candidate then needs proxies of its
+// own.
 func (m mode) proxied() bool { return slices.Contains(m.actions, "black-hole") }
 
 var killHost = mode{
@@ -249,7 +249,7 @@ var killHost = mode{
 	actions: []string{"kill-host"}, kills: true,
 }
 
-// ttlLeft returns the average time for which a lease lasts after harm to its holder. The harm comes
+// ttlLeft returns the average time for which a lease lasts after its holder fails. The holder fails
 // at a random time between two renewals, which are a third of the TTL apart.
 func ttlLeft(ttl time.Duration) time.Duration { return ttl * 5 / 6 }
 
@@ -261,7 +261,7 @@ var modes = []mode{
 			if err := h.victim.Release(ctx); err != nil {
 				return err
 			}
-			proc.Sleep(ctx, between) // the usual pause after a term
+			proc.Sleep(ctx, between) // the pause of any candidate after its term
 			return s.campaign(h.victim)
 		},
 	},
@@ -295,7 +295,7 @@ var modes = []mode{
 	},
 }
 
-// NotPossible returns the reason why the input's mode cannot be measured, or "" if it can.
+// NotPossible returns why the input's mode cannot be measured, or "" if the mode can be measured.
 func NotPossible(in Input) string {
 	m, _ := modeByName(in.Mode)
 	if m.server && in.Server == nil {

@@ -55,7 +55,7 @@ func TestTakeoverModes(t *testing.T) {
 			if !mode.server && len(took) != c.Cycles {
 				t.Errorf("%d times of %d takeovers", len(took), c.Cycles)
 			}
-			// Check the end of each lease and not the band, because the band assumes punctual renewals.
+			// Judge by the end of each lease, not by the band, because the band assumes punctual renewals.
 			if mode.expires && (len(c.Latencies["overdue"]) != len(took) || c.Values["early"] != 0 || c.Values["band-low-ns/takeover"] == 0) {
 				t.Errorf("took %v, of which %v are judged: %v", took, c.Latencies["overdue"], c.Values)
 			}
@@ -77,7 +77,7 @@ func TestJudge(t *testing.T) {
 	m, _ := modeByName("kill-machine")
 	for _, tt := range []struct {
 		name         string
-		harmed       int64 // time of the harm; a renewal was sent at 0 and answered at 1 ms
+		harmed       int64 // time of the fault; a renewal was sent at 0 and answered at 1 ms
 		taken        int64
 		early, late  float64
 		overdueAbout int64

@@ -12,21 +12,21 @@ import (
 )
 
 const (
-	// rounding is the time by which a lease may end too early if its store counts in milliseconds.
+	// rounding is the time by which a lease may end early if its store counts whole milliseconds.
 	rounding = 2 * time.Millisecond
-	// margin is the time that a takeover may take in addition to the TTL and one round trip.
+	// margin is the longest time that a takeover may take beyond the TTL and one round trip.
 	margin = 50 * time.Millisecond
 )
 
-// These are the measured times, in nanoseconds.
+// These are the names of the measured times, which are in nanoseconds.
 const (
-	tookOver = "takeover" // from the harm to the new leader's grant
-	overdue  = "overdue"  // from the end of the TTL to the new leader's grant
+	tookOver = "takeover" // from the fault to the grant of the new leader
+	overdue  = "overdue"  // from the end of the TTL to the grant of the new leader
 	notice   = "notice"   // from the resumption of a frozen leader until it knew that it lost
 )
 
-// begin prepares the figures. If the lease ends by its TTL, begin adds the band: the shortest and
-// the longest time that a takeover may take.
+// begin prepares the figures. If a lease ends only by its TTL, begin adds the band, which consists
+// of the shortest and the longest time that a takeover may take.
 func (s *election) begin() {
 	s.cell = results.Cell{Latencies: map[string][]int64{}, Values: map[string]float64{}}
 	s.slack = margin + kinds.Of(s.in.Host.Backend).ExpiryStep + s.in.Tick + roundTrip(s.in)
@@ -41,7 +41,7 @@ func (s *election) took(what string, ns int64) {
 	s.cell.Latencies[what] = append(s.cell.Latencies[what], ns)
 }
 
-// roundTrip estimates the time of one request to the store. It returns 0 if it cannot measure it.
+// roundTrip measures the time of one request to the store, or returns 0 if it cannot measure it.
 func roundTrip(in Input) time.Duration {
 	client := in.client()
 	if client == nil || len(in.Names) == 0 {
@@ -82,7 +82,7 @@ func (s *election) sample(h *incident) {
 }
 
 // judge compares the time of a takeover with the end of the old lease. If a renewal was due at
-// about the time of the harm, the store may have renewed the lease although no report shows this.
+// about the time of the fault, the store may have renewed the lease although no report shows it.
 func (s *election) judge(h *incident, old results.Hold, since int64) {
 	if old.SentNs == 0 {
 		return // the end of the lease is unknown
@@ -106,8 +106,8 @@ func (s *election) judge(h *incident, old results.Hold, since int64) {
 	}
 }
 
-// noticed waits until the victim knows that it no longer leads any of its names. If the resumed
-// time is not 0, it counts the names for which the victim acted as leader after that time.
+// noticed waits until the victim (the old leader) knows that it leads none of its names any more.
+// If resumed is not 0, noticed counts the names that the victim believed to lead after that time.
 func (s *election) noticed(ctx context.Context, h *incident, resumed int64) error {
 	all := func() bool {
 		return !slices.ContainsFunc(h.before, func(i int) bool { return s.terms[i].DoneNs == 0 })

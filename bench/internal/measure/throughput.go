@@ -20,16 +20,16 @@ var throughput = Scenario{
 }
 
 const (
-	// manyKeys is a number of locks so large that two callers seldom want the same lock.
+	// manyKeys is a number of locks so large that two callers rarely want the same lock.
 	manyKeys = 1024
-	// fewKeys is a number of locks so small that callers wait for each other. With so few locks,
-	// each caller holds its lock for fewHold.
+	// fewKeys is a number of locks so small that callers wait for each other. If there are so few
+	// locks, each caller holds its lock for fewHold.
 	fewKeys = 8
 	fewHold = time.Millisecond
 )
 
-// throughputWorkloads returns workloads with growing numbers of callers, and workloads in which
-// callers wait for few locks.
+// throughputWorkloads returns workloads with growing numbers of callers. It also returns workloads
+// with so few locks that callers wait for each other.
 func throughputWorkloads(a Overrides) []Workload {
 	curve, crowded := []int{1, 4, 16, 64, 256}, []int{16, 64}
 	if a.Quick {
@@ -75,7 +75,7 @@ func runThroughput(ctx context.Context, in Input) (cell results.Cell, err error)
 	cell.Attempts = attempts
 	acquires, releases := measured(attempts, from)
 	cell.Latencies = map[string][]int64{}
-	passing := &trips{} // without relays: the round trips of many callers cannot be distinguished
+	passing := &trips{} // without relays, because the data of several callers cannot be told apart
 	passing.note(&cell, "acquire", acquires)
 	passing.note(&cell, "release", releases)
 	cell.Cycles, cell.Elapsed = doneIn(attempts, from, until, contenders(in))
@@ -91,11 +91,11 @@ func runThroughput(ctx context.Context, in Input) (cell results.Cell, err error)
 }
 
 // doneIn counts the cycles that ended between the times from and until, no matter when they began.
-// If fewer cycles ended than there are callers, doneIn counts until the two numbers are equal,
-// because a store that works in batches finishes many cycles at once.
+// If fewer cycles ended than there are callers, doneIn extends the time until both numbers are
+// equal, because a store that works in batches ends many cycles at once.
 //
 // Note: do not divide the number of cycles that began in the measured time by the time until the
-// last of them ended. Fewer and fewer callers ask towards the end of that time, so a store with a
+// last of them ended. Near the end of that time, fewer and fewer callers are active. A store with a
 // constant rate would seem slower with more callers or longer cycles.
 func doneIn(attempts []results.Attempt, from, until int64, callers int) (cycles int, elapsed time.Duration) {
 	var done []int64

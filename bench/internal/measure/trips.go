@@ -26,13 +26,13 @@ type trips struct {
 	passed []passage // in the order of their times
 }
 
-// passage is a piece of data that has arrived at a relay (a proxy that adds latency).
+// passage is the arrival of data at a relay, which is a proxy that adds latency.
 type passage struct {
 	at  int64
 	way inject.Direction
 }
 
-// watch starts to record the data that arrive at the relays. Without relays it records nothing.
+// watch starts to record when data arrive at the relays. Without relays, it records nothing.
 func (in Input) watch() *trips {
 	t := &trips{clock: in.Clock, half: int64(in.RTT / 2)}
 	for _, relay := range in.Relays {
@@ -51,11 +51,11 @@ func (t *trips) end() {
 	}
 }
 
-// The in method counts the round trips for which an operation with the span s has waited. It looks
-// for a request, a reply, a later request and so on, on all connections together. Data reach their
-// receiver half a round trip after they reach a relay. Data that reach a relay before that moment
-// are no answer to them, so requests to several nodes at once count as one round trip. Data of
-// other operations add a round trip only if this operation is slow for another reason.
+// The in method counts the round trips that an operation waited for during its span s. It looks for
+// a request, a reply, the next request and so on, over all connections together. Data reach the
+// other side half a round trip after a relay gets them. Data that a relay gets before that moment
+// cannot be an answer, so requests to several nodes at once count as one round trip. Data of other
+// operations add a round trip only if this operation is slow for another reason.
 func (t *trips) in(s span) (n int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -76,7 +76,7 @@ func (t *trips) in(s span) (n int64) {
 	return n
 }
 
-// note adds an operation's latencies to the result, and the median number of its round trips.
+// note adds an operation's latencies to the cell, and the median number of its round trips.
 func (t *trips) note(cell *results.Cell, op string, all []span) {
 	var took, turns []int64
 	for _, s := range all {

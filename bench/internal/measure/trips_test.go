@@ -6,8 +6,8 @@ import (
 	"github.com/lockbench/lockbench/internal/inject"
 )
 
-// TestTrips checks that a round trip counts only if its reply can answer its request, and its
-// request can follow the previous reply.
+// TestTrips checks that a reply counts only if it can be the answer to the request, and that a
+// request counts only if it can follow the previous reply.
 func TestTrips(t *testing.T) {
 	const up, down = inject.Requests, inject.Replies
 	for name, c := range map[string]struct {

@@ -28,15 +28,15 @@ var shortTTL = Scenario{
 }
 
 const (
-	// leasesOfTTL is the default number of leases for each TTL of at least manyFrom. A shorter TTL has
-	// fewer leases, so that it needs no more renewals per second, but at least fewLeases.
+	// leasesOfTTL is the default number of leases for each TTL of manyFrom or longer. A shorter TTL
+	// has fewer leases, so that its leases need no more renewals per second, but at least fewLeases.
 	leasesOfTTL = 100
 	manyFrom    = time.Second
 	fewLeases   = 4
 )
 
-// ttlsOf returns the TTLs to try: the backend's smallest TTL, and its larger TTLs in the series 1,
-// 2, 5, 10 ms and so on. No TTL in the result is above longest.
+// ttlsOf returns the TTLs to try: the backend's smallest TTL, and the larger ones from the series
+// 1, 2, 5, 10 ms and so on that the backend accepts. No TTL is above longest.
 func ttlsOf(p driver.Properties, longest time.Duration) []time.Duration {
 	var out []time.Duration
 	add := func(d time.Duration) {
@@ -53,20 +53,20 @@ func ttlsOf(p driver.Properties, longest time.Duration) []time.Duration {
 	return out
 }
 
-// tried is one TTL that the scenario tries. Each of its callers has a lease with this TTL, and
-// candidates campaign for the names that no caller has.
+// tried is one TTL that the scenario tries. Each caller has a lease with this TTL. The names
+// without a caller are for the candidates of a takeover.
 type tried struct {
 	ttl     time.Duration
 	names   []string
 	callers []*load.Caller
 	leases  []load.Lease // the first lease of each caller
 	cell    results.Cell
-	spent   []int64 // ns of the TTL that were used up at each confirmed renewal
+	spent   []int64 // ns of the TTL that had passed at each confirmed renewal
 	lost    []int64 // the times of lost leases
 }
 
-// ttlCell holds leases with all TTLs at the same time, so that each stall of the machine affects
-// all of them.
+// ttlCell holds leases with several TTLs at the same time, so that a stall of the machine affects
+// the leases of every TTL.
 type ttlCell struct {
 	in     Input
 	plugin *fresh
@@ -111,7 +111,7 @@ func runTTL(ctx context.Context, in Input) (cell results.Cell, err error) {
 func (t *ttlCell) acquire(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	if err := t.plugin.backend.Check(bounded); err != nil { // Check finds out the shortest TTL of the store
+	if err := t.plugin.backend.Check(bounded); err != nil { // Check finds the smallest TTL of the store
 		return err
 	}
 	for _, d := range ttlsOf(t.plugin.backend.Properties(), min(t.in.TTL, t.in.For)) {
@@ -153,8 +153,8 @@ func (t *ttlCell) prepare(d time.Duration) error {
 	return nil
 }
 
-// hold keeps all leases for the measured time. It returns the longest time for which this process
-// did not run.
+// hold keeps all leases for the measured time. It returns the longest stall of this process, in
+// which the process did not run.
 func (t *ttlCell) hold(ctx context.Context) (stalled time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, t.in.For)
 	defer cancel()
@@ -183,7 +183,7 @@ func (t *ttlCell) count(on bool) {
 	}
 }
 
-// keep holds a lease until ctx ends. When the lease is lost, it acquires another.
+// keep holds a lease until ctx ends. When the lease is lost, keep acquires a new lease.
 func (t *ttlCell) keep(ctx context.Context, of *tried, c *load.Caller, lease load.Lease) {
 	for ok := true; ; {
 		if ok {
@@ -208,8 +208,8 @@ func (t *ttlCell) keep(ctx context.Context, of *tried, c *load.Caller, lease loa
 	}
 }
 
-// lose records a lost lease. The caller believed that it held the lease until now, or until the
-// deadline if that was earlier.
+// lose records a lost lease. The caller believed that it held this lease until now or, if that is
+// earlier, until the deadline.
 func (t *ttlCell) lose(of *tried, c *load.Caller, deadline time.Time) {
 	a := &c.Attempts[len(c.Attempts)-1]
 	a.Done, a.End = t.in.Clock.Now(), results.EndLost
@@ -221,8 +221,8 @@ func (t *ttlCell) lose(of *tried, c *load.Caller, deadline time.Time) {
 	}
 }
 
-// hear records how much of the TTL had passed when a renewal was confirmed. It ignores events
-// without Slack, such as the first renewal of a lease that the store granted to a waiter.
+// hear records how much of its TTL a lease had used up when its renewal was confirmed. It ignores
+// an event without Slack, such as the first renewal after a grant to a waiter.
 func (t *ttlCell) hear(e core.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -235,8 +235,8 @@ func (t *ttlCell) hear(e core.Event) {
 	}
 }
 
-// replace measures one takeover with this TTL, after the loss of the leader's whole machine. It
-// does nothing if the scenario lost leases with this TTL.
+// replace measures one takeover with this TTL, in which the leader's whole machine dies. It does
+// nothing if the scenario has already lost leases with this TTL.
 func (t *ttlCell) replace(ctx context.Context, of *tried) error {
 	in := t.in
 	in.Workload = Workload{Mode: "kill-machine", Hosts: campaigners, Clients: names}
@@ -277,8 +277,8 @@ func (t *ttlCell) measured(of *tried, stalled time.Duration) results.Cell {
 	return c
 }
 
-// stalls counts the stalls that caused the losses at the given times. A loss at most one TTL after
-// the previous loss has the same cause.
+// stalls counts the stalls that caused the losses at the given times. If a loss comes at most one
+// TTL after the previous loss, both have the same cause.
 func stalls(lost []int64, ttl time.Duration) int {
 	slices.Sort(lost)
 	n := 0

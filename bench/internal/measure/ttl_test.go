@@ -69,7 +69,7 @@ type endingLease struct {
 func (l endingLease) Done() <-chan struct{} { return l.done }
 func (l endingLease) Deadline() time.Time   { return time.Now().Add(time.Hour) }
 
-// endingLock grants leases. While its loses field is above 0, each new lease is lost at once.
+// endingLock grants leases. It loses each new lease at once while its loses field is above 0.
 type endingLock struct {
 	token uint64
 	loses int

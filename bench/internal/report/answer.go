@@ -9,14 +9,14 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// hostScope is the scope of a backend whose locks exclude only callers of the same host.
+// hostScope is the scope of a backend whose locks exclude only callers of one host.
 const hostScope = "host"
 
-// answer is the report's answer to "which backend should I use". For each need, such as throughput,
-// it names the best backends, or says that the figures show no difference.
+// answer is the report's answer to the question which backend to use. For each need, such as
+// throughput, it names the best backends, or says that the figures show no difference.
 type answer struct {
 	Choices []choice
-	Note    string // which subjects were not candidates, and how to read the choices
+	Note    string // says which subjects are no candidates, and how to read the choices
 	Drawing drawing
 }
 
@@ -27,19 +27,19 @@ func (r Report) answer() answer {
 // choice is the answer for one need of a user, for example the lowest latency.
 type choice struct {
 	Need string `json:"need"`
-	// Take has the best backend, and all backends that the figures do not show to be worse. It is
+	// Take has the best backend, and the backends that the figures do not show to be worse. It is
 	// empty if none of several backends is shown to be worse. In scenario ttl, Take has a TTL.
 	Take     []string `json:"take,omitempty"`
 	Measured string   `json:"measured,omitempty"` // the figures of the best backends
 	Others   string   `json:"others,omitempty"`   // how much worse the others are, or why there is no choice
 	// Libraries names the baselines (libraries without a plugin) that are faster than the best
-	// backend, and the features that they lack. It also names reference baselines, even slower ones.
+	// backend, and the features that they lack. It also names slower reference baselines.
 	Libraries string `json:"libraries,omitempty"`
 }
 
 // choices returns the recommendations of this run. A candidate is a backend that broke no rule and
-// whose locks exclude callers of other hosts. A second build (flag --vs) is no candidate. A choice
-// by a figure needs two candidates, or a baseline to name in Libraries.
+// whose locks exclude callers of other hosts. A second build (flag --vs) is no candidate. For a
+// choice by a figure, there must be two candidates, or a baseline to name in Libraries.
 func (r Report) choices() []choice {
 	var out []choice
 	for _, h := range r.highlights() {
@@ -53,7 +53,7 @@ func (r Report) choices() []choice {
 	return append(out, r.ttlChoices()...)
 }
 
-// survivors names the candidates whose servers are configured so that grants survive a crash.
+// survivors names the candidates whose grants survive a crash of the server, by its settings.
 func (r Report) survivors() (choice, bool) {
 	all := filter(r.Manifest.Subjects, func(s results.Subject) bool { return r.candidate(s) && s.SurvivesCrash != nil })
 	c := choice{Need: "grants that survive a server's crash"}
@@ -124,7 +124,7 @@ func (h highlight) byFigure(a, b Row) int {
 	return d
 }
 
-// compared returns, for example, "2.0x slower" if row is half as fast as the other row.
+// compared says how much slower or faster row is than the other row, for example "2.0x slower".
 func (h highlight) compared(row, than Row) string {
 	times, what := row.Figures[h.unit].Center/than.Figures[h.unit].Center, "slower"
 	if h.more {
@@ -136,7 +136,7 @@ func (h highlight) compared(row, than Row) string {
 	return fmt.Sprintf("%sx %s", significant(times, 2), what)
 }
 
-// libraries omits the baselines whose difference from the best backend may be chance.
+// libraries leaves out each baseline whose difference from the best backend may be chance.
 func (h highlight) libraries(best Row) string {
 	var out []string
 	rows := filter(h.table.Rows, func(row Row) bool {
@@ -161,8 +161,8 @@ func (r Report) undecided() string {
 	return "these runs show no difference"
 }
 
-// promised returns the name of the row's backend. If the rows differ in durability, it adds this
-// row's durability to the name.
+// promised returns the name of the row's backend. If the rows differ in durability, promised adds
+// the durability of this row.
 func promised(row Row, all []Row) string {
 	if slices.ContainsFunc(all, func(other Row) bool { return other.Durability != row.Durability }) {
 		return fmt.Sprintf("%s (%s)", row.Name, row.shortDurability())
@@ -170,8 +170,8 @@ func promised(row Row, all []Row) string {
 	return row.Name
 }
 
-// fewestRuns is the smallest number of runs of each backend that can show a difference. With 3 runs
-// of each, no result has a p-value below 0.1 in the U test (Mann and Whitney).
+// fewestRuns is the smallest number of runs of each backend that can show a difference. With three
+// runs of each backend, the U test (Mann and Whitney) has no p-value below 0.1.
 const fewestRuns = 4
 
 func (r Report) runs() int {
@@ -250,8 +250,8 @@ func (r Report) highlights() []highlight {
 		}
 	}
 	if ts := near(r.of(throughputScenario)); len(ts) > 0 {
-		// Take tables with the fewest hosts, because all backends have them, and with the most locks,
-		// because callers then seldom wait. Of these tables, take the one with the most callers.
+		// Among tables with the fewest hosts, which all backends have, choose those with the most locks,
+		// because callers then seldom wait. Of these, choose the table with the most callers.
 		first := ts[0]
 		ts = filter(ts, func(t Table) bool { return t.Hosts == first.Hosts && t.facet() == first.facet() })
 		add("cycles/s", "throughput", "cycles/s", true, ts[len(ts)-1])
@@ -270,14 +270,14 @@ func (r Report) highlights() []highlight {
 	return out
 }
 
-// near returns the tables that were measured with the shortest round trip to the store.
+// near returns the tables that were measured with the shortest RTT between hosts and store.
 func near(ts []Table) []Table {
 	return filter(ts, func(t Table) bool {
 		return !slices.ContainsFunc(ts, func(other Table) bool { return other.RTT < t.RTT })
 	})
 }
 
-// mostHosts returns the table with the most hosts. If there are several, it returns the one with
+// mostHosts returns the table with the most hosts. Of several such tables, it returns the one with
 // the fewest callers in each host, because callers of one host often pass a lock to each other.
 func mostHosts(ts []Table) (most Table, ok bool) {
 	for _, t := range ts {
@@ -288,7 +288,6 @@ func mostHosts(ts []Table) (most Table, ok bool) {
 	return most, ok
 }
 
-// summary has a row for each backend and baseline.
 func (r Report) summary() grid {
 	columns := []column[results.Subject]{
 		{gridColumn{"backend", false}, subject},

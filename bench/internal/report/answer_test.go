@@ -37,8 +37,8 @@ func TestChoicesAreOfThisRun(t *testing.T) {
 	}
 }
 
-// TestChoicesAreWhole checks that a choice says what a faster library lacks, why a backend has no
-// figure, and by which settings the grants of a backend survive a crash.
+// TestChoicesAreWhole checks that choices are complete: what a faster library lacks, why a backend
+// has no figure, and with which settings grants of a backend survive a crash.
 func TestChoicesAreWhole(t *testing.T) {
 	r := everything(t, false)
 	if got, want := choiceOf(t, r, "lowest uncontended latency").Libraries, "redislock 2.0x faster, without token, renewal or release at a crash"; got != want {
@@ -65,8 +65,8 @@ func TestChoicesAreWhole(t *testing.T) {
 	}
 }
 
-// TestTTLAdvice checks that with the recommended TTL and all longer TTLs, at least half of the TTL
-// was left at each renewal. The advice must also list shorter TTLs, down to one that lost a lease.
+// TestTTLAdvice checks that at least half of the advised TTL, and of each longer TTL, was left at
+// each renewal. The advice must also list shorter TTLs, down to a TTL that lost a lease.
 func TestTTLAdvice(t *testing.T) {
 	var cells []results.Cell
 	for i, one := range []struct {
@@ -101,8 +101,8 @@ func TestTTLAdvice(t *testing.T) {
 	}
 }
 
-// TestTTLAdviceForMany checks that the report also advises a longer TTL if the shortest sound TTL
-// suits only few leases. Each number of clients gets its own advice.
+// TestTTLAdviceForMany checks that the report also advises a longer TTL if a host can renew only
+// few leases with the shortest sound TTL. Each number of clients gets its own advice.
 func TestTTLAdviceForMany(t *testing.T) {
 	var cells []results.Cell
 	for _, ttl := range []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, time.Second} {
@@ -165,8 +165,8 @@ func TestCommandRepeatsThePlan(t *testing.T) {
 	}
 }
 
-// TestDrawingOrdersByPromise checks that the drawing has one lane (row) for each promise of the
-// backends, the strongest promise on top, and that the mark of a faster backend is further right.
+// TestDrawingOrdersByPromise checks that the drawing has one lane (row) for each promise, with the
+// strongest promise on top, and that faster backends have their marks further to the right.
 func TestDrawingOrdersByPromise(t *testing.T) {
 	d := everything(t, false).answer().Drawing
 	var got []string

@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// axis is the kind of values on an axis. The page chooses its scale and labels by this kind.
+// axis is the kind of the values on an axis. It determines the scale and the labels of the axis.
 type axis string
 
 const (
@@ -25,7 +25,7 @@ const (
 	axisShare      axis = "share"      // 0 to 1
 )
 
-// chart is a chart of the page. The reader chooses which one of its views the page shows.
+// chart is a chart of the page. The reader of the page chooses which view of the chart to see.
 type chart struct {
 	ID    string `json:"id"`
 	X     axis   `json:"x"`
@@ -40,7 +40,7 @@ type view struct {
 	YTitle string `json:"ytitle"`
 	Lines  []line `json:"lines"`
 	Band   *band  `json:"band,omitempty"`
-	Table  grid   `json:"-"` // the figures of the lines, if no table of the section has them
+	Table  grid   `json:"-"` // the figures of the lines, if the section has no other table with them
 }
 
 // band is a highlighted range of x values.
@@ -50,7 +50,7 @@ type band struct {
 	Label string  `json:"label"`
 }
 
-// line is the line of one backend or baseline. A backend and the baselines on its server are a
+// line is the line of one backend or baseline. A backend and the baselines on its server form a
 // family: their lines have the same colour and marker, but different dashes.
 type line struct {
 	Name   string      `json:"name"`
@@ -62,8 +62,8 @@ type line struct {
 
 type style struct{ family, dash int }
 
-// styles gives each backend a family number, and each baseline the family of the backend with the
-// same reference. Baselines without such a backend share one more family.
+// styles gives each backend a family number. A baseline gets the family of the backend that has the
+// same reference. All baselines without such a backend share one more family.
 func styles(m results.Manifest) map[string]style {
 	out, byReference := map[string]style{}, map[string]int{}
 	plugins := filter(m.Subjects, func(s results.Subject) bool { return s.Kind == results.KindPlugin })
@@ -88,8 +88,8 @@ func styles(m results.Manifest) map[string]style {
 	return out
 }
 
-// line makes the line of subject s. Twenty lines are unreadable, so the page at first hides the
-// baselines that no backend is compared with.
+// line makes the line of subject s. Because twenty lines are unreadable, the page at first hides
+// each baseline that no backend is compared with.
 func (r Report) line(s results.Subject, points [][]float64) line {
 	st := styles(r.Manifest)[s.Name]
 	return line{
@@ -103,8 +103,8 @@ func (r Report) charts(scenario string) []chart {
 	return slices.DeleteFunc(all, func(c chart) bool { return len(c.Views) == 0 })
 }
 
-// loadChart shows how the figures of a scenario change with the number of
-// callers, if several numbers were measured.
+// loadChart shows how the figures of a scenario change with the number of callers. The chart is
+// empty if only one number of callers was measured.
 func (r Report) loadChart(scenario string) chart {
 	c := chart{
 		ID: scenario + "-load", X: axisLoad, Title: "Figures by number of callers",
@@ -133,9 +133,9 @@ func (t Table) facet() string {
 	return strings.Join(append(parts, t.held()...), ", ")
 }
 
-// lineFacet returns the name of table t's curve in a load chart. Tables with equal facets (mode,
-// locks and so on) share a curve. A number of hosts that was measured with several numbers of
-// clients has a separate curve, whose name includes the number of hosts.
+// lineFacet returns the name of table t's curve in a load chart. Tables with the same facet (mode,
+// locks and so on) share one curve. If a number of hosts was measured with several numbers of
+// clients, it has a curve of its own, and the curve's name includes the number of hosts.
 func (t Table) lineFacet(ts []Table) string {
 	several := slices.ContainsFunc(ts, func(o Table) bool {
 		return o.Hosts == t.Hosts && o.Clients != t.Clients && o.facet() == t.facet()
@@ -192,7 +192,7 @@ func curvePoints(subject, unit string, ts []Table) [][]float64 {
 	return out
 }
 
-// spelled returns a unit for people: "acquire p50" for "p50-ns/acquire".
+// spelled returns the readable form of a unit, for example "acquire p50" for "p50-ns/acquire".
 func spelled(unit string) string {
 	if q, op, ok := strings.Cut(unit, "-ns/"); ok {
 		return op + " " + q
@@ -206,7 +206,7 @@ var shares = []float64{
 	0.9993, 0.9995, 0.9997, 0.9999,
 }
 
-// beyond is the number of samples above a percentile that a chart needs to show the percentile.
+// beyond is how many samples above a percentile a chart needs before it shows the percentile.
 const beyond = 5
 
 // enough reports whether n samples are enough to show the percentile share, which is a fraction.
@@ -214,8 +214,8 @@ func enough(n int64, share float64) bool {
 	return share <= 0.5 || float64(n)*(1-share) >= beyond-1e-6
 }
 
-// distributions returns two charts of a scenario. One shows the share of the takeovers that had
-// ended by each time. The other shows the latencies of all other operations by percentile.
+// distributions returns two charts of a scenario. The first shows which share of the takeovers had
+// ended by each time. The second shows the latencies of all other operations by percentile.
 func (r Report) distributions(scenario string) []chart {
 	takeovers := chart{
 		ID: scenario + "-takeover", X: axisTime, Title: "Takeovers done after",
@@ -289,8 +289,8 @@ var samplesColumns = []column[samples]{
 	numberColumn("max", func(s samples) cell { return took(s.Max()) }),
 }
 
-// percentile is a table column with one percentile. A field stays empty if too few samples lie
-// above the percentile.
+// percentile is a table column with one percentile. A cell of the column is empty if too few
+// samples lie above the percentile.
 func percentile(share float64) column[samples] {
 	return numberColumn(fmt.Sprintf("p%g", 100*share), func(s samples) cell {
 		if !enough(s.TotalCount(), share) {
@@ -300,8 +300,8 @@ func percentile(share float64) column[samples] {
 	})
 }
 
-// cellsOf returns the keys of a scenario's latency distributions, with the backend left empty.
-// Acquire, handoff and takeover come first, and all others follow by name.
+// cellsOf returns the keys of the latency distributions in a scenario, without the backend. The
+// operations acquire, handoff and takeover come first, and all others follow by name.
 func (r Report) cellsOf(scenario string) []results.HistogramKey {
 	seen := map[results.HistogramKey]bool{}
 	for key := range r.Latencies {
@@ -334,9 +334,9 @@ func label(key results.HistogramKey) string {
 const takeoverOp = "takeover"
 
 // ttlBand returns the range of times after a leader's death in which its lease can expire. If the
-// takeovers of a mode wait for the TTL, the runs record this range. For other modes, ttlBand
-// computes it from the TTL. A lease is renewed every third of its TTL, so at least two thirds of
-// the TTL are left when its holder dies.
+// takeovers of a mode wait for the TTL, the runs have recorded this range. For any other mode,
+// ttlBand computes the range from the TTL. A lease is renewed every third of its TTL, so two thirds
+// or more of the TTL are left when its holder dies.
 func (r Report) ttlBand(mode string) *band {
 	b := &band{Label: "what is left of the TTL"}
 	for _, t := range r.of(takeoverScenario) {
@@ -360,7 +360,7 @@ func (r Report) ttlBand(mode string) *band {
 	return b
 }
 
-// steps returns the cumulative distribution: x is a value, and y is the share of values up to x.
+// steps returns a cumulative distribution: y is the share of the values that are at most x.
 func steps(h *hdrhistogram.Histogram) [][]float64 {
 	var out [][]float64
 	done := int64(0)

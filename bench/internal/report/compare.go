@@ -33,8 +33,8 @@ func (p *printer) comparison(c results.Comparison) {
 	p.grid(tabulate(grid{Title: "limits"}, heldColumns, c.Held))
 }
 
-// shown reports whether a row is shown. A row about a baseline or a floor, which is the same in
-// both builds, is shown only if its figure changed.
+// shown reports whether the comparison shows a row. A row about a baseline or a floor, which is the
+// same in both builds, is shown only if its figure changed.
 func shown(d results.Difference) bool { return !d.Control || d.Worse() || d.Improved() }
 
 func titleOf(d results.Difference) string {
@@ -77,8 +77,8 @@ func judgement(d results.Difference) string {
 	return out
 }
 
-// ShortCell shortens the name of a cell (one backend under one load). It replaces separators by
-// spaces, and drops "backend=".
+// ShortCell shortens the name of a cell, which is one backend under one load. It drops "backend=",
+// and replaces separators by spaces.
 func ShortCell(cell string) string {
 	cell = strings.Replace(cell, "/backend=", " ", 1)
 	return strings.ToLower(cell[:min(1, len(cell))]) + strings.ReplaceAll(cell[min(1, len(cell)):], "/", " ")
@@ -141,7 +141,7 @@ func outcome(h results.Held) string {
 	return "ok"
 }
 
-// measured returns the value that was compared with a limit. It adds a median's interval.
+// measured returns the value that was compared with a limit and, for a median, its interval.
 func measured(h results.Held) string {
 	shown := func(v float64) string {
 		if h.IsRatio() {

@@ -6,11 +6,11 @@
 //
 // # Where is what
 //
-//   - report.go: Load; write.go: the formats; text.go: text and Markdown
-//   - grid.go: tables; format.go: figures in them
-//   - verdict.go, notes.go: whether the run was safe, and notes on the run
-//   - answer.go: which backend to choose; drawing.go: its picture; ttl.go: which TTL to choose
-//   - chart.go: charts of the page
-//   - roundtrips.go: round trips; environment.go: the machine and the servers
-//   - compare.go: comparison of two builds
+//   - report.go loads a folder, write.go chooses a format, and text.go writes text and Markdown.
+//   - grid.go makes tables, and format.go formats the figures in tables.
+//   - verdict.go says whether the run was safe, and notes.go has notes on the run.
+//   - answer.go recommends a backend, drawing.go draws backends, and ttl.go recommends a TTL.
+//   - chart.go makes the charts of the page.
+//   - roundtrips.go counts round trips, and environment.go describes the machine and servers.
+//   - compare.go writes the comparison of two builds.
 package report

@@ -12,16 +12,16 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// drawing shows speed against promises, which are the fencing and durability of grants. It has a
-// row, called a lane, for each promise, the strongest on top. A lane has a mark for each backend or
-// baseline with that promise. The faster the backend is, the further right its mark is.
+// drawing shows the speed of backends against their promises, which are fencing and durability. It
+// has a row, called a lane, for each promise, with the strongest promise on top. A lane has a mark
+// for each backend or baseline with that promise. Faster ones are further right.
 type drawing struct {
 	Title string
 	Lanes []promise
 	Ticks []tick
 }
 
-// promise is one lane of the drawing, for backends with the same fencing and durability.
+// promise is one lane (row) of the drawing, for subjects with the same fencing and durability.
 type promise struct {
 	Tokens, Durability string
 	Marks              []mark
@@ -43,7 +43,7 @@ type tick struct {
 	Text string
 }
 
-// tokenClasses lists the fencing classes and what a class promises, the strongest class first.
+// tokenClasses lists the classes of fencing and their promises, with the strongest class first.
 var tokenClasses = []struct{ class, means string }{
 	{"strict", "tokens that rise through every crash"},
 	{"durable", "tokens as durable as the data"},
@@ -51,8 +51,8 @@ var tokenClasses = []struct{ class, means string }{
 	{"none", "no tokens"},
 }
 
-// drawing draws the first highlight that has figures of a backend and of at least one other
-// subject, such as a baseline.
+// drawing draws the first highlight (a figure that decides a choice) with values of a backend and
+// of at least one other subject, for example a baseline.
 func (r Report) drawing() drawing {
 	for _, h := range r.highlights() {
 		rows := filter(h.table.Rows, func(row Row) bool {
@@ -82,8 +82,8 @@ func (r Report) draw(h highlight, rows []Row) drawing {
 	return d
 }
 
-// promise is the durability by which rows with equal fencing are split into lanes. It is "" for
-// subjects without tokens, because these share one lane.
+// promise returns the durability that decides, among rows with equal fencing, in which lane a row
+// is. It is "" for subjects without tokens, because these share one lane.
 func (row Row) promise() string {
 	if cmp.Or(row.Fencing, "none") == "none" {
 		return ""
@@ -119,8 +119,8 @@ type scale struct {
 	unit   string
 }
 
-// scaleOf returns a scale with room for all figures and their intervals. It spans at least a factor
-// of 3 (half a power of ten). On a shorter scale, small differences would look large.
+// scaleOf returns a scale that has room for all figures and their intervals. The scale spans at
+// least half a power of ten (a factor of 3), because a shorter scale would exaggerate differences.
 func scaleOf(h highlight, rows []Row) scale {
 	s := scale{math.Inf(1), math.Inf(-1), h.more, h.unit}
 	for _, row := range rows {
@@ -141,7 +141,7 @@ func extremes(e results.Estimate) []float64 {
 	return []float64{e.Center}
 }
 
-// margin is the empty space at the left and at the right of the lanes, in percent of the width.
+// margin is the empty space on each side of the lanes, in percent of the width.
 const margin = 3.0
 
 func (s scale) place(v float64) float64 {
@@ -181,8 +181,8 @@ func round(unit string, v float64) string {
 	return grouped(v)
 }
 
-// answer writes the drawing and the choices as text. The drawing is too coarse for short confidence
-// intervals, so the choices say which differences may be chance.
+// answer writes the drawing and the choices as text. Short confidence intervals cannot be seen in
+// the drawing, so the choices say which differences may be due to chance.
 func (p *printer) answer(a answer) {
 	p.drawing(a.Drawing)
 	if len(a.Choices) == 0 {
@@ -234,8 +234,8 @@ func (c canvas) column(percent float64) int {
 	return int(math.Round(percent / 100 * float64(len(c)-1)))
 }
 
-// put writes text that begins at the given column. If the text would leave the line on the right,
-// put moves it to the left.
+// put writes text that begins at the given column. If the text would go beyond the right end of the
+// line, put moves the text to the left.
 func (c canvas) put(column int, text string) {
 	n := utf8.RuneCountInString(text)
 	copy(c[max(0, min(column, len(c)-n)):], []rune(text))

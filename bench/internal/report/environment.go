@@ -26,7 +26,7 @@ func (r Report) where() string {
 
 func said(text string) bool { return text != "" }
 
-// servers lists the products and versions of the measured servers, each only once.
+// servers lists the products and versions of the measured servers, without repetitions.
 func (r Report) servers() []string {
 	shown := filter(r.Manifest.Subjects, func(s results.Subject) bool { return s.Server != "" && s.Scope != hostScope })
 	return distinct(shown, func(s results.Subject) string { return s.Server })
@@ -68,8 +68,8 @@ func (r Report) environment() grid {
 	return g
 }
 
-// command returns a command line that repeats the run's plan. The run does not record addresses,
-// files and configuration values, so the command has placeholders for the reader to replace.
+// command returns a command line that repeats the plan of the run. The run records no addresses,
+// files and configuration values, so the command has placeholders that the user must replace.
 func (r Report) command() string {
 	p := r.Manifest.Plan
 	args := []string{"lockbench", "run"}
@@ -150,5 +150,5 @@ func texts[T any](in []T) []string {
 	return out
 }
 
-// quoted quotes text as one word of a shell.
+// quoted puts text in quotes, so that a shell reads it as one word.
 func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

@@ -53,7 +53,7 @@ func reported(t *testing.T, cells []results.Cell) Report {
 	return r
 }
 
-// acquires returns measurements of six runs in which backend redis is half as fast as baseline
+// acquires returns measurements of six runs in which backend redis takes twice as long as baseline
 // redislock. If overlap is set, redis also grants one lock to two holders at the same time.
 func acquires(clients int, overlap bool) []results.Cell {
 	var cells []results.Cell
@@ -90,7 +90,7 @@ func cycles(backend string, clients, run int, ns int64, overlap bool) results.Ce
 	return c
 }
 
-// The ms values are the times, in milliseconds, from the end of each lease to the next grant.
+// The values in ms are the times, in milliseconds, from the end of each lease to the next grant.
 func takeovers(backend, mode string, run int, ms ...int64) results.Cell {
 	c := results.Cell{Section: section("takeover", backend, 1, run), Cycles: len(ms), Latencies: map[string][]int64{}, Values: map[string]float64{}}
 	c.Mode, c.Hosts = mode, 2
@@ -108,10 +108,10 @@ func takeovers(backend, mode string, run int, ms ...int64) results.Cell {
 	return c
 }
 
-// loaded caches the results of the everything function. Tests must not change a Report in it.
+// loaded caches results of function everything. A test must not change the Reports in it.
 var loaded = map[bool]Report{}
 
-// everything returns a report with every scenario and also a scenario that lockbench does not know.
+// everything returns a report with all scenarios that lockbench knows, and with an unknown one.
 func everything(t *testing.T, overlap bool) Report {
 	t.Helper()
 	if r, ok := loaded[overlap]; ok {

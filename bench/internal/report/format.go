@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// unsupported is shown instead of a difference that may be chance.
+// unsupported replaces a difference that may be due to chance.
 const unsupported = "~"
 
 // times writes a ratio such as "2.31x ±4%".
@@ -25,8 +25,8 @@ func times(r results.Ratio) string {
 	return significant(r.Center, 3) + "x" + spread(r.Estimate)
 }
 
-// value writes an estimate and its confidence interval, for example the time "146µs ±3%" or the
-// rate "71,300 ±2%".
+// value formats an estimate with its confidence interval, for example a time as "146µs ±3%" or a
+// rate as "71,300 ±2%".
 func value(unit string, e results.Estimate) string {
 	if e.N == 0 {
 		return ""
@@ -63,7 +63,7 @@ func duration(ns float64) string {
 	return significant(ns, 3) + "ns"
 }
 
-// significant writes v with the given number of significant digits, without an exponent.
+// significant formats v with the given number of significant digits, and without an exponent.
 func significant(v float64, digits int) string {
 	if v == 0 || math.IsInf(v, 0) || math.IsNaN(v) {
 		return strconv.FormatFloat(v, 'f', -1, 64)
@@ -72,7 +72,7 @@ func significant(v float64, digits int) string {
 	return strconv.FormatFloat(v, 'f', decimals, 64)
 }
 
-// grouped writes a number as "71,342", or with three digits if it is below 1000 and not whole.
+// grouped formats a number as "71,342". If it is below 1000 and not whole, it gets three digits.
 func grouped(v float64) string {
 	if v < 1000 && v != math.Trunc(v) {
 		return significant(v, 3)
@@ -84,7 +84,7 @@ func grouped(v float64) string {
 	return s
 }
 
-// listed joins names: "one, two and three".
+// listed joins names to a text such as "one, two and three".
 func listed(names []string) string { return series(names, " and ") }
 
 func series(names []string, last string) string {

@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// FuzzFolder writes random files into a result folder. It checks that Load either returns an error
-// for the folder, or returns a report that can be rendered in every format.
+// FuzzFolder writes random files into a result folder. Load must then return either an error, or a
+// report that can be rendered in every format.
 func FuzzFolder(f *testing.F) {
 	manifest, err := json.Marshal(results.Manifest{
 		Format: results.Format, State: results.StateDone, Plan: results.Plan{Runs: 2, TTLms: 1000, Backends: []string{"redis"}},
@@ -40,7 +40,7 @@ func FuzzFolder(f *testing.F) {
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, manifest, lines, rounds []byte) {
 		if len(rounds) > 2048 {
-			return // the search for an order may take long
+			return // the checker would take long for so many records
 		}
 		for name, b := range map[string][]byte{
 			results.ManifestFile: manifest, results.ResultsFile: lines, results.EventsFile: events.Bytes(),

@@ -11,7 +11,7 @@ import (
 
 type cell struct {
 	Text string
-	// Value is the sort key of a number. If it is nil, Text is the sort key.
+	// Value is the key by which a column of numbers is sorted. If Value is nil, Text is the key.
 	Value *float64
 	ours  bool // the cell names a backend that was measured through its plugin
 }
@@ -22,7 +22,7 @@ type grid struct {
 	Note    string // text below the table; may be empty
 	Columns []gridColumn
 	Rows    []gridRow
-	// Keys is the number of leading columns that together identify a row. 0 means 1.
+	// Keys is how many of the first columns are needed to identify a row. 0 means 1.
 	Keys int
 }
 
@@ -36,8 +36,8 @@ type gridRow []cell
 // Ours reports whether a row is about a backend that was measured through its plugin.
 func (g gridRow) Ours() bool { return len(g) > 0 && g[0].ours }
 
-// column is one column of a table. Its cell function makes the column's cell for one row, which is
-// a value of type T.
+// column is one column of a table. Its cell function makes the cell of this column for one row of
+// the table. A row is a value of type T.
 type column[T any] struct {
 	gridColumn
 	cell func(T) cell
@@ -86,7 +86,7 @@ type group[K comparable, T any] struct {
 	all []T
 }
 
-// groups returns a group of items for each key, in the order in which the keys first occur.
+// groups returns one group for each key, in the order in which the keys first occur in items.
 func groups[K comparable, T any](items []T, key func(T) K) []group[K, T] {
 	var out []group[K, T]
 	for _, item := range items {
@@ -100,7 +100,7 @@ func groups[K comparable, T any](items []T, key func(T) K) []group[K, T] {
 	return out
 }
 
-// distinct returns the keys of the items, in the order in which they first occur.
+// distinct returns each key of the items once, in the order in which the keys first occur.
 func distinct[K comparable, T any](items []T, key func(T) K) []K {
 	var out []K
 	for _, g := range groups(items, key) {
@@ -109,13 +109,13 @@ func distinct[K comparable, T any](items []T, key func(T) K) []K {
 	return out
 }
 
-// compared lists the units for which a table also shows a ratio. The ratio is a backend's figure
-// divided by the figure of its reference, a baseline (a library without a plugin).
+// compared lists the units for which a table also has a ratio. The ratio divides a backend's figure
+// by the figure of its reference, which is a baseline (a library without a plugin).
 var compared = []struct{ unit, title string }{
 	{"p50-ns/acquire", "acquire"}, {"cycles/s", "cycles"}, {"p50-ns/handoff", "hand-over"},
 }
 
-// columns returns the columns of table t, without columns in which no row has a value.
+// columns returns the columns of table t, except columns in which all rows are empty.
 func columns(t Table) []column[Row] {
 	all := []column[Row]{rowSubject}
 	listed := map[string]bool{}
@@ -148,8 +148,8 @@ func columns(t Table) []column[Row] {
 
 var rowSubject = column[Row]{gridColumn{"backend", false}, func(r Row) cell { return subject(r.Subject) }}
 
-// severalReferences replaces the name of a baseline in column titles if the backends of a table are
-// compared with different baselines. A note below the table names these baselines.
+// severalReferences stands for the reference baseline in column titles if the backends of a table
+// have different ones. A note below the table names the reference of each backend.
 const severalReferences = "ref."
 
 func references(t Table) string {
@@ -180,9 +180,9 @@ func name(s results.Subject) string {
 	return s.Name
 }
 
-// figure returns a function that shows a row's median of a unit. If interval is set, the function
-// adds the confidence interval. If the unit is a maximum, the function shows the longest time of
-// all runs, because a median would hide a stall of one run.
+// figure returns a function that formats a row's median of a unit. If interval is set, the function
+// adds the confidence interval. If the unit is a maximum, the function takes the longest time of
+// all runs instead of a median, because a median would hide a stall of one run.
 func figure(unit string, interval bool) func(Row) cell {
 	return func(r Row) cell {
 		e := r.Figures[unit]
@@ -202,14 +202,14 @@ func figure(unit string, interval bool) func(Row) cell {
 	}
 }
 
-// blank reports whether a row's figure is not shown, because it is missing, or because it is a 99th
-// percentile that only some runs have.
+// blank reports whether a figure of the row is left out: it is missing, or it is a percentile such
+// as p99 that only some of the runs have.
 func (r Row) blank(unit string) bool {
 	n := r.Figures[unit].N
 	return n == 0 || tail(unit) && n < r.runs()
 }
 
-// blankNote says how many samples a percentile needs, if some but not all rows lack it.
+// blankNote says how many samples a percentile needs, if only some rows of the table have it.
 func (t Table) blankNote() string {
 	var parts []string
 	for _, u := range results.Units {
@@ -224,8 +224,8 @@ func (t Table) blankNote() string {
 	return "A blank figure had too few samples in some run: " + strings.Join(parts, ", ")
 }
 
-// tail reports whether a unit is a p99 or p99.9. Runs with few samples lack these units. A median
-// over some of the runs cannot be compared with a median over all runs.
+// tail reports whether a unit is a p99 or p99.9. Runs with few samples lack such units. A median
+// over some of the runs must not be compared with a median over all runs.
 func tail(unit string) bool { return strings.HasPrefix(unit, "p99") }
 
 // runs returns the number of runs that measured this row.
@@ -237,8 +237,8 @@ func (r Row) runs() int {
 	return n
 }
 
-// runs returns the largest number of runs that measured a row of this table. An interrupted run may
-// have measured only some tables.
+// runs returns the largest number of runs that measured one row of this table. If a run was
+// interrupted, this number can differ between tables.
 func (t Table) runs() int {
 	n := 0
 	for _, row := range t.Rows {
@@ -247,11 +247,11 @@ func (t Table) runs() int {
 	return n
 }
 
-// refusedUnit is a unit. Its figure is 1 if calls of a run were dropped or started late.
+// refusedUnit is the unit of a figure that is 1 if calls of a run were dropped or started late.
 const refusedUnit = "open-refused"
 
-// refused reports whether at least half of the runs did not keep up with the planned rate of the
-// open loop. The figures of the open loop then do not describe the backend.
+// refused reports whether at least half of the runs fell behind the planned rate of the open loop.
+// In that case, the figures of the open loop do not describe the backend.
 func (r Row) refused() bool { return r.Figures[refusedUnit].Center > 0 }
 
 func ratio(r *results.Ratio) cell {
@@ -305,7 +305,7 @@ func (r Report) title(t Table) string {
 func (t Table) load() string {
 	out := plural(t.Clients, "client")
 	switch {
-	case t.Scenario == takeoverScenario: // here t.Clients is the number of names for each host
+	case t.Scenario == takeoverScenario: // in this scenario, t.Clients is the number of lock names
 		out = plural(t.Hosts, "host") + ", " + plural(t.Clients, "lock")
 	case t.Hosts > 0 && t.Clients > 1:
 		out = plural(t.Hosts, "host") + " of " + out

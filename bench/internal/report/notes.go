@@ -9,7 +9,7 @@ import (
 )
 
 // headed returns a heading for lines that the page hides until the reader opens them. The heading
-// has the beginning of each line, up to its first colon.
+// consists of the beginnings of the lines, each up to its first colon.
 func headed(lines []string) string {
 	heads := distinct(lines, func(line string) string {
 		head, _, _ := strings.Cut(line, ": ")
@@ -18,10 +18,10 @@ func headed(lines []string) string {
 	return "Before you believe the figures: " + strings.Join(heads, "; ")
 }
 
-// shownFindings is the largest number of findings that the page shows at first.
+// shownFindings is how many findings the page shows before the reader asks for more.
 const shownFindings = 3
 
-// omissions says what the run did not measure, with one line for each reason.
+// omissions says what the run left out. It returns one line for each reason.
 func (r Report) omissions() []string {
 	var reasons []string
 	what := map[string][]string{}
@@ -45,8 +45,8 @@ func (r Report) omissions() []string {
 	return out
 }
 
-// refusals names the backends whose open-loop figures (requests at a fixed rate) are not shown,
-// because calls of a run were dropped, or lockbench started them late.
+// refusals names the backends whose figures of the open loop (calls at a fixed rate) are not shown.
+// In runs of these backends, calls were dropped or started late.
 func (r Report) refusals() []string {
 	var cells []string
 	for _, t := range r.of(acquireScenario) {
@@ -62,7 +62,7 @@ func (r Report) refusals() []string {
 	return []string{"no figures of the open loop, because calls were dropped or started late, for " + listed(cells)}
 }
 
-// parts describes the runs (parts) that were merged into this folder.
+// parts describes the runs (parts) that were merged into the report's folder.
 func (r Report) parts() []string {
 	t, parts := r.Manifest.Together, r.Manifest.Parts
 	if t == nil {
@@ -85,7 +85,7 @@ func (r Report) parts() []string {
 	return out
 }
 
-// shares returns a table of the cycles per second of all parts together and of each part.
+// shares returns a table of the cycles per second: of all parts together, and of each part alone.
 func (r Report) shares() grid {
 	g := grid{
 		Title:   "the total on the target, and each part's share of it (cycles/s, medians)",

@@ -31,7 +31,7 @@ func attr(n *html.Node, key string) string {
 	return ""
 }
 
-// elements returns the elements with this tag and class. If class is "", it accepts any class.
+// elements returns the elements with this tag and class. The class "" matches any class.
 func elements(doc *html.Node, tag, class string) []*html.Node {
 	var out []*html.Node
 	for n := range doc.Descendants() {
@@ -122,19 +122,19 @@ func TestPageCharts(t *testing.T) {
 	}
 }
 
-// TestEveryFigureHasATable checks that screen readers skip each drawing, and that the keyboard can
-// open an element with the same figures.
+// TestEveryFigureHasATable checks that screen readers skip each drawing, and that keyboard users
+// can open or reach the same figures as text.
 func TestEveryFigureHasATable(t *testing.T) {
 	figures := elements(dom(t, everything(t, false)), "figure", "")
 	for _, f := range figures {
-		if attr(f, "class") == "picture" { // the page always shows the summary
+		if attr(f, "class") == "picture" { // the summary, which the page always shows, has its figures
 			if links := elements(f, "a", ""); len(links) != 1 || attr(links[0], "href") != "#summary" {
 				t.Error("the picture does not lead to the table that says the same")
 			}
 			continue
 		}
 		folds := elements(f, "details", "")
-		if strings.HasSuffix(attr(f, "id"), "-load") { // its figures are in other elements
+		if strings.HasSuffix(attr(f, "id"), "-load") { // the last details element has its figures
 			all := elements(f.Parent, "details", "")
 			folds = all[len(all)-1:]
 		}

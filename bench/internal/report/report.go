@@ -11,12 +11,12 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// Report has the data of a run that are read from its result folder.
+// Report has the data of one run, as read from its result folder.
 type Report struct {
 	Manifest results.Manifest
 	Verdict  check.Verdict
 	Tables   []Table
-	// Latencies has a histogram, over all runs, for each operation of a subject under one load.
+	// Latencies has, for each operation of a subject under one load, a histogram over all runs.
 	Latencies map[results.HistogramKey]*hdrhistogram.Histogram
 }
 
@@ -32,18 +32,18 @@ func (t Table) cellOf(row Row) results.CellName {
 	return c
 }
 
-// Row has the figures of a backend, a baseline (without a plugin) or a floor (calls without work).
+// Row has the figures of one subject: a backend, a baseline (a library) or a floor (a cheap call).
 type Row struct {
 	results.Subject
 	// Figures has the median of all runs, for each unit of results.txt.
 	Figures map[string]results.Estimate
-	// Ratios has, for each unit, the figure divided by the figure of the reference, a baseline.
+	// Ratios has, for each unit, the figure divided by the figure of the subject's reference baseline.
 	Ratios map[string]*results.Ratio
 	// Runs has, for each unit, one value from each run.
 	Runs map[string][]float64
 }
 
-// Load reads a result folder, and checks again whether its events break a rule.
+// Load reads a result folder, and checks again whether its records break a rule.
 func Load(dir string) (Report, error) {
 	var r Report
 	var err error
@@ -64,7 +64,7 @@ func Load(dir string) (Report, error) {
 	return r, nil
 }
 
-// These are the scenarios that this package knows. Other scenarios are shown with all their
+// These are the scenarios that this package knows. A report shows an unknown scenario with all its
 // figures.
 const (
 	acquireScenario    = "acquire"
@@ -75,8 +75,8 @@ const (
 	floorScenario      = "floor"
 )
 
-// scenarioOrder is the order of the sections. Unknown scenarios follow, and then the floors, which
-// are the cheapest possible calls.
+// scenarioOrder is the order of the sections in a report. Unknown scenarios come next, and then the
+// floors, which are the cheapest possible calls.
 var scenarioOrder = []string{acquireScenario, throughputScenario, contendScenario, takeoverScenario, ttlScenario}
 
 var proves = map[string]string{
@@ -98,7 +98,7 @@ func scenarioRank(name string) int {
 	return len(scenarioOrder)
 }
 
-// scenarios returns the tables, grouped by scenario, in the order of the sections.
+// scenarios returns the tables, grouped by scenario, in the order of the sections of the report.
 func (r Report) scenarios() []group[string, Table] {
 	return groups(r.Tables, func(t Table) string { return t.Scenario })
 }
@@ -141,8 +141,8 @@ func tables(m results.Manifest, lines []results.Result) []Table {
 	return out
 }
 
-// insideHost reports whether all callers are in one host and want the same lock. Such a host hands
-// over the lock without the store.
+// insideHost reports whether all callers of the table are in one host and want one lock. Such a
+// host hands the lock over without asking the store.
 func (t Table) insideHost() bool { return t.Scenario == contendScenario && t.Hosts == 0 }
 
 // byLoad orders cells by load. Cells of scenario contend with all callers in one host come last.
@@ -167,8 +167,8 @@ func row(s results.Subject, values, reference map[string][]float64) Row {
 	return r
 }
 
-// correct adjusts the p-values of a table's ratios, because a table has many tests. It adjusts the
-// p-values of each unit for the number of rows, with Holm's method.
+// correct adjusts the p-values of a table's ratios, because many tests find some difference by
+// chance. It uses Holm's method, for each unit over all rows.
 func correct(rows []Row) {
 	units := map[string][]*results.Test{}
 	for _, r := range rows {

@@ -39,7 +39,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestRefusedOpenLoop checks that the report hides figures if lockbench missed the planned rate.
+// TestRefusedOpenLoop checks that the report hides figures of runs that missed the planned rate.
 func TestRefusedOpenLoop(t *testing.T) {
 	c := cycles("redis", 64, 0, 1e5, false)
 	c.Latencies["open-acquire"], c.Values["open-refused"] = []int64{300_000, 300_000, 8e6}, 1
@@ -50,8 +50,8 @@ func TestRefusedOpenLoop(t *testing.T) {
 	}
 }
 
-// TestRoundTrips checks the number of round trips that is computed from the growth of latencies
-// with the RTT. Hand-overs inside one host must not count, because they do not ask the backend.
+// TestRoundTrips checks the number of round trips that follows from the growth of latencies with
+// the RTT. Hand-overs inside one host must not count, because they do not ask the store.
 func TestRoundTrips(t *testing.T) {
 	var cells []results.Cell
 	for i := range 3 * fewestRuns {
@@ -84,8 +84,8 @@ func TestRoundTrips(t *testing.T) {
 	}
 }
 
-// TestTextFitsATerminal checks that lines have at most 80 columns. Only the
-// command line, which users copy, may be longer.
+// TestTextFitsATerminal checks that no line has more than 80 columns, except the command line,
+// which users copy.
 func TestTextFitsATerminal(t *testing.T) {
 	for _, overlap := range []bool{false, true} {
 		r := everything(t, overlap)
@@ -192,8 +192,8 @@ func TestCurvesOverHosts(t *testing.T) {
 	}
 }
 
-// TestStallsShow checks that a column and a note of the report show a stall of one run in six,
-// although the median hides it.
+// TestStallsShow checks that the report shows a stall of one run in six, in a column and in a note,
+// although the median hides the stall.
 func TestStallsShow(t *testing.T) {
 	r := reported(t, acquires(1, false))
 	maxima := []float64{1e6, 2e6, 1e6, 6.01e9, 1e6, 2e6}
@@ -221,7 +221,7 @@ func TestStallsShow(t *testing.T) {
 }
 
 // TestFailedCellsHeadTheRun checks that the verdict names failed measurements in plain words, and
-// that a note has the full error. A run can be complete without the figures of baselines.
+// that a note has the full error. A run without figures of a baseline can still be complete.
 func TestFailedCellsHeadTheRun(t *testing.T) {
 	raw := "http://127.0.0.1:1: backend is unavailable: request was not sent: rpc error: code = Unavailable"
 	r := reported(t, acquires(1, false))

@@ -8,8 +8,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// operations are the operations whose round trips are shown. Hand-overs of a plugin are taken from
-// runs with several hosts, because callers of one host pass a lock on without the store.
+// operations are the operations whose round trips are shown. A plugin's hand-overs count only with
+// several hosts, because callers of one host pass a lock on without the store.
 var operations = []struct{ title, scenario, name string }{
 	{"acquire", acquireScenario, "acquire"},
 	{"renew", acquireScenario, "renew"},
@@ -18,9 +18,9 @@ var operations = []struct{ title, scenario, name string }{
 	{"takeover", takeoverScenario, "takeover"},
 }
 
-// tripsOf has the number of round trips to the store that an operation of a backend waits for. A
-// relay counted this number. The slope, which is the growth of the latency divided by the growth of
-// the RTT, checks the count. NaN means unknown.
+// tripsOf has the number of round trips to the store that an operation of a backend waits for, as
+// counted by a relay. The slope is the growth of the latency divided by the growth of the RTT. It
+// should equal the count. NaN means that the count or the slope is unknown.
 type tripsOf struct {
 	Backend   string   `json:"backend"`
 	Operation string   `json:"operation"`
@@ -46,7 +46,7 @@ func (t tripsOf) cell() cell {
 	return numeric(fmt.Sprintf("%s (%s)", text(t.counted, "%.0f"), text(t.slope, "%.2f")), t.counted)
 }
 
-// allTrips has an element for each operation of a subject with a known count or slope.
+// allTrips has an element for each operation of a subject whose count or slope is known.
 func (r Report) allTrips() (all []tripsOf) {
 	for _, s := range r.Manifest.Subjects {
 		for _, op := range operations {
@@ -88,17 +88,17 @@ func (r Report) roundTrips() grid {
 
 func (r Report) tripWarnings() (out []string) {
 	for _, t := range r.allTrips() {
-		if math.Abs(t.counted-t.slope) > apart { // false if the count or the slope is NaN
+		if math.Abs(t.counted-t.slope) > apart { // false if either is NaN
 			out = append(out, fmt.Sprintf("round trips: %s of %s waits for %.0f as counted, for %.2f by its latency at several distances", t.Operation, t.Backend, t.counted, t.slope))
 		}
 	}
 	return out
 }
 
-// trips returns the round trips of operation op of subject s, under the smallest load. The count is
-// from the highest RTT. The slope is the growth of p50 from the lowest to the highest RTT, divided
-// by the growth of the RTT. The p50 for an RTT is the lowest of all runs. If there are more than
-// two RTTs, trips leaves out RTT 0, because that RTT had no relay.
+// trips returns how many round trips operation op of subject s waits for, under the smallest load.
+// The count is from the highest RTT. The slope is the growth of p50 from the lowest to the highest
+// RTT, divided by the growth of the RTT. The p50 at an RTT is the lowest p50 of all runs. If there
+// are more than two RTTs, the slope leaves out RTT 0, at which no relay was used.
 func (r Report) trips(scenario, op string, s results.Subject) tripsOf {
 	out := tripsOf{counted: math.NaN(), slope: math.NaN()}
 	var loads []results.CellName // cells without their RTT
@@ -107,7 +107,7 @@ func (r Report) trips(scenario, op string, s results.Subject) tripsOf {
 	for _, t := range r.of(scenario) {
 		i := slices.IndexFunc(t.Rows, func(row Row) bool { return row.Name == s.Name && row.Figures["p50-ns/"+op].N > 0 })
 		ours := s.Kind == results.KindPlugin
-		waits := scenario == takeoverScenario && (!ours || t.Mode != "kill-host") // the takeover waits for the TTL and not for the store
+		waits := scenario == takeoverScenario && (!ours || t.Mode != "kill-host") // the takeover waits for the TTL, not for the store
 		if i < 0 || ours && t.insideHost() || waits {
 			continue
 		}

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// textWidth is the width of text output, in characters. It fits a common terminal.
+// textWidth is the width of text output in characters. It is the width of a common terminal.
 const textWidth = 80
 
 // WriteVerdict writes, as text, the part of the report that says whether the run was safe.
@@ -22,7 +22,7 @@ func (r Report) verdict(p *printer) {
 	p.lines(r.safetyNotes())
 }
 
-// print writes the report. The verdict comes first, above all figures.
+// print writes the report. The verdict stands first, above the figures.
 func (r Report) print(p *printer) {
 	r.verdict(p)
 	p.answer(r.answer())
@@ -97,7 +97,7 @@ func (p *printer) note(text string) {
 	}
 }
 
-// command writes a command line that readers can copy, because each line break has a backslash.
+// command writes a command line that readers can copy: a backslash precedes each line break.
 func (p *printer) command(text string) {
 	if p.markdown {
 		fmt.Fprintf(p, "```sh\n%s\n```\n", text)
@@ -106,8 +106,8 @@ func (p *printer) command(text string) {
 	fmt.Fprintf(p, "  %s\n", strings.ReplaceAll(Wrap(text, textWidth-6, "    "), "\n", " \\\n"))
 }
 
-// Wrap breaks text between words into lines of at most width characters. All
-// lines except the first begin with indent, which does not count as width.
+// Wrap breaks text between words into lines of at most width characters. All lines but the first
+// begin with indent, which does not count as width.
 func Wrap(text string, width int, indent string) string {
 	var b strings.Builder
 	column := 0
@@ -126,8 +126,8 @@ func Wrap(text string, width int, indent string) string {
 	return b.String()
 }
 
-// grid writes a table. If the table is wider than a terminal, grid writes several parts. Each part
-// begins with the columns that identify a row.
+// grid writes a table. If the table is wider than a terminal, grid splits its columns over several
+// tables. Each of these begins with the columns that identify a row.
 func (p *printer) grid(g grid) {
 	if len(g.Rows) == 0 || len(g.Columns) == 0 {
 		return
@@ -157,7 +157,7 @@ func (g grid) widths() []int {
 	return out
 }
 
-// parts splits the columns of the table g over tables of at most width characters.
+// parts splits the columns of table g over several tables of at most width characters.
 func (g grid) parts(width int) []grid {
 	widths := g.widths()
 	keys, keyed := []int{}, -2 // the key columns and their total width
@@ -176,7 +176,7 @@ func (g grid) parts(width int) []grid {
 	return append(out, g.only(chosen))
 }
 
-// only() returns table g with these columns, without the rows that have only keys in them.
+// only returns table g with the given columns, and without rows that have text only in key columns.
 func (g grid) only(columns []int) grid {
 	out := grid{Title: g.Title, Note: g.Note}
 	for _, i := range columns {

@@ -18,7 +18,7 @@ type ttlRow struct {
 	results.Subject
 	clients      int
 	ttl          time.Duration
-	spent        *hdrhistogram.Histogram // ns of the TTL that were used up at each confirmed renewal
+	spent        *hdrhistogram.Histogram // ns of the TTL that had passed at each confirmed renewal
 	lost, stalls int                     // number of lost leases, and of the stalls that caused the losses
 	watched      time.Duration
 	overdue      float64 // ns from the end of the TTL until a lost machine was replaced; negative if not measured
@@ -56,8 +56,8 @@ func total(values []float64) (sum float64) {
 	return sum
 }
 
-// slack returns a time in nanoseconds. The given share of the renewals had at least this much of
-// the TTL left.
+// slack returns how many nanoseconds of the TTL were left at renewals. The given share of the
+// renewals had at least so much of the TTL left.
 func (t ttlRow) slack(share float64) int64 {
 	return max(0, int64(t.ttl)-t.spent.ValueAtQuantile(100*share))
 }
@@ -112,8 +112,8 @@ func longestStall(ts []Table) (stalled float64) {
 }
 
 // soundShare is the part of a TTL that must be left at each renewal. If less is left, the report
-// does not advise the TTL. A punctual renewal has 2/3 of the TTL left. If 1/2 is left, a stall has
-// delayed it by 1/6 of the TTL. The lease survives a delay of almost 2/3 of the TTL.
+// does not advise the TTL. A punctual renewal has 2/3 of the TTL left. If 1/2 is left, the renewal
+// was late by 1/6 of the TTL. A lease survives a renewal that is late by almost 2/3 of the TTL.
 const soundShare = 0.5
 
 func (t ttlRow) sound() bool {
@@ -137,21 +137,16 @@ func (t ttlRow) said() string {
 	return out
 }
 
-// manyLeases is a number of leases of one host. If the advised TTL is too short for so many leases,
-// because they need too many renewals per second, the report also advises a longer TTL.
+// manyLeases is a number of leases of one host. If so many leases with the advised TTL would need
+// too many renewals per second, the report also advises a longer TTL.
 const manyLeases = 1000
 
-// ttlChoices advises, for each backend and number of clients, the shortest TTL such that it and all
-// longer TTLs were sound. It describes the shorter TTLs, down to the longest that lost a lease. If a
-// host cannot renew manyLeases leases of the advised TTL at the measured rate, it advises a longer
-// TTL too.
+// ttlChoices advises a TTL for each backend and number of clients: the shortest TTL that was sound
+// and is not below an unsound TTL. It also describes shorter TTLs, down to the longest that lost a
+// lease. If a host cannot renew manyLeases leases of this TTL, it also advises a longer TTL.
 func (r Report) ttlChoices() (out []choice) {
 	rows := filter(r.ttlRows(near(r.of(ttlScenario))), func(t ttlRow) bool { return r.candidate(t.Subject) })
-	type key struct {
-		name    string
-		clients int
-	}
-	for _, g := range groups(rows, func(t ttlRow) key { return key{t.Name, t.clients} }) {
+	for _, g := range groups(rows, func(t ttlRow) [2]any { return [2]any{t.Name, t.clients} }) {
 		at := len(g.all)
 		for at > 0 && g.all[at-1].sound() {
 			at--
@@ -164,7 +159,7 @@ func (r Report) ttlChoices() (out []choice) {
 			}
 		}
 		if at == len(g.all) {
-			out = append(out, choice{Need: "the shortest TTL for " + g.key.name, Measured: "none of those that were tried", Others: strings.Join(others, ". ")})
+			out = append(out, choice{Need: "the shortest TTL for " + g.all[0].Name, Measured: "none of those that were tried", Others: strings.Join(others, ". ")})
 			continue
 		}
 		out = append(out, g.all[at].choice(g.all, others))
@@ -176,7 +171,7 @@ func (r Report) ttlChoices() (out []choice) {
 	return out
 }
 
-// The all parameter has the rows of all TTLs that were tried at the same time on the backend.
+// choice advises the TTL of row t. The slice all has the rows of all TTLs tried at the same time.
 func (t ttlRow) choice(all []ttlRow, others []string) choice {
 	return choice{
 		Need: fmt.Sprintf("the shortest TTL for %s, for up to %s leases of a host", t.Name, grouped(leasesFor(all, t.ttl))),
@@ -184,8 +179,8 @@ func (t ttlRow) choice(all []ttlRow, others []string) choice {
 	}
 }
 
-// leasesFor returns the number of leases of the given TTL that a host can renew. It assumes the
-// renewal rate that the run has shown for all TTLs. A lease is renewed three times in each TTL.
+// leasesFor returns how many leases of the given TTL a host can renew. It assumes the renewal rate
+// that the run has reached over all TTLs. A lease is renewed three times in each TTL.
 func leasesFor(all []ttlRow, ttl time.Duration) float64 {
 	rate := 0.0
 	for _, t := range all {
@@ -195,10 +190,10 @@ func leasesFor(all []ttlRow, ttl time.Duration) float64 {
 }
 
 // power says how rare stalls that lose a lease must be if the run saw no loss. It is "" if scenario
-// ttl was not measured. If an event does not occur in a period, it occurs less than three times per
-// such period on average, with 95 % confidence. The source is Hanley and Lippman-Hand, If nothing
-// goes wrong, is everything all right?, JAMA 249, 1983. power counts time and not renewals, because
-// one stall delays all renewals.
+// ttl was not measured. If an event does not occur in a period, then with 95 % confidence it occurs
+// on average less than three times in such a period. The source is Hanley and Lippman-Hand, If
+// nothing goes wrong, is everything all right?, JAMA 249, 1983. power counts time and not renewals,
+// because one stall delays all renewals.
 func (r Report) power() string {
 	rows := r.ttlRows(near(r.of(ttlScenario)))
 	if len(rows) == 0 {

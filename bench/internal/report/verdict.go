@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// Safe says in one line whether the backends that were measured through plugins were safe. It
-// leaves out baselines (libraries without a plugin).
+// Safe says in one line whether the backends, measured through their plugins, were safe. It leaves
+// out baselines (libraries without a plugin).
 func (r Report) Safe() string {
 	if why := r.incomplete(); why != "" {
 		return "INCOMPLETE: " + why + "; of what it had measured: " + r.found()
@@ -47,8 +47,8 @@ func (r Report) found() string {
 	return fmt.Sprintf("safe: %s%s checked: no two holders at once, %s", grouped(float64(grants)), of, r.rising(ours))
 }
 
-// The besides method describes what the checks found about baselines, which the verdict leaves out.
-// It returns "" if no baseline was granted a lock.
+// The besides method says what the checks found about baselines, which the verdict leaves out. It
+// returns "" if no baseline got a lock.
 func (r Report) besides() string {
 	names, grants := r.granted(results.KindBaseline)
 	if grants == 0 {
@@ -91,7 +91,7 @@ func (r Report) rising(names []string) string {
 	return fmt.Sprintf("every token of %s higher than those before it; %s without tokens", listed(with), listed(without))
 }
 
-// judged describes in a few words what the checks found about a subject: "ok, 12,345 grants".
+// judged says in a few words what the checks found about a subject: "ok, 12,345 grants".
 func (r Report) judged(subject string) string {
 	i := slices.IndexFunc(r.Verdict.Subjects, func(s check.Subject) bool { return s.Backend == subject })
 	if i < 0 {
@@ -137,7 +137,7 @@ func (r Report) warnings() []string {
 	return slices.Concat(out, r.Manifest.Busy(), r.stalls(), r.tripWarnings())
 }
 
-// remarks returns facts that are neither in the verdict nor in a table, one line each.
+// remarks returns lines about facts that are neither in the verdict nor in a table.
 func (r Report) remarks() []string {
 	out := slices.Concat(r.parts(), r.failure(), r.Manifest.Notes, r.refusals())
 	if line := r.besides(); line != "" {
@@ -146,8 +146,8 @@ func (r Report) remarks() []string {
 	return append(out, r.omissions()...)
 }
 
-// incomplete returns why a run did not measure its whole plan, or why records of it are missing. It
-// returns "" if neither is so.
+// incomplete returns why a run did not measure its whole plan, or why some of its records are
+// missing. It returns "" if the run is complete.
 func (r Report) incomplete() string {
 	switch r.Manifest.State {
 	case results.StateDone:
@@ -164,8 +164,8 @@ func (r Report) incomplete() string {
 	return ""
 }
 
-// missing names the backends that lack figures, each with the reason for its first missing figure.
-// It returns "" if no backend lacks figures. Missing figures of baselines do not count.
+// missing names the backends that lack figures. For each backend, it gives the reason for the first
+// missing figure. It returns "" if no backend lacks figures. Baselines do not count.
 func (r Report) missing() string {
 	lacking := filter(r.Manifest.Failed, func(c results.FailedCell) bool { return !slices.Contains(r.Manifest.Plan.Baselines, c.Backend) })
 	var out []string
@@ -188,11 +188,11 @@ func (r Report) failure() []string {
 	return out
 }
 
-// headWidth is the approximate number of characters of an error that the verdict shows. The rest
-// comes from libraries and helps few readers. The notes show the whole error.
+// headWidth is about how many characters of an error the verdict shows. The rest is usually a
+// library's text that helps few readers. The notes show the whole error.
 const headWidth = 60
 
-// beginning returns the first clauses of an error text. Colons separate clauses.
+// beginning returns the first clauses of an error text, which are separated by colons.
 func beginning(failure string) string {
 	line, _, _ := strings.Cut(failure, "\n")
 	clauses := strings.Split(line, ": ")
@@ -206,21 +206,21 @@ func beginning(failure string) string {
 	return out
 }
 
-// A run stalled if its longest operation took at least stallLeast, and at least stallTimes times
-// the median of the longest operations of all runs.
+// A run stalled if its longest operation took at least stallLeast, and at least stallTimes times as
+// long as the median of the longest operations of all runs.
 const (
 	stallLeast = 100 * time.Millisecond
 	stallTimes = 10
 )
 
-// stallUnits are the operations that take longer when a server stalls. For floors, which are the
-// cheapest possible calls, only the last unit (a call) is measured.
+// stallUnits are the longest times of operations that a stall of the server delays. Floors, the
+// cheapest possible calls, have only the last unit.
 var stallUnits = []struct{ unit, what string }{
 	{"max-ns/acquire", "an acquire"}, {"max-ns/open-acquire", "an acquire of the open loop"}, {"max-ns/renew", "a renewal"},
 	{"max-ns/release", "a release"}, {"max-ns/wait", "a wait"}, {"max-ns/call", "a call"},
 }
 
-// stall is the longest operation of a subject under one load, in a run that stalled.
+// stall is the longest operation of one subject under one load, in a run that stalled.
 type stall struct {
 	results.Estimate // of the longest operation of each run
 	run              int
@@ -230,8 +230,8 @@ type stall struct {
 
 func (s stall) took() string { return bare(s.unit, s.Max) }
 
-// stalls returns a line about operations that took very long in one run but not in others. It names
-// the three longest of them.
+// stalls returns a line about operations that took very long in only one run. The line names the
+// three longest operations.
 func (r Report) stalls() []string {
 	all := r.stalled()
 	if len(all) == 0 {
@@ -293,7 +293,7 @@ func verdictOf(c check.Cell) string {
 	return string(c.Class)
 }
 
-// brief shows nanoseconds with about three digits.
+// brief formats a time in nanoseconds with about three digits, or returns "-" if it is unknown.
 func brief(ns int64, known bool) string {
 	if !known {
 		return "-"
@@ -313,8 +313,8 @@ func (r Report) safetyTable() grid {
 	return tabulate(grid{Title: "safety: one host holds 20 locks, another one wants them, a fault is injected", Keys: 2}, safetyColumns, run)
 }
 
-// safetyNotes returns texts that are too long for the table: violations, reasons for verdicts, and
-// faults that were not run on a backend.
+// safetyNotes returns texts that are too long for the safety table: violations, reasons for
+// verdicts, and faults that were not played on a backend.
 func (r Report) safetyNotes() []string {
 	var broken, why, missing []string
 	for _, c := range r.Verdict.Cells {

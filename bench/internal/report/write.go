@@ -15,7 +15,7 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// flat is the JSON form of one figure of one subject under one load.
+// flat is the JSON form of one figure (one unit) of one subject under one load.
 type flat struct {
 	results.CellName
 	Kind      results.Kind `json:"kind"`
@@ -117,8 +117,8 @@ type pageSection struct {
 	Tables     []grid
 }
 
-// html writes the report as one page that needs no network and no other files. A
-// browser without scripts shows all of the page except the charts.
+// html writes the report as one page that needs no network and no other files. Without scripts, a
+// browser shows everything on the page except the charts.
 func (r Report) html(w io.Writer) error {
 	var sections []pageSection
 	all := []chart{}
@@ -127,7 +127,7 @@ func (r Report) html(w io.Writer) error {
 		sections = append(sections, section)
 		all = append(all, section.Charts...)
 	}
-	b, err := json.Marshal(all) // Marshal escapes text that could end the script
+	b, err := json.Marshal(all) // Marshal escapes text that could otherwise end the script
 	if err != nil {
 		return err
 	}

@@ -19,8 +19,8 @@ const (
 // End says how a granted lease ended.
 type End uint8
 
-// EndOpen means that there was no grant, or that the end of the lease was not seen. If there was a
-// grant, the lease may have ended at any time after it.
+// EndOpen means that there was no grant, or that no process saw how the lease ended. After a grant,
+// such a lease may have ended at any time.
 const (
 	EndOpen          End = iota
 	EndReleased          // released, and the store confirmed the release
@@ -29,24 +29,24 @@ const (
 	EndKilled            // the holder was killed
 )
 
-// Attempt is one attempt to acquire a lock, with its result. Times are in nanoseconds since the
-// beginning of the run. All processes of the run read the same clock.
+// Attempt is one attempt to acquire a lock, with its result. Times are in nanoseconds since the run
+// began. All processes of a run read the same clock.
 type Attempt struct {
 	Client int32 // number of the caller, from 0 in each section
 	Name   int32 // index into Section.Names
-	// Asked is the time just before the call to acquire, and Answered is the time just after it.
+	// Asked is the time just before the call to acquire. Answered is the time just after this call.
 	Asked, Answered int64
-	// Ended is when the holder stopped acting as the holder: just before it called release, or at
-	// the latest when it learned of a loss. Done is just after release returned, or when the holder
-	// learned of the loss. Both are 0 for EndOpen.
+	// Ended is when the holder stopped acting as the holder: just before its call to release, or at
+	// the latest when it learned that the lease was lost. Done is just after release returned, or when
+	// the holder learned that the lease was lost. Both are 0 if End is EndOpen.
 	Ended, Done int64
 	Token       uint64
 	Outcome     Outcome
 	End         End
 }
 
-// Hold returns the attempt as a Hold, which says when the lock was held. For EndOpen, the Hold
-// covers only the moment at which the acquire returned.
+// Hold returns the attempt as a Hold, which says when the lock was held. If the end of the lease is
+// unknown (EndOpen), the Hold covers only the moment at which the acquire returned.
 func (a Attempt) Hold() Hold {
 	h := Hold{Host: int(a.Client), Name: int(a.Name), Token: a.Token, AskedNs: a.Asked, GrantedNs: a.Answered, ValidNs: a.Ended}
 	switch a.End {
@@ -58,22 +58,22 @@ func (a Attempt) Hold() Hold {
 	return h
 }
 
-// Section describes all attempts of one cell in one run. A cell is the measurement of one backend,
-// baseline or floor (calls that do no work) under one load.
+// Section has what all attempts of one cell in one run have in common. A cell is the measurement of
+// one backend, baseline or floor (calls that do no work) under one load.
 type Section struct {
 	CellName
 	Kind    Kind     `json:"kind"`
 	Fencing string   `json:"fencing"`
 	Run     int      `json:"run"`
 	Names   []string `json:"names"`
-	// MetNs is when the cell began, in ns since the run began. Runs that measure together begin the
-	// cell at the same moment.
+	// MetNs is when the cell began, in ns since the run began. In runs on several machines that
+	// measure together, it is the same moment on all machines.
 	MetNs int64 `json:"met_ns,omitempty"`
-	// Interrupted reports whether the cell lacks figures, because it failed or was interrupted.
+	// Interrupted reports that the cell has no figures, because it failed or was interrupted.
 	Interrupted bool `json:"interrupted,omitempty"`
 }
 
-// CellName names the measurement of one subject under one load, in results.txt and in histograms.
+// CellName identifies the measurement of one subject under one load in the files of a folder.
 type CellName struct {
 	Scenario string        `json:"scenario"`
 	Backend  string        `json:"backend"`         // name of the subject
@@ -85,13 +85,13 @@ type CellName struct {
 	RTT      time.Duration `json:"rtt_ns,omitempty"` // added to each round trip between hosts and store
 }
 
-// Name returns the name in results.txt: "Acquire/backend=memory/clients=64".
+// Name returns the name for results.txt, for example "Acquire/backend=memory/clients=64".
 func (n CellName) Name() string {
 	tag := n.tag()
 	return strings.ToUpper(tag[:1]) + tag[1:]
 }
 
-// tag returns the name in histograms, in lower case.
+// tag returns the name as histograms have it: like Name, but with a small first letter.
 func (n CellName) tag() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s/backend=%s", n.Scenario, n.Backend)
@@ -119,14 +119,14 @@ type Cell struct {
 	Section
 	Cycles  int           // acquires followed by a release, both without error
 	Elapsed time.Duration // the time that the cycles took together
-	// Latencies of the operations "acquire", "renew", "release" and "call".
+	// Latencies has the times of operations such as "acquire", "renew", "release" and "call".
 	Latencies map[string][]int64 // nanoseconds
-	// Values are more figures, with their units as keys. Package results writes them unchanged.
+	// Values has further figures, with their units as keys. They are written to results.txt unchanged.
 	Values   map[string]float64
 	Attempts []Attempt
-	// Findings are texts for people about unexplained events that no figure shows.
+	// Findings are texts for the user about unexplained events that no figure shows.
 	Findings []string
-	// Modes has cells that were measured at the same time. If set, these cells replace this cell.
-	// Each has a mode, names, and its own figures.
+	// Modes has cells that were measured at the same time. If Modes is not empty, its cells are
+	// written in place of this cell. Each of them has its own mode, names and figures.
 	Modes []Cell
 }

@@ -22,21 +22,21 @@ type Row struct {
 
 var ErrFilter = errors.New("not a filter")
 
-// Comparison compares two builds by the figures that both builds have.
+// Comparison compares two builds. It uses only the figures that both builds have.
 type Comparison struct {
 	// Old and New name the folders or builds that are compared.
 	Old, New string
-	// Rows has a difference for each tested figure: first the figures of plugins, then the figures
+	// Rows has a difference for each tested figure. The figures of plugins come first, and then those
 	// of baselines and floors. Both groups are sorted by the name of the cell.
 	Rows []Difference
-	// Warnings are reasons to doubt all the differences.
+	// Warnings are reasons to doubt the whole comparison.
 	Warnings []string
-	// Held has a result for each bound, which is a limit for a figure of the newer folder. The fields
-	// Old, Rows and Warnings are empty if there is one folder and all gates are bounds.
+	// Held has a result for each bound, which is a limit for a figure of the newer folder. Old, Rows
+	// and Warnings are empty if there is only one folder and each gate is a bound.
 	Held []Held
 
-	others  []Difference // differences of plugins in units that are compared only if a gate names them
-	lacking []Difference // rows of plugins that are not compared, because at least one run lacks them
+	others  []Difference // differences of plugins that are not tested unless a gate names their units
+	lacking []Difference // rows of plugins that are not compared, because some run lacks them
 }
 
 // measured is one figure (unit) of one cell (a subject under one load) in one run.
@@ -55,9 +55,9 @@ func runsOf(figures []measured) map[Row][]float64 {
 	return out
 }
 
-// Load compares two folders, or the two builds in one folder. Each gate limits a change, or is a
-// bound, which limits a figure of the newer folder. Load checks the bounds. [Comparison.Judge]
-// checks the other gates. If all gates are bounds, one folder with one build is enough.
+// Load compares two folders, or the two builds in one folder. A gate limits a change, or it is a
+// bound and limits a figure of the newer folder. Load checks the bounds, and [Comparison.Judge]
+// checks the other gates. If all gates are bounds, one build is enough.
 func Load(dirs []string, filter string, gates []Gate) (c Comparison, err error) {
 	changes, bounds := divided(gates)
 	switch {
@@ -80,9 +80,9 @@ func Load(dirs []string, filter string, gates []Gate) (c Comparison, err error) 
 	return c, err
 }
 
-// Folders compares two runs with the same plan. It refuses to compare a merged folder with a part's
-// folder, because the merged folder has the load of all parts. It keeps the figures that the filter
-// selects. Filters are as in benchstat: "/backend:NAME /clients:64". The filter "" selects all.
+// Folders compares two runs with the same plan. It refuses to compare a merged folder with the
+// folder of one part (one of the merged runs), because their loads differ. The filter selects
+// figures, as in benchstat: "/backend:NAME /clients:64". The filter "" selects all.
 func Folders(before, after, filter string) (Comparison, error) {
 	a, err := ReadWhole(before)
 	if err != nil {
@@ -121,8 +121,8 @@ func Folders(before, after, filter string) (Comparison, error) {
 	return c, nil
 }
 
-// Builds compares two builds of a backend that one run measured in turn. The old build is from the
-// --vs flag, and the new build is the one that belongs to lockbench.
+// Builds compares two builds of a backend that one run measured in turn. The old build is the one
+// from the --vs flag. The new build is lockbench's own.
 func Builds(dir, filter string) (Comparison, error) {
 	m, err := ReadWhole(dir)
 	if err != nil {
@@ -149,13 +149,13 @@ func Builds(dir, filter string) (Comparison, error) {
 	return c, nil
 }
 
-// cellOrder is the sort order of rows. The backend is field number backendField, counted from 0.
+// cellOrder is the sort order of rows. The backend is its field number backendField, from 0.
 const (
 	cellOrder    = ".name@alpha,/backend@alpha,/mode@alpha,/hosts@num,/keys@num,/hold@alpha,/rtt@alpha,/clients@num"
 	backendField = 1
 )
 
-// read reads the figures of a folder that the filter selects.
+// read returns the figures of a folder that pass the filter.
 func read(dir string, m Manifest, filter string) ([]measured, benchfmt.UnitMetadataMap, error) {
 	if filter == "" {
 		filter = "*"
@@ -176,7 +176,7 @@ func read(dir string, m Manifest, filter string) ([]measured, benchfmt.UnitMetad
 		if subject.Kind == KindPlugin {
 			runs[cell]++
 		}
-		if ok, _ := keep.Apply(res); !ok { // the error only says why the filter left out the line
+		if ok, _ := keep.Apply(res); !ok { // the error says only why the filter left out the line
 			return
 		}
 		for unit, v := range Values(res) {
@@ -194,10 +194,10 @@ func read(dir string, m Manifest, filter string) ([]measured, benchfmt.UnitMetad
 	return out, units, err
 }
 
-// compare compares the rows that are in both slices, before and after. A plugin's row must be in
-// all planned runs, because slow runs with too few samples for a p99 would be missing from its
-// median. compare adjusts the p-values of plugin rows for the number of plugin rows, and all other
-// p-values for the number of other rows.
+// compare compares the rows that both slices have, before and after. A row of a plugin must have a
+// figure in each planned run. Slow runs may have too few samples for a p99, and without them the
+// median would be too good. The p-values of plugin rows are corrected for the number of plugin
+// rows, and all other p-values for the number of other rows.
 func compare(before, after []measured, runsBefore, runsAfter int, units benchfmt.UnitMetadataMap) Comparison {
 	var c Comparison
 	var controls []Difference
@@ -244,7 +244,7 @@ func compare(before, after []measured, runsBefore, runsAfter int, units benchfmt
 	return c
 }
 
-// whole returns an error if a gate for changes limits a row that some run lacks.
+// whole returns an error if a gate limits the change of a row that some run lacks.
 func (c Comparison) whole(gates []Gate) error {
 	for _, d := range c.lacking {
 		if concerned(gates, d.Unit) {
@@ -254,7 +254,7 @@ func (c Comparison) whole(gates []Gate) error {
 	return nil
 }
 
-// tooFew returns a warning if no row has enough runs for a test to show a difference.
+// tooFew returns a warning if each row has too few runs for any test to show a difference.
 func tooFew(rows []Difference) []string {
 	if len(rows) == 0 || slices.ContainsFunc(rows, func(d Difference) bool { return d.canBeSupported(len(rows)) }) {
 		return nil
@@ -263,28 +263,28 @@ func tooFew(rows []Difference) []string {
 		rows[0].Old.N, rows[0].New.N, len(rows), RunsNeeded(len(rows)))}
 }
 
-// Held says whether a folder keeps to a bound, which is a limit for a figure.
+// Held says whether the figures of a folder are within a bound, which is a limit for a figure.
 type Held struct {
 	Gate Gate
-	// Row is the worst row of a plugin: the one farthest beyond the limit or, if none is beyond it,
-	// the one nearest to it. Rows is the number of rows with the limited figure.
+	// Row is the worst row of a plugin: the row farthest beyond the limit or, if no row is beyond it,
+	// the row nearest to it. Rows is the number of rows with the limited figure.
 	Row  Row
 	Rows int
 	// Measured is the median, over the runs, of the figure or of its ratio to the baseline's figure.
-	// Value is compared with the limit. It is this median, or the value of the worst run.
+	// Value is what is compared with the limit: this median, or the value of the worst run.
 	Measured Estimate
 	Value    float64
 	Broken   bool
 }
 
-// Figure names the limited figure: its unit, for example "cycles/s", or "cycles/s / BASELINE".
+// Figure returns the limited figure as text, for example "cycles/s" or "cycles/s / BASELINE".
 func (h Held) Figure() string {
 	return strings.TrimSuffix(h.Row.Unit+" / "+h.Gate.baseline, " / ")
 }
 
 func (h Held) IsRatio() bool { return h.Gate.baseline != "" }
 
-// Limit is the required value: ">= 1.8", "<= 20ms".
+// Limit returns the required value as text, for example ">= 1.8" or "<= 20ms".
 func (h Held) Limit() string {
 	if h.Gate.above {
 		return "<= " + h.Gate.shown
@@ -321,9 +321,9 @@ func (c *Comparison) hold(dir, filter string, bounds []Gate) error {
 	return nil
 }
 
-// hold checks the bound g. It returns the result of the worst row, see [Held]. It returns an error
-// if a run lacks the figure or the baseline's figure. If there is no error, figures with the same
-// index are from the same run.
+// hold checks the bound g, and returns the result for the worst row (see [Held]). It returns an
+// error if some run lacks the figure, or lacks the baseline's figure. Otherwise figures with the
+// same index are from the same run.
 func (g Gate) hold(m Manifest, figures []measured, runs map[Row][]float64) (worst Held, err error) {
 	worst.Gate = g
 	for _, f := range g.limited(figures) {
@@ -352,8 +352,8 @@ func (g Gate) hold(m Manifest, figures []measured, runs map[Row][]float64) (wors
 	return worst, nil
 }
 
-// limited returns the rows that g limits: each cell of a plugin, with each unit that any plugin
-// has. A row has no figures if all runs of a slow backend have too few samples for the unit.
+// limited returns the rows that g limits. It returns each cell of a plugin with each unit of any
+// plugin. A row of a slow backend may have no figures, because it had too few samples for the unit.
 func (g Gate) limited(figures []measured) (out []measured) {
 	cells, units := map[string]measured{}, map[string]bool{}
 	for _, f := range figures {
@@ -372,8 +372,8 @@ func (g Gate) limited(figures []measured) (out []measured) {
 	return out
 }
 
-// tried reports whether the run tried to measure the cell. A plan may omit the baseline's cell. If
-// the baseline has failed, tried returns true, because this may be why the cell lacks figures.
+// tried reports whether the run tried to measure the cell, because a plan may omit the baseline. It
+// returns true if the baseline has failed, because the failure may be why the cell has no figures.
 func (m Manifest) tried(baseline, cell string, runs map[Row][]float64) bool {
 	for r := range runs {
 		if r.Cell == cell {
@@ -383,8 +383,8 @@ func (m Manifest) tried(baseline, cell string, runs map[Row][]float64) bool {
 	return slices.ContainsFunc(m.Failed, func(c FailedCell) bool { return c.Backend == baseline })
 }
 
-// valueOf returns the value to compare with the limit. Usually it is the median. For a maximum, and
-// for a count of events that must not happen, it is the value of the worst run.
+// valueOf returns the value to compare with the limit. For a maximum, and for a count of events
+// that must not happen, this is the value of the worst run. For any other figure, it is the median.
 func (g Gate) valueOf(unit string, e Estimate) float64 {
 	if g.baseline == "" && g.above && (strings.HasPrefix(unit, "max-") || g.limit == 0) {
 		return e.Max
@@ -392,19 +392,19 @@ func (g Gate) valueOf(unit string, e Estimate) float64 {
 	return e.Center
 }
 
-// Difference compares one figure of one cell (a subject under one load) in old and in new runs.
+// Difference compares one figure of a cell (a subject under one load) between old and new runs.
 type Difference struct {
 	Row
 	Old, New Estimate
-	// Delta is the change of the median as a fraction of the old median: 0.2
-	// for 20 % more. It is infinite if the old median is 0.
+	// Delta is the change of the median as a fraction of the old median, for example 0.2 for 20 %
+	// more. It is infinite if the old median is 0.
 	Delta float64
-	// Test has a p-value that is corrected for the number of rows in the comparison.
+	// Test is the test of old against new runs, corrected for the number of rows in the comparison.
 	Test
 	// Better is 1 if a higher value is better, -1 if a lower value is better, and otherwise 0.
 	Better int
 	// Control reports whether the row is about a baseline or a floor, which is the same in both
-	// builds. The p-values of control rows are corrected for the number of control rows only.
+	// builds. P-values of control rows are corrected only for the number of control rows.
 	Control bool
 
 	before, after []float64 // values of the runs
@@ -421,8 +421,8 @@ func NewDifference(row Row, before, after []float64) Difference {
 	return d
 }
 
-// Matters is the change of a median, as a fraction, above which a figure counts as worse or better.
-// A smaller change does not count even if a test supports it.
+// Matters is a fraction of the old median. Only a larger change of the median counts as worse or
+// better, and a smaller change does not, even if a test supports it.
 const Matters = 0.05
 
 // Worse reports whether the figure got worse by more than [Matters], and a test supports this.
@@ -434,7 +434,7 @@ func (d Difference) Improved() bool {
 	return d.Supported && math.Abs(d.Delta) > Matters && d.Delta*float64(d.Better) > 0
 }
 
-// canBeSupported reports whether there are enough runs for a test to show a difference, if the
+// canBeSupported reports whether there are enough runs for the U test to show a difference when the
 // given number of rows is tested together.
 func (d Difference) canBeSupported(rows int) bool {
 	return d.Old.N > 0 && d.New.N > 0 && leastP(d.Old.N, d.New.N)*float64(rows) < Alpha
@@ -448,8 +448,8 @@ func correct(rows []Difference) {
 	Holm(tests)
 }
 
-// RunsNeeded returns the number of runs of each build that the U test needs to show a difference,
-// if the given number of rows is tested together.
+// RunsNeeded returns how many runs of each build the U test needs to show a difference when the
+// given number of rows is tested together.
 func RunsNeeded(rows int) int {
 	n := 2
 	for leastP(n, n)*float64(max(rows, 1)) >= Alpha {
@@ -458,8 +458,8 @@ func RunsNeeded(rows int) int {
 	return n
 }
 
-// leastP is the lowest p-value that the U test can have for samples of a and b runs. It is 2 (the
-// test has two sides) divided by the number of ways to choose a of a+b runs.
+// leastP is the lowest p-value of the U test for samples of a and b runs. It is 2, because the test
+// has two sides, divided by the number of ways to choose a of a+b runs.
 func leastP(a, b int) float64 {
 	ways := 1.0
 	for i := 1; i <= a; i++ {
@@ -468,14 +468,14 @@ func leastP(a, b int) float64 {
 	return 2 / ways
 }
 
-// maxChange is the largest factor between old and new medians that the detectable method tries.
+// maxChange is the largest factor between old and new median that method detectable tries.
 const maxChange = 16
 
 // detectable returns the smallest change of the median (as a fraction) that a test of these runs
 // could have shown, if the given number of rows is tested together. It scales the new values to the
-// old median, and then further, until the test shows a difference. The result is a rise if above is
-// true, and a fall, which is negative, if above is false. It is infinite if the test could not have
-// shown even a factor of maxChange.
+// old median, and then further, until the test shows a difference. If above is true, the result is
+// a rise. Otherwise it is a fall, which is negative. The result is infinite if the test could not
+// show even a factor of maxChange.
 func (d Difference) detectable(above bool, rows int) float64 {
 	sign := 1.0
 	if !above {
@@ -491,7 +491,7 @@ func (d Difference) detectable(above bool, rows int) float64 {
 		}
 		return test(d.before, moved).P*float64(rows) < Alpha
 	}
-	// The p-value falls as the samples move apart, so bisection finds the smallest change.
+	// The p-value falls as the two samples move apart, so bisection finds the smallest change.
 	none, some := 1.0, math.Pow(maxChange, sign)
 	if !shows(some) {
 		return math.Inf(int(sign))

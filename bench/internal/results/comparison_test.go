@@ -23,8 +23,8 @@ type run struct {
 	failed   map[string]int     // number of runs without figures, by subject
 }
 
-// write writes the folder. Its subjects, two by default, have the same number of clients, and
-// latencies that rise from run to run.
+// write writes the folder. By default it has two subjects. These have the same number of clients,
+// and latencies that rise from run to run.
 func (r run) write(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "out")
@@ -193,8 +193,8 @@ func parsed(t *testing.T, texts ...string) (out []Gate) {
 	return out
 }
 
-// TestBounds checks limits for figures. In ten runs, redis has a p50 of 124 to 134 us and 500
-// cycles per second. redislock has 5/6 of the latency and 600 cycles. The last run lost a lease.
+// TestBounds checks bounds, which are limits for figures. In ten runs, redis has a p50 of 124 to
+// 134 us and 500 cycles/s. redislock has 5/6 of this p50 and 600 cycles/s. One run lost a lease.
 func TestBounds(t *testing.T) {
 	dir := run{factor: map[string]float64{"redis": 1.2}}.write(t)
 	for text, want := range map[string]struct {
@@ -238,7 +238,6 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestGatesNeedEveryRun checks gates on a figure that some runs lack.
 func TestGatesNeedEveryRun(t *testing.T) {
 	slow := func(runs int) run { return run{slow: map[string]int{"redis": runs}} }
 	lib := func(slow, failed int) run {
@@ -274,7 +273,7 @@ func TestGatesNeedEveryRun(t *testing.T) {
 	}
 }
 
-// TestPeak checks that a row and its peak differ only in the number of callers.
+// TestPeak checks that a row's peak differs from the row only in the number of callers.
 func TestPeak(t *testing.T) {
 	row := func(cell string) Row { return Row{"Throughput/backend=redis/" + cell, "cycles/s"} }
 	runs := map[Row][]float64{row("keys=8/clients=8"): {50, 90, 51}, row("keys=8/clients=64"): {60, 70, 61}, row("keys=8/clients=128"): {55}, row("clients=64"): {99}}

@@ -18,10 +18,10 @@
 //
 // # Where is what
 //
-//   - folder.go: writes a folder; manifest.go: run.json; results.go: results.txt
-//   - events.go: attempts; attempt.go: one attempt, and the names of cells
-//   - histograms.go, quantiles.go: latencies; figures.go: the list of figures
-//   - round.go: records of faults
-//   - estimate.go: the statistics; comparison.go, gate.go: comparison of two builds
-//   - merge.go: merging the parts of one load; machineload.go: other work on the machine
+//   - folder.go writes a folder, and manifest.go and results.go define run.json and results.txt.
+//   - events.go writes and reads attempts. attempt.go defines attempts and the names of cells.
+//   - histograms.go and quantiles.go summarize latencies, and figures.go lists all figures.
+//   - round.go defines the records of faults.
+//   - estimate.go computes statistics, and comparison.go and gate.go compare two builds.
+//   - merge.go merges the parts of one load, and machineload.go warns of a busy machine.
 package results

@@ -8,21 +8,21 @@ import (
 	"golang.org/x/perf/benchmath"
 )
 
-// confidence is the level of all confidence intervals. benchstat has the same level.
+// confidence is the level of all confidence intervals. It is the default level of benchstat.
 const confidence = 0.95
 
-// Estimate is a median of one figure over several runs. Lo and Hi are the bounds of its confidence
-// interval. They are infinite if there are too few runs.
+// Estimate is the median of one figure over several runs. Lo and Hi are the ends of its confidence
+// interval. They are infinite if there are too few runs for an interval.
 type Estimate struct {
 	N      int
 	Center float64
 	Lo, Hi float64
-	// Min and Max are the smallest and the largest value. Max shows a stall that the median hides.
+	// Min and Max are the smallest and the largest value. Max shows a stall that a median would hide.
 	Min, Max float64
 }
 
-// Median estimates the median of values, which has one value from each run. It assumes no
-// distribution of the values. Without values it returns the zero Estimate.
+// Median estimates the median of values, which has one value from each run. It makes no assumption
+// about the distribution of the values. Without values it returns the zero Estimate.
 func Median(values []float64) Estimate {
 	if len(values) == 0 {
 		return Estimate{}
@@ -36,8 +36,8 @@ func (e Estimate) Bounded() bool {
 	return e.N > 0 && !math.IsInf(e.Lo, 0) && !math.IsInf(e.Hi, 0)
 }
 
-// Spread is the distance from the median to the farther end of its confidence interval, divided by
-// the median: 0.05 for ±5 %. It is infinite if there is no interval, or if the median is 0.
+// Spread is the distance from the median to the farther end of the confidence interval, divided by
+// the median: 0.05 for ±5 %. It is infinite if the median is 0, or if there is no interval.
 func (e Estimate) Spread() float64 {
 	if !e.Bounded() || e.Center == 0 {
 		return math.Inf(1)
@@ -47,16 +47,16 @@ func (e Estimate) Spread() float64 {
 
 // Ratio is the figure of a subject divided by the figure of a baseline.
 type Ratio struct {
-	// Estimate is the median of the ratios, one from each run. A run measures both values soon
-	// after each other, so if the machine gets slower, the ratio hardly changes.
+	// Estimate is the median of the ratios, one from each run. A run measures both figures soon after
+	// each other, so a machine that gets slower hardly changes their ratio.
 	Estimate
-	// Test tests whether the figures differ. If not, the report shows "~" instead of the ratio.
+	// Test is the test for a difference. If it supports none, reports show "~" in place of the ratio.
 	Test
 }
 
 // Compare compares a subject's values with a baseline's values. Values with the same index are from
-// the same run. The ratio omits runs that lack a value, and runs in which the baseline's value is
-// zero.
+// the same run. The ratio leaves out each run that lacks one of the two values, or whose baseline
+// value is zero.
 func Compare(subject, baseline []float64) Ratio {
 	var ratios []float64
 	for i := range min(len(subject), len(baseline)) {
@@ -70,19 +70,19 @@ func Compare(subject, baseline []float64) Ratio {
 	return Ratio{Median(ratios), test(subject, baseline)}
 }
 
-// sample copies the values, because benchmath sorts its argument.
+// sample copies the values, because package benchmath sorts the slice that it gets.
 func sample(values []float64) *benchmath.Sample {
 	t := benchmath.DefaultThresholds
 	return benchmath.NewSample(slices.Clone(values), &t)
 }
 
-// Alpha is the significance level of all tests. Before a p-value is compared with Alpha, it is
-// corrected for the number of tests.
+// Alpha is the significance level of all tests. A p-value is corrected for the number of tests
+// before it is compared with Alpha.
 const Alpha = 0.05
 
 // Test is the result of the Mann-Whitney U test for two samples.
 type Test struct {
-	// P is the p-value. Adjusted is P as corrected by [Holm]. It equals P if there is only one test.
+	// P is the p-value. Adjusted is P as corrected by [Holm]. With one test, both are equal.
 	P, Adjusted float64
 	// Supported reports whether Adjusted is below [Alpha], so that the test supports a difference.
 	Supported bool

@@ -83,7 +83,7 @@ func TestNewDifference(t *testing.T) {
 	}
 }
 
-// TestLeastP checks leastP: the U test must give this p-value for two samples that do not overlap.
+// TestLeastP checks that leastP returns the p-value of the U test for samples without an overlap.
 func TestLeastP(t *testing.T) {
 	for n := 3; n <= 10; n++ {
 		var low, high []float64
@@ -102,8 +102,8 @@ func TestLeastP(t *testing.T) {
 	}
 }
 
-// TestSensitivity checks that a gate notices only larger changes if the values scatter more, and no
-// change at all if there are too few runs.
+// TestSensitivity checks that values which scatter more allow a gate to notice only larger changes,
+// and that too few runs allow a gate to notice no change at all.
 func TestSensitivity(t *testing.T) {
 	steady, noisy := []float64{100, 101, 99, 100.5, 99.5, 100}, []float64{60, 140, 80, 120, 70, 130}
 	row := Row{"Acquire/backend=NAME/clients=1", "p50-ns/acquire"}

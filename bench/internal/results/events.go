@@ -23,21 +23,21 @@ const (
 	frameEnd      byte = 3 // the writer was closed, so the file is complete
 )
 
-// blockSize is the largest number of attempts in one frame. If a killed run leaves the last frame
-// incomplete, at most this many attempts are lost.
+// blockSize is the largest number of attempts in one frame. A killed run may leave its last frame
+// incomplete, and then loses at most this many attempts.
 const blockSize = 4096
 
-// A damaged file may give a wrong length for a frame. These constants limit the memory, in bytes,
-// that a reader allocates for a frame.
+// These constants limit, in bytes, how much memory a reader allocates for a frame, because a
+// damaged file may give a wrong length for a frame.
 const (
 	maxFrame = 64 << 20
 	maxBlock = blockSize * (1 + 7*binary.MaxVarintLen64) // for a block of attempts
 )
 
 // EventWriter writes the events file: the bytes of eventMagic and then frames. A frame has a kind
-// (1 byte), the payload's length (4 bytes, little endian), its CRC-32C (4 bytes), and the payload,
-// which is compressed with DEFLATE. All numbers in an attempt are varints. Times and tokens are
-// differences from earlier values of the same frame, so each frame can be read alone.
+// (1 byte), the length of its payload (4 bytes, little endian), the CRC-32C of the payload (4
+// bytes), and the payload, compressed with DEFLATE. The numbers of an attempt are varints. Times
+// and tokens are differences from earlier values in the frame, so each frame can be read alone.
 type EventWriter struct {
 	w      io.Writer
 	plain  []byte
@@ -45,7 +45,7 @@ type EventWriter struct {
 	deflat *flate.Writer
 }
 
-// NewEventWriter writes the beginning of an events file to w, and returns a writer for sections.
+// NewEventWriter writes the beginning of an events file to w. The returned writer adds sections.
 func NewEventWriter(w io.Writer) (*EventWriter, error) {
 	d, err := flate.NewWriter(io.Discard, flate.BestSpeed)
 	if err != nil {
@@ -118,11 +118,11 @@ func appendAttempts(b []byte, attempts []Attempt) []byte {
 	return b
 }
 
-// ErrTruncated is the error for a file without an end frame. All records that were read are
-// complete.
+// ErrTruncated is the error for a file of records that was cut off or damaged. All records that
+// were read from the file are complete.
 var ErrTruncated = errors.New("events end early: the run was killed or the file cut")
 
-// ScanEvents is like [ReadEvents], but opens the events file of the folder dir.
+// ScanEvents is like [ReadEvents], but reads the events file in the folder dir.
 func ScanEvents(dir string, emit func(Section, []Attempt) error) error {
 	f, err := os.Open(filepath.Join(dir, EventsFile))
 	if err != nil {
@@ -132,8 +132,8 @@ func ScanEvents(dir string, emit func(Section, []Attempt) error) error {
 	return ReadEvents(f, emit)
 }
 
-// scanWhole is ScanEvents for a finished run. If the file ends early, the error wraps
-// [ErrIncomplete].
+// scanWhole is like ScanEvents, but for a finished run. If the events file ends early, its error
+// also wraps [ErrIncomplete].
 func scanWhole(dir string, emit func(Section, []Attempt) error) error {
 	err := ScanEvents(dir, emit)
 	if errors.Is(err, ErrTruncated) {
@@ -144,7 +144,7 @@ func scanWhole(dir string, emit func(Section, []Attempt) error) error {
 
 // ReadEvents calls emit for each section with its attempts, in the order of the file. It reuses the
 // slice of attempts after emit has returned. If the file is cut off or damaged, ReadEvents emits
-// the intact part and returns an error wrapping [ErrTruncated]. It stops if emit fails.
+// the intact part and returns an error wrapping [ErrTruncated]. It stops at an error of emit.
 func ReadEvents(r io.Reader, emit func(Section, []Attempt) error) error {
 	magic := make([]byte, len(eventMagic))
 	if _, err := io.ReadFull(r, magic); err != nil || !bytes.Equal(magic[:len(magic)-1], []byte(eventMagic[:len(eventMagic)-1])) {
@@ -191,7 +191,7 @@ func readFrame(r io.Reader) (kind byte, payload []byte, err error) {
 	if n > maxFrame {
 		return 0, nil, fmt.Errorf("a frame of %d bytes", n)
 	}
-	packed, err := io.ReadAll(io.LimitReader(r, int64(n))) // allocates for the data that exist, not for the claimed length
+	packed, err := io.ReadAll(io.LimitReader(r, int64(n))) // allocates for the actual data, not for the claimed length
 	if err == nil && len(packed) < int(n) {
 		err = io.ErrUnexpectedEOF
 	}

@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// Unit describes a unit of results.txt. Times such as "p90-ns/wait" need no Unit.
+// Unit describes a unit of results.txt. Units of times, such as "p90-ns/wait", need no entry.
 type Unit struct {
 	Name     string // as in results.txt, for example "cycles/s"
 	Title    string // title of its column; "" for none
 	Interval bool   // shown with its confidence interval, like the first figure of each operation
 	Better   string // "lower", "higher", or "" for neither; for a time, lower is always better
-	Added    bool   // the figures of runs that measure together (parts) are summed
+	Added    bool   // figures of runs that measure together (parts) are summed
 	Tested   bool
 }
 
-// Units has all units except times without a column, in the order of the report.
+// Units has all units in the order of the report, except times that have no column there.
 var Units = []Unit{
 	{Name: "p50-ns/acquire", Title: "acquire p50", Interval: true},
 	{Name: "p99-ns/acquire", Title: "p99"},
@@ -69,7 +69,7 @@ var Units = []Unit{
 	{Name: "renewal-cpu-%", Title: "renewal-cpu-%", Better: "lower"},
 }
 
-// UnitOf returns the Unit with this name. If the name is unknown, the Unit has only the name.
+// UnitOf returns the Unit with this name. For an unknown name, it returns a Unit with only a name.
 func UnitOf(name string) Unit {
 	for _, u := range Units {
 		if u.Name == name {
@@ -79,7 +79,7 @@ func UnitOf(name string) Unit {
 	return Unit{Name: name}
 }
 
-// better returns the text that says in results.txt whether lower or higher values are better.
+// better returns the text by which results.txt says whether lower or higher values are better.
 func better(name string) string {
 	u := UnitOf(name)
 	if strings.Contains(name, "-ns/") {
@@ -91,8 +91,8 @@ func better(name string) string {
 	return "better=" + u.Better + " "
 }
 
-// Tested reports whether a comparison of builds tests the figures of a unit. Other figures describe
-// the load, or change only when a tested figure changes.
+// Tested reports whether a comparison of two builds tests the figures of a unit. Figures that are
+// not tested describe the load, or change only together with a tested figure.
 func Tested(name string) bool {
 	if what, op, ok := strings.Cut(name, "-ns/"); ok {
 		return (what == "p50" || what == "p99") && op != "lag"
@@ -100,8 +100,8 @@ func Tested(name string) bool {
 	return UnitOf(name).Tested
 }
 
-// Hidden reports whether a unit without a title needs no column, because a chart or other columns
-// show enough.
+// Hidden reports whether a report needs no column for a unit without a title, because a chart or
+// another column shows enough.
 func Hidden(name string) bool {
 	known := slices.ContainsFunc(Units, func(u Unit) bool { return u.Name == name })
 	return known || slices.ContainsFunc([]string{"p50-", "p90-", "p99-", "p99.9-", "max-"}, func(prefix string) bool {

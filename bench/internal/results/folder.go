@@ -25,10 +25,10 @@ var ErrNotEmpty = errors.New("directory is not empty")
 
 var ErrNotAFolder = errors.New("not a result folder")
 
-// ErrLater is the error if a later version of lockbench wrote the folder, or one of its files.
+// ErrLater is the error if a later version of lockbench wrote the folder or one of its files.
 var ErrLater = errors.New("written by a later lockbench")
 
-// Folder is a result folder that is being written. Only one goroutine may use it.
+// Folder is a result folder to which a run writes. Only one goroutine may use it.
 type Folder struct {
 	Dir string
 
@@ -38,7 +38,7 @@ type Folder struct {
 	histogramLog                *hdrhistogram.HistogramLogWriter
 }
 
-// Vacant returns nil if a folder can be created at dir, because dir is empty or does not exist. The
+// Vacant returns nil if dir is empty or does not exist, so that a folder can be created there. The
 // error wraps [ErrNotEmpty] if dir is not empty, or [ErrNotAFolder] if dir is not a directory.
 func Vacant(dir string) error {
 	entries, err := os.ReadDir(dir)
@@ -53,8 +53,8 @@ func Vacant(dir string) error {
 	return nil
 }
 
-// Create makes the directory dir, which must be empty or missing, see [Vacant]. It creates the
-// files of a result folder in dir, and writes the manifest m to run.json.
+// Create creates a result folder in the directory dir, which must be empty or missing (see
+// [Vacant]). It creates the files of the folder, and writes the manifest m to run.json.
 func Create(dir string, m Manifest) (*Folder, error) {
 	if err := Vacant(dir); err != nil {
 		return nil, err
@@ -89,8 +89,8 @@ func (f *Folder) begin() (err error) {
 	return err
 }
 
-// Add appends the measurements of one run for one cell. If c.Interrupted is set, Add writes only
-// the attempts, which the safety checks need, and no figures.
+// Add appends the measurements of one cell in one run. If c.Interrupted is set, Add writes the
+// attempts, which the safety checks need, but no figures.
 func (f *Folder) Add(c Cell) error {
 	if err := f.eventLog.Write(c.Section, c.Attempts); err != nil {
 		return fmt.Errorf("results: %s: %w", EventsFile, err)
@@ -107,8 +107,8 @@ func (f *Folder) Add(c Cell) error {
 	return nil
 }
 
-// Manifest returns the content of run.json. To change run.json, pass a changed copy to
-// [Folder.SetManifest].
+// Manifest returns the content of run.json. To change run.json, call [Folder.SetManifest] with a
+// changed copy.
 func (f *Folder) Manifest() Manifest { return f.manifest }
 
 func (f *Folder) SetManifest(m Manifest) error {

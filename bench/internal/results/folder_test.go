@@ -43,8 +43,8 @@ func sampleCell(backend string, n int) Cell {
 	return c
 }
 
-// TestEventsCutAnywhere cuts off the file at many lengths. The reader must return only attempts
-// that were written, report that the file is incomplete, and never panic.
+// TestEventsCutAnywhere cuts off an events file at many lengths. The reader must return only
+// attempts that were written, report an incomplete file, and never panic.
 func TestEventsCutAnywhere(t *testing.T) {
 	var file bytes.Buffer
 	w, _ := NewEventWriter(&file)
@@ -136,7 +136,7 @@ func TestFolder(t *testing.T) {
 }
 
 // TestResultsAreGoBenchmarks reads results.txt with benchstat's library. It checks the syntax, the
-// name of the cell, and that each unit says whether a higher or a lower value is better.
+// name of the cell, and that each unit says whether higher or lower values are better.
 func TestResultsAreGoBenchmarks(t *testing.T) {
 	f := newFolder(t)
 	if err := errors.Join(f.Add(sampleCell("redis", 10_000)), f.Close(StateDone)); err != nil {
@@ -178,8 +178,8 @@ func cut(t *testing.T, path string, n int64) {
 	}
 }
 
-// TestHistogramsOfRunsAreMerged checks that histograms of several runs are merged, but not
-// histograms of several modes. A cut file must lose only its last line.
+// TestHistogramsOfRunsAreMerged checks that ReadHistograms merges the histograms of several runs,
+// but not of several modes. From a cut file, only the last line may be lost.
 func TestHistogramsOfRunsAreMerged(t *testing.T) {
 	f := newFolder(t)
 	killed := HistogramKey{CellName{Scenario: "takeover", Backend: "redis", Mode: "kill-host", Hosts: 2, Clients: 1}, "takeover"}

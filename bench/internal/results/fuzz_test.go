@@ -103,8 +103,8 @@ func TestBlocksAreBounded(t *testing.T) {
 	}
 }
 
-// FuzzHistograms checks that scanHistograms ends for any file. The tag of each key that it reads
-// must parse to the same key again.
+// FuzzHistograms checks that scanHistograms ends for any file. Each key that it reads must be equal
+// to the key that parseTag reads from the tag of this key.
 func FuzzHistograms(f *testing.F) {
 	var file bytes.Buffer
 	l, err := newHistogramLog(&file, time.Unix(1, 0))
@@ -131,7 +131,7 @@ func FuzzHistograms(f *testing.F) {
 	})
 }
 
-// FuzzResult writes a line and reads it. The values must be the same in the first six digits.
+// FuzzResult writes a line and reads it again. Values must be equal in their first six digits.
 func FuzzResult(f *testing.F) {
 	f.Add("kill-host", 2, 64, 1024, int64(time.Millisecond), 700, 1234.5678, 1e6, int64(12345))
 	f.Add("", 0, 1, 0, int64(0), 0, math.Inf(1), 0.0, int64(-5))

@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// Gate is a limit beyond which a comparison fails. It limits the change of a figure between two
-// builds: "p99-ns/acquire > +10%". A gate that limits the figure itself is called a bound:
-// "max-ns/takeover > 20ms", "cycles/s / BASELINE < 1.8".
+// Gate is a limit for a comparison. Usually it limits the change of a figure between two builds,
+// for example "p99-ns/acquire > +10%". A gate that limits the figure itself is called a bound, for
+// example "max-ns/takeover > 20ms" or "cycles/s / BASELINE < 1.8".
 type Gate struct {
 	text     string
 	unit     string // may contain "*"
 	baseline string // the baseline to divide by, for a bound on a ratio; otherwise ""
-	above    bool   // if true, the gate fails above the limit; if false, below it
+	above    bool   // if true, the gate fails above the limit; otherwise, below the limit
 	bound    bool
 	limit    float64 // a fraction for a change, and nanoseconds for a time
 	shown    string  // the limit as it was written
@@ -33,8 +33,8 @@ const peak = "peak"
 
 var callersOf = regexp.MustCompile(`/clients=\d+`)
 
-// peakOf returns the cell with the highest median of the row's unit. It compares the cells that
-// differ from the row's cell only in the number of callers.
+// peakOf returns the name of the cell with the highest median of the row's unit. It looks at cells
+// that differ from the row's cell at most in the number of callers.
 func peakOf(r Row, runs map[Row][]float64) string {
 	most := r
 	for other, values := range runs {
@@ -47,9 +47,9 @@ func peakOf(r Row, runs map[Row][]float64) string {
 }
 
 // ParseGate parses a gate: a unit, then > or <, then a change of the median in percent. In the
-// unit, "*" stands for any text without a slash. A limit without a percent sign limits the figure
-// itself instead of its change. If the figure is a time, the limit needs a unit such as ms. If a
-// slash and a baseline (or the word peak) follow the unit, the limit is for a ratio.
+// unit, "*" stands for any text without a slash. A limit without a percent sign is for the figure
+// itself, and not for its change. If the figure is a time, such a limit needs a unit such as ms. If
+// a slash and a baseline (or the word peak) follow the unit, the limit is for a ratio.
 func ParseGate(text string) (Gate, error) {
 	m := gateForm.FindStringSubmatch(text)
 	if m == nil {
@@ -111,9 +111,9 @@ func (g Gate) beyond(v float64) bool { return g.above && v > g.limit || !g.above
 
 // Verdict is the result of checking a comparison against gates.
 type Verdict struct {
-	// Failed has each row whose change is beyond the limit of a gate and is supported by a test.
+	// Failed has each row in which a test supports a change that is beyond the limit of a gate.
 	Failed []Failure
-	// Blind is the reason why no change, however large, could have failed a gate. Otherwise it is "".
+	// Blind says why no change, however large, could have failed a gate. Otherwise Blind is "".
 	Blind string
 	// Sensitivities has, for each gate, the smallest change that the gate could have noticed.
 	Sensitivities []Sensitivity
@@ -124,9 +124,9 @@ type Failure struct {
 	Row  Difference
 }
 
-// Judge checks rows of plugins against the gates that limit changes. It corrects p-values for the
-// number of rows that gates limit, so with fewer gates it notices smaller changes. It returns, in
-// unknown, the units of gates that limit no row.
+// Judge checks the rows of plugins against the gates that limit changes. It corrects p-values for
+// the number of rows that gates limit. With fewer gates it therefore notices smaller changes. The
+// result unknown has the units of gates that limit no row.
 func (c Comparison) Judge(gates []Gate) (v Verdict, unknown []string) {
 	gates, _ = divided(gates)
 	var rows []Difference
@@ -159,13 +159,13 @@ func (c Comparison) Judge(gates []Gate) (v Verdict, unknown []string) {
 	return v, unknown
 }
 
-// judged returns the rows that gates can limit.
+// judged returns the rows that a gate for changes can limit.
 func (c Comparison) judged() []Difference {
 	rows := slices.DeleteFunc(slices.Clone(c.Rows), func(d Difference) bool { return d.Control })
 	return append(rows, c.others...)
 }
 
-// Units lists the units that a gate can name.
+// Units lists the units that a gate for changes can name.
 func (c Comparison) Units() []string {
 	var out []string
 	for _, d := range c.judged() {
@@ -177,18 +177,18 @@ func (c Comparison) Units() []string {
 }
 
 // Sensitivity is the smallest change of a figure that a gate (a limit for changes) could have
-// noticed.
+// noticed in these runs.
 type Sensitivity struct {
 	Gate Gate
-	// Row is the row in which a change must be largest for the gate to notice it. Detectable is the
-	// smallest change of its median, as a fraction, that a test could have shown. Detectable is
+	// Row is the row in which a change must be largest before the gate notices it. Detectable is the
+	// smallest change of the median of this row, as a fraction, that a test could have shown. It is
 	// infinite if a test could not have shown any change.
 	Row        Row
 	Detectable float64
 }
 
-// Suffices reports whether a change just beyond the gate's limit could have been noticed in each
-// row that the gate limits.
+// Suffices reports whether, in each row that the gate limits, the gate could have noticed a change
+// just beyond its limit.
 func (p Sensitivity) Suffices() bool {
 	if math.IsInf(p.Detectable, 0) {
 		return false

@@ -20,19 +20,19 @@ const (
 	histogramDigits = 3
 )
 
-// HistogramKey names the cell (subject and load) and the operation that a histogram is about.
+// HistogramKey identifies a histogram by its cell (a subject under one load) and its operation.
 type HistogramKey struct {
 	CellName
 	Op string // "acquire", "renew", "takeover"
 }
 
-// tag returns the cell's name and the operation as one text, for example
+// tag returns the key as one text, for example
 // "takeover/backend=NAME/mode=kill-host/hosts=2/clients=1/op=takeover".
 func (k HistogramKey) tag() string { return k.CellName.tag() + "/op=" + k.Op }
 
 func byTag(a, b HistogramKey) int { return cmp.Compare(a.tag(), b.tag()) }
 
-// parseTag parses the name of a cell, as results.txt and histograms.hlog have it.
+// parseTag parses the name of a cell as written in results.txt or in histograms.hlog.
 func parseTag(tag string) HistogramKey {
 	scenario, rest, _ := strings.Cut(tag, "/")
 	var k HistogramKey
@@ -45,7 +45,7 @@ func parseTag(tag string) HistogramKey {
 		case "mode":
 			k.Mode = value
 		case "hosts":
-			k.Hosts, _ = strconv.Atoi(value) // the error is ignored, because lockbench wrote a valid number
+			k.Hosts, _ = strconv.Atoi(value) // no error, because lockbench wrote this number
 		case "clients":
 			k.Clients, _ = strconv.Atoi(value)
 		case "keys":
@@ -66,7 +66,7 @@ func newHistogram() *hdrhistogram.Histogram {
 }
 
 // ReadHistograms reads the latencies of a folder, in nanoseconds, and merges the runs of each cell.
-// If a line is damaged or cut off, it omits this line and all later lines.
+// If a line is damaged or cut off, it omits this line and all later lines, without an error.
 func ReadHistograms(dir string) (map[HistogramKey]*hdrhistogram.Histogram, error) {
 	out := map[HistogramKey]*hdrhistogram.Histogram{}
 	return out, openHistograms(dir, func(key HistogramKey, h *hdrhistogram.Histogram) {
@@ -86,8 +86,8 @@ func openHistograms(dir string, emit func(HistogramKey, *hdrhistogram.Histogram)
 	return f.Close()
 }
 
-// scanHistograms calls emit for each line of the file. For each key, the first line is from the
-// first run, the second line from the second run, and so on.
+// scanHistograms calls emit for each line of the file. The first line for a key is from the first
+// run, the second line from the second run, and so on.
 func scanHistograms(f io.Reader, emit func(HistogramKey, *hdrhistogram.Histogram)) {
 	for r := hdrhistogram.NewHistogramLogReader(f); ; {
 		h, err := r.NextIntervalHistogram()

@@ -5,38 +5,38 @@ import (
 	"math"
 )
 
-// MachineLoad is the load of the machine by other work during a run. A figure that the operating
-// system does not provide is 0.
+// MachineLoad is the load of the machine by other work during a run. If the operating system does
+// not provide a figure, the figure is 0.
 type MachineLoad struct {
-	// OtherCPUs is the average number of CPUs used by processes other than lockbench and its
-	// descendants.
+	// OtherCPUs is the average number of CPUs that other processes used. Lockbench and its descendants
+	// do not count as others.
 	OtherCPUs float64 `json:"other_cpus"`
 	// Steal is the share of the machine's processor time that the hypervisor
 	// gave to other machines, from 0 to 1.
 	Steal float64 `json:"steal"`
-	// Throttled is the time in seconds for which the control group's CPU limit stopped processes.
+	// Throttled is the time, in seconds, for which the control group's CPU limit stopped processes.
 	Throttled float64 `json:"throttled_s"`
-	// ClockStep is the advance of the machine's clock minus the elapsed time, in seconds. It differs
-	// from 0 if the clock was set or the machine slept. It is negative if the clock was set back.
+	// ClockStep is the advance of the clock of the machine minus the elapsed time, in seconds. It is
+	// not 0 if the clock was set or the machine slept, and negative if the clock was set back.
 	ClockStep float64 `json:"clock_step_s"`
-	// Elapsed is the time for which the machine was observed, in seconds.
+	// Elapsed is the time, in seconds, for which lockbench watched the load of the machine.
 	Elapsed float64 `json:"elapsed_s"`
 }
 
-// These are the smallest shares at which the report warns that the machine was busy.
+// From these shares on, the report warns that the machine was busy.
 const (
 	busyOthers    = 0.1  // of all CPUs
 	busySteal     = 0.01 // of the processor time
 	busyThrottled = 0.01 // of the time of the run
 )
 
-// steppedClock is the smallest step of the machine's clock, in seconds, that the report mentions.
-// After such a step, a server that uses this clock may have ended leases at the wrong time.
+// steppedClock is the smallest step of the machine's clock, in seconds, that causes a warning.
+// After such a step, a server that uses this clock may have ended leases too early or too late.
 const steppedClock = 1
 
-// Busy returns warnings about the machine, or about each machine of a merged run. It warns of other
-// work, of a CPU limit that held processes back, and of a clock that was set. The result is empty
-// if there are no warnings.
+// Busy returns warnings about the machine or, for a merged run, about each machine. It warns of
+// other work, of a CPU limit that stopped processes, and of a clock that was set. It returns
+// nothing if there is nothing to warn of.
 func (m Manifest) Busy() []string {
 	out := m.MachineLoad.words(m.Machine.Cores)
 	for i, p := range m.Parts {
@@ -47,10 +47,10 @@ func (m Manifest) Busy() []string {
 	return out
 }
 
-// words returns the warnings for one machine.
+// words returns the warnings about one machine.
 //
-// Note: the load average and the time that processes wait for a CPU are not used, because the
-// benchmark raises them, too.
+// Note: do not use the load average or the time that processes wait for a CPU, because the
+// benchmark itself raises both.
 func (b *MachineLoad) words(cores int) []string {
 	if b == nil || b.Elapsed <= 0 {
 		return nil

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// State says whether a run has ended, and how.
+// State says whether a run has ended and, if so, how it ended.
 type State string
 
-// A run that was killed leaves its folder in the state running.
+// If a run was killed, the state in its folder stays running.
 const (
 	StateRunning     State = "running"
 	StateDone        State = "done"
@@ -33,23 +33,23 @@ type Manifest struct {
 	Plan      Plan      `json:"plan"`
 	Machine   Machine   `json:"machine"`
 	Subjects  []Subject `json:"subjects"`
-	// MachineLoad is the load of the machine by other work. It is nil while the run goes on, and if
+	// MachineLoad is the load of the machine by other work. It is nil while the run goes on, or if
 	// lockbench did not watch the machine.
 	MachineLoad *MachineLoad `json:"machine_load,omitempty"`
-	// Rendezvous is set if this run measured at the same time as runs on other machines.
+	// Rendezvous is set if other machines measured at the same time, in runs of the same plan.
 	Rendezvous *Rendezvous `json:"rendezvous,omitempty"`
-	// Parts are the runs that were merged into this folder. Together says how much their measurements
-	// overlap in time. Both are empty if no runs were merged.
+	// Parts are the runs that were merged into the folder of this run.json. Together says how much
+	// their measurements overlap in time. Both are empty if no runs were merged.
 	Parts    []Part    `json:"merged_from,omitempty"`
 	Together *Together `json:"together,omitempty"`
-	// Binaries has the SHA-256 of lockbench and of each plugin, by the name of the file.
+	// Binaries has the SHA-256 of lockbench and of each plugin, with the names of the files as keys.
 	Binaries map[string]string `json:"binaries_sha256"`
-	// Skipped says what was not measured and why.
+	// Skipped says what was not measured, and why not.
 	Skipped []string `json:"skipped,omitempty"`
-	// Failed has the planned cells (a subject under one load) that could not be measured.
+	// Failed has the planned cells (each a subject under one load) that could not be measured.
 	Failed []FailedCell `json:"failed_cells,omitempty"`
-	// Notes say how the run differs from the user's request. Findings describe unexplained events that
-	// no figure shows.
+	// Notes say where the run differs from what the user asked for. Findings describe unexplained
+	// events that no figure shows.
 	Notes    []string `json:"notes,omitempty"`
 	Findings []string `json:"findings,omitempty"`
 }
@@ -63,7 +63,7 @@ type FailedCell struct {
 }
 
 // MeasuredFor returns the default time for which a run measures each cell (a subject under one
-// load). The time is shorter for a quick plan.
+// load). A quick plan has a shorter time.
 func MeasuredFor(quick bool) time.Duration {
 	if quick {
 		return 150 * time.Millisecond
@@ -120,8 +120,8 @@ const (
 	KindFloor    Kind = "floor"    // calls that do no work: the smallest possible cost of an operation
 )
 
-// Subject is what was measured: a backend through its plugin, a baseline (a library without a
-// plugin), or a floor (calls that do no work). Its name appears in results.txt as "backend=NAME".
+// Subject is what a run measures: a backend through its plugin, a baseline (a library without a
+// plugin), or a floor (calls that do no work). In results.txt its name follows "backend=".
 type Subject struct {
 	Name       string `json:"name"`
 	Kind       Kind   `json:"kind"`
@@ -130,19 +130,19 @@ type Subject struct {
 	Durability string `json:"durability,omitempty"`
 	Fencing    string `json:"fencing,omitempty"`
 	Scope      string `json:"scope,omitempty"`
-	// SurvivesCrash reports whether grants survive a crash of the server's machine. It follows from
-	// the same server settings as Durability. It is nil for a baseline.
+	// SurvivesCrash reports whether grants survive a crash of the server's machine. Like Durability,
+	// it follows from settings of the server. It is nil for a baseline.
 	SurvivesCrash *bool `json:"survives_crash,omitempty"`
-	// Without lists the features that plugins have and this baseline lacks.
+	// Without lists the features that this baseline lacks and that plugins have.
 	Without []string `json:"without,omitempty"`
-	// BuildOf is set if this subject is the second build of a plugin, in a run that compares two
-	// builds. It names the subject with the first build.
+	// BuildOf is set for the second build of a plugin, in a run that compares two builds. It is the
+	// name of the subject with the first build.
 	BuildOf string `json:"build_of,omitempty"`
-	// Reference is the baseline that this subject is compared with.
+	// Reference is the name of the baseline that reports compare this subject with.
 	Reference string `json:"reference,omitempty"`
 }
 
-// OtherBuild is the suffix of a second build's name: "mine-vs" is the second build of "mine".
+// OtherBuild ends the name of a second build: "mine-vs" is the second build of "mine".
 const OtherBuild = "-vs"
 
 // Subject returns the subject with the given name, or the zero Subject if there is none.
@@ -155,8 +155,8 @@ func (m Manifest) Subject(name string) Subject {
 	return Subject{}
 }
 
-// writeManifest replaces the file by a rename, so that a crash leaves either the old or the new
-// text.
+// writeManifest replaces run.json by a rename. A crash therefore leaves either the old or the new
+// text, but no mixture.
 func writeManifest(dir string, m Manifest) error {
 	b, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
@@ -198,8 +198,8 @@ func ReadManifest(dir string) (Manifest, error) {
 	return m, nil
 }
 
-// Differs lists the settings in which two plans differ, so that their figures cannot be compared.
-// It ignores, for example, the seed, the number of runs, and where the servers were.
+// Differs lists the settings that keep two plans from being compared. It ignores, for example, the
+// seed, the number of runs, and the place of the servers.
 func (p Plan) Differs(q Plan) []string {
 	return differing([]setting{
 		{"backends", set(p.Backends), set(q.Backends)},
@@ -222,7 +222,7 @@ func (p Plan) Differs(q Plan) []string {
 	})
 }
 
-// hosts returns the plan's numbers of hosts, or one host, the default, if the plan has none.
+// hosts returns the plan's numbers of hosts or, if the plan has none, the default of one host.
 func (p Plan) hosts() []int {
 	if len(p.Hosts) == 0 {
 		return []int{1}
@@ -230,7 +230,7 @@ func (p Plan) hosts() []int {
 	return p.Hosts
 }
 
-// Elsewhere lists the settings which show that two plans had their servers in different places.
+// Elsewhere lists settings which show that the servers of two plans were in different places.
 func (p Plan) Elsewhere(q Plan) []string {
 	return differing([]setting{
 		{"environments", p.Env, q.Env},

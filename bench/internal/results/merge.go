@@ -14,21 +14,21 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// ErrPlans is the error for folders with different plans or builds. Their figures cannot be
+// ErrPlans is the error for two folders with different plans or builds, whose figures cannot be
 // compared.
 var ErrPlans = errors.New("different plans")
 
-// ErrIncomplete is the error for a folder that lacks some of the runs that its plan has.
+// ErrIncomplete is the error for a folder that lacks some of the planned runs.
 var ErrIncomplete = errors.New("incomplete run")
 
-// Part is one of several runs whose folders were merged into this folder.
+// Part is one of several runs whose folders were merged into one folder.
 type Part struct {
 	Started time.Time `json:"started"`
 	Machine Machine   `json:"machine"`
-	// Elapsed is the time that the part took from Started, in seconds.
+	// Elapsed is how long this run took from its start, in seconds.
 	Elapsed float64 `json:"elapsed_s,omitempty"`
-	// Rates has the cycles per second of this part alone, for each cell and run. The figures in
-	// results.txt are for all parts together.
+	// Rates has the cycles per second of this part alone, for each cell and run. In results.txt, the
+	// figures are those of all parts together.
 	Rates       map[string][]float64 `json:"cycles_per_s,omitempty"`
 	MachineLoad *MachineLoad         `json:"machine_load,omitempty"`
 }
@@ -42,17 +42,17 @@ func ReadWhole(dir string) (Manifest, error) {
 	return m, err
 }
 
-// Rendezvous identifies runs on several machines that measured at the same time, with the same
-// plan, seed and order.
+// Rendezvous identifies one of several runs that measured at the same time on several machines,
+// with the same plan, seed and order.
 type Rendezvous struct {
 	ID   string `json:"id"`   // the same in all parts, and different in every rendezvous
 	Part int    `json:"part"` // number of the part, from 1
 }
 
-// Merge merges the folders in dirs, whose runs measured together on several machines. It writes the
-// result to the folder out, which must be [Vacant]. Run 1 of the result combines run 1 of all
-// folders, and so on. Merge adds rates, and computes percentiles over all latencies. The error
-// wraps [ErrApart] if the runs did not measure together, or not at the same time.
+// Merge merges the folders in dirs, whose runs measured together on several machines, into the
+// folder out, which must be [Vacant]. Run 1 of the result combines run 1 of all folders, and so on.
+// Merge adds rates, and computes percentiles over all latencies. The error wraps [ErrApart] if the
+// runs did not measure together, or not at the same time.
 func Merge(out string, dirs ...string) error {
 	all, err := readMergeable(out, dirs)
 	if err != nil {
@@ -83,7 +83,7 @@ func Merge(out string, dirs ...string) error {
 	})
 }
 
-// createWhole creates the folder of a finished run. If fill fails, createWhole removes the folder.
+// createWhole creates the folder of a finished run, or removes it again if fill fails.
 func createWhole(out string, m Manifest, fill func(*Folder) error) error {
 	f, err := Create(out, m)
 	if err != nil {
@@ -121,7 +121,7 @@ func readMergeable(out string, dirs []string) ([]Manifest, error) {
 	return all, nil
 }
 
-// mergeable checks two runs, but not their plans, which the runs compared before they began.
+// mergeable checks two runs. It need not compare their plans, which the runs compared at the start.
 func mergeable(a, b Manifest) error {
 	switch {
 	case a.Rendezvous.ID != b.Rendezvous.ID:
@@ -152,8 +152,8 @@ func merged(all []Manifest) Manifest {
 	return m
 }
 
-// notesOf returns the notes of one run. It puts "part" and the number of the run before each note
-// that another run lacks.
+// notesOf returns the notes of one run. If another run lacks a note, notesOf puts "part" and the
+// number of the run before this note.
 func notesOf(number int, one Manifest, all []Manifest) []string {
 	notes := slices.Clone(one.Notes)
 	for i, note := range notes {
@@ -176,9 +176,9 @@ func unite(a, b []string) []string {
 
 func (f *Folder) appendEvents(dir string) error { return scanWhole(dir, f.eventLog.Write) }
 
-// partLines has the figures of all runs that are merged, which are called parts.
+// partLines has the figures of the parts, which are the runs to be merged.
 type partLines struct {
-	order      []string              // the order of the cells
+	order      []string              // names of the cells, in order
 	results    map[string][][]Result // by cell, part and run
 	histograms map[HistogramKey][][]*hdrhistogram.Histogram
 	unequal    []string // cells that at least one part lacks in some run
@@ -276,9 +276,9 @@ func (f *Folder) addRun(l partLines, parts [][]Result, run int) error {
 const rateUnit = "cycles/s"
 
 // The jointly function combines the figures of all parts in one run, except percentiles. It adds
-// rates and counts, takes the greatest maximum, and keeps values that are equal in all parts. It
-// omits all other figures, such as commands per grant, for which each part counted the commands of
-// all parts.
+// rates and counts, takes the greatest maximum, and keeps a value that is equal in all parts. It
+// omits any other figure. For example, commands per grant are wrong in each part, because each part
+// has counted the commands of all parts.
 func jointly(parts []map[string]float64) []figure {
 	var out []figure
 	for unit, v := range parts[0] {
@@ -307,11 +307,11 @@ func jointly(parts []map[string]float64) []figure {
 	return out
 }
 
-// ErrApart is the error for folders of runs that did not measure at the same time, or not together.
+// ErrApart is the error for folders of runs that did not measure together, or not at the same time.
 var ErrApart = errors.New("not measured at the same time")
 
-// leastOverlap is the smallest allowed share of a cell's time during which all parts measured the
-// cell. Outside of that time, only some of the parts made load.
+// leastOverlap is the smallest allowed share of a cell's time in which all parts measured the cell.
+// In the rest of the time, some parts made no load.
 const leastOverlap = 0.8
 
 type cellRun struct {
@@ -321,22 +321,22 @@ type cellRun struct {
 
 func (c cellRun) String() string { return fmt.Sprintf("%s, run %d", c.cell, c.run) }
 
-// span is the time from the first to the last attempt of a cell. Its met field is the time at which
-// the part began the cell, together with the other parts. All times are in nanoseconds.
+// span is the time from the first to the last attempt of a cell, in nanoseconds. The field met is
+// when the part began the cell, which is the same moment for all parts.
 type span struct{ from, until, met int64 }
 
-// Together says how much the measurements of the merged runs (parts) overlap in time.
+// Together says how much the measurements of the merged runs (called parts) overlap in time.
 type Together struct {
-	// Overlap is the smallest share of a cell's time during which all parts measured the cell. The
-	// clocks of the parts may differ. All parts began each cell at the same moment, so Merge can
-	// correct the difference.
+	// Overlap is the smallest share of a cell's time in which all parts measured the cell. The clocks
+	// of the parts may differ. Merge corrects this difference, because all parts begin a cell at the
+	// same moment.
 	Overlap float64 `json:"overlap"`
 	// Clocks is the largest difference between the clocks of two parts, in seconds. No figure
 	// depends on it.
 	Clocks float64 `json:"clocks_apart_s,omitempty"`
 }
 
-// spans returns, for each cell and run of a part, when it began and ended on the part's machine.
+// spans returns when each cell of a part began and ended in each run, by the clock of the part.
 func spans(dir string, m Manifest) (map[cellRun]span, error) {
 	out, zero := map[cellRun]span{}, m.Started.UnixNano()
 	err := scanWhole(dir, func(s Section, attempts []Attempt) error {
@@ -355,8 +355,8 @@ func spans(dir string, m Manifest) (map[cellRun]span, error) {
 
 func (s span) later(by int64) span { return span{s.from + by, s.until + by, s.met + by} }
 
-// overlap computes, for each of the cells, the share of its time in which all parts measured it. It
-// returns the smallest share. If it is below leastOverlap, the error wraps [ErrApart].
+// overlap computes for each cell the share of its time in which all parts measured the cell, and
+// returns the smallest share. If this is below leastOverlap, the error wraps [ErrApart].
 func overlap(dirs []string, all []Manifest, cells []string) (Together, error) {
 	t := Together{Overlap: 1}
 	parts := make([]map[cellRun]span, len(dirs))
@@ -379,8 +379,8 @@ func overlap(dirs []string, all []Manifest, cells []string) (Together, error) {
 	return t, nil
 }
 
-// shared divides the time in which all parts measured the cell by the longest time that a part took
-// for it. The error, which is never nil, names the part that began last and the first to end.
+// shared divides the time in which all parts measured a cell by the longest time of one part. The
+// error, which is never nil, names the part that began last and the part that ended first.
 func shared(key cellRun, parts []map[cellRun]span, dirs []string) (float64, error) {
 	last, first := 0, 0 // the part that began last, and the part that ended first
 	longest := int64(1)
@@ -398,7 +398,7 @@ func shared(key cellRun, parts []map[cellRun]span, dirs []string) (float64, erro
 		longest = max(longest, s.until-s.from)
 	}
 	common := parts[first][key].until - parts[last][key].from
-	share := float64(common) / float64(longest) // negative if the parts do not overlap, and lower the farther they are apart
+	share := float64(common) / float64(longest) // negative if the parts do not overlap, and lower if they are farther apart
 	if common < 0 {
 		return share, fmt.Errorf("%s was done with %s %v before %s began", dirs[first], key, time.Duration(-common).Round(time.Millisecond), dirs[last])
 	}
@@ -406,9 +406,9 @@ func shared(key cellRun, parts []map[cellRun]span, dirs []string) (float64, erro
 		key, 100*share, time.Duration(common).Round(time.Millisecond), time.Duration(longest).Round(time.Millisecond), dirs[last], dirs[first])
 }
 
-// align converts the times of all parts to the clock of the first part. It returns the largest
-// difference between two clocks. For each part it takes the median difference over all cells,
-// because a part on a busy machine may begin a few cells late.
+// align converts the times of all parts to the clock of the first part, and returns the largest
+// difference between two clocks. The difference of a part is its median over all cells, because a
+// part on a busy machine may begin a few cells late.
 func align(parts []map[cellRun]span) time.Duration {
 	var low, high int64
 	for _, part := range parts {
@@ -419,7 +419,7 @@ func align(parts []map[cellRun]span) time.Duration {
 			}
 		}
 		if len(ahead) == 0 {
-			continue // the shared function returns an error for the missing cells
+			continue // function shared returns an error for the missing cells
 		}
 		slices.Sort(ahead)
 		by := ahead[len(ahead)/2]

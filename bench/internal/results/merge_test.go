@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// togetherPart writes the folder of one part. Run i begins its cells at the time met[i]. If the
-// manifest has a failed cell, the baseline has failed in the first run.
+// togetherPart writes the folder of one part. Its run i begins its cells at the time met[i]. If the
+// manifest has a failed cell, the baseline has no figures in the first run.
 func togetherPart(t *testing.T, number int, rate float64, change func(*Manifest), met ...time.Duration) string {
 	t.Helper()
 	m := Manifest{
@@ -51,9 +51,9 @@ func togetherPart(t *testing.T, number int, rate float64, change func(*Manifest)
 	return dir
 }
 
-// TestMerge checks that the rates of all parts are added in each run, that percentiles are over all
-// latencies, and that each part's rates are kept. The clocks of the parts differ. A baseline that
-// failed in one part is left out, in any order of the parts.
+// TestMerge checks that each run adds the rates of all parts, that percentiles are over all
+// latencies, and that each part's own rates are kept. The clocks of the parts differ. A baseline
+// that failed in one part must be left out, in any order of the parts.
 func TestMerge(t *testing.T) {
 	a := togetherPart(t, 1, 100, nil, time.Second, 3*time.Second)
 	b := togetherPart(t, 2, 300, func(m *Manifest) {

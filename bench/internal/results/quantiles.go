@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// quantiles are the quantiles that results.txt has. The samples field is the smallest number of
-// samples with which a quantile is written. It is chosen so that at least five samples are above
-// the quantile, except for p50.
+// quantiles are the quantiles that results.txt has. The field samples is the smallest number of
+// samples for which a quantile is written. For all but p50, at least five of these samples are
+// above the quantile.
 var quantiles = []struct {
 	name    string
 	q       float64
@@ -19,7 +19,7 @@ var quantiles = []struct {
 	{"p99.9", 0.999, 5000},
 }
 
-// operations are the operations with latencies. Each results.txt declares all their units.
+// operations are the operations that have latencies. results.txt declares the units of them all.
 var operations = []string{"acquire", "open-acquire", "lag", "release", "renew", "call", "handoff", "wait", "takeover", "overdue", "notice", "first-grant", "spent", "replaced"}
 
 func percentiles(op string, samples int64, at func(q float64) float64) []figure {
@@ -32,8 +32,8 @@ func percentiles(op string, samples int64, at func(q float64) float64) []figure 
 	return out
 }
 
-// Samples returns the smallest number of samples with which a unit such as "p99-ns/acquire" is
-// written. It returns 0 for a unit that is not a quantile.
+// Samples returns the smallest number of samples for which a quantile such as "p99-ns/acquire" is
+// written. It returns 0 if the unit is not a quantile.
 func Samples(unit string) int64 {
 	name, _, _ := strings.Cut(unit, "-ns/")
 	for _, q := range quantiles {
@@ -44,8 +44,8 @@ func Samples(unit string) int64 {
 	return 0
 }
 
-// Quantile returns the q-quantile of values that are sorted. It takes the value at the nearest
-// rank, so it does not interpolate. Without values it returns 0.
+// Quantile returns the q-quantile of sorted values. It returns the value at the nearest rank and
+// does not interpolate. Without values it returns 0.
 func Quantile(sorted []int64, q float64) float64 {
 	if len(sorted) == 0 {
 		return 0

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/perf/benchfmt"
 )
 
-// writeHeader writes the configuration lines at the top of results.txt. They must not depend on the
-// backend, because benchstat makes a separate table for each configuration.
+// writeHeader writes the configuration lines at the top of results.txt. These lines must be the
+// same for all backends, because benchstat makes a separate table for each configuration.
 func writeHeader(w io.Writer, m Manifest) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "lockbench-format: %d\n", Format)
@@ -91,8 +91,8 @@ type Result struct {
 	Values map[string]float64 // by unit in results.txt: "p50-ns/acquire"
 }
 
-// ReadResults reads results.txt of a folder. For each cell, the first line is from the first run,
-// the second line from the second run, and so on. ReadResults omits a line that was cut off.
+// ReadResults reads results.txt of a folder. The first line for a cell is from the first run, the
+// second line from the second run, and so on. ReadResults omits a last line that was cut off.
 func ReadResults(dir string) ([]Result, error) {
 	var out []Result
 	_, err := ScanResults(dir, func(res *benchfmt.Result) { out = append(out, parseResult(res)) })
@@ -100,8 +100,8 @@ func ReadResults(dir string) ([]Result, error) {
 }
 
 // ScanResults calls emit for each line of results.txt, in the order of the file, and returns the
-// file's unit metadata. It omits a line that was cut off. After emit returns, ScanResults uses the
-// same Result for the next line.
+// file's unit metadata. It omits a last line that was cut off. After emit has returned, ScanResults
+// reuses the Result for the next line.
 func ScanResults(dir string, emit func(*benchfmt.Result)) (benchfmt.UnitMetadataMap, error) {
 	b, err := os.ReadFile(filepath.Join(dir, ResultsFile))
 	if err != nil {
@@ -111,10 +111,10 @@ func ScanResults(dir string, emit func(*benchfmt.Result)) (benchfmt.UnitMetadata
 }
 
 func scanResults(b []byte, emit func(*benchfmt.Result)) (benchfmt.UnitMetadataMap, error) {
-	b = b[:bytes.LastIndexByte(b, '\n')+1] // drops a cut last line: its last number may be wrong
+	b = b[:bytes.LastIndexByte(b, '\n')+1] // drops a last line that was cut off, and may be wrong
 	r := benchfmt.NewReader(bytes.NewReader(b), ResultsFile)
 	for r.Scan() {
-		// A line without a name is damaged, because lockbench writes a name in each line.
+		// A line without a name is damaged, because lockbench gives each line a name.
 		if res, ok := r.Result().(*benchfmt.Result); ok && len(res.Name.Base()) > 0 {
 			emit(res)
 		}
@@ -123,7 +123,7 @@ func scanResults(b []byte, emit func(*benchfmt.Result)) (benchfmt.UnitMetadataMa
 }
 
 // Values returns the figures of a line in the units of the file. It omits infinite values and NaN,
-// which only a damaged or edited file has.
+// which are only in damaged or edited files.
 func Values(res *benchfmt.Result) iter.Seq2[string, float64] {
 	return func(yield func(string, float64) bool) {
 		for _, v := range res.Values {

@@ -13,39 +13,39 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
-// RoundsFile has a line for each round of the safety scenario, in JSON. A round is one fault on one
-// backend, played once.
+// RoundsFile is the file of the safety scenario. It has one line of JSON for each round. A round
+// plays one fault on one backend once.
 const RoundsFile = "rounds.jsonl"
 
-// Round is the record of one fault on one backend, played once. Times are in nanoseconds since the
-// run began. All processes read the same monotonic clock of the machine. A time is 0 if the event
-// did not happen.
+// Round is the record of one fault that was played once on one backend. Times are in nanoseconds
+// since the run began, by the monotonic clock of the machine, which all processes read. A time is 0
+// if its event did not happen.
 type Round struct {
 	Backend string `json:"backend"`
 	Kind    Kind   `json:"kind"`
 	Fencing string `json:"fencing,omitempty"`
 	Fault   string `json:"fault"`
-	// Claims has the backend's promises, for a backend that package claim does not know.
+	// Claims has what the backend promises, if package claim does not know the backend.
 	Claims *claim.Terms `json:"claims,omitempty"`
-	// Conditions are the conditions that the fault creates, by their names in package claim.
+	// Conditions are names of package claim for the conditions that the fault creates.
 	Conditions []claim.Condition `json:"conditions,omitempty"`
-	// Control reports whether the round turned off a safeguard on purpose. The report shows the broken
-	// rules, but does not count them as violations.
+	// Control reports whether the round turned off a safeguard on purpose. The report shows which
+	// rules a control round broke, but does not count them as violations.
 	Control bool  `json:"control,omitempty"`
 	Round   int   `json:"round,omitempty"` // from 1
 	TTLms   int64 `json:"ttl_ms,omitempty"`
-	// FirstSpanNs is the longest time of a grant to a queued waiter: FirstSpan in Properties.
+	// FirstSpanNs is FirstSpan in [driver.Properties]: the longest first grant to a queued waiter.
 	FirstSpanNs int64 `json:"first_span_ns,omitempty"`
-	// Missing says why the fault was not played. The round then has no other results.
+	// Missing says why the fault was not played. If it is set, the round has no other results.
 	Missing string `json:"missing,omitempty"`
-	// Failure says why the round ended early. The checks use the records up to that moment.
+	// Failure says why the round ended early. The checks use all records up to that moment.
 	Failure string `json:"failure,omitempty"`
-	// Keeps reports whether all leases should survive the fault.
+	// Keeps reports whether all leases must survive the fault.
 	Keeps bool `json:"keeps,omitempty"`
 	// InjectedNs is the time just before the fault, and HealedNs is the time just after it ended.
 	InjectedNs int64 `json:"struck_ns,omitempty"`
 	HealedNs   int64 `json:"healed_ns,omitempty"`
-	// BackNs is when the store could serve again. It is set only for faults after which the store
+	// BackNs is when the store could serve again. It is set only for a fault after which the store
 	// must soon grant locks again.
 	BackNs int64 `json:"back_ns,omitempty"`
 	Hits   int   `json:"hits"` // number of locks that the holder held when the fault was injected
@@ -53,7 +53,7 @@ type Round struct {
 	Seen
 }
 
-// Seen is what the hosts (application processes) reported.
+// Seen has all that the hosts (application processes) reported.
 type Seen struct {
 	Halts  []Halt  `json:"halts,omitempty"`
 	Holds  []Hold  `json:"leases,omitempty"`
@@ -100,33 +100,33 @@ type Hold struct {
 	Host  int    `json:"host"`
 	Name  int    `json:"name"` // number of the name, from 0 within the round
 	Token uint64 `json:"token"`
-	// AskedNs is the time just before the call to acquire, and GrantedNs is the time just after it.
+	// AskedNs is the time just before the call to acquire. GrantedNs is the time just after this call.
 	AskedNs   int64 `json:"asked_ns"`
 	GrantedNs int64 `json:"granted_ns"`
-	// SentNs is the send time of the request from which the TTL counts. It is 0 if unknown. It may be
-	// later than AskedNs, because a host that waits for the lock may send several requests.
+	// SentNs is when the request was sent from which the TTL counts, or 0 if unknown. It may be later
+	// than AskedNs, because a host that waits may send several requests.
 	SentNs int64 `json:"sent_ns,omitempty"`
-	// UntilNs is the deadline of the lease at GrantedNs. It is 0 if unknown. A waiter in the store's
-	// queue may get less than a whole TTL, see [driver.Properties].FirstSpan.
+	// UntilNs is the deadline of the lease at GrantedNs, or 0 if unknown. A waiter in the store's
+	// queue may get less than a whole TTL at first, see [driver.Properties].FirstSpan.
 	UntilNs int64 `json:"until_ns,omitempty"`
-	// ValidNs is the time just before the last check at which the holder found the lease valid.
+	// ValidNs is the time just before the last check that found the lease valid.
 	ValidNs int64 `json:"valid_ns"`
 	// DoneNs is when the holder learned that the lease was lost, or 0 if it did not.
 	DoneNs int64  `json:"done_ns,omitempty"`
 	Cause  string `json:"cause,omitempty"` // the cause of the loss
-	// ReleaseNs is the time just before the call to release. ReleasedNs is the time just after
-	// release returned without error. Each is 0 if that did not happen.
+	// ReleaseNs is the time just before the call to release. ReleasedNs is the time just after release
+	// returned without an error. Each is 0 if this did not happen.
 	ReleaseNs  int64 `json:"release_ns,omitempty"`
 	ReleasedNs int64 `json:"released_ns,omitempty"`
-	// Renewals has, for each confirmed renewal, when its request was sent and its reply came.
+	// Renewals has, for each confirmed renewal, when its request was sent and when its reply came.
 	Renewals [][2]int64 `json:"renewals_ns,omitempty"`
 }
 
-// Held reports whether the hold has not ended: it was neither lost nor released.
+// Held reports whether the lease is neither lost nor released.
 func (h *Hold) Held() bool { return h.DoneNs == 0 && h.ReleaseNs == 0 }
 
-// Until returns when the holder stopped acting as the holder: just before it released the lock. If
-// it did not release the lock, Until returns when it last found the lease valid.
+// Until returns when the holder stopped acting as the holder. This is just before the call to
+// release or, without such a call, when the holder last found the lease valid.
 func (h *Hold) Until() int64 {
 	if h.ReleaseNs > 0 {
 		return h.ReleaseNs
@@ -134,7 +134,7 @@ func (h *Hold) Until() int64 {
 	return h.ValidNs
 }
 
-// Attempt converts the hold to an Attempt, which all scenarios except safety record.
+// Attempt converts the hold to an Attempt, which is what all scenarios except safety record.
 func (h *Hold) Attempt() Attempt {
 	a := Attempt{
 		Client: int32(h.Host), Name: int32(h.Name), Asked: h.AskedNs, Answered: h.GrantedNs,
@@ -151,8 +151,8 @@ func (h *Hold) Attempt() Attempt {
 	return a
 }
 
-// Write is one write of a lock's holder to a resource. The resource refuses stale tokens if Guarded
-// is set. When the holder began to prepare the write, it believed that it held the lock.
+// Write is one write to a resource by the holder of a lock. If Guarded is set, the resource refuses
+// stale tokens. When the holder began to prepare the write, it believed that it held the lock.
 type Write struct {
 	Host    int    `json:"host"`
 	Name    int    `json:"name"`
@@ -183,13 +183,13 @@ type Call struct {
 	Name   int   `json:"name"`
 	SentNs int64 `json:"sent_ns"`
 	BackNs int64 `json:"back_ns"`
-	// LimitNs is the deadline of the call's context. It is 0 if the call was interrupted earlier.
+	// LimitNs is the deadline of the call's context. It is 0 if the call was interrupted before that.
 	LimitNs int64 `json:"limit_ns,omitempty"`
 	// Outcome is one of the constants below, or "" for success. Error is the text of the error.
 	Outcome string `json:"outcome,omitempty"`
 	Error   string `json:"error,omitempty"`
-	// Served reports whether the client got a lock at any time before the call. Ran reports whether
-	// the call has run its function under the lock.
+	// Served reports whether the client had got any lock before this call. Ran reports whether the
+	// call ran its function under the lock.
 	Served bool `json:"served,omitempty"`
 	Ran    bool `json:"ran,omitempty"`
 }
@@ -209,7 +209,7 @@ func (c Call) GaveUp() bool { return c.Outcome == CallFailed && !c.Ran }
 
 func (c Call) Waits() bool { return c.Op == OpLock || c.Op == OpDo || c.Op == OpLead }
 
-// Shift adds ns to all times except 0, which means that an event did not happen.
+// Shift adds ns to each time, except to a time of 0, which means that the event did not happen.
 func (r *Round) Shift(ns int64) {
 	r.times(func(t *int64) {
 		if *t != 0 {
@@ -256,9 +256,9 @@ func (f *Folder) AddRound(r Round) (err error) {
 // maxRound is the largest size of one line of the rounds file, in bytes.
 const maxRound = 64 << 20
 
-// ReadRounds reads the rounds of a folder in the order in which they were played. If the folder has
-// no rounds, it returns nil. If a line is damaged or cut off, it returns the rounds before that
-// line and an error wrapping [ErrTruncated].
+// ReadRounds reads the rounds of a folder in the order in which they were played. It returns nil if
+// the folder has no rounds. If a line is damaged or cut off, it returns the rounds before that
+// line, and an error wrapping [ErrTruncated].
 func ReadRounds(dir string) ([]Round, error) {
 	f, err := os.Open(filepath.Join(dir, RoundsFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -271,7 +271,7 @@ func ReadRounds(dir string) ([]Round, error) {
 	return ParseRounds(f)
 }
 
-// ParseRounds is like [ReadRounds], but reads the text of a rounds file.
+// ParseRounds is like [ReadRounds], but reads the content of a rounds file from r.
 func ParseRounds(r io.Reader) ([]Round, error) {
 	var out []Round
 	lines := bufio.NewScanner(r)
@@ -290,7 +290,7 @@ func ParseRounds(r io.Reader) ([]Round, error) {
 	return out, lines.Err()
 }
 
-// These are the largest values of a round. A file with larger values is damaged or was edited.
+// These are the largest values in a valid round. A file with larger values was damaged or edited.
 const (
 	maxNames = 10_000
 	maxTTLms = 24 * 60 * 60 * 1000

@@ -27,8 +27,8 @@ type backend struct {
 }
 
 // New returns a backend that keeps its locks in the store s. The backend claims the properties p,
-// and those that the function [Properties] adds. Its Close closes s. A request to s, except List,
-// ends after timeout, which must be positive, or when the caller's ctx ends.
+// and those that the function [Properties] adds. Close of the backend closes s. A request to s,
+// except List, ends after timeout, which must be positive, or when the caller's ctx ends.
 func New(s Store, p driver.Properties, timeout time.Duration) driver.Backend {
 	b := &backend{store: s, timeout: timeout, step: p.TTLStep, topics: map[string]*topic{}}
 	b.watcher, _ = s.(Watcher)
@@ -67,7 +67,7 @@ func (b *backend) named(err error) error { return fmt.Errorf("%s: %w", b.claims.
 var sentinels = []error{driver.ErrUnavailable, driver.ErrDenied, driver.ErrConfig, driver.ErrInvalid, driver.ErrUnsupported}
 
 // failed adds the sentinel errors of the contract to err. If unsent is true, no change was sent to
-// the store, so no grant needs a withdrawal. An ErrUnavailable then also wraps ErrNotSent.
+// the store. Then an ErrUnavailable also wraps ErrNotSent, so that no withdrawal is needed.
 func (b *backend) failed(ctx context.Context, err error, unsent bool) error {
 	known := func(sentinel error) bool { return errors.Is(err, sentinel) }
 	switch {
@@ -137,7 +137,7 @@ func (b *backend) write(ctx context.Context, e Entry, r record) (Entry, error) {
 	return b.store.Put(ctx, keyOf(r.Name), value, e.Revision, r.needed(e.Now))
 }
 
-// changeHeld calls change. It returns a NotHeldError if the lease that the request r names is over.
+// changeHeld calls change with f. If the lease that r names is over, it returns a NotHeldError.
 func (b *backend) changeHeld(ctx context.Context, r driver.Request, f func(s *record, now time.Time)) (Entry, error) {
 	return b.change(ctx, r.Name, func(s *record, now time.Time) error {
 		if s.Holder == nil || s.Holder.Owner != r.Owner || s.Holder.Token != r.Token {
@@ -172,8 +172,8 @@ func (b *backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, err
 
 // Renew must know whether the store wrote the renewal before the lease expired. The renewal was in
 // time if all requests together took less time than the lease had left, or if the write time from
-// Put is early enough. Otherwise, Renew reads the record. If the entry has a write time, clients
-// ignore a late renewal (see holder.void). If not, Renew ends a lease whose renewal may be late.
+// Put shows it. Otherwise, Renew reads the record. If the entry has a write time, clients ignore a
+// late renewal (see holder.void). If it has none, Renew ends a lease whose renewal may be late.
 func (b *backend) Renew(ctx context.Context, r driver.Request) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
@@ -231,8 +231,8 @@ func (b *backend) release(ctx context.Context, r driver.Request) error {
 	return err
 }
 
-// Withdraw writes the record even if the owner has no grant. So an earlier TryAcquire that has read
-// the old record can no longer write it. A later TryAcquire finds the withdrawal in the record.
+// Withdraw writes the record even if the owner has no grant. So a TryAcquire that has read the old
+// record can no longer write. A later TryAcquire finds the withdrawal in the record.
 func (b *backend) Withdraw(ctx context.Context, name, owner string) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
@@ -271,9 +271,9 @@ func (b *backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 	return b.look(ctx, name)
 }
 
-// look returns the holder of the lock called name. A store may read its clock after the record. If
-// the lease is renewed between these two reads, the old record seems to have expired. So look
-// reports an expiry only if it finds the same revision twice.
+// look returns the holder of the lock called name. A store may read the record first and its clock
+// later. If the lease is renewed between these two reads, the lease in the old record seems to have
+// expired. So look reports an expiry only if it finds the same revision twice.
 func (b *backend) look(ctx context.Context, name string) (driver.Holder, error) {
 	for over := uint64(0); ; {
 		e, r, err := b.read(ctx, name)

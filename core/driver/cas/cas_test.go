@@ -10,7 +10,7 @@ import (
 	"github.com/lockbench/lockbench/core/drivertest"
 )
 
-// The store "all" reports changes and the times of writes. The store "least" does neither.
+// The store "all" reports changes and the times of writes. The store "least" reports neither.
 func TestConformance(t *testing.T) {
 	for name, open := range map[string]func(d *data) cas.Store{
 		"all":   func(d *data) cas.Store { return watched{&client{data: d}} },

@@ -7,10 +7,10 @@
 // operation reads the record, decides, and writes the record if no other client has changed it
 // since. So a write that arrives late finds another revision and changes nothing.
 //
-// If the store is a [Watcher], it wakes hosts that wait for a lock. If it is no Watcher, they poll.
-// There is no queue of waiting hosts, so Properties.FIFO is false. To stay in a queue, each host
-// would have to write to the record every second, and each of these writes would make a write of
-// another host fail, even a write of the holder.
+// If the store is a [Watcher], it wakes hosts that wait for a lock. If the store is no Watcher,
+// these hosts poll. There is no queue of waiting hosts, so Properties.FIFO is false. To stay in a
+// queue, each host would have to write to the record every second, and each of these writes would
+// make a write of another host fail, even a write of the holder.
 //
 // # Where is what
 //
@@ -52,8 +52,8 @@ type Store interface {
 	// Put writes value, which is not empty, if key has the given revision. For a key that does not
 	// exist, revision is 0 or the revision that Read returned. The backend uses only Revision and
 	// Written of the Entry that Put returns. After the time ttl, the store should delete the key if it
-	// can. It must not delete it earlier, so a store that counts in seconds must round up. Without
-	// this deletion, the key of a lock that was never released stays until the lock is acquired again.
+	// can. It must not delete the key earlier, so a store that counts seconds must round up. Without
+	// the deletion, the key of a lock that was never released stays until the lock is acquired again.
 	Put(ctx context.Context, key string, value []byte, revision uint64, ttl time.Duration) (Entry, error)
 	// Delete deletes key if it has the given revision.
 	Delete(ctx context.Context, key string, revision uint64) error

@@ -148,7 +148,7 @@ func (b *backend) Observe(ctx context.Context, name string, emit func(driver.Hol
 	return err
 }
 
-// Notify does not read the record after a change, because its caller then asks for the lock anyway.
+// Notify does not read the record after a change, because the caller then asks for the lock anyway.
 func (b *backend) Notify(ctx context.Context, name string, emit func()) error {
 	first := true
 	err := b.follow(ctx, name, func(ctx context.Context, changed bool) (time.Duration, error) {

@@ -106,7 +106,7 @@ func (c Connect) tlsKeys() []string {
 	return named
 }
 
-// Secure reports whether c turns TLS on. If it returns false, the address can still ask for TLS.
+// Secure reports whether c turns TLS on. Even if it returns false, the address may ask for TLS.
 func (c Connect) Secure() bool {
 	return c.TLS != nil || c.TLSEnabled != nil && *c.TLSEnabled || len(c.tlsKeys()) > 0
 }
@@ -146,8 +146,8 @@ func Invalid(err error) error {
 
 // KeysOf returns the configuration keys of options, a struct and not a pointer. Each field with the
 // tag "key" is a configuration key. The tags "default", "required", "secret" and "doc" describe it.
-// The fields of an embedded struct are included. If the embedded struct has a tag with the name of
-// a key, the tag's value is the key's default. So a backend that connects slowly can write
+// The fields of an embedded struct are included. If the tag of the embedded struct has an entry
+// with a key's name, that entry is the key's default. So a backend that connects slowly can write
 //
 //	Connect `dial_timeout:"3s"`
 func KeysOf(options any) []driver.Key {

@@ -79,10 +79,10 @@ func (s *Source) TLSConfig(host string) *tls.Config {
 // LastingTLSConfig is like TLSConfig, for a client library that uses one configuration for all
 // connections. The parameter hosts lists the hosts that the library connects to.
 //
-// Package tls reads the authorities of a configuration only once, and would never use renewed ones.
-// So package config verifies the server's certificate. The certificate must have the name that the
-// client asked for. A client that connects to an IP address asks for no name. Then the certificate
-// must be for one of the hosts.
+// Package tls reads the authorities of a configuration only once, and would never use renewed
+// authorities. So this configuration verifies the server's certificate itself, with the present
+// authorities. The certificate must have the name that the client asked for. If the client connects
+// to an IP address, it asks for no name. The certificate must then be for one of the hosts.
 func (s *Source) LastingTLSConfig(hosts []string) *tls.Config {
 	cfg := s.TLSConfig("")
 	if cfg == nil || cfg.InsecureSkipVerify || s.connect.TLSCAFile == "" {
@@ -119,7 +119,7 @@ func verify(chain []*x509.Certificate, roots *x509.CertPool, names []string) err
 	return &tls.CertificateVerificationError{UnverifiedCertificates: chain, Err: err}
 }
 
-// Stale returns nil, or an error that says why a file's present contents are not in use.
+// Stale returns an error that says why a file's present contents are not in use, or nil if all are.
 func (s *Source) Stale() error {
 	return errors.Join(s.password.failed(), s.pair.failed(), s.roots.failed())
 }

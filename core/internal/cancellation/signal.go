@@ -1,15 +1,15 @@
 // Package cancellation implements the cancellation of contexts. Package core embeds a [Signal] in
-// the context of each call to a backend. A plugin embeds one in the context of each request.
+// the context of each call to a backend. A plugin embeds a Signal in the context of each request.
 package cancellation
 
 import "sync"
 
-// Signal implements Done, Err and AfterFunc of a context.Context. A type
-// that embeds Signal must add Deadline and Value, and call Cancel to end
-// the context. The zero Signal has not ended. A Signal must not be copied.
+// Signal implements Done, Err and AfterFunc of a context.Context. A type that embeds Signal must
+// add Deadline and Value, and call Cancel to end the context. The zero Signal is a context that has
+// not ended. A Signal must not be copied.
 //
-// Note: context.WithCancel does the same, but needs a goroutine or an entry in the parent for each
-// context. Signal allocates nothing until Done or AfterFunc is called.
+// Note: for each context, context.WithCancel needs a goroutine or an entry in the parent context. A
+// Signal allocates nothing until Done or AfterFunc is called.
 type Signal struct {
 	mu    sync.Mutex
 	ended chan struct{} // made by the first call of Done
@@ -54,8 +54,8 @@ func (l *Signal) Err() error {
 	return l.err
 }
 
-// AfterFunc calls f in a goroutine after the context has ended. Because AfterFunc exists,
-// package context needs no goroutine for a context that a backend derives from this context.
+// AfterFunc calls f in a new goroutine after the context has ended. If a backend derives a context
+// from this one, package context calls AfterFunc instead of starting a goroutine.
 func (l *Signal) AfterFunc(f func()) (stop func() bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package deliver calls loggers and callbacks of the application on separate goroutines. Such code
-// may call back into this module. It may also block, even for ever, for example if it writes to a
-// pipe that is not read. So it must not run on a goroutine on which a lease or a plugin depends.
+// Package deliver calls the application's loggers and callbacks on separate goroutines. A callback
+// may call functions of this module. It may also block for ever, for example in a write to a full
+// pipe. So a callback must not run on a goroutine that a lease or a plugin depends on.
 package deliver
 
 import (
@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// grace is the longest time for which a Flush still waits after its ctx has ended. It is long
-// enough for every callback that does not block.
+// grace is the longest time that Flush still waits after its ctx has ended. Every callback that
+// does not block returns within this time.
 const grace = 50 * time.Millisecond
 
-// Queue delivers items one at a time and in the order of Add, from a goroutine that lives while
-// there are items. If there is no room for an item, it is dropped. The next item that is queued is
-// delivered with the number of items that were dropped just before it.
+// Queue passes items to a callback, one at a time, in the order of Add, and on a goroutine that
+// lives while there are items. If there is no room for an item, Add drops it. With the next item,
+// the callback gets the number of items that were dropped before it.
 //
-// A panic in a callback is not recovered, so it ends the process. If a callback ends
-// its goroutine, as testing.T.FailNow does, deliveries go on in another goroutine.
+// A panic in the callback ends the process. If the callback ends its goroutine, as
+// testing.T.FailNow does, another goroutine delivers the remaining items.
 type Queue[T any] struct {
 	callback func(item T, dropped uint64)
 	capacity int
@@ -40,14 +40,14 @@ type entry[T any] struct {
 	dropped uint64
 }
 
-// New returns an empty queue. Add lets the total size of waiting items grow to capacity. Items that
-// the delivering goroutine has already taken do not count, and can reach the same size.
+// New returns an empty queue. Add drops an item that would make the total size of the waiting items
+// exceed capacity. Items that the delivering goroutine has taken do not count, and can be as large.
 func New[T any](capacity int, callback func(item T, dropped uint64)) *Queue[T] {
 	return &Queue[T]{callback: callback, capacity: capacity}
 }
 
-// Add queues an item, or drops it if there is no room, and reports whether it was
-// queued. Add never waits for a callback, and may be called while mutexes are held.
+// Add queues an item of the given size and returns true. If there is no room for the item, Add
+// drops it and returns false. Add never waits for a callback, so the caller may hold mutexes.
 func (q *Queue[T]) Add(item T, size int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -59,7 +59,7 @@ func (q *Queue[T]) Add(item T, size int) bool {
 	return true
 }
 
-// Force queues an item even if there is no room for it, so callers must use it for few items only.
+// Force queues an item even if there is no room for it. Use Force for few items only.
 func (q *Queue[T]) Force(item T, size int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -76,9 +76,9 @@ func (q *Queue[T]) put(item T, size int) {
 	}
 }
 
-// Flush waits until all items are delivered, but at most for the time timeout. After ctx has ended,
-// it waits for at most the time grace. A Flush that is called by a callback of any queue returns at
-// once, because it could otherwise wait for that callback.
+// Flush waits until the callback has returned for all items, but at most for the time timeout. If
+// ctx ends during that time, Flush waits for at most 50 ms more. If a callback of any queue calls
+// Flush, Flush returns at once, because it could otherwise wait for that callback.
 func (q *Queue[T]) Flush(ctx context.Context, timeout time.Duration) {
 	idle := q.busy()
 	if idle == nil || delivering() {
@@ -115,7 +115,7 @@ func (q *Queue[T]) busy() <-chan struct{} {
 func (q *Queue[T]) run() {
 	finished := false
 	defer func() {
-		if !finished { // the callback called runtime.Goexit; a panic would end the process
+		if !finished { // the callback has called runtime.Goexit
 			go deliver(q.run)
 		}
 	}()
@@ -128,8 +128,8 @@ func (q *Queue[T]) run() {
 	finished = true
 }
 
-// The next method moves all waiting items to the current field. If no item waits, it returns false,
-// and the goroutine must end.
+// The method next moves all items from the field waiting to the field current. If no item waits,
+// next returns false, and the calling goroutine must end.
 func (q *Queue[T]) next() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -152,8 +152,8 @@ func deliver(run func()) { run() }
 
 var deliverName = runtime.FuncForPC(reflect.ValueOf(deliver).Pointer()).Name()
 
-// delivering reports whether the calling goroutine delivers items. Goroutines have no
-// names, so it searches the stack for the function deliver.
+// delivering reports whether the calling goroutine delivers the items of a queue. It searches the
+// goroutine's stack for the function deliver, because goroutines have no names.
 func delivering() bool {
 	for pcs, skip := make([]uintptr, 64), 2; ; skip += len(pcs) {
 		n := runtime.Callers(skip, pcs)

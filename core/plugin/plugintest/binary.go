@@ -23,14 +23,14 @@ const (
 	// startTimeout is long, because many plugins may start at once
 	// under the race detector. No case measures how long a start takes.
 	startTimeout = 30 * time.Second
-	// dumpTime bounds the time in which a plugin prints its stacks.
+	// dumpTime is the longest time that a plugin gets to print its stacks.
 	dumpTime = 2 * time.Second
 )
 
 // Binary returns a function that makes harnesses for the plugin binary at path, which must be
-// called lockplugin-NAME. The config function is called once for each harness, and must return a
+// called lockplugin-NAME. The function config is called once for each harness, and must return a
 // configuration with an unused namespace. If config is nil, the configuration is empty. Binary sets
-// the harness's Open, Plugin, Host and Stacks fields; the caller sets the fields about the store.
+// the harness's Open, Plugin, Host and Stacks fields. The caller sets the fields about the store.
 // The Host field works only if the running binary's main function or TestMain calls [HostMain].
 func Binary(path string, config func(t drivertest.T) driver.Config) func(t drivertest.T) *drivertest.Harness {
 	return func(t drivertest.T) *drivertest.Harness {
@@ -49,7 +49,7 @@ func BinaryWith(path string, opts plugin.Options) func(t drivertest.T) *driverte
 	return BinaryOf(strings.TrimPrefix(filepath.Base(path), wire.Prefix), path, opts)
 }
 
-// BinaryOf is like [BinaryWith] for the named backend. Its binary may have any file name.
+// BinaryOf is like [BinaryWith] for the named backend. The binary at path may have any file name.
 func BinaryOf(name, path string, opts plugin.Options) func(t drivertest.T) *drivertest.Harness {
 	opts.Path = path
 	return func(drivertest.T) *drivertest.Harness {
@@ -118,7 +118,7 @@ type dump struct {
 	text  strings.Builder
 }
 
-// The of method sends SIGQUIT to the process pid, and returns the stacks that it prints on exit.
+// dump.of sends SIGQUIT to the process pid, and returns the stacks that the process prints on exit.
 func (d *dump) of(pid int) string {
 	if pid <= 0 {
 		return "the plugin is down"

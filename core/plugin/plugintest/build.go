@@ -65,20 +65,20 @@ func build(pkg string) (binary string, err error) {
 }
 
 // Main is the body of a TestMain. It lets [StartHost] start the test binary as a host process. At
-// the end, Main removes the binaries of [Build]. Under the race detector and without GORACE, Main
-// fails if a plugin or a host has reported a data race.
+// the end, Main removes the binaries of [Build]. If the race detector is on and GORACE is not set,
+// Main fails if a plugin or a host has reported a data race.
 func Main(m *testing.M) {
 	HostMain()
 	races := ""
 	if Race && os.Getenv("GORACE") == "" {
 		// By default the race detector makes each process sleep for a second at its exit.
 		options := "atexit_sleep_ms=0"
-		if races, _ = os.MkdirTemp("", "races-"); races != "" { // else reports go to the processes' stderr
+		if races, _ = os.MkdirTemp("", "races-"); races != "" { // otherwise, reports go to the standard error of each process
 			options += " log_path=" + filepath.Join(races, "in")
 		}
 		os.Setenv("GORACE", options)
 	}
-	if signal.Ignored(os.Interrupt) { // as in a script's background job; children would ignore it too
+	if signal.Ignored(os.Interrupt) { // a script's background job ignores it, and so would the children of this process
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	}
 	code := m.Run()

@@ -1,13 +1,13 @@
-// Package plugintest runs backends in three ways for the conformance suite:
-// through the wire protocol inside this process, as a real plugin process,
-// and under a second host process that can be killed.
+// Package plugintest runs backends for the conformance suite in three ways: through the wire
+// protocol inside this process, as a real plugin process, and under a second host process that can
+// be killed.
 //
 // # Where is what
 //
-//   - loopback.go: a backend through the wire protocol, in this process
-//   - binary.go: harnesses for a binary; build.go: builds a binary, and has the body of a TestMain
-//   - host.go: a second host for the suite, and processes that are killed or frozen
-//   - hostprocess.go: commands to the second host; hoststate.go: that host's own process
-//   - server.go: a store whose server runs as a process
-//   - race_on.go, race_off.go: whether the race detector is on
+//   - loopback.go runs a backend through the wire protocol, in this process.
+//   - binary.go makes harnesses for a plugin binary. build.go builds the binary.
+//   - host.go gives the suite a second host. hostprocess.go sends commands to that host's process.
+//   - hoststate.go runs in the process of the second host.
+//   - server.go runs a store's server as a process.
+//   - race_on.go and race_off.go say whether the race detector is on.
 package plugintest

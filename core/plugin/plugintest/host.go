@@ -31,7 +31,7 @@ func startHost(t drivertest.T, spec HostSpec) drivertest.Host {
 // end ends the host and its plugin, even if the case has frozen or killed them.
 func (h *testHost) end(t drivertest.T) {
 	t.Helper()
-	// Resume fails if the case has killed the host. That must not fail the case.
+	// Resume fails if the test case has killed the host. That must not fail the case.
 	_ = h.HostProcess.Resume()
 	plugin := h.HostProcess.plugin
 	if plugin > 0 {
@@ -51,7 +51,7 @@ func (h *testHost) end(t drivertest.T) {
 	}
 }
 
-// The within method calls do, and fails the case if the host does not answer in time.
+// within calls do, and fails the test case if the host process does not answer within commandLimit.
 func (h *testHost) within(t drivertest.T, do func(ctx context.Context) error) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)

@@ -8,9 +8,9 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// HostProcess is a second host. It is this binary, started again, with its own
-// core.Client and plugin. It executes one command at a time, and is not safe for
-// concurrent use. If the ctx of a command ends before the answer, the process is killed.
+// HostProcess is a second host. It runs this binary in another process, with its own core.Client
+// and plugin. It executes one command at a time. Its methods must not be called concurrently. If a
+// method's ctx ends before the answer, the process is killed.
 type HostProcess struct {
 	child   *proc.Child
 	replies chan reply
@@ -71,7 +71,7 @@ func (h *HostProcess) Acquire(ctx context.Context, name string, ttl, atLeast tim
 	return r.Token, err
 }
 
-// Enqueue makes the host start an Acquire, and returns when the Acquire waits or has got the lock.
+// Enqueue makes the host call Acquire, and returns when this Acquire waits or has got the lock.
 func (h *HostProcess) Enqueue(ctx context.Context, name string, ttl, atLeast time.Duration) error {
 	_, err := h.ask(ctx, command{Op: "enqueue", Name: name, TTL: ttl, AtLeast: atLeast})
 	return err

@@ -25,7 +25,7 @@ type host struct {
 
 	mu      sync.Mutex
 	leases  map[string]*core.Lease
-	waiting map[string]chan struct{} // by lock name; closed when the lock's enqueued Acquire waits
+	waiting map[string]chan struct{} // by lock name; closed when the Acquire of enqueue waits or has got the lock
 	wg      sync.WaitGroup
 }
 
@@ -43,8 +43,8 @@ func openHost(parent *proc.Parent, spec HostSpec) (proc.Agent[command], error) {
 	return h, nil
 }
 
-// event gets the events of the host's client. If the Acquire of host.enqueue waits or has got the
-// lock, event lets enqueue return.
+// event gets the events of the host's client. If the Acquire that enqueue started waits or has got
+// the lock, event makes enqueue return.
 func (h *host) event(e core.Event) {
 	if e.Kind != core.EventWaiting && e.Kind != core.EventAcquired {
 		return
@@ -93,8 +93,8 @@ func (h *host) acquire(c command) (reply, error) {
 	return reply{Token: lease.Token()}, nil
 }
 
-// enqueue starts an Acquire, and returns when the Acquire waits or has got the lock. Closing the
-// host's client ends the Acquire.
+// enqueue calls Acquire in a new goroutine, and returns when this Acquire waits or has got the
+// lock. When the host's client is closed, the Acquire ends.
 func (h *host) enqueue(c command) (r reply, err error) {
 	waits := make(chan struct{})
 	h.mu.Lock()
@@ -122,7 +122,7 @@ func (h *host) enqueue(c command) (r reply, err error) {
 	return r, err
 }
 
-// state calls lease.Valid first, because a case checks the result of the first call after a pause.
+// state calls lease.Valid first, because test cases check the first call after a pause.
 func (h *host) state(c command) (r reply, err error) {
 	lease, err := h.lease(c.Name)
 	if err != nil {
@@ -175,7 +175,7 @@ type command struct {
 	AtLeast time.Duration `json:"at_least_ns,omitempty"`
 }
 
-// reply is one line on the host process's standard output, the answer to one command.
+// reply is one line on a host process's standard output. It answers one command.
 type reply struct {
 	Error []byte `json:"error,omitempty"` // an encoded lockpb.Error, to keep sentinel errors
 	Token uint64 `json:"token,omitempty"`
@@ -207,6 +207,6 @@ func (r *reply) err() error {
 	return wire.DecodeError(&e)
 }
 
-// HostMain does nothing unless this process was started as a host process. In that case
-// it runs the host process and does not return. Call it first in main or TestMain.
+// HostMain runs the host process and does not return if [StartHost] has started this process.
+// Otherwise it does nothing. Call HostMain first in main or TestMain.
 func HostMain() { proc.Become(role, "host process", openHost) }

@@ -17,7 +17,7 @@ import (
 )
 
 // Loopback returns a backend that calls b through protocol version 2, over Unix sockets inside this
-// process. It encodes values and errors as host and plugin do. It closes b when the case ends.
+// process. It encodes values and errors as host and plugin do. When the test ends, it closes b.
 func Loopback(t drivertest.T, b driver.Backend) driver.Backend {
 	t.Helper()
 	return loopbackOf(t, b, wire.VersionFramed)
@@ -120,8 +120,8 @@ func (l *loopback) Properties() driver.Properties {
 	return l.props
 }
 
-// Close implements driver.Backend. It keeps the server running until the case ends, so that calls
-// after Close reach the closed backend.
+// Close implements driver.Backend. It keeps the server running until the test case ends, so that
+// calls after Close reach the closed backend.
 func (l *loopback) Close(ctx context.Context) error {
 	l.once.Do(func() {
 		if l.unary != nil {
@@ -143,7 +143,7 @@ func (l *loopback) stop() {
 	l.served.Wait()
 }
 
-// farEnd is the plugin's end of the connections, without a process. It implements wire.Host.
+// farEnd is the plugin's end of the connections, inside this process. It implements wire.Host.
 type farEnd struct {
 	backend driver.Backend
 	done    chan struct{}

@@ -18,10 +18,10 @@ const (
 	askEvery = 10 * time.Millisecond
 )
 
-// Server is the [drivertest.Store] of a backend if the store's server is a process that a test
-// starts and stops. Server stops, freezes and resumes the process together with its child
-// processes. For a server that the test does not start, leave the harness's Store field nil. In
-// that case, the suite omits the cases that need a Store.
+// Server implements [drivertest.Store] for a store whose server is a process that a test starts and
+// stops. Server stops, freezes and resumes the process together with its child processes. If the
+// test does not start the server, leave the harness's Store field nil. Then the suite omits the
+// cases that need a Store.
 //
 // The methods of a Server must not be called concurrently.
 type Server struct {

@@ -1,16 +1,16 @@
-// Package serve turns a backend into a plugin. An author writes only a main function that calls
-// [Main]. The package implements the handshake, the protocol and the command line. It also releases
-// the host's locks when the host dies.
+// Package serve turns a backend into a plugin. The author of a plugin writes only a main function
+// that calls [Main]. The package implements the handshake, the protocol and the command line. When
+// the host dies, the package releases the host's locks.
 //
 // # Where is what
 //
-//   - serve.go: Main, and the handshake line that a host reads first
-//   - inherited.go, privileges_linux.go, privileges_other.go: what a plugin must not inherit
-//   - tune.go: settings of the Go runtime, and profiles
-//   - cli.go: the command line, for use without a host
-//   - process.go: the plugin process, how it is configured, and how it ends
-//   - framed.go: the plugin process in protocol version 2
-//   - tracker.go: records the host's leases; release.go: releases them when the host is dead
-//   - lifeline.go, pidfd_linux.go, pidfd_other.go: detect a dead or lost host
-//   - log.go: the log, and the removal of secrets from it
+//   - serve.go has Main, and writes the handshake line that a host reads first.
+//   - inherited.go closes files, and privileges_linux.go and privileges_other.go bar privileges.
+//   - tune.go sets up the Go runtime and starts profiles.
+//   - cli.go executes the command line, for use without a host.
+//   - process.go configures and ends the plugin process.
+//   - framed.go serves protocol version 2.
+//   - tracker.go records the host's leases. release.go releases them when the host is dead.
+//   - lifeline.go, pidfd_linux.go and pidfd_other.go detect a dead or lost host.
+//   - log.go writes the log and removes secrets from it.
 package serve

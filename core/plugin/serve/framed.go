@@ -9,8 +9,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// framed serves protocol version 2. Operations arrive on a separate data socket. They pass through
-// the process's tracker, as in version 1.
+// framed serves protocol version 2. Operations arrive on a separate data socket and then pass
+// through the process's tracker, as in version 1.
 type framed struct{ *process }
 
 // Configure implements wire.Host.
@@ -31,7 +31,7 @@ func (p framed) Configure(ctx context.Context, s wire.Setup) (wire.Opened, error
 }
 
 // operate serves the data socket until the host closes its connections. After that, the process
-// keeps running until Close or the code in lifeline.go ends it.
+// runs until the host calls Close, or until lifeline.go finds that the host is gone.
 func (p framed) operate(l *frame.Listener, o wire.Opened) {
 	refuse := func(err error) { p.log.Warn("connection refused", "err", err) }
 	if err := l.Serve(o.Backend, p.redact, refuse, p.lifeline.parent, p.lifeline.hostPid); err != nil && !p.isClosed() {

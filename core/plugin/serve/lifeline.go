@@ -20,7 +20,7 @@ type lifeline struct {
 	pipe    *os.File
 	parent  int   // id of the parent process at the start: the host, or a wrapper
 	hostPid int   // the host's process id, passed by the host; 0 if it was not passed
-	host    *host // nil if the process hostPid is not visible here
+	host    *host // nil if this process cannot see the process hostPid
 	ended   chan struct{}
 }
 
@@ -43,10 +43,10 @@ func openLifeline(log *slog.Logger) (*lifeline, error) {
 	return l, nil
 }
 
-// watch calls died once, when the host is certainly dead, and calls letGo once, when the pipe has
-// ended. The pipe's end does not prove the host's death, because the host may have closed its end
-// or called exec. A new parent of the plugin is no proof either, because a wrapper between host and
-// plugin may have died instead.
+// watch calls died when the host is certainly dead, and letGo when the pipe has ended. The end of
+// the pipe does not prove the host's death, because the host may have closed its end or called
+// exec. A new parent process is no proof either, because a wrapper between host and plugin may have
+// died.
 func (l *lifeline) watch(died, letGo func()) {
 	go func() {
 		// The host never writes to the pipe, so the read lasts until the host's end is closed.
@@ -61,7 +61,7 @@ func (l *lifeline) watch(died, letGo func()) {
 	died()
 }
 
-// Without a pidfd, the plugin begins to poll for the host's death when the pipe ends. For
+// If there is no pidfd, the plugin polls for the host's death after the pipe has ended. For
 // confirmFor, it polls every confirmEvery, because the kernel closes a dying host's pipe shortly
 // before the host is dead. After that, it polls every slowEvery.
 const (
@@ -77,7 +77,7 @@ type host struct {
 	pidfd *os.File // nil if the system has no pidfd
 }
 
-// findHost opens the host process. It fails if no process has this id and start time, for example
+// findHost returns the host process. It fails if no process has this id and start time, for example
 // because the host is in another PID namespace.
 func findHost(pid int, start string) (*host, error) {
 	if pid <= 0 {
@@ -87,7 +87,7 @@ func findHost(pid int, start string) (*host, error) {
 	if h.pidfd == nil && !h.exists() {
 		return nil, fmt.Errorf("there is no process %d", pid)
 	}
-	// This check must come after the opening of the pidfd, to prove that the pidfd is the host's.
+	// Check after openPidfd, because only such a check proves that the pidfd is the host's.
 	if start != "" && !h.same() {
 		if h.pidfd != nil {
 			h.pidfd.Close()
@@ -106,7 +106,7 @@ func (h *host) same() bool {
 	return err == nil && self == strconv.Itoa(os.Getpid()) && ok && s.Start == h.start
 }
 
-// await returns when the host is dead. The caller must close the ended channel when the pipe ends.
+// await returns when the host is dead. The caller must close the channel ended when the pipe ends.
 func (h *host) await(ended <-chan struct{}) {
 	if h.pidfd != nil && awaitPidfd(h.pidfd) == nil {
 		return
@@ -134,12 +134,12 @@ func (h *host) dead() bool {
 
 func (h *host) exists() bool { return !errors.Is(syscall.Kill(h.pid, 0), syscall.ESRCH) }
 
-// aloneFor is the time for which a plugin keeps running without a connection to its host.
+// aloneFor is how long a plugin keeps running without a connection to its host.
 const aloneFor = 5 * time.Second
 
-// sessions counts the open heartbeat streams. A host, even a frozen host, keeps one stream open
-// while it uses its plugin. When a stream or the lifeline pipe ends, sessions waits for aloneFor.
-// If no stream is open then, no host will connect any more, and sessions calls its alone function.
+// sessions counts the open heartbeat streams. A host keeps one open while it uses its plugin, even
+// if the host is frozen. When a stream or the lifeline pipe ends, sessions waits for aloneFor. If
+// no stream is open then, no host will connect any more, and sessions calls the function alone.
 type sessions struct {
 	alone func()
 

@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// newLogger returns a logger that writes the JSON lines that a host expects on the plugin's
-// standard error. It writes all levels, because the host chooses the levels to keep.
+// newLogger returns a logger that writes JSON lines to the plugin's standard error, as a host
+// expects them. The logger writes all levels, because the host chooses which levels to keep.
 func newLogger(w io.Writer, redact *wire.Redactor) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(redacting{w, redact}, &slog.HandlerOptions{
 		Level:       slog.LevelDebug,
@@ -20,7 +20,7 @@ func newLogger(w io.Writer, redact *wire.Redactor) *slog.Logger {
 }
 
 // hclogNames gives hclog's names to slog's attributes for time, level and message. It also checks
-// their types, because a backend's attribute may have one of these names.
+// the types of the attributes, because a backend may give one of these names to its own attribute.
 func hclogNames(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) > 0 {
 		return a

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openPidfd returns a descriptor that becomes readable when the process with the id pid has ended,
-// with all its threads (see pidfd_open(2)). It returns nil if there is no such process, if Linux is
-// older than 5.3, or if a sandbox forbids the call.
+// openPidfd returns a descriptor that becomes readable when all threads of the process pid have
+// ended (see pidfd_open(2)). It returns nil if there is no such process, if Linux is older than
+// 5.3, or if a sandbox forbids the call.
 func openPidfd(pid int) *os.File {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {

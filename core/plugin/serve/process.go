@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// closeBudget bounds the backend's Close. The host waits longer before it kills the process.
+// closeBudget bounds the backend's Close. The host waits longer before it kills this process.
 const closeBudget = 700 * time.Millisecond
 
 // process is the state of this plugin process.
@@ -100,7 +100,7 @@ func (p *process) Close(ctx context.Context) error {
 	return err
 }
 
-// hostDied releases the dead host's locks, unless the host asked for Abandon, and ends the process.
+// hostDied releases the dead host's locks, unless Policy.Abandon was set, and ends this process.
 func (p *process) hostDied() {
 	if !p.dying.CompareAndSwap(false, true) {
 		return
@@ -115,8 +115,8 @@ func (p *process) hostDied() {
 	p.exit()
 }
 
-// abandoned ends the process, because no host can reach it any more. It releases no
-// lock, because the host may be alive and keep its leases through a new plugin process.
+// abandoned ends this process, because no host can reach it any more. It releases no lock, because
+// the host may be alive and may renew its leases through a new plugin process.
 func (p *process) abandoned() {
 	if p.isClosed() || !p.dying.CompareAndSwap(false, true) {
 		return
@@ -131,8 +131,8 @@ func (p *process) exit() {
 	os.Exit(0)
 }
 
-// While hostDied or abandoned runs, exitCode blocks, because these methods must finish and then end
-// the process.
+// exitCode returns this process's exit status. While hostDied or abandoned runs, exitCode blocks
+// for ever, because these methods end the process when they are done.
 func (p *process) exitCode() int {
 	if p.dying.Load() {
 		select {}

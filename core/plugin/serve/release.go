@@ -19,7 +19,7 @@ const (
 )
 
 // releaseAll renews the dead host's leases during the delay that the host asked for. Then, for at
-// most releaseBudget, it tries to release the leases and to withdraw other owners, such as waiters.
+// most releaseBudget, it releases them and withdraws owners without a lease, such as waiters.
 func (p *process) releaseAll(t *tracker) {
 	start := time.Now()
 	count := t.refuse()
@@ -33,9 +33,9 @@ func (p *process) releaseAll(t *tracker) {
 	p.log.Info("host died; its locks are released", "locks", count, "took", time.Since(start))
 }
 
-// refuse makes the tracker refuse new requests, and returns the number of owners that it knows. The
-// host's last renewals may have failed. So refuse sets each lease's expiry to zero, which makes
-// tracker.keep renew all leases.
+// refuse makes the tracker refuse new requests, and returns the number of owners that the tracker
+// knows. It sets each lease's expiry to zero, so that tracker.keep renews all leases, because the
+// dead host's last renewals may have failed.
 func (t *tracker) refuse() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -46,8 +46,8 @@ func (t *tracker) refuse() int {
 	return len(t.entries)
 }
 
-// keep renews the dead host's leases until the time in its end parameter. It skips a lease that
-// expires after end, and cannot revive an expired lease.
+// keep renews the dead host's leases until the time end. It skips a lease that expires later than
+// that, and cannot revive a lease that has expired.
 func (t *tracker) keep(end time.Time) {
 	for time.Now().Before(end) {
 		ops, pause := t.due(end)
@@ -94,9 +94,9 @@ func (t *tracker) renewed(owner string, until time.Time) {
 	}
 }
 
-// releaseAll releases and withdraws owners until none is left or ctx ends, and returns the number
-// of owners left. After each attempt it lists the owners again, because an acquire of the dead host
-// that is still under way may add a grant.
+// releaseAll releases the leases of all owners and withdraws waiting owners, until no owner is left
+// or ctx ends. It returns the number of owners left. After each attempt it lists the owners again,
+// because an acquire of the dead host that is still under way may add a grant.
 func (t *tracker) releaseAll(ctx context.Context) int {
 	for {
 		ops, acquires := t.pending()
@@ -120,7 +120,7 @@ func (t *tracker) releaseAll(ctx context.Context) int {
 }
 
 // pending returns the releases and withdrawals to send now, and the number of acquires under way.
-// If such an acquire reaches the store late, the store refuses it, because its owner is withdrawn.
+// If such an acquire reaches the store after its owner's withdrawal, the store refuses it.
 func (t *tracker) pending() (ops []driver.Op, acquires int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -147,7 +147,7 @@ func (t *tracker) releaseOps(ctx context.Context, ops []driver.Op) int {
 	return int(done.Load())
 }
 
-// each executes ops, which must not contain an acquire. It calls the done function with each
+// each executes ops, which must not contain an acquire. It calls the function done with each
 // operation and the operation's error. Several goroutines may call done at the same time.
 func (t *tracker) each(ctx context.Context, ops []driver.Op, done func(driver.Op, error)) {
 	batcher := driver.BatcherOf(t.Backend)

@@ -23,7 +23,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// stopGrace bounds the time in which a closed plugin sends its last replies.
+// stopGrace is the longest time that a closed plugin takes to send its last replies.
 const stopGrace = 300 * time.Millisecond
 
 // Main is the whole main function of a plugin. If a host has started the process, Main
@@ -32,9 +32,9 @@ const stopGrace = 300 * time.Millisecond
 // spec. Without arguments, Main prints what the program is. Main never returns.
 //
 // Call Main first in the main function. If a host has started the process, Main closes the file
-// descriptors that the process inherited, except the first three and the pipe to its host. On Linux
-// it sets no_new_privs. If the program uses cgo, Main must execute the program again to set it for
-// all threads. So the code that runs before Main runs twice.
+// descriptors that the process inherited, except the first three and the pipe to its host. On
+// Linux, Main sets no_new_privs. If the program uses cgo, Main must execute the program again to
+// set no_new_privs for all threads, so code before the call of Main runs twice.
 func Main(spec driver.Spec) {
 	if len(os.Args) == 1 && hostStartedUs() {
 		os.Exit(serve(spec))

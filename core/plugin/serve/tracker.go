@@ -11,11 +11,11 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// entry is what the store may hold for one owner: a grant, or a place in the queue.
+// entry records what the store may hold for one owner: a grant, or a place in the queue.
 type entry struct {
 	name, owner string
 	// granted is false while the owner waits, while its acquire is under way, and after an acquire
-	// with an unknown outcome. An owner without a grant must be withdrawn, not released.
+	// with an unknown outcome. The plugin must withdraw such an owner instead of releasing a lease.
 	granted bool
 	token   uint64 // token of the grant
 	ttl     time.Duration
@@ -30,8 +30,8 @@ type entry struct {
 }
 
 // tracker is a backend that remembers the leases and waiters of its host, to release them when the
-// host dies. It has no state that the store lacks (rule L8). After a crash, a new plugin process
-// learns the leases from their renewals.
+// host dies. It has no state that the store lacks (rule L8). After a crash of the plugin, a new
+// plugin process learns the leases from their renewals.
 type tracker struct {
 	driver.Backend
 
@@ -48,9 +48,9 @@ func newTracker(b driver.Backend) *tracker {
 
 var errHostDead = errors.Join(driver.ErrClosed, errors.New("the host is dead"))
 
-// enter must be called before ops are sent. It records what the store may soon hold for the owners
-// in ops. With many leases, an entry is no longer in the CPU's caches at its next renewal. So the
-// look-up of an entry is slow, and enter does little else.
+// enter must be called before ops are sent to the store. It records what the store may soon hold
+// for the owners in ops. Note: with many leases, the look-up of an entry is slow, because the entry
+// is no longer in the CPU's caches. So enter does little else.
 func (t *tracker) enter(ops ...driver.Op) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -72,8 +72,8 @@ func (t *tracker) enter(ops ...driver.Op) error {
 	return nil
 }
 
-// entryOf returns the entry of the owner in r, or creates it. Call it just before the request r is
-// sent, because the entry's expiry counts from the now parameter. The caller must hold mu.
+// entryOf returns the entry of the owner in r, and creates it if necessary. Call entryOf just
+// before r is sent, because the entry's expiry counts from the time now. The caller must hold mu.
 func (t *tracker) entryOf(r *driver.Request, now time.Time) *entry {
 	e := t.entries[r.Owner]
 	if e == nil {
@@ -106,7 +106,7 @@ func (t *tracker) woken(r driver.Request, g driver.Grant) {
 	}
 }
 
-// note records that the owner in r got a grant with this token, or renewed it.
+// note records that the owner in r has a grant with this token, which r acquired or renewed.
 func (e *entry) note(r *driver.Request, token uint64) {
 	e.granted, e.queued, e.token = true, false, token
 	e.keepUntil = time.Time{}
@@ -153,7 +153,7 @@ func (t *tracker) forget(owner string) {
 	delete(t.entries, owner)
 }
 
-// ended forgets an owner if err says that a request ended its lease or found no lease.
+// ended forgets an owner if err (which may be nil) shows that the owner has no lease any more.
 func (t *tracker) ended(owner string, err error) {
 	if err == nil || errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrWithdrawn) {
 		t.forget(owner)
@@ -161,7 +161,7 @@ func (t *tracker) ended(owner string, err error) {
 }
 
 // sweep drops entries that expired over a minute ago, if there are at least sweepAt entries. Few
-// leases expire, because core renews or releases the leases that it knows. The caller must hold mu.
+// leases expire, because package core renews or releases its leases. The caller must hold mu.
 func (t *tracker) sweep() {
 	if len(t.entries) < t.sweepAt {
 		return

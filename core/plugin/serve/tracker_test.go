@@ -132,9 +132,9 @@ func TestTrackerKnowsWhatIsHeld(t *testing.T) {
 	known(1, "a batch")
 }
 
-// A grant that Wait has returned must be renewed during the delay after the
-// host's death, and then released. When the owner calls TryAcquire, the tracker
-// must forget such a grant, because the store may have granted the lock again.
+// If Wait has returned a grant before the host's death, the tracker must renew it during the delay
+// and then release it. When the owner calls TryAcquire, the tracker must forget a grant from Wait,
+// because the store may have granted the lock again.
 func TestTrackerKnowsTheStoresGrants(t *testing.T) {
 	f := newFixture(t, same)
 	wait := func(owner string) driver.Grant {
@@ -266,7 +266,7 @@ func TestDeathWaitsForAcquiresInFlight(t *testing.T) {
 	}
 }
 
-// broken is a backend whose next Release calls fail. Its failures field is their number.
+// broken is a backend. The field failures is the number of its next calls of Release that fail.
 type broken struct {
 	bare
 	failures atomic.Int64

@@ -69,9 +69,9 @@ func (s *Storage) lock(ctx context.Context, name string, take func(*core.Lock, c
 	return nil
 }
 
-// Unlock implements certmagic.Locker. A caller names only the lock, not its lease. So if this
-// process lost a lease and was then granted the lock again, the first Unlock counts for the lost
-// lease, and releases nothing. So no caller can release the lease of another caller.
+// Unlock implements certmagic.Locker. A caller names only the lock, not its lease. If this process
+// lost a lease and was then granted the lock again, the first Unlock counts for the lost lease, and
+// releases nothing. In this way, no caller can release the lease of another caller.
 func (s *Storage) Unlock(ctx context.Context, name string) error {
 	lease := s.pop(name)
 	if lease == nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/lockbench/lockbench/core/status"
 )
 
-// serveMetrics serves /metrics, /ready and /leader on address. It returns the recorder for
-// /metrics. If address is empty, it serves nothing and returns nil. stop ends the server.
+// serveMetrics serves /metrics, /ready and /leader on address, until stop is called. It returns the
+// recorder for /metrics. If address is empty, it serves nothing and returns a nil recorder.
 func serveMetrics(address string, state *status.Handler) (recorder *otel.Recorder, stop func(), err error) {
 	if address == "" {
 		return nil, func() {}, nil

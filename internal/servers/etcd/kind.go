@@ -18,7 +18,7 @@ const (
 	FewOperations = "few-operations"
 )
 
-// members is the size of a Three or Balanced cluster, the smallest with one member as a minority.
+// members is the size of a Three or Balanced cluster. A smaller cluster has no minority.
 const members = 3
 
 var Kind = &servers.Kind{
@@ -51,7 +51,7 @@ var Kind = &servers.Kind{
 func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements) error {
 	s := &store{Environment: e}
 	size := 1
-	// With the default, true, etcd changes its members only after 5 s without a disturbance.
+	// With the default value, true, etcd changes its members only after 5 s without a disturbance.
 	args := []string{"--strict-reconfig-check=false"}
 	if w.Setting == FewOperations {
 		args = append(args, "--max-txn-ops=64")

@@ -41,7 +41,7 @@ func alarm(what pb.AlarmRequest_AlarmAction) servers.Step {
 	})
 }
 
-// cutOff(true) returns a step that cuts member n off from the others. cutOff(false) reconnects it.
+// cutOff(true) returns a step that cuts member n off from all members. cutOff(false) undoes that.
 func cutOff(is bool) servers.Step {
 	return servers.On(func(_ context.Context, s *store, n int) error {
 		s.peers.CutOff(n, is)
@@ -61,7 +61,7 @@ func deleted(key string, opts ...clientv3.OpOption) servers.Step {
 // includes one second, because a client leaves a member that has no leader only after that time.
 const election = 3 * time.Second
 
-// The constant longer is a time above all TTLs that the search for failures uses.
+// The constant longer is above the TTL of every lease in the random search for failures.
 const longer = 12 * time.Second
 
 var operations = []servers.Operation{
@@ -224,7 +224,7 @@ func addMember(ctx context.Context, s *store, n int) error {
 	}
 	err := s.with(func(c *clientv3.Client) error {
 		return servers.Retry(ctx, "the member is added", func() error {
-			// If a member passes this request to a leader that has just gone, the member never answers.
+			// If a member passes this request to a leader that has just ended, the member never answers.
 			once, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
 			_, err := c.MemberAdd(once, s.removed)

@@ -60,8 +60,8 @@ func (p *Peers) relay(port int) (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// ServeHTTP passes one request on. If the sender or the receiver is cut off, it sends no reply. It
-// aborts the request at the next call of CutOff, because most requests are endless streams.
+// ServeHTTP passes on one request of a member. If the sender or the receiver is cut off, it sends
+// no reply. The next call of CutOff aborts the request, because most requests are endless streams.
 func (r *peerRelay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	ctx, cancel := context.WithCancel(req.Context())
 	defer cancel()

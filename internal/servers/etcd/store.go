@@ -27,7 +27,7 @@ type store struct {
 	removed []string      // the URLs of a member that was removed
 }
 
-// The with method calls do with a client of the given members, or of all members if none is given.
+// The with method calls the function do with a client of the given members or, by default, of all.
 func (s *store) with(do func(*clientv3.Client) error, members ...int) error {
 	var at []string
 	for n, server := range s.Servers {

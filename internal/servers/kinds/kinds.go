@@ -1,5 +1,5 @@
 // Package kinds lists the stores whose servers lockbench can start, and answers questions about
-// them. Code that is not specific to one store uses it instead of the stores' packages.
+// these stores. Code that is not for one store alone uses kinds instead of the stores' packages.
 package kinds
 
 import (
@@ -39,7 +39,7 @@ func Names() []string {
 var added sync.Map
 
 // Add makes [Of] return the kind k for the backend called k.Name. It replaces an earlier kind of
-// the same name. It must be called before [Of] is called for the backend.
+// the same name. Call Add before [Of] is called for that backend.
 func Add(k *servers.Kind) { added.Store(k.Name, k) }
 
 // Of returns the kind of a backend's store. For an unknown

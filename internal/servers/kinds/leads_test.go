@@ -101,7 +101,7 @@ func TestRedisLeadsElsewhere(t *testing.T) {
 }
 
 // TestSQLLeadsElsewhere checks that MariaDB's failovers lead new connections to the replica. In one
-// failover the replica's clock is ahead. "gap-locks" must lock the gaps between rows.
+// failover the replica's clock is ahead. The operation "gap-locks" must lock the gaps between rows.
 func TestSQLLeadsElsewhere(t *testing.T) {
 	e, paths := openSetting(t, "mysql", servers.WithReplica)
 	connect := func() *sql.DB {

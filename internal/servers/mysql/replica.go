@@ -16,7 +16,7 @@ import (
 )
 
 // The constant ahead is the time by which the promoted replica's clock is ahead. Most leases have
-// less time left.
+// less time left than that.
 const ahead = 3 * time.Second
 
 // failovers make the replica the master without losing writes.
@@ -71,7 +71,7 @@ func (s *store) both() [2]*sql.DB { return [2]*sql.DB{s.admin, s.second} }
 
 func (s *store) addrs() [2]string { return [2]string{s.Servers[0].Addr(), s.Replica.Addr()} }
 
-// follow makes server n (0 or 1) replicate the other server. It starts at the GTID that from names.
+// follow makes server n (0 or 1) replicate the other server, from the GTID position named in from.
 func (s *store) follow(ctx context.Context, n int, from string) error {
 	host, port, err := net.SplitHostPort(s.addrs()[1-n])
 	if err != nil {

@@ -20,8 +20,8 @@ func TestMariaDBSaysWhyItEnds(t *testing.T) {
 	}
 }
 
-// TestFence checks that an UPDATE with the SQL clauses of package fence is refused as stale if its
-// token is lower than an earlier token.
+// TestFence checks that an UPDATE with the SQL clauses of package fence is refused as stale if a
+// previous UPDATE had a higher token.
 func TestFence(t *testing.T) {
 	server, err := Start(t.Context(), nil)
 	servers.Keep(t, "mysql", server, err)

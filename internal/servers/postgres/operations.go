@@ -91,7 +91,7 @@ var operations = []servers.Operation{
 	{Name: "truncate", Does: "all rows of locks are lost", Makes: []claim.Condition{claim.DataLost}, Do: statements("TRUNCATE " + table)},
 }
 
-// foreignRows is the number of rows that an operator locks. They are a large part of the table.
+// foreignRows is the number of rows that an operator locks, a large part of the table of locks.
 const foreignRows = 500
 
 func rotate(to string) servers.Step {

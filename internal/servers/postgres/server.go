@@ -58,7 +58,7 @@ func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 	return servers.Launch(ctx, servers.Recipe{
 		Product: "postgres",
 		Keeps:   true,
-		Quit:    syscall.SIGQUIT, // without this signal, SIGKILL would leave its shared memory
+		Quit:    syscall.SIGQUIT, // without Quit, Close would send SIGKILL, which leaves shared memory
 		Prepare: func(dir string, port int, _ bool) ([]string, error) {
 			data := filepath.Join(dir, "data")
 			if _, err := os.Stat(data); err != nil {

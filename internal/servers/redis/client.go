@@ -113,9 +113,9 @@ func Count(cfg driver.Config) (*servers.Counter, error) {
 // neverScripted are commands that no script of lockbench runs, so only clients send them.
 var neverScripted = []string{"evalsha", "eval", "script|load", "subscribe", "unsubscribe", "ssubscribe", "sunsubscribe", "wait", "ping"}
 
-// fromClients returns the number of calls of commands in neverScripted, which clients have sent,
-// and the time that the server worked on them. The time includes the commands that scripts ran. The
-// map commands is INFO's commandstats section, which omits commands that were never called.
+// fromClients returns how often clients called the commands in neverScripted, and for how long the
+// server worked on these calls. The time includes the commands that scripts ran. The map commands
+// is INFO's commandstats section, which omits commands that were never called.
 func fromClients(commands map[string]string) (calls, microseconds float64) {
 	for _, name := range neverScripted {
 		var n, took float64

@@ -71,7 +71,7 @@ func awaitCluster(ctx context.Context, s *servers.Server, size int) error {
 	})
 }
 
-// clusterNodes is the number of nodes in the setting [Cluster]. Moving slots needs at least two.
+// clusterNodes is the number of nodes in the setting [Cluster]. Moving slots needs two or more.
 const clusterNodes = 2
 
 func startCluster(ctx context.Context, e *servers.Environment, _ servers.Requirements) error {
@@ -183,8 +183,8 @@ func (m slotMove) keys(ctx context.Context) ([]string, error) {
 	return m.from.ClusterGetKeysInSlot(ctx, int(m.slot), 1000).Result()
 }
 
-// migrate moves keys to the new node. If the reply to an earlier try came too late, a key is on
-// both nodes. Clients may since have changed it on the old node, so REPLACE overwrites the copy.
+// migrate moves keys to the new node. If the reply to an earlier try came late, both nodes have a
+// key. Clients may have changed the key on the old node since then, so REPLACE overwrites the copy.
 func (m slotMove) migrate(ctx context.Context, keys []string) error {
 	host, port, err := net.SplitHostPort(m.to.Options().Addr)
 	for _, key := range keys {

@@ -157,7 +157,7 @@ var staged = []servers.Operation{
 }
 
 // learnsLater is the delay until the last host learns of a new master that the other hosts know. In
-// production, the times at which clients learn of it differ by a second or more.
+// production, some clients learn of a new master a second or more after other clients.
 const learnsLater = 500 * time.Millisecond
 
 // demotion returns an operation that swaps the roles of master and replica. Hosts stay at the old
@@ -172,7 +172,7 @@ func demotion(name, does string, by inject.Leading) servers.Operation {
 	}
 }
 
-// Evictions are operations that make all servers evict keys. Hosts notice it within about 1 s.
+// Evictions are operations that make all servers evict keys. Hosts notice this within about 1 s.
 var Evictions = []servers.Operation{
 	{
 		Name: "fill-later", Does: "the servers are told to evict keys, and are full 3 s later", Undo: keeping,
@@ -260,7 +260,7 @@ func deleteLock(ctx context.Context, s *store, n int) error {
 }
 
 // The keys of the fill step need more memory than the servers have left (spareMemory). So the
-// servers evict other keys.
+// servers evict other keys, such as locks.
 const (
 	spareMemory = 4 << 20
 	fillerSize  = 64 << 10
@@ -317,8 +317,8 @@ func saveKeys(ctx context.Context, s *store, n int) error {
 		if err != nil {
 			return err
 		}
-		// Do not save a key that was missing when its expiry was read. If it exists again now, it would
-		// be restored without an expiry.
+		// Do not save a key that was missing when its expiry was read. If the key exists again now,
+		// restoreKeys would write it without an expiry.
 		const gone = -2
 		if data, err := s.admins[n].Dump(ctx, key).Result(); err == nil && expires != gone {
 			s.saved = append(s.saved, savedKey{key, data, expires})
@@ -327,8 +327,8 @@ func saveKeys(ctx context.Context, s *store, n int) error {
 	return nil
 }
 
-// restoreKeys deletes all keys and writes the saved keys. The
-// server does not restore keys that have expired meanwhile.
+// restoreKeys deletes all keys and writes the saved keys. The server does not restore keys that
+// have expired since they were saved.
 func restoreKeys(ctx context.Context, s *store, n int) error {
 	err, failed := s.do(ctx, n, "FLUSHALL"), 0
 	for _, key := range s.saved {

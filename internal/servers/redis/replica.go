@@ -87,8 +87,8 @@ func replicates(ctx context.Context, c *goredis.Client, name, value string) erro
 	return err
 }
 
-// rejoin undoes a failover before the next run: the first server becomes the master
-// again, and the promoted server becomes its replica, through the proxy e.Link.
+// rejoin undoes a failover before the next run. It makes the first server the master again, and
+// makes the promoted server its replica, through the proxy e.Link.
 func rejoin(ctx context.Context, e *servers.Environment) error {
 	first := e.Servers[0].Addr()
 	return errors.Join(
@@ -135,7 +135,7 @@ func failBack(by inject.Leading) servers.Step {
 
 const sentinelMaster = "main"
 
-// sentinelReplicas is the number of replicas. In every fault, a grant waits for one at most.
+// sentinelReplicas is the number of replicas. In each fault, a grant waits for at most one of them.
 const sentinelReplicas = 2
 
 // startSentinel starts a master, replicas and a Sentinel. The Sentinel tells

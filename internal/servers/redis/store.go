@@ -138,8 +138,8 @@ func (s *store) admitted(ctx context.Context, n int) error {
 	return nil
 }
 
-// Left lists the keys that contain prefix. If the servers vote, a release need not reach all of
-// them. So Left omits keys that will expire and that only a minority of the servers has.
+// Left lists the keys that contain prefix. If the servers vote, a release need not reach all
+// servers. So Left omits keys that will expire and that only a minority of the servers has.
 func (s *store) Left(ctx context.Context, prefix string) ([]string, error) {
 	on := map[string]int{}
 	for _, c := range s.admins {

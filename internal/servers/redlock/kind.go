@@ -16,7 +16,7 @@ const (
 	// nodes is the number of servers. Two of five may fail.
 	nodes = 5
 	// quarantine is the time for which a node does not vote after a restart or a loss of its data. It
-	// is a little more than the longest TTL, which is 10 s here.
+	// is a little more than 10 s, the longest TTL of leases in fault tests.
 	quarantine = 11 * time.Second
 )
 
@@ -42,7 +42,7 @@ var Kind = &servers.Kind{
 		}
 		return redis.StartNodes(ctx, nodes, nil)
 	},
-	// The default of 50 ms is too short where the conformance suite shares the servers' machine.
+	// The default of 50 ms is too short if the conformance suite runs on the servers' machine.
 	Durable:  driver.Config{"node_timeout": "200ms"},
 	Services: []string{"redlock1", "redlock2", "redlock3", "redlock4", "redlock5"},
 	Counter:  redis.Count,
@@ -58,7 +58,7 @@ func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 	return redis.Prepare(ctx, e, w, slices.Repeat([]redis.StartStep{redis.StartServer}, nodes)...)
 }
 
-// oneOfSeveral adapts an operation on one server, because hosts can do without any one server.
+// oneOfSeveral notes that an operation on one server stops no host, because a majority goes on.
 func oneOfSeveral(o *servers.Operation) {
 	o.Stops, o.StopsGrants, o.Settings = false, false, nil
 	if o.Forgets {

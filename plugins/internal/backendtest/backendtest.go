@@ -12,11 +12,11 @@ import (
 	"github.com/lockbench/lockbench/core/drivertest"
 )
 
-// Timeout is the most time that a test waits for any event on a busy machine.
+// Timeout is the longest time that a test waits for an event, even on a busy machine.
 const Timeout = 30 * time.Second
 
-// Long skips a conformance test inside the test process unless LOCKBENCH_LONG is 1, because the
-// plugin's conformance test covers the same code, with the race detector too.
+// Long skips a conformance test of a backend in the test process, unless LOCKBENCH_LONG is 1. The
+// plugin's conformance test covers the same code, and can use the race detector too.
 func Long(t *testing.T) {
 	if os.Getenv("LOCKBENCH_LONG") != "1" {
 		t.Skip("LOCKBENCH_LONG=1 plays it")
@@ -31,7 +31,7 @@ func Must(t drivertest.T, err error) {
 	}
 }
 
-// Eventually polls until ok returns true. It fails the test after [Timeout].
+// Eventually calls ok until it returns true. After [Timeout], it fails the test.
 func Eventually(t drivertest.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(Timeout); !ok(); {
@@ -46,12 +46,12 @@ func Eventually(t drivertest.T, what string, ok func() bool) {
 	}
 }
 
-// Request returns a request by owner for the lock with the given name and a TTL of 10 s.
+// Request returns a request for the lock called name, by the given owner and with a TTL of 10 s.
 func Request(name, owner string) driver.Request {
 	return driver.Request{Name: name, Owner: owner, Label: "host-1:77", TTL: 10 * time.Second}
 }
 
-// Acquire acquires the lock that r names, and returns r with the token. The lock must be free.
+// Acquire acquires the lock r.Name, which must be free. It returns r with the grant's token.
 func Acquire(t drivertest.T, b driver.Lock, r driver.Request) driver.Request {
 	t.Helper()
 	token, err := b.TryAcquire(t.Context(), r)
@@ -62,7 +62,7 @@ func Acquire(t drivertest.T, b driver.Lock, r driver.Request) driver.Request {
 	return r
 }
 
-// Held returns the holder named in err. It fails the test if err is not a HeldError.
+// Held returns the holder that err names. It fails the test if err is not a HeldError.
 func Held(t drivertest.T, err error) driver.Holder {
 	t.Helper()
 	var e *driver.HeldError
@@ -72,7 +72,7 @@ func Held(t drivertest.T, err error) driver.Holder {
 	return e.Holder
 }
 
-// NotHeld returns the holder named in err. It fails the test if err is not a NotHeldError.
+// NotHeld returns the holder that err names. It fails the test if err is not a NotHeldError.
 func NotHeld(t drivertest.T, err error) driver.Holder {
 	t.Helper()
 	var e *driver.NotHeldError
@@ -94,5 +94,5 @@ func CloseAfter[B driver.Backend](t drivertest.T, b B) B {
 	return b
 }
 
-// Err drops the first result of a call and returns its error.
+// Err returns only the error of a call that has two results.
 func Err[T any](_ T, err error) error { return err }

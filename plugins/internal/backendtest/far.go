@@ -8,12 +8,12 @@ import (
 	"github.com/lockbench/lockbench/core/drivertest"
 )
 
-// Far is the long round trip time in tests of distant stores.
+// Far is the round trip time in tests of distant stores.
 const Far = 400 * time.Millisecond
 
-// FarWaiters lets four owners wait for one lock through b. A round trip to b's store takes [Far].
-// When a lease ends, the store must grant the lock to the next owner by a wake-up, early enough for
-// that owner's first renewal. The function sleep returns once the given number of owners wait.
+// FarWaiters lets four owners wait for one lock of the backend b. A round trip to b's store takes
+// [Far]. When a lease ends, the store must grant the lock to the next owner, and tell the owner in
+// time for a renewal. The function sleep returns when the given number of owners wait.
 func FarWaiters(t drivertest.T, b driver.Backend, name string, sleep func(waiters int)) {
 	t.Helper()
 	holder := Acquire(t, b, Request(name, "holder"))

@@ -12,13 +12,13 @@ import (
 	"github.com/lockbench/lockbench/core/drivertest"
 )
 
-// HarmToAWaiter freezes or kills the host process of the first waiter, its plugin, or both, just
-// before the backend b releases the lock. The second waiter must get the lock. If the first waiter
-// lives, it must get the lock next. With LOCKBENCH_LONG=1 each case runs a hundred times, and the
-// second waiter must get the lock at most 100 ms after the first waiter's unused grant would end.
+// HarmToAWaiter harms the first of two waiters just before the backend b releases the lock. It
+// freezes or kills this waiter's host, the host's plugin, or both. The second waiter must get the
+// lock. A first waiter that was only frozen must get the lock next. If LOCKBENCH_LONG is 1, each
+// case runs a hundred times, and the second waiter must get the lock within FirstSpan plus 100 ms.
 func HarmToAWaiter(t *testing.T, h *drivertest.Harness, b driver.Backend) {
 	long, span := os.Getenv("LOCKBENCH_LONG") == "1", b.Properties().FirstSpan
-	// The error is ignored, because the host may have killed its frozen plugin meanwhile.
+	// The error of Kill is ignored, because the host may have killed its frozen plugin before.
 	goOn := func(pid int) { _ = syscall.Kill(pid, syscall.SIGCONT) }
 	for i, harm := range []struct {
 		what string

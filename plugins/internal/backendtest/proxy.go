@@ -5,8 +5,8 @@ import (
 	"github.com/lockbench/lockbench/internal/inject"
 )
 
-// NewProxy returns a proxy, which stops when the test ends. New connections go to the addresses in
-// the to parameter in turn.
+// NewProxy returns a proxy that stops when the test ends. It leads new connections to the given
+// addresses in turn.
 func NewProxy(t drivertest.T, to ...string) *inject.Proxy {
 	t.Helper()
 	p, err := inject.NewProxy(to[0])

@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// judge records the owner that believes it holds the lock, and when that owner's lease ends.
+// judge records which owner believes that it holds the lock, and when this owner's lease ends.
 type judge struct {
 	t      *testing.T
 	mu     sync.Mutex
@@ -23,8 +23,8 @@ type judge struct {
 	pushed int
 }
 
-// begin notes that the owner of the request r holds the lock until the given time. The test fails
-// if another owner still believes that it holds the lock, or if an earlier token was not lower.
+// begin records that r.Owner holds the lock until the given time. It fails the test if another
+// owner still believes that it holds the lock, or if r.Token is not above all earlier tokens.
 func (j *judge) begin(r driver.Request, until time.Time, pushed bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -54,9 +54,9 @@ func (j *judge) set(r driver.Request, until time.Time) {
 }
 
 // Storm lets 32 simulated processes compete for one lock, each with a backend from the function
-// open. At a random moment, each process ends without a release, and a new process replaces it. No
-// two processes may hold the lock at a time, and tokens must rise. A lease counts until its
-// deadline even if its process has ended, because a host that is cut off uses its lease until then.
+// open. Each process ends without a release at a random moment, and a new process replaces it. No
+// two leases may overlap, and tokens must rise. The lease of an ended process counts until its
+// deadline, because a host that is cut off from the store uses its lease until then.
 func Storm(t *testing.T, open func() (driver.Backend, error), lasting time.Duration, ttl func() time.Duration) {
 	j := &judge{t: t}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -72,7 +72,7 @@ func Storm(t *testing.T, open func() (driver.Backend, error), lasting time.Durat
 					t.Error(err)
 					return
 				}
-				_, _ = b.Inspect(ctx, "a") // connects first, before the short life of the process begins
+				_, _ = b.Inspect(ctx, "a") // connects before the short life of the process begins
 				life, die := context.WithTimeout(ctx, 50*time.Millisecond+rand.N(8*b.Properties().FirstSpan))
 				for life.Err() == nil {
 					r := Request("a", fmt.Sprint("o", number.Add(1)))
@@ -128,7 +128,7 @@ func stormCycle(life context.Context, b driver.Backend, j *judge, r driver.Reque
 	_ = b.Release(life, r)
 }
 
-// closeNow closes the backend b, although its owners have neither released nor withdrawn.
+// closeNow closes the backend b without a release or withdrawal by its owners.
 func closeNow(t *testing.T, b driver.Backend) {
 	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 	defer cancel()

@@ -10,39 +10,40 @@ import (
 // BatcherOptions are the settings of a [Batcher].
 type BatcherOptions[T any] struct {
 	Limits[T]
-	// Senders is the largest number of batches that may be under way at a time.
+	// Senders is the largest number of senders (goroutines that call Send) at a time.
 	Senders int
-	// Send sends a batch of at least one operation and answers its operations. If Send takes long,
-	// it may call handOn before it returns, on any goroutine. Another sender (a goroutine) then
-	// replaces this sender. A second call of handOn does nothing.
+	// Send sends a batch of at least one operation and answers its operations. If Send takes long, it
+	// may call the function handOn before it returns, from any goroutine. Another sender then replaces
+	// this one, which no longer counts as a sender. A second call of handOn does nothing.
 	Send func(batch []T, handOn func())
 }
 
-// Batcher lets the operations of many callers share round trips to a store. Its
-// methods may be called from any number of goroutines.
+// Batcher lets the operations of many callers share round trips to a store. Any number of
+// goroutines may call its methods.
 //
-// It has a few senders. An idle sender sends an operation at once, and alone. Operations that come
-// while all senders are busy are sent together by the first sender that becomes free. So batches
-// grow with the load, and no operation waits for others to come. A [Queue] selects the operations
-// of the next batch. With a [Ticket], a caller can give up an operation that is not sent yet.
+// A Batcher has a few senders. If a sender is idle, it sends a new operation at once and alone.
+// While all senders are busy, new operations wait, and the first sender that becomes free sends
+// them together. So batches grow with the load, and no operation waits for other operations to
+// come. A [Queue] selects the operations of the next batch. With a [Ticket], a caller can give up
+// an operation that is not sent yet.
 type Batcher[T any] struct {
 	opts BatcherOptions[T]
 
 	mu      sync.Mutex
 	queue   Queue[T]
-	senders int             // the senders not replaced, at most BatcherOptions.Senders
+	senders int             // the number of senders, at most opts.Senders
 	idle    []chan struct{} // wakes each idle sender
 	closed  bool
 	work    sync.WaitGroup // counts the senders' goroutines
 }
 
-// NewBatcher returns a Batcher. Its goroutines start when they are needed.
+// NewBatcher returns a Batcher. Its senders start when they are needed.
 func NewBatcher[T any](o BatcherOptions[T]) *Batcher[T] {
 	return &Batcher[T]{opts: o, queue: NewQueue(o.Limits)}
 }
 
-// Add queues ops in this order and returns at once. After Close it does nothing and returns
-// false. Every queued operation is sent, unless [Limits].Claim returns false for it.
+// Add queues the operations ops in their order and returns true at once. After Close, it only
+// returns false. Every queued operation is sent, unless [Limits].Claim returns false for it.
 func (b *Batcher[T]) Add(ops ...T) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -54,8 +55,8 @@ func (b *Batcher[T]) Add(ops ...T) bool {
 	return true
 }
 
-// start wakes or starts one sender for each batch that waits, but runs at most opts.Senders
-// senders. The caller holds mu.
+// start wakes or starts one sender for each waiting batch, up to opts.Senders senders. The caller
+// must hold mu.
 func (b *Batcher[T]) start() {
 	for wanted := b.queue.batches(); wanted > 0; wanted-- {
 		last := len(b.idle) - 1
@@ -72,7 +73,7 @@ func (b *Batcher[T]) start() {
 	}
 }
 
-// send is one sender's loop. It ends after Close, or when another sender replaces this one.
+// send is the loop of one sender. It ends after Close, or when another sender replaces this one.
 //
 // Note: do not start a goroutine for each batch. Each goroutine would grow its stack for the
 // client's calls, and that took an eighth of a plugin's processor time.
@@ -103,8 +104,9 @@ func (b *Batcher[T]) send() {
 	}
 }
 
-// take returns the next batch, or nil if the sender must wait for a signal from wake. If over is
-// true, the sender must end, because it was replaced or nothing is left to send after Close.
+// take returns the next batch for a sender. If batch is nil, the sender must wait for a signal on
+// the channel wake. If over is true, the sender must end: it was replaced, or the Batcher is closed
+// and empty.
 func (b *Batcher[T]) take(wake chan struct{}, replaced *bool) (batch []T, over bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -121,7 +123,7 @@ func (b *Batcher[T]) take(wake chan struct{}, replaced *bool) (batch []T, over b
 	return nil, false
 }
 
-// Close makes Add refuse operations. It returns when all queued operations are answered.
+// Close makes Add refuse new operations. It returns when all queued operations are answered.
 func (b *Batcher[T]) Close() {
 	b.mu.Lock()
 	b.closed = true
@@ -135,26 +137,24 @@ func (b *Batcher[T]) Close() {
 
 // Limits say which operations may share a batch. A nil field means no limit.
 type Limits[T any] struct {
-	// Count returns the largest number of operations in a batch, at least 1. It is called for each
-	// batch.
+	// Count returns the largest number of operations in the next batch, at least 1.
 	Count func() int
-	// Size returns the room that op takes in a batch, and Room returns the room of the next batch. An
-	// operation that is larger than this room gets a batch for itself.
+	// Size returns the size of the operation op. Room returns the largest sum of sizes in the next
+	// batch. An operation that is larger than Room gets a batch for itself.
 	Size func(op T) int
 	Room func() int
-	// Name returns the name of op's lock. No batch contains a name twice. Later operations on other
-	// locks may overtake an operation that does not fit into the batch. If Name is nil, no operation
-	// overtakes another.
+	// Name returns the name of op's lock. No batch has two operations with the same name. If an
+	// operation does not fit into a batch, later operations on other locks may overtake it. If Name is
+	// nil, no operation overtakes another.
 	Name func(op T) string
-	// Joins reports whether op may be in a batch that begins with first.
+	// Joins reports whether the operation op may be in a batch that begins with the operation first.
 	Joins func(first, op T) bool
-	// Claim is called after the other functions, and reports whether op is still to be sent. If it
-	// returns false, op leaves the queue unsent. Claim must not call the Batcher.
+	// Claim is called last, for an operation op that fits into the batch. If it returns false, op
+	// leaves the queue and is not sent. Claim must not call the Batcher.
 	Claim func(op T) bool
 }
 
-// Queue holds operations until they are taken for a batch. Its owner must guard
-// it against concurrent use.
+// Queue holds operations until they are taken for a batch. Only one goroutine at a time may use it.
 type Queue[T any] struct {
 	limits  Limits[T]
 	waiting []T
@@ -203,7 +203,7 @@ func (q *Queue[T]) Take() (batch []T) {
 	l := &q.limits
 	count, room, named := l.Count(), l.Room(), l.Name != nil
 	var passed []T
-	names := map[string]bool{} // names of operations in the batch or passed over
+	names := map[string]bool{} // the names of the operations in batch and passed
 	at := 0
 	for ; at < len(q.waiting) && len(batch) < count; at++ {
 		op := q.waiting[at]
@@ -232,9 +232,9 @@ func (q *Queue[T]) Take() (batch []T) {
 	return batch
 }
 
-// Ticket is shared by an operation's caller, which may give up the operation, and by the sender,
-// which claims it. The first of the two to act decides whether the operation is sent. The operation
-// embeds its Ticket, which must not be copied.
+// Ticket decides whether an operation is sent. The operation's caller may give up the operation,
+// and its sender claims it. The one that acts first decides. An operation embeds its Ticket and
+// must not be copied.
 type Ticket struct {
 	state atomic.Int32
 	done  chan struct{}
@@ -249,14 +249,14 @@ const (
 // Open makes the Ticket ready for Wait.
 func (t *Ticket) Open() { t.done = make(chan struct{}) }
 
-// Claim is called by the sender. It reports whether the caller still wants the
-// operation. A claimed operation counts as sent.
+// Claim reports whether the caller still wants the operation. The sender calls it before it sends
+// the operation. A claimed operation counts as sent.
 func (t *Ticket) Claim() bool { return t.state.CompareAndSwap(queued, sent) }
 
-// Unclaim undoes Claim, for an operation that certainly was not sent or was not executed.
+// Unclaim undoes Claim. Call it only if the operation was certainly not executed.
 func (t *Ticket) Unclaim() { t.state.Store(queued) }
 
-// GiveUp gives up an unclaimed operation, and reports whether it did. Claim then returns false.
+// GiveUp gives up the operation and returns true. If it is claimed already, GiveUp returns false.
 func (t *Ticket) GiveUp() bool { return t.state.CompareAndSwap(queued, givenUp) }
 
 // GivenUp reports whether GiveUp was successful.
@@ -265,7 +265,7 @@ func (t *Ticket) GivenUp() bool { return t.state.Load() == givenUp }
 // End marks the operation as answered, which ends Wait. It must be called once.
 func (t *Ticket) End() { close(t.done) }
 
-// Outcome is the state of an operation when Wait returned.
+// Outcome is the state of an operation when [Ticket.Wait] returns.
 type Outcome int
 
 const (
@@ -277,8 +277,8 @@ const (
 	Unknown
 )
 
-// Wait waits for End, or until ctx ends. When ctx ends, Wait gives up the
-// operation if it is not yet claimed.
+// Wait waits until End is called or ctx ends. When ctx ends, Wait gives up the operation if the
+// sender has not claimed it yet.
 func (t *Ticket) Wait(ctx context.Context) Outcome {
 	select {
 	case <-t.done:

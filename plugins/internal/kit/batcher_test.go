@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// store simulates a store. It records each batch, and answers the batch after the time in takes.
+// store simulates a store. It records each batch, and answers it after the time in the field takes.
 type store struct {
 	mu      sync.Mutex
 	takes   time.Duration
@@ -40,8 +40,8 @@ func (s *store) got() []string {
 
 func count(n int) func() int { return func() int { return n } }
 
-// TestBatcher checks that the first operation is sent alone, that operations added while
-// every sender is busy are sent together, and that no operation waits for more to come.
+// TestBatcher checks that the first operation is sent alone, that operations added while every
+// sender is busy are sent together, and that no operation waits for other operations to come.
 func TestBatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{takes: time.Second}
@@ -84,7 +84,7 @@ func TestBatcherWidth(t *testing.T) {
 }
 
 // TestBatcherHandOn checks that only one other sender replaces the sender of a long batch, even if
-// handOn is called twice. So there are never more senders than allowed.
+// handOn is called twice.
 func TestBatcherHandOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{takes: time.Second}
@@ -116,8 +116,8 @@ func TestBatcherHandOn(t *testing.T) {
 	})
 }
 
-// TestBatcherClose checks that Close waits for the answers and that later
-// operations are refused. The synctest bubble checks that no goroutine is left.
+// TestBatcherClose checks that Close waits until all operations are answered, and that Add then
+// refuses operations. The synctest bubble checks that no goroutine is left.
 func TestBatcherClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{takes: time.Second}
@@ -140,8 +140,8 @@ type request struct {
 	answers int
 }
 
-// TestBatcherStorm lets callers give up at random moments. It checks that each request is either
-// answered exactly once or never sent.
+// TestBatcherStorm lets callers give up their requests at random moments. It checks that each
+// request is either answered exactly once or never sent.
 func TestBatcherStorm(t *testing.T) {
 	b := NewBatcher(BatcherOptions[*request]{
 		Limits:  Limits[*request]{Count: count(7), Claim: (*request).Claim},

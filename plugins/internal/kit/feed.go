@@ -6,16 +6,16 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Feeds passes a backend's notices to its present watchers. The zero value has no watchers.
-// Its methods may be called from any number of goroutines, even while the caller has locked
-// a mutex. Note: without queues, Announce would have to call each watcher's function. A host that
-// does not read from its plugin would then block every caller of Announce.
+// Feeds passes a backend's notices to the backend's current watchers. The zero value has no
+// watchers. Any number of goroutines may call the methods, even with a mutex locked. Note: each
+// watcher needs a queue. Otherwise a host that does not read from its plugin would block every
+// caller of Announce.
 type Feeds struct {
 	mu   sync.Mutex
 	open map[*Feed]struct{}
 }
 
-// Feed carries notices to one call of Watch, in the order in which they were announced.
+// Feed is the queue of notices for one watcher, in the order in which they were announced.
 type Feed struct {
 	feeds   *Feeds
 	pending []driver.Notice
@@ -34,7 +34,7 @@ func (fs *Feeds) Open() *Feed {
 	return f
 }
 
-// Watched reports whether any watcher would get a notice.
+// Watched reports whether there is at least one watcher.
 func (fs *Feeds) Watched() bool {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -51,11 +51,11 @@ func (fs *Feeds) Announce(n driver.Notice) {
 	}
 }
 
-// More returns a channel that gets a signal when there are notices to take.
-// Other goroutines may send to it too, to wake the watcher.
+// More returns a channel that gets a signal when Take would return notices. Other goroutines may
+// also send to this channel, to wake the watcher.
 func (f *Feed) More() chan struct{} { return f.more }
 
-// Take removes and returns the notices announced so far.
+// Take removes all notices from the Feed and returns them.
 func (f *Feed) Take() []driver.Notice {
 	f.feeds.mu.Lock()
 	defer f.feeds.mu.Unlock()

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Group is a context that lasts until a backend is closed, and the goroutines that must
-// end with the context. Its methods may be called from any number of goroutines.
+// Group has a context that lasts until a backend is closed, and runs goroutines that must end with
+// this context. Any number of goroutines may call its methods.
 type Group struct {
 	context.Context
 	end  context.CancelFunc
@@ -21,7 +21,7 @@ func NewGroup() *Group {
 	return l
 }
 
-// Go runs f in a goroutine and returns true. After End it returns false and does not run f.
+// Go runs f in a goroutine and returns true. After a call of End, it only returns false.
 func (l *Group) Go(f func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -32,7 +32,7 @@ func (l *Group) Go(f func()) bool {
 	return true
 }
 
-// End ends the context. It reports whether this call was the first.
+// End ends the context. It returns true if this is the first call of End.
 func (l *Group) End() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -41,11 +41,11 @@ func (l *Group) End() bool {
 	return first
 }
 
-// Wait waits until all goroutines have returned. Call it after End.
+// Wait waits until all goroutines started by Go have returned. Call it after End.
 func (l *Group) Wait() { l.work.Wait() }
 
-// Close ends the group, waits for its goroutines, and then runs the function in last. If ctx ends
-// earlier, Close returns ctx.Err() at once.
+// Close ends the context, waits for the goroutines, and then calls the function last. If ctx ends
+// earlier, Close returns ctx.Err() at once, and last is called later.
 func (l *Group) Close(ctx context.Context, last func()) error {
 	l.End()
 	done := make(chan struct{})

@@ -10,20 +10,20 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Identity tracks which server an address leads to. One name may lead to several servers, because
-// of a load balancer, two DNS records, or a failover that cut no connection. If two servers were in
-// use at the same time, a lock could be granted twice. So all connections of one backend lead to
-// one server, and other servers are refused while that server serves.
+// Identity tracks which server an address leads to. One address may lead to several servers,
+// because of a load balancer, two DNS records, or a failover that cut no connection. If a backend
+// used two servers at the same time, a lock could be granted twice. So an Identity refuses other
+// servers as long as the backend's current server serves.
 //
 // An Identity sees only the connections of one process. If two hosts are
 // connected to different servers, neither host notices that.
 //
-// Its methods may be called from any goroutine.
+// Any number of goroutines may call the methods.
 type Identity struct {
 	Addr string // for errors and logs
 	Log  *slog.Logger
 
-	asking sync.Mutex // locked while the current server is asked whether it serves
+	asking sync.Mutex // locked while Admit asks whether the current server serves
 	mu     sync.Mutex
 	server string
 	warned string // the server that the last warning was about
@@ -31,12 +31,12 @@ type Identity struct {
 	at     time.Time
 }
 
-// Admit decides about a new connection. The parameter server is the server's unique name, which
-// changes with a restart. Admit accepts a server whose name is unknown (""), and makes the first
-// server with a name the current one. For another server it calls the function serves, which asks
-// over an existing connection whether the current server still serves. If it does, Admit's error
-// wraps driver.ErrUnavailable and driver.ErrNotSent, and the caller must close the new connection.
-// Otherwise the new server becomes current, and connections to the old one must not be used again.
+// Admit decides whether a new connection to a server may be used. The server's unique name (server)
+// changes with a restart. Admit accepts a server without a name (""). The first server with a name
+// becomes the current server. For any other server, Admit calls the function serves, which reports
+// by an existing connection whether the current server still serves. If so, Admit's error wraps
+// driver.ErrUnavailable and driver.ErrNotSent, and the caller must close the new connection.
+// Otherwise the new server becomes current, and the caller must give up the old connections.
 func (i *Identity) Admit(server string, serves func() bool) error {
 	if server == "" || server == i.Current() {
 		return nil
@@ -65,15 +65,15 @@ func (i *Identity) Admit(server string, serves func() bool) error {
 	return i.refuse
 }
 
-// Current returns the server whose connections may be used, or "" if no server was admitted yet.
+// Current returns the name of the server that may be used, or "" if there is none yet.
 func (i *Identity) Current() string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.server
 }
 
-// Err returns the error of Admit's last refusal. It returns nil if this refusal was not after the
-// time since, or if another server has become current later.
+// Err returns the error of Admit's last refusal after the given time (since). It returns nil if
+// there was none, or if another server became current after the refusal.
 func (i *Identity) Err(since time.Time) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -83,5 +83,5 @@ func (i *Identity) Err(since time.Time) error {
 	return nil
 }
 
-// Recent is like Err for refusals in the last minute. A backend's Check calls it.
+// Recent returns the error of Admit's last refusal in the last minute; see Err.
 func (i *Identity) Recent() error { return i.Err(time.Now().Add(-time.Minute)) }

@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// An Identity refuses other servers while the server in use serves. After that it accepts another.
+// An Identity refuses other servers while its current server serves, and only then.
 func TestIdentity(t *testing.T) {
 	var logs bytes.Buffer
 	i := kit.Identity{Addr: "db:1", Log: slog.New(slog.NewTextHandler(&logs, nil))}

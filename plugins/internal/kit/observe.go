@@ -9,10 +9,10 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Follow calls emit with the lock's holder, and again after each change; see driver.Observer. It
-// gets the holder by calling look. It calls look again when the channel that look returned gets a
-// signal or is closed, when the duration every has passed, and when the holder's TTL ends. If every
-// is 0, Follow waits only for the channel. Follow returns when ctx ends or look fails.
+// Follow reads a lock's holder by calling the function look. It calls emit with the holder, and
+// again after each change of the holder; see driver.Observer. It calls look again when the channel
+// from look is ready, when the interval (parameter every) has passed, or when the holder's TTL
+// ends. If the interval is 0, only the channel matters. Follow returns when ctx ends or look fails.
 func Follow(ctx context.Context, every time.Duration, look func() (driver.Holder, <-chan struct{}, error), emit func(driver.Holder)) error {
 	var last driver.Holder
 	var highest uint64
@@ -24,8 +24,8 @@ func Follow(ctx context.Context, every time.Duration, look func() (driver.Holder
 		if err != nil {
 			return err
 		}
-		// The store may show an earlier holder again, for example after a failover to a replica, or if
-		// nodes were out of reach. Follow ignores such a holder.
+		// After a failover, for example, the store may show an earlier holder again. Follow ignores a
+		// holder whose token is below a token that it has seen.
 		past := h.Token != 0 && h.Token < highest
 		if !past && (first || h.Owner != last.Owner || h.Token != last.Token || !bytes.Equal(h.Value, last.Value)) {
 			emit(h)
@@ -40,7 +40,7 @@ func Follow(ctx context.Context, every time.Duration, look func() (driver.Holder
 	}
 }
 
-// after returns a channel that fires when Follow must read the lock even if no change was reported.
+// after returns a channel that fires when the interval has passed or the TTL of h has ended.
 func after(every time.Duration, h driver.Holder) <-chan time.Time {
 	switch {
 	case every == 0:
@@ -51,35 +51,35 @@ func after(every time.Duration, h driver.Holder) <-chan time.Time {
 	return time.After(every)
 }
 
-// Poller follows locks for a backend that is not told of changes. At the interval Every, one call
-// of Look reads all followed locks, so that many locks cost little more than one lock.
+// Poller follows locks for a backend whose store reports no changes. At the interval Every, it
+// reads all followed locks by one call of Look. So many locks cost little more than one lock.
 type Poller struct {
 	Every time.Duration
-	// Look returns the holders of the locks with these names. A lock without an entry is not held.
+	// Look reads the locks with these names. If its result lacks a name, that lock is not held.
 	Look func(names []string) map[string]Seen
-	// Go runs f in a goroutine, or returns false when the backend is closed.
+	// Go runs the function f in a goroutine, or returns false if the backend is closed.
 	Go func(f func()) bool
 
 	mu   sync.Mutex
-	next *round    // the next round; nil when no follower waits for a round
+	next *round    // the round that begins next; nil if nothing waits for a round
 	last time.Time // when the last round began
 }
 
-// Seen is the holder of a lock, or the error if the holder is unknown.
+// Seen is the result of reading a lock: its holder, or the error if the read failed.
 type Seen struct {
 	Holder driver.Holder
 	Err    error
 }
 
-// round is one call of Look, for all locks that followers want to read.
+// round is one call of Look. It reads all locks that callers of Poller.Follow want to read.
 type round struct {
 	names map[string]struct{} // guarded by the Poller's mutex until the round begins
 	done  chan struct{}
 	seen  map[string]Seen
 }
 
-// Follow calls emit with the holder of the lock name, and again after each
-// change; see driver.Observer. It returns when ctx ends or Look fails.
+// Follow calls emit with the holder of the lock called name, and again after each change of the
+// holder; see driver.Observer. It returns when ctx ends or Look fails.
 func (p *Poller) Follow(ctx context.Context, name string, emit func(driver.Holder)) error {
 	again := make(chan struct{})
 	close(again) // the ask method pauses between rounds
@@ -95,7 +95,7 @@ func (p *Poller) Follow(ctx context.Context, name string, emit func(driver.Holde
 	}, emit)
 }
 
-// join adds the lock with the given name to the next call of Look, which it starts if necessary.
+// join adds the lock called name to the next round. If no round is planned, it plans one.
 func (p *Poller) join(name string) *round {
 	p.mu.Lock()
 	defer p.mu.Unlock()

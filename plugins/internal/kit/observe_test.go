@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// TestPollerAsksOnceForAll checks that 100 observers of 50 locks share one call of Look a second.
+// TestPollerAsksOnceForAll checks that one call of Look a second serves 100 observers of 50 locks.
 func TestPollerAsksOnceForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex // guards the variables below

@@ -48,7 +48,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// table returns the page's table. Its first rows are the keys that several backends share.
+// table returns the page's table of keys. Keys that several backends share come first.
 func table() string {
 	type row struct{ backends, defaults []string }
 	rows := map[string]*row{}
@@ -78,7 +78,7 @@ func table() string {
 				continue
 			}
 			of := strings.Join(r.backends, ", ")
-			if len(r.backends) == len(specs())-1 { // every backend with keys; the memory backend has none
+			if len(r.backends) == len(specs())-1 { // all backends except memory, which has no keys
 				of = "all"
 			}
 			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", name, of, defaults(r.backends, r.defaults), describe(name, docs[name]))
@@ -97,7 +97,7 @@ func standard(k driver.Key) string {
 	return "`" + k.Default + "`"
 }
 
-// defaults returns a key's default. If backends differ, it returns each default with its backends.
+// defaults returns a key's default, or each default with its backends if the defaults differ.
 func defaults(backends, of []string) string {
 	if len(slices.Compact(slices.Clone(of))) == 1 {
 		return of[0]
@@ -121,7 +121,7 @@ func defaults(backends, of []string) string {
 	return strings.Join(each, "; ")
 }
 
-// describe returns a key's documentation. If backends differ, it returns the text of each.
+// describe returns a key's documentation, or each text with its backends if the texts differ.
 func describe(name, doc string) string {
 	if doc != "" {
 		return strings.ReplaceAll(doc, "|", `\|`)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// asked is an operation of these tests. The tests write it as name/size/kind.
+// asked is an operation. The tests write it as a text of the form name/size/kind.
 type asked struct {
 	name string
 	size int
@@ -75,7 +75,7 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// TestQueueRoomChanges checks that the room of a batch may grow, as after a reconnection.
+// TestQueueRoomChanges checks that Room may return another number for the next batch.
 func TestQueueRoomChanges(t *testing.T) {
 	room := 2
 	q := NewQueue(Limits[int]{Size: func(n int) int { return n }, Room: func() int { return room }})

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Recent is a map that keeps new entries and forgets old ones. It remembers each entry that is not
-// older than Age and is among the last Limit entries. Some entries stay longer, up to twice Age or
-// twice Limit. The zero value forgets nothing. Any number of goroutines may call the methods.
+// Recent is a map that keeps new entries and forgets old ones. An entry stays for at least Age,
+// unless Limit newer entries come, and for at most three times Age. There are at most twice Limit
+// entries. The zero value forgets nothing. Any number of goroutines may call the methods.
 //
-// It rotates two maps, so that it never has to search for expired entries.
+// A Recent rotates two maps, so that it never searches for old entries.
 type Recent[K comparable, V any] struct {
 	Age   time.Duration // 0 means no limit of age
 	Limit int           // 0 means no limit of number
@@ -30,7 +30,7 @@ func (m *Recent[K, V]) Put(k K, v V) {
 	m.recent[k] = v
 }
 
-// Get returns the last value put for the key k, if it is remembered.
+// Get returns the last value put for the key k. It returns false if no value is remembered.
 func (m *Recent[K, V]) Get(k K) (v V, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -52,7 +52,7 @@ func (m *Recent[K, V]) Take(k K) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.recent)+len(m.older) == 0 {
-		return false // the usual case if the map holds only failures
+		return false
 	}
 	m.turn()
 	_, newer := m.recent[k]
@@ -70,7 +70,7 @@ func (m *Recent[K, V]) Len() int {
 	return len(m.recent) + len(m.older)
 }
 
-// turn makes the recent map the older map if it has reached Age or Limit. The caller holds mu.
+// turn makes the recent map the older map if it has reached Age or Limit. The caller must hold mu.
 func (m *Recent[K, V]) turn() {
 	var age time.Duration
 	if m.Age > 0 {

@@ -87,7 +87,7 @@ func (f *files) config(address string) driver.Config {
 	}
 }
 
-// store has the servers of one backend. They accept only certificates of the authority in use.
+// store has the servers of one backend. They accept only certificates of the current authority.
 type store struct {
 	spec   driver.Spec
 	config driver.Config
@@ -182,8 +182,8 @@ func securePostgres(t *testing.T, f *files) store {
 	}}
 }
 
-// etcdWithCertificates starts a server that knows all authorities from the start, because etcd does
-// not read them again. The server reads its own certificate again for each connection.
+// etcdWithCertificates starts a server that knows all authorities from the start, because etcd
+// reads the file with the authorities only once. It reads its own certificate for each connection.
 func etcdWithCertificates(t *testing.T, f *files) store {
 	p, _ := secureEtcd(t, f, f.path("all.pem"))
 	cfg := f.config(p.Addr())
@@ -242,8 +242,8 @@ func (p *path) cut(t *testing.T) {
 	must(t, p.Retarget(p.server))
 }
 
-// TestRotation changes certificates, authorities and passwords while leases are held. The old
-// certificates have expired when the connections break. No lease may be lost.
+// TestRotation replaces certificates, authorities and passwords while leases are held. It breaks
+// the connections after the old certificates have expired. No lease may be lost.
 func TestRotation(t *testing.T) {
 	for name, start := range stores {
 		t.Run(name, func(t *testing.T) {

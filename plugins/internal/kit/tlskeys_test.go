@@ -9,8 +9,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// TestTLSKeys checks that every backend opens with each of its TLS keys. It must refuse a
-// configuration in which one key turns TLS off and another key needs TLS, or which has two
+// TestTLSKeys checks that every backend opens with each of its TLS keys. A backend must refuse a
+// configuration in which one key turns TLS off and another key needs TLS. It must also refuse two
 // passwords. The error must name both keys.
 func TestTLSKeys(t *testing.T) {
 	f := newFiles(t)

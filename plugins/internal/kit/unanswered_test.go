@@ -16,7 +16,7 @@ import (
 	"github.com/lockbench/lockbench/internal/configtest"
 )
 
-// others are servers that may listen at the address where a backend expects its store.
+// others has servers of other kinds, which may listen at the address of a backend's store.
 var others = map[string]func(net.Conn){
 	"silent":       func(c net.Conn) { _, _ = io.Copy(io.Discard, c) },
 	"ends at once": func(net.Conn) {},
@@ -29,8 +29,8 @@ var others = map[string]func(net.Conn){
 }
 
 // TestNoStoreAnswers checks the errors when another kind of server listens at the store's address.
-// TryAcquire must report that nothing was executed. Check must say that the store does not answer,
-// and that the user should check the address.
+// TryAcquire must report that nothing was executed. The error of Check must say that no store
+// answers, and ask the user to check the address.
 func TestNoStoreAnswers(t *testing.T) {
 	servers := map[string]string{"redis": "Redis server", "redlock": "Redis server", "mysql": "MySQL server", "postgres": "PostgreSQL server", "etcd": "etcd member"}
 	f := newFiles(t)
@@ -52,7 +52,6 @@ func TestNoStoreAnswers(t *testing.T) {
 	}
 }
 
-// unanswered checks the errors of a backend whose address leads to another kind of server.
 func unanswered(t *testing.T, s driver.Spec, cfg driver.Config, says string) {
 	t.Helper()
 	full, err := s.CheckConfig(cfg)
@@ -72,9 +71,9 @@ func unanswered(t *testing.T, s driver.Spec, cfg driver.Config, says string) {
 	}
 }
 
-// TestRefusedCertificates checks a server that refuses the client's certificate, or requires one.
-// The error must distinguish such a server from a server that speaks another protocol, and name the
-// configuration key to check.
+// TestRefusedCertificates connects to servers that require a certificate: without one, with an
+// expired one, and with one of another authority. The error must name the configuration key of the
+// certificate.
 func TestRefusedCertificates(t *testing.T) {
 	for name, start := range stores {
 		if name == "etcd with users" {

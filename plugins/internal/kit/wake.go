@@ -2,7 +2,7 @@ package kit
 
 import "sync"
 
-// Wake wakes the reader of c, or the next reader if there is none now. c must buffer one signal.
+// Wake makes the current or the next read of c return. The channel c must buffer one signal.
 func Wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -10,8 +10,8 @@ func Wake(c chan struct{}) {
 	}
 }
 
-// Broadcast wakes all goroutines that wait for the next call of Up. Its
-// methods may be called from any number of goroutines.
+// Broadcast wakes all goroutines that wait for the next call of Up. Any number of goroutines may
+// call its methods.
 type Broadcast struct {
 	mu   sync.Mutex
 	next chan struct{} // nil while no caller waits

@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Address is one server's address with the settings that its URL may carry.
+// Address is the address of one server, with the settings from its URL.
 type Address struct {
 	Network string // "tcp" or "unix"
 	Addr    string // host:port, or the path of a socket
@@ -77,9 +77,8 @@ func fromURL(u *url.URL, defaultPort int) (a Address, err error) {
 
 var errHostPort = errors.New("it is not host:port")
 
-// isHost reports whether host can be a name or an IP address. Text with other
-// characters may be a password in the wrong place, and the error of a failed
-// dial would show it.
+// isHost reports whether host can be a host name or an IP address. A text with other characters may
+// be a password in the wrong place, which the error of a failed connection would show.
 func isHost(host string) bool {
 	return host != "" && !strings.ContainsFunc(host, func(r rune) bool {
 		return r < utf8.RuneSelf && !strings.ContainsRune("-._~:%", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)

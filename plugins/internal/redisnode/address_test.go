@@ -47,8 +47,8 @@ func TestBadAddressesShowNoSecret(t *testing.T) {
 	}
 }
 
-// FuzzAddress checks that an address is either refused or can be dialled, and
-// never gets an empty host.
+// FuzzAddress checks that ParseAddress either refuses an address or returns one that can be dialled
+// and has a host.
 func FuzzAddress(f *testing.F) {
 	for _, s := range []string{"h:1", "redis://u:p@h/2", "rediss://h:9", "unix:///s?db=1", "[::1]", "0]x", "redis://:p@", "h:99999", ""} {
 		f.Add(s)

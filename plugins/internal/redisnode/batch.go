@@ -9,16 +9,16 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// opsPerScript limits the operations in a script, because a script makes all other clients wait.
+// opsPerScript limits the operations in a script, because all other clients wait while it runs.
 const opsPerScript = 32
 
-// op is one operation in the form that the script takes. It is encoded before it is queued, because
-// its caller may return, and change the request's data, before the operation is sent.
+// op is one operation, encoded for lua/operate.lua. It is encoded before it is queued, because the
+// caller may return before it is sent, and may then change the request's data.
 type op struct {
 	kind           string
 	name, id, tail string
 	ms             int64
-	queued         bool // the acquire was refused, but renewed its owner's place in the queue
+	queued         bool // the refused acquire has renewed its owner's place in the queue
 }
 
 func encode(o driver.Op) (op, error) {
@@ -40,9 +40,9 @@ func encode(o driver.Op) (op, error) {
 
 func lastIndex(id string) string { return strconv.Itoa(len(id) - 1) }
 
-// Do does all operations in one round trip. The replies are in the order of ops.
-// Operations that name the same lock are done in their order. When ctx ends, Do
-// returns at once, and operations already sent may still be done.
+// Do executes the operations ops in one round trip. The results are in the order of ops. Operations
+// on the same lock are executed in their order. When ctx ends, Do returns at once, but operations
+// already sent may still be executed.
 func (n *Node) Do(ctx context.Context, ops ...driver.Op) []driver.Result {
 	it := newItem(len(ops))
 	for i, o := range ops {
@@ -57,8 +57,8 @@ func (n *Node) Do(ctx context.Context, ops ...driver.Op) []driver.Result {
 	return it.replies
 }
 
-// Start does one operation without waiting for the reply. It calls the function finish with the
-// reply, on any goroutine. An operation whose ctx ends before it was sent is never sent.
+// Start queues one operation and returns at once. When the result is known, it calls the function
+// finish, on any goroutine. If ctx ends before the operation is sent, it is never sent.
 func (n *Node) Start(ctx context.Context, o driver.Op, finish func(driver.Result)) {
 	it := newItem(1)
 	it.ctx, it.finish = ctx, finish
@@ -89,7 +89,7 @@ func failed(count int, err error) []driver.Result {
 	return replies
 }
 
-// part is one call of the script lua/operate.lua. It records which request gets each reply.
+// part is one call of lua/operate.lua. It records which item (request) gets each reply.
 type part struct {
 	*invocation
 	items   []*item
@@ -129,7 +129,7 @@ func (n *Node) parts(items []*item) []*part {
 	return parts
 }
 
-// perScript returns the number of locks that a script may name. In a Cluster it is 1, because all
+// perScript returns the largest number of locks for one script. In a Cluster it is 1, because all
 // keys of a script must be in one slot, and on one node even while the slot moves.
 func (n *Node) perScript() int {
 	if n.opts.Keys.cluster {
@@ -147,12 +147,12 @@ func (p *part) add(it *item, i int, lock string) {
 }
 
 // confirmed reports whether replicas must confirm an operation of this kind. They must confirm a
-// release, because a failover that loses the release leaves the lock taken. A withdrawal needs no
+// release, because a failover that loses the release leaves the lock held. A withdrawal needs no
 // confirmation, because the acquire that it undoes often never reached the replicas.
 func confirmed(kind string) bool { return kind != "w" }
 
-// deliver writes each reply into its request (item). If the error unsafe is not nil, replicas may
-// lack the changes. Then unsafe replaces each reply that needs a confirmation by replicas.
+// deliver stores each reply in its item (request). If the error unsafe is not nil, replicas may
+// lack the changes. In this case, unsafe replaces each reply that replicas must confirm.
 func (p *part) deliver(unsafe error) {
 	all, err := p.cmd.Slice()
 	switch {
@@ -175,8 +175,8 @@ func (p *part) deliver(unsafe error) {
 		if o.kind != "a" {
 			reply.Token = 0
 		}
-		// If unsafe is not nil, the answer "no such lease" to a release is not reliable either. An
-		// earlier try may have released the lease, and a failover may undo that release.
+		// If unsafe is not nil, the answer "no such lease" to a release is not reliable. An earlier try
+		// may have released the lease, and a failover may undo that release.
 		if unsafe != nil && confirmed(o.kind) && (reply.Err == nil || o.kind == "d") {
 			*reply = driver.Result{Err: unsafe}
 		}

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sinceBoot reads a monotonic clock. The clock also counts the time while the
-// machine is suspended, if the system has CLOCK_BOOTTIME; see clock_gettime(2).
+// sinceBoot reads a monotonic clock. If the system has CLOCK_BOOTTIME, the clock also runs while
+// the machine is suspended; see clock_gettime(2).
 func sinceBoot() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {

@@ -8,10 +8,10 @@ import (
 	"github.com/lockbench/lockbench/internal/rawio"
 )
 
-// pollConn is a connection without TLS. Its reads and writes skip the Go runtime's
-// bookkeeping of calls that might block. Go's sockets never block, but after an
-// idle moment the runtime would wake its monitor thread for each call. At most one
-// goroutine may read at a time, and at most one may write.
+// pollConn is a connection without TLS. Its reads and writes skip the Go runtime's bookkeeping of
+// calls that might block. Go's sockets never block, but after an idle moment the runtime would wake
+// its monitor thread for each read or write. At most one goroutine may read at a time, and at most
+// one may write.
 type pollConn struct {
 	net.Conn
 	raw      syscall.RawConn
@@ -22,7 +22,7 @@ type pollConn struct {
 	tryWrite func(fd uintptr) bool
 }
 
-// polled returns conn with cheaper reads and writes, or conn unchanged if that is impossible.
+// polled makes reads and writes of conn cheaper. If that is impossible, it returns conn unchanged.
 func polled(conn net.Conn) net.Conn {
 	sc, ok := conn.(syscall.Conn)
 	if !ok {
@@ -81,7 +81,7 @@ func (c *pollConn) fail(op string, err error) error {
 // an idle connection, or has sent data that no request asked for.
 func (c *pollConn) SyscallConn() (syscall.RawConn, error) { return quiet{c.raw}, nil }
 
-// quiet skips the client's system call that looks for unread data, if there is no such data.
+// quiet saves the client a system call if an idle connection has no unread data.
 type quiet struct{ syscall.RawConn }
 
 func (q quiet) Read(look func(fd uintptr) bool) error {

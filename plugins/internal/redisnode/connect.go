@@ -41,15 +41,15 @@ func Take(c *config.Connect, a Address) error {
 	return nil
 }
 
-// ClientOptions returns the options of every client. The parameter pool is the number of
-// connections for requests, and secure is true if the address asks for TLS. Before its first
-// request, each new connection is passed to the function connected. If this function fails, the
-// connection is closed and the request fails, unsent, with the same error. Each client needs its
+// ClientOptions returns the options for a go-redis client. The parameter pool is the number of
+// connections for requests, and secure is true if the address asks for TLS. The client passes each
+// new connection to the function connected before the first request. If connected fails, the client
+// closes the connection, and the request fails unsent with the same error. Each client needs its
 // own Links.
 //
-// The client never sends a request again, because the server may have executed the first one. It
-// speaks RESP2, because RESP3 would make it look for push frames. Its log, which would go to
-// standard error, is dropped, because callers get the same errors.
+// The client never repeats a request, because the server may have executed it. The client uses
+// RESP2, because RESP3 would make it look for push messages. The client's log is dropped, because
+// callers get the same errors.
 func ClientOptions(c config.Connect, pool int, secure bool, log *slog.Logger, links *Links,
 	connected func(context.Context, *goredis.Conn) error,
 ) (*goredis.UniversalOptions, error) {
@@ -72,15 +72,15 @@ func ClientOptions(c config.Connect, pool int, secure bool, log *slog.Logger, li
 		Protocol: 2, Dialer: dialer(c.DialTimeout, source, links), OnConnect: connected,
 		MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
 		DialTimeout: c.DialTimeout, ReadTimeout: c.RequestTimeout, WriteTimeout: c.RequestTimeout,
-		// Besides the connections for requests (pool), there is one for a check and one for a listing.
+		// A check needs one more connection than the requests, and a listing needs another one.
 		PoolSize: pool + 2, PoolTimeout: c.RequestTimeout, PipelinePoolSize: -1,
 		ConnMaxIdleTime: 5 * time.Minute, DisableIdentity: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}, nil
 }
 
-// closeWithContext is a key that marks a context. When a marked context ends, the connections that
-// were opened with it are closed. The client itself ignores a context while it reads.
+// closeWithContext is the key of a value that marks a context. When a marked context ends,
+// connections opened with it are closed. The client itself ignores a context while it reads.
 type closeWithContext struct{}
 
 func dialer(timeout time.Duration, source *config.Source, links *Links) func(context.Context, string, string) (net.Conn, error) {
@@ -105,9 +105,9 @@ func dialer(timeout time.Duration, source *config.Source, links *Links) func(con
 	}
 }
 
-// serverConn is a connection to a program that should be a Redis server. The first bytes received
-// show whether it is one. They answer the client's HELLO, so no request was sent before they came.
-// A TLS 1.3 server may still refuse the client's certificate until then.
+// serverConn is a connection to a program that should be a Redis server. The first bytes of its
+// first reply show whether it is one. The client sends no request before this reply. Until then, a
+// TLS 1.3 server may still refuse the client's certificate.
 type serverConn struct {
 	net.Conn
 	addr    string
@@ -125,18 +125,18 @@ func (c *serverConn) SetReadDeadline(t time.Time) error {
 }
 
 const (
-	// server is the name in errors for the program that should listen at an address.
+	// server is what errors call the program that should listen at an address.
 	server = "Redis server"
-	// replyKinds are the first bytes of replies: a status, an error, a number, a
-	// string or an array, and a map in RESP3.
+	// replyKinds has the possible first bytes of a reply. They stand for a status, an error, a number,
+	// a string, an array, and (in RESP3) a map.
 	replyKinds = "+-:$*%"
 )
 
-// lateGrace is the time limit of the second try after a read that has missed its deadline.
+// lateGrace is the time limit of a second read, after a read that missed its deadline.
 const lateGrace = 2 * time.Millisecond
 
-// Read implements net.Conn. It reads once more after the deadline has passed, because on a busy
-// machine this process may run too late although the reply came in time.
+// Read implements net.Conn. If a read misses its deadline, Read tries once more. On a busy machine,
+// this process may run too late to read a reply that came in time.
 func (c *serverConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && c.Conn.SetReadDeadline(time.Now().Add(lateGrace)) == nil {
@@ -161,8 +161,8 @@ func (c *serverConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write implements net.Conn. After a failed write it reads the server's reason for ending the
-// connection, unless the write missed its deadline.
+// Write implements net.Conn. If a write before the first reply fails, Write reads the server's
+// reason for ending the connection, unless the write missed its deadline.
 func (c *serverConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	if err == nil || c.replied {
@@ -184,39 +184,38 @@ type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-// Links are the connections of one client. The client keeps no list of them, and closes a
-// connection only when the connection breaks or the server answers READONLY outside of a script.
-// But if one reply shows that a server does not serve, all connections to that server are useless.
-// The address may already lead new connections to another server while old connections stay open.
+// Links is the list of one client's connections. The client itself closes a connection only if the
+// connection breaks or the server answers READONLY outside of a script. But if one reply shows that
+// a server does not serve, all connections to it are useless, and they may stay open.
 //
-// To give up a connection, Links marks it as not to be used again. The client closes the connection
-// when the client next looks for an idle one. The connection for wake-ups is never idle, so Links
-// closes it at once. Replies under way still arrive.
+// To give up a connection, Links marks it. When the client next looks for an idle connection, it
+// closes the marked ones. The connection for wake-ups is never idle, so Links closes it at once. A
+// request under way on a marked connection still gets its reply.
 type Links struct {
-	// Labels makes each connection take its server's run id from the first INFO reply.
+	// Labels is true if each connection must record its server's run id, from the first INFO reply.
 	Labels bool
 
 	mu     sync.Mutex
 	open   map[*serverConn]struct{}
 	failed time.Time     // when a server was last found not to serve
-	pause  time.Duration // no connection is made for this time after failed
+	pause  time.Duration // how long after failed no connection is made
 }
 
-// If a server is found not to serve, the next connection is made at once. If it happens again
-// within calmAfter, the client pauses first. The pause grows each time, up to mostPause.
+// If a connection leads to a server that does not serve, the client makes the next one at once. If
+// that happens again within calmAfter, it first pauses, longer each time up to mostPause.
 const (
 	firstPause = 25 * time.Millisecond
 	mostPause  = 250 * time.Millisecond
 	calmAfter  = 4 * mostPause
 )
 
-// Leave gives up all connections made before the given time. Then it does what Refused does.
+// Leave gives up all connections made before the given time. Then it calls [Links.Refused].
 func (l *Links) Leave(before time.Time) {
 	l.leave(func(c *serverConn) bool { return c.made.Before(before) })
 	l.Refused()
 }
 
-// Keep gives up each connection to a server whose run id is known and differs from run.
+// Keep gives up each connection whose server has a known run id other than the given one.
 func (l *Links) Keep(run string) {
 	l.leave(func(c *serverConn) bool { return c.run != "" && c.run != run })
 }
@@ -238,7 +237,7 @@ func (l *Links) leave(which func(*serverConn) bool) {
 	}
 }
 
-// Refused may delay the next connections, because one has led to a server that does not serve.
+// Refused records that a connection led to a server that does not serve. It may delay new ones.
 func (l *Links) Refused() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -264,7 +263,7 @@ func (l *Links) rest(ctx context.Context) {
 }
 
 // Lead reports whether a usable connection leads to the server with this run id. The client uses
-// such a connection before it makes a new one, so it notices when that server stops serving. The
+// that connection before it makes a new one, and so notices when that server stops serving. The
 // connection for wake-ups does not count.
 func (l *Links) Lead(run string) bool {
 	l.mu.Lock()
@@ -305,11 +304,11 @@ type link struct {
 	head    []byte
 }
 
-// mostHead limits the bytes searched for the run id, because some managed servers hide the id.
+// mostHead is the number of bytes searched for the run id, which some managed servers never send.
 const mostHead = 16 << 10
 
-// label finds the server's run id in the first bytes that the server sends. The bytes are the
-// replies to the login and to INFO, and may come in several pieces.
+// label finds the server's run id in the first bytes that the server sends: the replies to the
+// login and to INFO. Each call gets the next bytes (p), because the replies may come in pieces.
 func (c *link) label(p []byte) {
 	if !c.links.Labels || c.labeled {
 		return
@@ -328,8 +327,8 @@ func (c *link) label(p []byte) {
 
 var errLeft = errors.New("the connection leads to a server that does not serve")
 
-// SyscallConn implements syscall.Conn. The client calls it to check an idle connection.
-// The error keeps the client from using a connection that Links has given up.
+// SyscallConn implements syscall.Conn. The client calls it to check an idle connection. If Links
+// has given up the connection, the error makes the client close it.
 func (c *serverConn) SyscallConn() (syscall.RawConn, error) {
 	if c.left.Load() {
 		return nil, errLeft
@@ -340,7 +339,7 @@ func (c *serverConn) SyscallConn() (syscall.RawConn, error) {
 	return opaque{}, nil
 }
 
-// opaque hides a TLS connection's descriptor from the client, which cannot read encrypted bytes.
+// opaque hides a TLS connection's file descriptor, because the client cannot read encrypted bytes.
 type opaque struct{ syscall.RawConn }
 
 func (opaque) Read(func(fd uintptr) bool) error { return nil }

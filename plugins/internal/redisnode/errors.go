@@ -39,9 +39,9 @@ type verdict struct {
 
 const needsRights = "the ACL user needs +@read +@write +@scripting +@pubsub +@connection +time +info +select +wait +cluster|slots, on the keys and channels of the prefix"
 
-// verdicts has the meaning of each code that an error reply starts with. With such a code, the
-// server refuses a login, or a script that has written nothing yet, so nothing was changed. Only
-// NOPERM (a missing right) may also come after a script's first write.
+// verdicts has the meaning of each code that an error reply may start with. A server that replies
+// with such a code has changed nothing: it has refused a login, or a script before its first write.
+// Only NOPERM (a missing right) may also come after a script's first write.
 var verdicts = map[string]verdict{
 	"NOAUTH":      {sentinel: driver.ErrDenied, notSent: true, advice: "the server wants a password: set username and password"},
 	"WRONGPASS":   {sentinel: driver.ErrDenied, notSent: true, advice: "wrong username or password"},
@@ -67,8 +67,8 @@ const (
 	needsCommand  = "this store lacks a command; Redis from 6.0 on and Valkey have all"
 )
 
-// nevers lists texts, in lower case, of error replies that have no code. The server repeats such a
-// reply at each try until an operator changes a setting or the store.
+// nevers lists texts, in lower case, of error replies that have no code. The server gives the same
+// reply to each try until an operator changes a setting or the store.
 var nevers = []struct{ text, advice string }{
 	{"acl failure in script", needsRights},         // Redis from 7.2 on, Valkey
 	{"the user executing the script", needsRights}, // Redis 7.0
@@ -91,8 +91,8 @@ var scriptError = regexp.MustCompile(`-([A-Z]+) `)
 // allSentinels is the client's error text when no sentinel has named a master.
 const allSentinels = "all sentinels specified in configuration are unreachable"
 
-// Explain turns an error of the client into one of package driver. The new
-// error wraps the old one and says what to do about it.
+// Explain turns an error of the client into an error of package driver. The new error wraps err,
+// and usually says what a user can do about it.
 func Explain(err error) error {
 	var reply goredis.Error
 	var dial *DialError
@@ -122,9 +122,8 @@ func Explain(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// Astray reports whether err means that its server does not serve, but that a new connection may
-// lead to a server that does. A server that does not serve is a replica, is loading its data, or
-// has lost its master.
+// Astray reports whether err says that the server does not serve: it is a replica, is loading its
+// data, or has lost its master. A new connection may lead to a server that serves.
 func Astray(err error) bool {
 	var reply goredis.Error
 	if !errors.As(err, &reply) {
@@ -166,8 +165,8 @@ func explainReply(reply goredis.Error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, reply)
 }
 
-// Unsent wraps driver.ErrNotSent and err, which is an error from the set-up of
-// a connection. No request has gone over that connection yet.
+// Unsent returns an error that wraps err and driver.ErrNotSent. Call it for an error in the set-up
+// of a connection, before its first request.
 func Unsent(err error) error {
 	if errors.Is(err, driver.ErrNotSent) {
 		return err

@@ -89,7 +89,7 @@ func FuzzKeys(f *testing.F) {
 }
 
 func TestSlot(t *testing.T) {
-	// From the Redis Cluster specification: CRC16("123456789") is 0x31C3.
+	// The Redis Cluster specification says that CRC16("123456789") is 0x31C3.
 	if got := slot("123456789"); got != 0x31c3%slots {
 		t.Errorf("slot %#x", got)
 	}

@@ -16,39 +16,38 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// TombstoneFor is the time for which the store refuses a withdrawn owner. After a connection is
-// closed, the kernel may still send its data, but for less than this time.
+// TombstoneFor is the time for which the store refuses a withdrawn owner. The kernel may still send
+// the data of a closed connection, but for less than this time.
 const TombstoneFor = 110 * time.Second
 
 // Options are the settings of a [Node].
 type Options struct {
 	Keys Keys
-	// ID is the address to which the store sends messages for this instance's waiters. The address
-	// consists of random letters and digits.
+	// ID names the channel to which the store sends messages for this instance's waiters. It consists
+	// of random letters and digits.
 	ID string
-	// Turns is the script that puts a waiter into a queue of another kind, which only tells the waiter
-	// when to ask. If Turns is nil, waiters use this package's queue, which grants locks to them.
+	// Turns is a script that puts a waiter into a queue. This queue only tells the waiter when to ask
+	// for the lock. If Turns is nil, waiters use this package's queue, which grants them the lock.
 	Turns *Script
 	// Batches is the largest number of batches of requests that may be under way at once.
 	Batches int
 	// WaitReplicas is the number of replicas that must confirm a grant, renewal or release before it
-	// counts. WaitTimeout bounds the wait for them.
+	// counts. WaitTimeout is the longest wait for them.
 	WaitReplicas int
 	WaitTimeout  time.Duration
-	// Links are the client's connections. A connection is no longer used once
-	// a reply says that its server does not serve. Links is nil in a Cluster, because there the reply
-	// of a wrong server names the right server.
+	// Links are the client's connections. If a reply says that a server does not serve, the Node gives
+	// up the connections to it. Links is nil in a Cluster, where the reply of a wrong server names the
+	// right server.
 	Links *Links
-	// Silence is the time after which a server that sends no reply counts as a server that does not
-	// serve.
+	// Silence is the time after which a server without a reply counts as a server that does not serve.
 	Silence time.Duration
-	// PingEvery is the interval between two pings of a silent connection for wake-ups. A value below
-	// the constant pingEvery counts as pingEvery.
+	// PingEvery is the interval between two pings of a silent connection for wake-ups. It is at least
+	// 2 s (pingEvery), even if the value is lower.
 	PingEvery time.Duration
 }
 
-// Node sends the operations of many callers to one server. All its methods
-// may be called from any number of goroutines.
+// Node sends the operations of many callers to one store. Any number of goroutines may call its
+// methods.
 type Node struct {
 	opts     Options
 	client   goredis.UniversalClient
@@ -58,7 +57,7 @@ type Node struct {
 	// Wakeups receives the store's messages to the waiters and observers of this Node.
 	Wakeups *Wakeups
 
-	// Turned wakes its listeners when [Node.Refuse] begins or ends the refusal of acquires.
+	// Turned is signalled when [Node.Refuse] begins or ends the refusal of acquires.
 	Turned   kit.Broadcast
 	refusing sync.Mutex            // lets one Refuse run at a time
 	refusal  atomic.Pointer[error] // nil until the first Refuse
@@ -77,8 +76,7 @@ func NewNode(client goredis.UniversalClient, opts Options) *Node {
 	return n
 }
 
-// Refuse makes acquires fail with err, without asking the server, until
-// Refuse is called with nil.
+// Refuse makes acquires fail with err, without a request to the server. A call with nil ends that.
 func (n *Node) Refuse(err error) {
 	n.refusing.Lock()
 	defer n.refusing.Unlock()
@@ -96,11 +94,11 @@ func (n *Node) Refusal() error {
 	return nil
 }
 
-// Close refuses further requests with driver.ErrClosed, waits for requests
-// under way, and closes the client.
+// Close makes new requests fail with driver.ErrClosed, waits for requests under way, and closes the
+// client.
 func (n *Node) Close(ctx context.Context) error {
 	n.Wakeups.close()
-	// If ctx ends, the client is closed, which ends the requests that still wait for replies.
+	// If ctx ends, the client is closed. This ends the requests that still wait for replies.
 	stop := context.AfterFunc(ctx, func() { _ = n.client.Close() })
 	n.requests.Close()
 	if !stop() {
@@ -143,7 +141,7 @@ func (n *Node) Proclaim(ctx context.Context, r driver.Request) error {
 	return decode(r.Name, reply).Err
 }
 
-// Break ends a lease by its token; see driver.Admin.
+// Break ends the lease with this token; see driver.Admin.
 func (n *Node) Break(ctx context.Context, name string, token uint64) error {
 	reply, err := n.run(ctx, breakScript, name, strconv.FormatUint(token, 10))
 	if err != nil {
@@ -182,8 +180,8 @@ func (n *Node) InspectAll(ctx context.Context, names []string, emit func(driver.
 	return nil
 }
 
-// If observe is "1", inspect makes all hosts publish, for some seconds, each change of a lock with
-// the prefix. In a Cluster, this covers only the locks in the same slot.
+// inspect reads the holders of locks. If observe is "1", all hosts then publish changes of locks
+// for some seconds: of all locks with the prefix or, in a Cluster, of all locks in the same slot.
 func (n *Node) inspect(ctx context.Context, names []string, observe string) ([]driver.Holder, error) {
 	locks := make([]string, len(names))
 	for i, name := range names {

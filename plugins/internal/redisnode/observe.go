@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Observe follows the holder of the lock called name; see [kit.Follow]. The store pushes changes
-// made through this package. To find other changes, Observe reads the lock at the interval every.
+// Observe follows the holder of the lock called name; see [kit.Follow]. The store reports each
+// change made by this package. To find other changes, Observe reads the lock at the given interval.
 func (n *Node) Observe(ctx context.Context, name string, every time.Duration, emit func(driver.Holder)) error {
 	changes, stop := n.Wakeups.listen(ctx, n.opts.Keys.changeChannel(name))
 	defer stop()
@@ -23,8 +23,8 @@ func (n *Node) Observe(ctx context.Context, name string, every time.Duration, em
 	}, emit)
 }
 
-// listen returns a channel that gets a signal when a message arrives on the store's channel called
-// name, when the subscription begins, and when the connection breaks.
+// listen subscribes to the store's channel called name. The returned channel gets a signal when a
+// message comes, when the subscription begins, and when the connection breaks.
 func (w *Wakeups) listen(ctx context.Context, name string) (<-chan struct{}, func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -66,8 +66,8 @@ func (w *Wakeups) wakeObservers(name string) {
 
 const scanCount = 500
 
-// Names returns the lock names that start with prefix. It scans the keys of the database without
-// blocking the server, and may go on for a while after ctx has ended.
+// Names returns the names of locks that start with prefix. It finds them by SCAN, which does not
+// block the server. It may return after ctx has ended.
 func (n *Node) Names(ctx context.Context, prefix string) (map[string]struct{}, error) {
 	var mu sync.Mutex
 	names := map[string]struct{}{} // SCAN may return a key twice
@@ -91,7 +91,7 @@ func (n *Node) Names(ctx context.Context, prefix string) (map[string]struct{}, e
 	})
 }
 
-// eachMaster calls f for the server or, in a Cluster, for all masters at the same time.
+// eachMaster calls f with a client of the server. In a Cluster, it calls f for all masters at once.
 func (n *Node) eachMaster(ctx context.Context, f func(context.Context, *goredis.Client) error) error {
 	if cluster, ok := n.client.(*goredis.ClusterClient); ok {
 		return cluster.ForEachMaster(ctx, f)

@@ -26,7 +26,7 @@ type item struct {
 
 	deadline time.Time // zero if there is no deadline
 
-	// ctx is set if no caller waits for the item; see Start.
+	// ctx and finish are set only if no caller waits for the item; see Start.
 	ctx    context.Context
 	finish func(driver.Result)
 
@@ -49,9 +49,8 @@ func (it *item) end() {
 
 // do queues the item and waits until it is answered or ctx ends.
 //
-// Another goroutine sends the request, so that simultaneous requests share scripts and round trips.
-// The caller can also return as soon as its ctx is cancelled, while that goroutine still reads the
-// reply.
+// Another goroutine sends the item. So simultaneous requests share scripts and round trips, and the
+// caller can return as soon as ctx ends, before the reply comes.
 func (n *Node) do(ctx context.Context, it *item) error {
 	if ctx.Err() != nil {
 		return unsent(ctx)
@@ -74,7 +73,7 @@ func unsent(ctx context.Context) error {
 	return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrNotSent, ctx.Err())
 }
 
-// serve sends the requests in items, except those whose ctx has ended. It answers all of them.
+// serve sends and answers items. It does not send an item of Start whose ctx has ended.
 func (n *Node) serve(items []*item, _ func()) {
 	due := items[:0:len(items)]
 	for _, it := range items {
@@ -97,7 +96,7 @@ func (n *Node) serve(items []*item, _ func()) {
 	}
 }
 
-// updateWaiters records from the replies whether the owners have places in the store's queues.
+// updateWaiters records what the replies say about the owners' places in the store's queues.
 func (n *Node) updateWaiters(it *item, sent time.Time) {
 	for i := range it.ops {
 		switch o := &it.ops[i]; {
@@ -140,7 +139,7 @@ func (n *Node) roundTrip(items []*item) {
 }
 
 // tripContext returns a context that ends at the last of the callers' deadlines. If a caller has no
-// deadline, only the connections' own read timeout applies.
+// deadline, the context does not end, and only the connection's read timeout applies.
 func tripContext(items []*item) (context.Context, context.CancelFunc) {
 	var last time.Time
 	for _, it := range items {
@@ -154,12 +153,12 @@ func tripContext(items []*item) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(context.Background(), last)
 }
 
-// exec sends calls. If the server does not know a call's script, exec sends the call again with the
-// whole text. If the reply says that the server cannot serve, exec sends the call again over
-// another connection. In both cases the first try did nothing. The returned error is only about
-// replicas that may lack the changes. Each call has its own error.
+// exec sends calls of scripts. If the server does not know a script, exec sends the call again with
+// the script's text. If a reply says that the server does not serve, exec sends the call again over
+// another connection. In both cases the first try has changed nothing. The returned error only says
+// that replicas may lack the changes. Each call has its own error.
 func (n *Node) exec(ctx context.Context, calls []*invocation, renewed bool) error {
-	var before error // the replicas' error for the calls that are not repeated
+	var before error // the error about replicas, for the calls that are not repeated
 	for again := false; ; again = true {
 		sent := time.Now()
 		unsafe := errors.Join(before, n.send(ctx, calls, false, renewed))
@@ -188,8 +187,9 @@ func (n *Node) exec(ctx context.Context, calls []*invocation, renewed bool) erro
 	}
 }
 
-// astray reports whether to send the call c again, because its reply says that the server does not
-// serve. In this case, or if the server was silent, it gives up all connections made before sent.
+// astray reports whether to send the call c again, because the reply says that the server does not
+// serve. In this case, or if the server was silent too long, astray gives up the connections made
+// before the time sent.
 func (n *Node) astray(c *invocation, sent time.Time) bool {
 	if n.opts.Links == nil {
 		return false
@@ -205,8 +205,8 @@ func (n *Node) astray(c *invocation, sent time.Time) bool {
 	return away
 }
 
-// AstrayInside returns nil, or the first error in a script's reply for which
-// [Astray] returns true. The script went on after that error.
+// AstrayInside returns the first error in a script's reply for which [Astray] returns true, or nil.
+// Such an error did not stop the script.
 func AstrayInside(reply any) error {
 	all := FieldsOf(reply)
 	for _, one := range all {
@@ -247,8 +247,8 @@ func (n *Node) send(ctx context.Context, calls []*invocation, whole, renewed boo
 	return nil
 }
 
-// flush sends a pipeline. If go-redis gets no connection, Exec returns an error, but no call has
-// this error. So flush sets the error in each call that has no result.
+// flush sends a pipeline. If go-redis gets no connection, Exec returns an error that no call has.
+// So flush stores this error in each call without a result.
 func flush(ctx context.Context, pipe goredis.Pipeliner, calls []*invocation) {
 	_, err := pipe.Exec(ctx)
 	for _, c := range calls {

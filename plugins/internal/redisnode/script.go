@@ -33,13 +33,13 @@ var (
 	probeScript    = newScript("rights", "probe")
 )
 
-// Rights is a Lua function that tries every command that the scripts need; redlock uses it too.
+// Rights is the text of a Lua function that tries every command that the scripts need.
 var Rights = lua("rights")
 
-// Script is a script's text and its digest. By the digest the server finds a script that it knows.
+// Script is a script's text and SHA-1 digest. A server finds a script that it knows by the digest.
 type Script struct{ Text, SHA string }
 
-// newScript makes a script from Lua files, which can use the functions in queue.lua and lease.lua.
+// newScript makes a script from Lua files. They can use the functions in queue.lua and lease.lua.
 func newScript(files ...string) *Script {
 	text := lua("lease")
 	for _, name := range files {
@@ -48,18 +48,18 @@ func newScript(files ...string) *Script {
 	return QueueScript("", lua("queue"), text)
 }
 
-// QueueScript makes a script from the Lua texts head, queue and body. The text
-// body can also use the functions of lua/read.lua and lua/state.lua.
+// QueueScript makes a script from three Lua texts. The body can also use the functions of
+// lua/read.lua and lua/state.lua.
 func QueueScript(head, queue, body string) *Script {
 	return wholeScript(lua("head") + head + "local " + known + "\n" + queue + lua("read") + lua("state") + body)
 }
 
-// known are the variables that lua/read.lua sets.
+// known lists the Lua variables that lua/read.lua sets.
 const known = "now, last, tombstones_until, queued, observed"
 
-// NewScript makes a script from Lua texts. Usually only head and body run, and define no functions.
-// Otherwise body calls the Lua function library, which returns the result of slowPath. If
-// queue_only is true, library returns only the functions of queue that handoff lists.
+// NewScript makes a script from five Lua texts. Most calls run only head and body, which define no
+// functions. Other calls also run the Lua function library, which returns the result of slowPath.
+// If queue_only is true, library only returns the functions of queue that handoff lists.
 func NewScript(head, queue, handoff, slowPath, body string) *Script {
 	head = lua("head") + head
 	return wholeScript("local function library(" + known + ", queue_only)\n" + head +
@@ -67,8 +67,8 @@ func NewScript(head, queue, handoff, slowPath, body string) *Script {
 		lua("read") + lua("state") + slowPath + "end\n" + head + body)
 }
 
-// wholeScript makes a script with its digest. The server names scripts by SHA-1, which protects
-// nothing here. So it is used even if FIPS 140 is enforced.
+// wholeScript makes a script with its digest. The SHA-1 digest only names the script, so it is
+// computed even if FIPS 140 is enforced.
 func wholeScript(text string) *Script {
 	var sum [sha1.Size]byte
 	fips140.WithoutEnforcement(func() { sum = sha1.Sum([]byte(text)) })
@@ -107,8 +107,8 @@ func (v *invocation) send(ctx context.Context, p processor, whole bool) {
 	_ = p.Process(ctx, v.cmd)
 }
 
-// unknownScript reports whether the server did not know the script, as after a
-// start, a failover or SCRIPT FLUSH.
+// unknownScript reports whether the server did not know the script, for example after a restart, a
+// failover or SCRIPT FLUSH.
 func (v *invocation) unknownScript() bool {
 	return errors.Is(v.cmd.Err(), goredis.ErrNoScript) || goredis.HasErrorPrefix(v.cmd.Err(), "NOSCRIPT")
 }

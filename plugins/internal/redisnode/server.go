@@ -20,7 +20,7 @@ import (
 // Server is what a Redis server says about itself.
 type Server struct {
 	Version    string // product and version: "Redis 7.2.4"
-	Durability string // the setting that decides about durability: "appendfsync everysec"
+	Durability string // how data gets to the disk, such as "appendfsync everysec"
 	RunID      string // changes with every start
 	role       string
 	master     string
@@ -29,7 +29,7 @@ type Server struct {
 	major      int
 	loading    bool
 	clustered  bool
-	// Sentinel reports whether this is a sentinel, which keeps no data.
+	// Sentinel is true if the server is a sentinel, which keeps no data.
 	Sentinel bool
 }
 
@@ -49,12 +49,12 @@ type Conn interface {
 	Pipeline() goredis.Pipeliner
 }
 
-// ReadServer asks the server of a new connection about itself, in one round trip. Managed servers
-// hide CONFIG, so ReadServer reads CONFIG only for the sync policy, and INFO for all else.
+// ReadServer asks the server of a new connection about itself, in one round trip. It reads INFO.
+// Only the sync policy comes from CONFIG, because managed servers hide CONFIG.
 func ReadServer(ctx context.Context, c Conn) (Server, error) { return readServer(ctx, c, nil, false) }
 
-// Probe is like ReadServer, but fails when this client lacks a right that it
-// needs on the keys and channels of the prefix.
+// Probe is like ReadServer, but fails if the client's user lacks a right that it needs on the keys
+// and channels with the prefix.
 func (n *Node) Probe(ctx context.Context, c Conn) (Server, error) {
 	return readServer(ctx, c, n.invoke(probeScript, []string{n.opts.Keys.Nobody()}, false, []any{n.opts.ID}), n.opts.WaitReplicas > 0)
 }
@@ -72,7 +72,7 @@ func (n *Node) Check(ctx context.Context) (Server, error) {
 	return s, Explain(err)
 }
 
-// Replica reports whether the server was a replica when it was asked.
+// Replica reports whether the server was a replica when it was last asked.
 func (s Server) Replica() bool { return s.role == "slave" }
 
 func readServer(ctx context.Context, c Conn, probe *invocation, waits bool) (Server, error) {
@@ -83,8 +83,7 @@ func readServer(ctx context.Context, c Conn, probe *invocation, waits bool) (Ser
 	_ = pipe.Process(ctx, fsync)
 	var named, ack *goredis.Cmd
 	if probe != nil {
-		// The probe runs a script by its text and by its digest, because a
-		// request may need either.
+		// The probe runs a script by EVAL and by EVALSHA, because requests need both commands.
 		probe.send(ctx, pipe, true)
 		whole := probe.cmd
 		probe.send(ctx, pipe, false)
@@ -110,9 +109,9 @@ func readServer(ctx context.Context, c Conn, probe *invocation, waits bool) (Ser
 }
 
 // Replicates returns an error if the server has fewer replicas than must confirm a grant (wanted).
-// The result spare reports whether the server has more than wanted. If it has not, no grant is
-// confirmed after a failover until the old master is back as a replica. With Sentinel, this takes
-// longer than most leases last.
+// The result spare is true if the server has more replicas than that. If spare is false, too few
+// replicas are left after a failover, so grants fail until the old master is back as a replica.
+// With Sentinel, this takes longer than most leases last.
 func (s Server) Replicates(addr string, wanted int) (spare bool, err error) {
 	if s.replicas < wanted {
 		err = fmt.Errorf("%w: %w: %s has %d replicas and wait_replicas is %d, so nothing is granted; have %d, or a failover ends every lease",
@@ -159,10 +158,10 @@ func durability(aof, fsync string) string {
 	return "appendfsync " + fsync
 }
 
-// Unsafe returns the reason why locks must not be kept on this server, or nil if there is none. It
-// accepts replicas in a Cluster, because the client asks them only for the list of slots. If served
-// is true, a master has answered at addr before. So a replica at addr then means that a failover is
-// under way, not that the address is wrong.
+// Unsafe returns an error if locks must not be kept on this server. In a Cluster it accepts
+// replicas, because the client asks them only for the list of slots. The parameter served says
+// whether a master has answered at addr before. If so, or with Sentinels, a replica at addr means
+// that a failover is under way. Otherwise it means that the address is wrong.
 func (s Server) Unsafe(addr string, how Topology, served bool) error {
 	switch {
 	case s.Sentinel && how == Sentinels:
@@ -184,9 +183,9 @@ func (s Server) Unsafe(addr string, how Topology, served bool) error {
 	return nil
 }
 
-// Evicts returns an error if the server's settings let it delete the key of a held
-// lock. Such a server must not grant locks. Leases that it has granted can still be
-// renewed until it deletes them.
+// Evicts returns an error if the server's settings let it delete the key of a held lock. Such a
+// server must not grant locks. But leases that it has granted can be renewed until it deletes their
+// keys.
 func (s Server) Evicts(addr string) error {
 	if s.policy == "" || s.policy == "noeviction" {
 		return nil
@@ -195,12 +194,11 @@ func (s Server) Evicts(addr string) error {
 		driver.ErrDenied, driver.ErrNotSent, addr, s.policy)
 }
 
-// ReadAgain asks the server s again for the settings that may change while its
-// connections live: its maxmemory policy, and whether it is a master. It reads
-// INFO, because managed servers hide CONFIG.
+// ReadAgain asks the server s again for what may change while connections stay open: its maxmemory
+// policy, and whether it is a master. It reads INFO, because managed servers hide CONFIG.
 func (s Server) ReadAgain(ctx context.Context, c processor) (Server, error) {
 	args := []any{"info"}
-	if s.major >= 7 { // an older server takes one section name, or none for all sections
+	if s.major >= 7 { // an older server takes at most one section name
 		args = append(args, "memory", "replication")
 	}
 	info := goredis.NewStringCmd(ctx, args...)
@@ -213,17 +211,17 @@ func (s Server) ReadAgain(ctx context.Context, c processor) (Server, error) {
 // PolicyEvery is the interval at which package redlock calls [Server.ReadAgain].
 const PolicyEvery = time.Second
 
-// policies notes which servers must not grant locks, because they may evict a lock's key.
+// policies records which servers must not grant locks, because they may evict a lock's key.
 type policies struct {
-	looking  sync.Mutex // one LookAgain at a time, so that the newest answer stays
+	looking  sync.Mutex // lets one LookAgain run at a time, so that the newest answer stays
 	mu       sync.Mutex
 	verdicts map[string]error // by the String text of the server's client or connection
 }
 
-// Judge notes why a server must not grant locks. The parameter server is a client of that server,
-// or a connection to it. A nil verdict means that the server may grant locks. While at least one
-// server must not grant locks, all acquires are refused. A verdict that does not wrap
-// driver.ErrDenied says nothing about the server, and changes nothing.
+// Judge records whether a server may grant locks. The parameter server is a client of that server,
+// or a connection to it. If verdict is nil, the server may grant locks. If verdict wraps
+// driver.ErrDenied, the server must not grant locks. Any other verdict changes nothing. While at
+// least one server must not grant locks, all acquires are refused.
 func (n *Node) Judge(server fmt.Stringer, verdict error) {
 	n.policies.mu.Lock()
 	defer n.policies.mu.Unlock()
@@ -252,11 +250,11 @@ func (n *Node) refuseAsJudged() {
 	n.Refuse(n.policies.verdicts[servers[0]]) // one error is enough: each names the whole store
 }
 
-// LookAgain reads the settings of all masters, and refuses grants while one of them may delete a
-// held lock. It gives up the connections to a server that is no longer a master. If a master does
-// not answer, its last answer still counts as long as it is a master.
+// LookAgain reads the settings of all masters. While a master may delete the key of a held lock,
+// acquires are refused. LookAgain gives up the connections to a server that is no longer a master.
+// If a master does not answer, its last answer counts as long as it is a master.
 //
-// Note: the last answer of an unreachable master must count. When a frozen master resumes, it
+// Note: do not ignore the last answer of an unreachable master. When a frozen master resumes, it
 // executes the requests that were sent to it before.
 func (n *Node) LookAgain(ctx context.Context, known Server, addr string) {
 	n.policies.looking.Lock()

@@ -12,14 +12,13 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// The value of a lock key is
+// The value of a lock key has this form:
 //
 //	OWNER " " TOKEN " " LENGTH-OF-LABEL ":" LABEL VALUE
 //
-// so that one comparison of OWNER and TOKEN shows whether a lease still exists,
-// and all four parts are written and deleted in one step. While a waiter has
-// not yet used the lease that the store granted to it, a "+" stands in place of
-// the second space.
+// One comparison of OWNER and TOKEN shows whether a lease still exists. All four parts are written
+// and deleted in one step. If the store granted the lease to a waiter that has not used it yet, a
+// "+" stands in place of the second space.
 
 // LeaseID returns the beginning of a lease's value: its owner and token.
 func LeaseID(owner string, token uint64) string {
@@ -37,9 +36,9 @@ func ValueTail(label string, value []byte) string {
 	return b.String()
 }
 
-// parseHolder reads a lock key's value. If the value does not have the form above, another program
-// holds the lock. Then the result's Owner is a short, printable form of the value, and its Token is
-// 0. The parameter ms is a reply of PTTL, where -2 means that the key does not exist.
+// parseHolder reads the value of a lock key (raw). If the value does not have the form above,
+// another program holds the lock. The result's Owner is then a short, printable form of the value,
+// and its Token is 0. The parameter ms is the reply to PTTL. If it is -2, the key does not exist.
 func parseHolder(name, raw string, ms, waiters int64) driver.Holder {
 	if ms == -2 {
 		return driver.Holder{}
@@ -52,8 +51,8 @@ func parseHolder(name, raw string, ms, waiters int64) driver.Holder {
 	return h
 }
 
-// ttl turns a PTTL reply into a Holder's TTL. A reply of zero means less than a
-// millisecond. A reply beyond 292 years, the longest time.Duration, means no end.
+// ttl turns the reply to PTTL into a Holder's TTL. A reply of zero means less than a millisecond. A
+// reply above 292 years, the longest time.Duration, counts as no end.
 func ttl(ms int64) time.Duration {
 	if ms < 0 || ms > math.MaxInt64/int64(time.Millisecond) {
 		return -1
@@ -116,9 +115,8 @@ func printable(raw string) string {
 	return b.String()
 }
 
-// ParseVote reads the value that one redlock node has for the lock called name.
-// The holder's token is 0 until the node has been told the token of the grant.
-// The parameter ms is a reply of PTTL.
+// ParseVote reads the value that one redlock node has for the lock called name. The holder's token
+// is 0 until the node has got the token of the grant. The parameter ms is the reply to PTTL.
 func ParseVote(name, raw string, ms int64) driver.Holder {
 	owner, rest, ok := strings.Cut(raw, " 0 ")
 	if ok && isOwner(owner) {
@@ -130,7 +128,7 @@ func ParseVote(name, raw string, ms int64) driver.Holder {
 	return parseHolder(name, raw, ms, -1)
 }
 
-// A refusal in a reply starts with one of these codes; see lua/head.lua.
+// If a script refuses an operation, its reply starts with one of these codes; see lua/head.lua.
 const (
 	CodeHeld = iota + 1
 	CodeNotHeld
@@ -139,7 +137,7 @@ const (
 	CodeRefused
 )
 
-// Refusal is the error reply to a command inside a script. The script continued after the error.
+// Refusal is the error of a command inside a script. The script continued after the error.
 type Refusal string
 
 func (e Refusal) Error() string { return string(e) }
@@ -156,7 +154,7 @@ func FieldsOf(reply any) Fields {
 	return fields
 }
 
-// Number returns the field with index i, or -1 if it does not exist or is not a number.
+// Number returns the field with index i, or -1 if there is no such field or it is no number.
 func (f Fields) Number(i int) int64 {
 	if i < len(f) {
 		if n, ok := f[i].(int64); ok {

@@ -62,8 +62,8 @@ func FuzzValue(f *testing.F) {
 // unused matches the beginning of a value with the "+" of an unused grant.
 var unused = regexp.MustCompile(`^(\S+ [0-9]+)\+`)
 
-// FuzzForeign checks that a text in a key is read as one of our leases only if we would have
-// written exactly that text. Any other text must be read as a holder that can be printed.
+// FuzzForeign checks that a key's text is read as a lease of this package only if the package would
+// write exactly that text. Any other text must be read as a holder that can be printed.
 func FuzzForeign(f *testing.F) {
 	f.Add("o-1 7 2:lbv", int64(5))
 	f.Add("o 07 00:", int64(-1))

@@ -15,8 +15,8 @@ const (
 	// keep a waiter's place for longer.
 	refreshEvery = time.Second
 
-	// lostAfter is the shortest time for which this process remembers a waiter after the owner's last
-	// wait or request. After a grant or a withdrawal, it forgets the waiter at once.
+	// This process remembers a waiter for at least lostAfter after the last Wait or request of its
+	// owner. After a grant or a withdrawal, the process forgets the waiter at once.
 	lostAfter = 10 * time.Second
 
 	// maxEntryValue is the longest published value, in bytes, that the queue stores. The limit is
@@ -24,16 +24,16 @@ const (
 	maxEntryValue = 512
 )
 
-// waiting is an owner's place in the queue as this instance knows it. It is kept between two calls
-// of Wait, so that no message from the store is lost in between.
+// waiting is what this process knows about an owner's place in the queue. It is kept between two
+// calls of Wait, so that the owner misses no message from the store.
 type waiting struct {
 	lock   string        // the lock's key
-	woken  chan struct{} // receives when the owner was granted the lock or should ask again
-	queued time.Time     // when the store was last known to have the place
-	epoch  int           // Link.Epoch of the connection at that time
+	woken  chan struct{} // gets a signal when the owner was granted the lock or should ask again
+	queued time.Time     // when the place was last known to be in the store
+	epoch  int           // Link.Epoch at the time queued
 	seen   time.Time     // the owner's last Wait or request
 	grant  pushed
-	later  *time.Timer // wakes the owner to ask later; nil if there is no need
+	later  *time.Timer // wakes the owner after a delay; nil if there is none
 }
 
 // pushed is a grant that the store has pushed; the zero value means no grant. See lua/queue.lua.
@@ -44,12 +44,13 @@ type pushed struct {
 }
 
 // Wait puts r.Owner into the queue. It returns when the store has granted r.Owner the lock, when
-// r.Owner should ask again, after the duration most, or when the channel moved is closed. woken is
-// true if it is r.Owner's turn, or if a push (a message from the store) came or may have been lost.
+// r.Owner should ask for the lock again, when the time most has passed, or when the channel moved
+// is closed. The result woken is true if it is r.Owner's turn, or if a message from the store (a
+// push) came or may be lost.
 //
-// The queue is in the store. A push is lost when its connection breaks, so a
-// broken connection wakes every waiter. A push is also lost when the store
-// loses the queue, so waiters enter the queue again after refreshEvery.
+// The queue is in the store. A push may be lost when the connection breaks, so a broken connection
+// wakes every waiter. A store that loses the queue sends no push, so waiters enter the queue again
+// after refreshEvery.
 func (n *Node) Wait(ctx context.Context, r driver.Request, most time.Duration, moved <-chan struct{}) (woken bool, g driver.Grant, err error) {
 	over := time.Now().Add(most)
 	end := time.NewTimer(most)
@@ -79,9 +80,9 @@ func (n *Node) Wait(ctx context.Context, r driver.Request, most time.Duration, m
 	}
 }
 
-// The result free reports whether the lock is free and r.Owner is the first in the queue. If the
-// queue grants locks, free is always false, because a push tells the waiter of its grant. The
-// result left is the remaining time of the holder's lease, or 0 if this time is not known.
+// enqueue puts r.Owner into the store's queue. The result free is true if the lock is free and
+// r.Owner is first in the queue. If the queue grants locks, free is always false, because a push
+// reports the grant. The result left is the rest of the holder's lease, or 0 if it is not known.
 func (n *Node) enqueue(ctx context.Context, r driver.Request) (free bool, left time.Duration, err error) {
 	epoch, err := n.Wakeups.Ready(ctx)
 	if err != nil {
@@ -109,8 +110,8 @@ func (n *Node) enqueue(ctx context.Context, r driver.Request) (free bool, left t
 }
 
 // entry returns the text that follows r.Owner in the queue; see lua/queue.lua. A grant by the store
-// lasts at most r.TTL. A published value that is too long for the queue is left out. The owner must
-// then call TryAcquire, which sends the value, before it may use the grant.
+// lasts at most r.TTL. If r.Value is too long for the queue, the text lacks it. The owner must then
+// call TryAcquire, which sends the value, before it uses a grant.
 func entry(process string, r driver.Request) string {
 	value := r.Value
 	if len(value) > maxEntryValue {
@@ -121,8 +122,9 @@ func entry(process string, r driver.Request) string {
 
 var entryText = strings.NewReplacer("%", "%0", "\n", "%1")
 
-// take returns r.Owner's pushed grant once. It returns the zero Grant if no grant came, the grant
-// expired, replicas must confirm it, r's value was too long to queue, or acquires are refused now.
+// take returns a grant that was pushed to r.Owner, but only once. It returns the zero Grant if
+// there is none, the grant has expired, replicas must confirm it, r.Value is too long for the
+// queue, or acquires are refused now.
 func (n *Node) take(r driver.Request) driver.Grant {
 	n.Wakeups.mu.Lock()
 	defer n.Wakeups.mu.Unlock()
@@ -143,8 +145,8 @@ func (n *Node) take(r driver.Request) driver.Grant {
 	return driver.Grant{Token: p.token, Sent: now.Add(-age), For: p.span}
 }
 
-// enter returns r.Owner's place in the queue, as this instance knows it. It also starts this
-// process's signs of life if the store needs them to choose the next owner.
+// enter returns what this process knows about r.Owner's place in the queue. If the queue grants
+// locks, enter also starts the signs of life of this process.
 func (n *Node) enter(r driver.Request) *waiting {
 	w := n.Wakeups
 	w.mu.Lock()
@@ -161,7 +163,7 @@ func (n *Node) enter(r driver.Request) *waiting {
 	return wt
 }
 
-// Leave forgets the owner's place in the queue, after a grant or a withdrawal.
+// Leave forgets the owner's place in the queue. Call it after a grant or a withdrawal.
 func (w *Wakeups) Leave(owner string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -176,8 +178,8 @@ func (w *Wakeups) forget(owner string) {
 	delete(w.waiters, owner)
 }
 
-// refused notes that a request of owner found the lock taken. The parameter sent is when
-// the request was sent, and queued says whether owner was in the queue.
+// refused records that the owner's acquire, sent at the time sent, found the lock held. The
+// parameter queued says whether the store found the owner in the queue.
 func (w *Wakeups) refused(owner string, sent time.Time, queued bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -194,8 +196,8 @@ func (w *Wakeups) refused(owner string, sent time.Time, queued bool) {
 	}
 }
 
-// entered notes that a request has put owner into the queue. The parameter sent is when
-// the request was sent, and epoch says which connection will bring owner's pushes.
+// entered records that a request, sent at the time sent, has put the owner into the queue. The
+// owner's pushes come over the connection with this Link.Epoch.
 func (w *Wakeups) entered(owner string, sent time.Time, epoch int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -204,9 +206,9 @@ func (w *Wakeups) entered(owner string, sent time.Time, epoch int) {
 	}
 }
 
-// inQueue reports whether the owner of wt is surely in the queue. The store must have confirmed
+// inQueue reports whether the owner of wt is certainly in the queue. The store must have confirmed
 // that within refreshEvery, and the connection for pushes must not have broken since. Wait then
-// sends no request for this owner, because the store would push a grant.
+// sends no request, because the store will send a push.
 func (w *Wakeups) inQueue(wt *waiting) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -254,29 +256,27 @@ func (w *Wakeups) push(text string) {
 const (
 	// signEvery is the interval between two signs of life of a process with waiters, unless a round
 	// trip takes longer. A sign is valid for signFor, which is longer than signEvery because travel
-	// times vary. If the store is far away, so that its grants to waiters last longer, signs are valid
-	// for longer too.
+	// times vary. If the store is far away, signs are valid longer, as are grants to waiters.
 	signEvery = 200 * time.Millisecond
 	signFor   = 2 * signEvery
 
-	// signsGoOn is the time for which signs of life go on after an owner's last wait or request.
+	// signsGoOn is how long signs of life continue after the last Wait or request of an owner.
 	signsGoOn = 2 * time.Second
 )
 
-// started is the origin of sinceBoot on a system without CLOCK_BOOTTIME.
+// started is the zero time of sinceBoot on a system without CLOCK_BOOTTIME.
 var started = time.Now()
 
-// sign returns a sign of life as the arguments of a script: the process, the time of sending in
-// microseconds, and the milliseconds for which the sign is valid. The time of sending is from a
-// clock of this machine that also runs while the machine sleeps.
+// sign returns a sign of life as three arguments of a script: the process, the time of sending in
+// microseconds, and the validity in milliseconds. The time is from sinceBoot, because this clock
+// also runs while the machine is suspended.
 func (n *Node) sign() []any {
 	stands := signFor + n.distance.FirstSpan() - kit.FirstSpan
 	return []any{n.opts.ID, sinceBoot().Microseconds(), stands.Milliseconds()}
 }
 
-// signs sends signs of life while this process has waiters: one for all locks or, in a
-// Cluster, one for each slot that has waiters. It does not wait for the reply to a sign, but the
-// interval between two signs is at least a round trip.
+// signs sends signs of life while this process has waiters. One sign counts for all locks or, in a
+// Cluster, for all locks in one slot. The interval between two signs is at least a round trip.
 func (n *Node) signs() {
 	w := n.Wakeups
 	for {
@@ -295,8 +295,8 @@ func (n *Node) signs() {
 	}
 }
 
-// waitedFor returns the key of one lock with a waiter or, in a Cluster, one for each slot with such
-// locks. The map is indexed by the locks' control keys.
+// waitedFor returns the key of one lock that has a waiter. In a Cluster, it returns one such key
+// for each slot. The map's keys are the locks' control keys.
 func (n *Node) waitedFor() map[string]string {
 	w := n.Wakeups
 	w.mu.Lock()

@@ -19,11 +19,11 @@ import (
 // pingEvery is the shortest time between two pings of a silent connection.
 const pingEvery = 2 * time.Second
 
-// Wakeups is the one pub/sub connection of a Node, opened by its first use. One channel belongs to
-// the instance: each message names a waiting owner, and says that this owner has the lock or should
-// ask for it. Each observed lock has one more channel, for the lock's changes.
+// Wakeups is the pub/sub connection of a Node. The first use opens it. One channel is for this
+// instance's waiters. Each message on it names an owner, and says that this owner was granted the
+// lock or should ask for it. Each observed lock has a channel for the lock's changes.
 //
-// When the connection breaks, every waiter and observer is woken, because a push may be lost.
+// When the connection breaks, every waiter and observer is woken, because a message may be lost.
 type Wakeups struct {
 	client    goredis.UniversalClient
 	channel   string
@@ -44,7 +44,7 @@ type Wakeups struct {
 // Link is the state of the connection.
 type Link struct {
 	Up    bool
-	Err   error // why the connection is not up; nil before the first attempt ended
+	Err   error // why the connection is not up; nil before the first attempt has ended
 	Tried bool  // an attempt to connect has failed since the connection was last up
 	Epoch int   // rises with every change of the state
 }
@@ -98,7 +98,7 @@ func (w *Wakeups) Ready(ctx context.Context) (epoch int, err error) {
 	}
 }
 
-// run keeps a connection open, and makes a new one when it breaks, until ctx ends.
+// run keeps the connection open until ctx ends. If the connection breaks, run makes a new one.
 func (w *Wakeups) run(ctx context.Context) {
 	const first, most, refused = 10 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second
 	for pause := time.Duration(0); ; {
@@ -129,8 +129,8 @@ func (w *Wakeups) run(ctx context.Context) {
 
 // session runs one connection, from its subscription to its end.
 //
-// Note: do not let PubSub reconnect by itself, because it does not report that. A waiter whose
-// wake-up was lost meanwhile would not be woken.
+// Note: do not let PubSub reconnect by itself, because it does not report a reconnection. A waiter
+// whose message was lost before the reconnection would then not be woken.
 func (w *Wakeups) session(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(context.WithValue(ctx, closeWithContext{}, true))
 	defer cancel()

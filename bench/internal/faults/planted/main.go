@@ -1,5 +1,5 @@
 // Command planted is a plugin that keeps locks in Redis and has one bug, which its configuration
-// chooses. The tests of the checkers run it, and must find each bug. If its file is called
+// chooses. Tests run the plugin, and check that lockbench finds each bug. If its file is called
 // lockplugin-stranger, it acts as the plugin of a store that lockbench does not know.
 package main
 
@@ -45,12 +45,12 @@ type backend struct {
 	bug string
 }
 
-// KEYS are the keys of the lock, of the token counter, and of the mark of an owner that has
-// withdrawn. ARGV are the bug, the owner, the token and the TTL in milliseconds.
+// KEYS are the keys of the lock, of the token counter, and of the mark that an owner has withdrawn.
+// ARGV are the bug, the owner, the token and the TTL in milliseconds.
 var (
-	// The script acquire with the bug "pause" grants a lock after a missed renewal, although the lease
-	// still runs. With "early" it grants 80 ms before a lease is over, while the holder still relies
-	// on the lease. With "token" it takes tokens from a counter that is reset when data are lost.
+	// With the bug "pause", this script grants a lock whose holder has missed a renewal, although the
+	// lease still runs. With "early", it grants a lock 80 ms before the holder's lease is over. With
+	// "token", it takes tokens from a counter that restarts when the server loses its data.
 	acquire = redis.NewScript(`
 		if redis.call('EXISTS', KEYS[3]) == 1 then return {-2, 0} end
 		local left, ttl = redis.call('PTTL', KEYS[1]), tonumber(ARGV[4])
@@ -66,9 +66,9 @@ var (
 		redis.call('HSET', KEYS[1], 'owner', ARGV[2], 'token', string.format('%.0f', token))
 		redis.call('PEXPIRE', KEYS[1], ARGV[4])
 		return {1, token}`)
-	// The script renew with the bug "resurrect" restores a lost lease, even if another owner has the
-	// lock. With "release" the script always succeeds, because a refused renewal could tell the owner
-	// in time that its key is gone.
+	// With the bug "resurrect", this script restores a lost lease, even if another owner has the lock.
+	// With "release", it always succeeds. Otherwise a refused renewal could tell the owner in time
+	// that its key is gone.
 	renew = redis.NewScript(`
 		local own = redis.call('HGET', KEYS[1], 'owner') == ARGV[2]
 		if not own and ARGV[1] == 'release' then return 1 end
@@ -76,7 +76,7 @@ var (
 		redis.call('HSET', KEYS[1], 'owner', ARGV[2], 'token', ARGV[3])
 		redis.call('PEXPIRE', KEYS[1], ARGV[4])
 		return 1`)
-	// The script release with the bug "release" deletes the key even if another owner has it.
+	// With the bug "release", this script deletes the key even if another owner has the lock.
 	release = redis.NewScript(`
 		if ARGV[3] == '0' then redis.call('SET', KEYS[3], 1, 'EX', 60) end
 		local own = redis.call('HGET', KEYS[1], 'owner') == ARGV[2]
@@ -90,7 +90,7 @@ func (b *backend) run(ctx context.Context, s *redis.Script, r driver.Request) *r
 		b.bug, r.Owner, r.Token, r.TTL.Milliseconds())
 }
 
-// unknown is a server error that leaves open whether the store has carried out the request.
+// unknown is an error that does not tell whether the store has carried out the request.
 type unknown struct{ error }
 
 func (unknown) Unwrap() error { return driver.ErrUnavailable }

@@ -91,7 +91,7 @@ func TestStuckValuesHoldUpNoReply(t *testing.T) {
 	}
 }
 
-// TestWaitGivenUp checks that a grant is not lost if it comes when the caller gives up its Wait. A
+// TestWaitGivenUp checks that a grant is not lost if it comes while the caller gives up its Wait. A
 // plugin that hangs must not delay the caller.
 func TestWaitGivenUp(t *testing.T) {
 	for _, others := range []int{0, 3} {

@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// These are the limits of the protocol, in bytes. Instead of sending a frame that exceeds a
-// limit, the sender returns an error. A receiver ends the connection if a frame exceeds a limit.
+// These are the limits of the protocol, in bytes. A sender returns an error if a frame would exceed
+// a limit. A receiver ends the connection if a frame exceeds a limit.
 const (
 	maxName  = 512
 	maxOwner = 64
@@ -33,8 +33,8 @@ const (
 // headSize is the size of a frame's head: the payload's length in 4 bytes, big-endian.
 const headSize = 4
 
-// A host opens one connection for each direction. With one for both, a process that waits for data
-// would also be woken by room for writes. Each connection's first bytes state its direction.
+// A host opens one connection for requests and one for replies. In a shared connection, room for
+// writes would wake a process that waits for data. The first bytes of a connection say which it is.
 const (
 	prefaceRequests = "locks/2>"
 	prefaceReplies  = "locks/2<"
@@ -43,10 +43,10 @@ const (
 // errBroken means that the peer violates the protocol.
 var errBroken = errors.New("broken frame")
 
-// coder writes or reads the payload of a frame. For each part, one method both writes and reads, so
-// the written format and the read format are the same. The value to read into must be zero. Writing
-// does not modify a value. If a part is malformed, or the payload ends too early, the coder sets
-// its bad field. That part and all later parts then stay zero.
+// coder writes or reads the payload of a frame. For each part of a payload, one method both writes
+// and reads, so that both use the same format. When a coder reads, the target must be zero. When a
+// coder writes, it changes no value. If a part is malformed, or the payload ends too early, the
+// coder sets the field bad. That part and all later parts then stay zero.
 type coder struct {
 	b     []byte // bytes written so far, or left to read
 	reads bool
@@ -83,7 +83,7 @@ func varint[N ~int | ~int64](c *coder, v *N) {
 	*v, c.b = N(got), c.b[n:]
 }
 
-// part returns the next n bytes of c.b, not a copy. If n exceeds most or len(c.b), it sets c.bad.
+// part returns the next n bytes of c.b, not a copy. If n is too large, it sets c.bad.
 func (c *coder) part(n, most int) []byte {
 	if n > most || n > len(c.b) {
 		c.fail()
@@ -94,7 +94,7 @@ func (c *coder) part(n, most int) []byte {
 	return p
 }
 
-// text writes or reads *s. If the text that it reads equals *s, it allocates no memory.
+// text writes or reads *s. If it reads a text that equals *s, it allocates no memory.
 func (c *coder) text(s *string, most int) {
 	n := len(*s)
 	if uvarint(c, &n); !c.reads {
@@ -111,8 +111,8 @@ func (c *coder) name(s *string) {
 	}
 }
 
-// value writes the length plus one, to distinguish nil from an empty slice. A value that is too
-// long is written as nil.
+// value writes or reads *v. The length is encoded plus one, so that 0 means nil. A value that is
+// too long is written as nil.
 func (c *coder) value(v *[]byte, most int) {
 	n := 0
 	if *v != nil && len(*v) <= most {
@@ -130,7 +130,7 @@ func (c *coder) value(v *[]byte, most int) {
 }
 
 // list writes or reads only the length of slice l. The caller must then write or read the elements
-// of the returned slice. Reading fails unless the length is between least and most.
+// of the returned slice. Reading fails if the length is below least or above the parameter most.
 func list[E any](c *coder, l *[]E, least, most int) []E {
 	n := len(*l)
 	if uvarint(c, &n); c.reads {

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// deadlines ends the requests of a session at their deadlines, with one timer. A request with an
-// earlier deadline resets the timer. When the timer fires, passDeadlines searches all requests for
-// the next deadline. Most requests end long before their deadlines, so the timer fires about once
-// per request timeout. The session's out.mu guards the fields.
+// deadlines cancels the requests of a session at their deadlines, with one timer. A request whose
+// deadline is before the timer's time resets the timer. When the timer fires, passDeadlines
+// searches all requests for the next deadline. Most requests end long before their deadlines, so
+// the timer fires about once per request timeout. The session's out.mu guards the fields.
 type deadlines struct {
 	timer *time.Timer
 	next  time.Time // zero if the timer is not set
 }
 
-// watchDeadline sets the timer for r, if necessary. The caller must hold the session's out.mu.
+// watchDeadline makes the timer fire at r's deadline or earlier. The caller must hold out.mu.
 func (s *session) watchDeadline(r *request) {
 	d := &s.deadlines
 	if r.deadline.IsZero() || !d.next.IsZero() && !r.deadline.Before(d.next) {

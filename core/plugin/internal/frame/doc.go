@@ -1,18 +1,18 @@
-// Package frame is the data path of protocol version 2: it sends operations as
-// frames over a Unix socket, many in one write. lockpb/data.md specifies it.
+// Package frame implements the data path of protocol version 2. It sends operations as frames over
+// Unix sockets, many frames in one write. The file lockpb/data.md specifies the data path.
 //
-// Neither end delays a frame in the hope of more frames. A goroutine writes its frame at once,
-// together with all queued frames. If another goroutine is writing, the frame is queued, and the
-// other goroutine writes it. So a single request costs one write and wakes the other process at
+// Host and plugin never delay a frame to wait for more frames. A goroutine writes its frame at
+// once, together with all queued frames. If another goroutine is writing, the frame is queued, and
+// the other goroutine writes it. So a single request costs one write and wakes the other process at
 // once. Under load, one write carries all frames that were queued during the previous write.
 //
 // # Where is what
 //
-// The host: link.go has the connections and the calls under way, ops.go has the operations, and
-// reader.go reads replies. The plugin: listen.go has the socket, session.go has the requests of a
-// host, worker.go and starter.go execute the requests, and deadlines.go ends late requests.
+// In the host, link.go has the connections and the calls under way, ops.go has the operations, and
+// reader.go reads replies. In the plugin, listen.go has the socket, session.go receives a host's
+// requests, worker.go and starter.go execute them, and deadlines.go ends late requests.
 //
-// Both ends: request.go and reply.go have the contents of frames, codec.go their parts and limits.
-// inbox.go reads frames, outbox.go writes them, with writeend_linux.go and writeend_other.go.
-// peer.go, peer_linux.go and peer_other.go find out which process is at the other end.
+// In both processes, request.go, reply.go and codec.go encode the contents of frames. inbox.go
+// reads frames. outbox.go, writeend_linux.go and writeend_other.go write frames. peer.go,
+// peer_linux.go and peer_other.go find out which process is at the other end.
 package frame

@@ -45,8 +45,8 @@ func (in *inbox) size() (int, error) {
 	return int(size), nil
 }
 
-// fill waits for more bytes. The buffer grows only when received bytes fill
-// it, not already when the head of a frame announces a large payload.
+// fill waits for more bytes. It grows the buffer only when received bytes have filled it. So a
+// frame's head that announces a large payload does not make the buffer grow.
 func (in *inbox) fill() error {
 	switch {
 	case in.from == in.to:

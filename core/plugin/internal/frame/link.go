@@ -14,8 +14,8 @@ import (
 	"github.com/lockbench/lockbench/internal/rawio"
 )
 
-// maxUnderWay bounds the requests of one kind that a host may have under way. Each kind has its own
-// count, so that a renewal does not wait for thousands of acquires that wait for locked rows.
+// maxUnderWay bounds the requests of one kind that a host may have under way. Each kind is counted
+// separately, so that a renewal does not wait for thousands of acquires that wait for locked rows.
 const maxUnderWay = 16 << 10
 
 // The low slotBits bits of a call's id are the index of its slot in Link.slots. All kinds of
@@ -49,8 +49,8 @@ type Link struct {
 	role  role
 }
 
-// grace bounds the wait for the answer to a Wait that was given up. The answer may bring a grant. A
-// withdrawal sent after the answer cannot reach the store before the requests of that Wait.
+// grace bounds the wait for the answer to a Wait that the caller gave up. The answer may bring a
+// grant. A withdrawal after the answer cannot overtake the Wait's requests to the store.
 const grace = 50 * time.Millisecond
 
 type call struct {
@@ -72,9 +72,9 @@ func (c *call) recycle() {
 var errLinkClosed = errors.New("the data connection was closed")
 
 // Dial connects to the data socket at path. It returns [ErrPeer] unless the process with the id pid
-// listens there and runs as this user. The control link is used for operations that the data path
-// does not carry. The failed function is called once, by any goroutine, when the connection ends
-// for another reason than Close. The function must not wait for calls of the link.
+// listens there and runs as this user. The control link gets the operations that the data path does
+// not carry. If the connection ends for another reason than Close, failed is called once, by any
+// goroutine. This function must not wait for calls of the link.
 func Dial(ctx context.Context, path string, pid int, control wire.Link, failed func(error)) (*Link, error) {
 	requests, err := dial(ctx, path, pid, prefaceRequests)
 	if err != nil {
@@ -145,8 +145,8 @@ func (l *Link) Close() {
 	l.out.drains.Wait()
 }
 
-// call sends the message m and waits for the answer or the end of ctx. The caller must recycle
-// the returned call. The error is a transport failure; the plugin's error is in the answer.
+// call sends the message m and waits for the answer or the end of ctx. The caller must recycle the
+// returned call. err is a failure of the transport. An error from the plugin is in the answer.
 func (l *Link) call(ctx context.Context, m *message) (*call, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, unsent(err)
@@ -221,7 +221,7 @@ func (l *Link) send(ctx context.Context, m *message) (c *call, reads bool, err e
 	return c, reads, nil
 }
 
-// noRoom returns nil if a request of kind k has room. If not, it returns a channel to wait for.
+// noRoom returns nil if there is room for a request of kind k, or a channel to wait for room.
 func (l *Link) noRoom(k kind) <-chan struct{} {
 	if l.under.of[k] >= maxUnderWay {
 		return l.out.wait()
@@ -260,7 +260,7 @@ func (l *Link) leave(id uint64) *call {
 }
 
 // answersYet tells the plugin that the caller gives up the call c. It reports whether the answer to
-// c has come or comes within grace.
+// c has come already or comes within the time grace.
 func (l *Link) answersYet(c *call) bool {
 	l.out.mu.Lock()
 	write := false
@@ -288,7 +288,7 @@ func (l *Link) tell(c *call) (write bool) {
 	return l.out.queue(func(b []byte) []byte { return m.append(b, c.id) })
 }
 
-// cancel gives up the call c and tells the plugin. If c is answered already, it returns false.
+// cancel gives up the call c and tells the plugin. If c has its answer already, it returns false.
 func (l *Link) cancel(c *call) bool {
 	l.out.mu.Lock()
 	if l.leave(c.id) == nil {
@@ -310,8 +310,8 @@ func ended(err error) error {
 	return fmt.Errorf("data connection: %w", err)
 }
 
-// fail ends every call with an error that wraps cause. If the request is still queued, its error
-// also wraps driver.ErrNotSent. Otherwise its outcome is unknown. The outbox calls fail once.
+// fail ends every call with an error that wraps cause. If the request is still queued, the error
+// also wraps driver.ErrNotSent. Otherwise the outcome is unknown. The outbox calls fail once.
 func (l *Link) fail(cause error) {
 	l.out.mu.Lock()
 	closed := l.lost != nil

@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// prefaceTimeout bounds the time for a host to send a connection's preface (its first bytes).
+// prefaceTimeout is the time limit for a host to send a connection's preface (its first bytes).
 const prefaceTimeout = 5 * time.Second
 
 // Listener is the data socket of a plugin. Serve accepts the host's two
@@ -23,7 +23,7 @@ type Listener struct {
 	close    context.CancelFunc
 }
 
-// Listen creates the socket at path. The socket's directory must be open to this user only.
+// Listen creates the socket at path. Only this user may have access to the socket's directory.
 func Listen(path string) (*Listener, error) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
@@ -34,7 +34,7 @@ func Listen(path string) (*Listener, error) {
 }
 
 // Serve answers the requests of one host. It accepts only connections from processes of this user
-// whose ids are in hosts. When it refuses a connection, it calls the refuse function with the
+// whose ids are in hosts. When it refuses a connection, it calls the function refuse with the
 // reason. Serve returns nil when the host or Close ends the connection. redact may be nil.
 func (l *Listener) Serve(b driver.Backend, redact *wire.Redactor, refuse func(error), hosts ...int) error {
 	err := l.serve(b, redact, refuse, hosts)
@@ -62,7 +62,7 @@ func (l *Listener) serve(b driver.Backend, redact *wire.Redactor, refuse func(er
 	return s.serve()
 }
 
-// accept returns the host's two connections; each key of the map is a connection's preface.
+// accept returns the host's two connections. The key of each connection is its preface.
 func (l *Listener) accept(refuse func(error), hosts []int) (map[string]*net.UnixConn, error) {
 	conns := map[string]*net.UnixConn{}
 	for len(conns) < 2 {

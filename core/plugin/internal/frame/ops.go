@@ -83,7 +83,7 @@ func (l *Link) Wait(ctx context.Context, r driver.Request, max time.Duration) (d
 	a := c.answer
 	c.recycle()
 	switch {
-	case a.err != nil && ctx.Err() != nil: // instead of the plugin's error for a cancelled Wait
+	case a.err != nil && ctx.Err() != nil: // return this instead of the plugin's error for a cancelled Wait
 		return driver.Grant{}, ctx.Err()
 	case a.err != nil || a.token == 0:
 		return driver.Grant{}, a.err

@@ -11,9 +11,9 @@ import (
 	"github.com/lockbench/lockbench/internal/rawio"
 )
 
-// outbox queues frames and writes all queued frames at once. A goroutine that queues a frame while
-// no other goroutine writes becomes the writer until the queue is empty. The writer never waits for
-// the peer. If the socket is full, the outbox starts a goroutine that writes the rest.
+// outbox queues frames and writes all queued frames at once. If a goroutine queues a frame while no
+// other goroutine writes, it becomes the writer until the queue is empty. The writer never waits
+// for the peer. If the socket is full, the outbox starts a goroutine that writes the rest.
 type outbox struct {
 	end writeEnd
 	raw syscall.RawConn
@@ -37,8 +37,8 @@ type outbox struct {
 	drains  sync.WaitGroup
 }
 
-// writeEnd is a connection that is only written to. If the socket is full,
-// Write waits until the peer has read, and Close ends that wait.
+// writeEnd is a connection to which this process only writes. If the socket is full, Write waits
+// until the peer has read, and Close ends that wait.
 type writeEnd interface {
 	io.WriteCloser
 	syscall.Conn
@@ -90,7 +90,7 @@ func (o *outbox) queue(appendPayload func(b []byte) []byte) (write bool) {
 	return write
 }
 
-// position returns the number of bytes ever queued. In the stream, the next frame starts there.
+// position returns the number of bytes ever queued. The next frame starts there in the stream.
 func (o *outbox) position() uint64 { return o.taken + uint64(len(o.buf)) }
 
 // full returns nil if the queue has room. Otherwise it returns the channel from the wait method.

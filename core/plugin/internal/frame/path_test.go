@@ -90,7 +90,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 }
 
 // blocking returns a backend in which every Wait and Withdraw, and a TryAcquire of "slow", block
-// until their ctx ends or the free channel is closed.
+// until their ctx ends or the channel free is closed.
 func blocking(free <-chan struct{}, slow *atomic.Int64) *far {
 	hold := func(ctx context.Context) error {
 		slow.Add(1)
@@ -113,9 +113,9 @@ func blocking(free <-chan struct{}, slow *atomic.Int64) *far {
 	}
 }
 
-// Slow acquires and waits must not delay a renewal or a release, even if the limits allow no
-// further acquire or wait. A further acquire must wait for room, and must not be sent if its ctx
-// ends during that wait.
+// Slow acquires and waits must not delay a renewal or a release, even if maxUnderWay allows no
+// further acquire or wait. A further acquire must wait for room. If its ctx ends during that wait,
+// it must not be sent.
 func TestSlowRequestsHoldUpNoOther(t *testing.T) {
 	var slow atomic.Int64
 	free := make(chan struct{})

@@ -11,8 +11,8 @@ import (
 // ErrPeer means that an unexpected process is at the other end of the data socket.
 var ErrPeer = errors.New("data socket leads to another process")
 
-// Peer returns the id of the process at the other end of conn. If this process has dialed, that is
-// the listening process. If the system does not report the id, Peer returns 0.
+// Peer returns the id of the process at the other end of conn. If this process made the connection,
+// that is the process that listens. If the system does not report the id, Peer returns 0.
 func Peer(conn *net.UnixConn) int {
 	pid, _, known, err := peerOf(conn)
 	if err != nil || !known {

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// role says which goroutine reads the replies. The goroutine that makes the only call under way
-// reads until that call has its reply, so that the reply wakes only one goroutine. If other calls
-// are under way by then, the background reader takes over, until no call is under way.
+// role says which goroutine reads the replies. If only one call is under way, its caller reads
+// until the reply to that call comes, so that the reply wakes only one goroutine. If other calls
+// are under way by then, the background reader takes over, and reads until no call is under way.
 type role struct {
 	taken       bool
 	call        uint64 // id of the call whose caller reads; 0 if the background reader reads
@@ -60,9 +60,9 @@ func (l *Link) readFor(ctx context.Context, c *call) {
 	}
 }
 
-// afterFunc is context.AfterFunc for the reader, which must not block, because other goroutines
-// wait for it. context.AfterFunc calls ctx.Value, which may reach a context of the application and
-// block. So afterFunc prefers the AfterFunc method of a ctx from core.
+// afterFunc does the same as context.AfterFunc, but prefers the AfterFunc method of a ctx from
+// package core. context.AfterFunc calls ctx.Value, which may block in a context of the application.
+// The reader must not block, because other goroutines wait for it.
 func afterFunc(ctx context.Context, f func()) (stop func() bool) {
 	if own, ok := ctx.(interface {
 		AfterFunc(f func()) (stop func() bool)

@@ -32,8 +32,8 @@ func appendAnswer(b []byte, id uint64, k kind, a *answer, redact *wire.Redactor)
 	return c.b
 }
 
-// readAnswer decodes the bytes p, a reply without the request's id, into the answer a. The
-// request had the kind k and, if it was a batch, ops operations. Nothing in *a points into p.
+// readAnswer decodes the bytes p, a reply without the request's id, into *a. The request has the
+// kind k. If the request is a batch, it has ops operations. Nothing in *a points into p.
 func readAnswer(p []byte, k kind, ops int, a *answer) error {
 	c := coder{b: p, reads: true, texts: maxShown, values: maxValue}
 	c.answer(k, ops, a)
@@ -70,7 +70,7 @@ const (
 	faultWithHolder
 )
 
-// fault writes or reads an error. The error's codes, as in version 1, are the bits of one number.
+// fault writes or reads an error. It encodes the codes of protocol version 1 as bits of one number.
 func (c *coder) fault(err *error) {
 	e := wire.EncodeError(*err, c.redact) // nil when reading
 	how := noFault
@@ -127,7 +127,7 @@ func (c *coder) holder(h *driver.Holder) {
 	varint(c, &h.Waiters)
 }
 
-// shown cuts a text that is too long before writing it, but never within a character.
+// shown cuts a text that is too long before it writes the text, but never within a character.
 func (c *coder) shown(s *string) {
 	if !c.reads && len(*s) > c.texts {
 		cut := strings.ToValidUTF8((*s)[:c.texts], "")

@@ -14,12 +14,12 @@ const (
 	kindRelease
 	kindInspect
 	kindProclaim
-	_ // reserved: in the past, a Wait that reports no grant
-	_ // reserved: in the past, a hand-over inside the plugin
+	_ // reserved: old versions used it for a Wait that reported no grant
+	_ // reserved: old versions used it for a hand-over inside the plugin
 	kindBatch
 	kindCancel
-	_ // reserved: in the past, a WaitAcquire whose reply has no span
-	_ // reserved: in the past, a WaitAcquire
+	_ // reserved: old versions used it for a WaitAcquire whose reply had no span
+	_ // reserved: old versions used it for a WaitAcquire
 	kindWithdraw
 	kindWait
 	kinds // one more than the highest kind
@@ -56,8 +56,8 @@ func (m *message) append(b []byte, id uint64) []byte {
 	return c.b
 }
 
-// readRequest decodes the payload p into *m and returns the request's id. Nothing in *m
-// points into p. All requests of a host are read with one coder, which keeps the last label.
+// readRequest decodes the payload p into *m and returns the request's id. Nothing in *m points into
+// p. A session reads all requests with one coder, because the coder keeps the last label.
 func (c *coder) readRequest(p []byte, m *message) (id uint64, err error) {
 	c.b, c.reads, c.bad = p, true, false
 	c.message(&id, m)

@@ -37,7 +37,7 @@ type session struct {
 	queued  chan struct{} // wakes the flusher
 }
 
-// capabilities is a backend with its optional interfaces. If one is undeclared, its field is nil.
+// capabilities is a backend with its optional interfaces. An undeclared interface is nil.
 type capabilities struct {
 	driver.Backend
 	waiter  driver.Waiter
@@ -60,8 +60,8 @@ func (r *request) Deadline() (time.Time, bool) { return r.deadline, !r.deadline.
 // Value implements context.Context.
 func (*request) Value(any) any { return nil }
 
-// errBusy is the answer to a request that exceeds maxUnderWay. A request
-// that the host gave up still counts while the backend works on it.
+// errBusy is the answer to a request while maxUnderWay requests of its kind are under way. A
+// request that the host gave up still counts while the backend works on it.
 var errBusy = fmt.Errorf("%w (%w): too many requests at once", driver.ErrUnavailable, driver.ErrNotSent)
 
 // newSession makes a session that owns the connections. If it fails, the caller still owns them.

@@ -6,8 +6,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// maxIdle bounds the number of idle workers. It is worth keeping them, because their stacks have
-// already grown. Further workers end after their request.
+// maxIdle is the largest number of idle workers. Idle workers are kept, because their stacks have
+// already grown. Any further worker ends after its request.
 const maxIdle = 256
 
 // worker is a goroutine that executes one request after another.
@@ -17,8 +17,8 @@ const maxIdle = 256
 // A backend can itself combine the requests of several workers into a batch.
 type worker struct{ next chan *request }
 
-// start passes each request that needs a worker to a worker, and sets it to
-// nil in batch. The other requests stay in batch. The caller must hold out.mu.
+// start passes the requests in batch to workers, and replaces them by nil in batch. Requests that
+// the starter can execute stay in batch. The caller must hold out.mu.
 func (s *session) start(batch []*request) {
 	for i, r := range batch {
 		if r == nil || s.starter != nil && opKinds[r.kind] != 0 {

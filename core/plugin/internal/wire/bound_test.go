@@ -10,7 +10,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// An error text has at most 2 KiB, even if only one of host and plugin uses this package.
+// Host and plugin must each cut error texts to 2 KiB, because the other may not use this package.
 func TestErrorTextsAreBounded(t *testing.T) {
 	const size = 16 << 20
 	long := "lock jobs: " + strings.Repeat("é", size/2) + ": out of memory"

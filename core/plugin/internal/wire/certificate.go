@@ -14,7 +14,7 @@ import (
 )
 
 // EnvClientCert is the environment variable in which a host passes its certificate to a plugin, in
-// PEM, as go-plugin does. If it is not set, there is no mutual TLS.
+// PEM, as go-plugin does. If this variable is not set, there is no mutual TLS.
 const EnvClientCert = "PLUGIN_CLIENT_CERT"
 
 // serverName is the host name in the certificates of host and plugin.

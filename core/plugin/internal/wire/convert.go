@@ -125,7 +125,7 @@ func toNotice(n *lockpb.Notice) driver.Notice {
 	}
 }
 
-// fromOp relies on OpKind having the same numbers in packages driver and lockpb.
+// The constants of OpKind have the same numbers in package driver and in package lockpb.
 func fromOp(op driver.Op) *lockpb.Op {
 	return &lockpb.Op{Kind: lockpb.Op_Kind(op.Kind), Request: fromRequest(op.Request)}
 }

@@ -39,7 +39,7 @@ const MaxText = 2 << 10
 // bytes. The beginning usually names the failure, and the end its cause.
 func Bound(text string) string { return BoundTo(text, MaxText) }
 
-// BoundTo is like Bound, but its most parameter is the limit in bytes, which must be at least 100.
+// BoundTo is like Bound, but with most as the limit in bytes, which must be at least 100.
 func BoundTo(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -48,8 +48,8 @@ func BoundTo(text string, most int) string {
 	return strings.ToValidUTF8(text[:half], "") + fmt.Sprintf(" ... [%d bytes] ... ", len(text)-2*half) + strings.ToValidUTF8(text[len(text)-half:], "")
 }
 
-// EncodeError returns err as a message, or nil for nil. The redact parameter removes secrets from
-// the text. The message has a code for every sentinel that err wraps.
+// EncodeError returns err as a message, or nil if err is nil. redact removes secrets from the text
+// of the message. The message has a code for every sentinel error that err wraps.
 func EncodeError(err error, redact *Redactor) *lockpb.Error {
 	if err == nil {
 		return nil
@@ -71,7 +71,7 @@ func EncodeError(err error, redact *Redactor) *lockpb.Error {
 	return e
 }
 
-// DecodeError returns the error in a message, or nil for nil.
+// DecodeError returns the error in the message e, or nil if e is nil.
 func DecodeError(e *lockpb.Error) error {
 	if e == nil {
 		return nil

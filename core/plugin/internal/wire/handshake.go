@@ -14,7 +14,7 @@ const (
 // Versions returns the protocol versions that this module supports. The last one is preferred.
 func Versions() []int { return []int{VersionUnary, VersionFramed} }
 
-// Prefix, followed by a backend's name, is the name of its plugin binary.
+// Prefix followed by the name of a backend is the name of that backend's plugin binary.
 const Prefix = "lockplugin-"
 
 // A host starts a plugin with these environment variables, in addition to those of go-plugin.
@@ -40,7 +40,7 @@ const (
 	maxBatchOps = 1024
 )
 
-// Handshake returns the values by which a plugin knows that a host started it. They are not secret.
+// Handshake returns the values that tell a plugin that a host started it. They are not secret.
 func Handshake() goplugin.HandshakeConfig {
 	return goplugin.HandshakeConfig{
 		MagicCookieKey:   "LOCKBENCH_PLUGIN",

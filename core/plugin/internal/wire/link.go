@@ -26,7 +26,7 @@ type Link interface {
 	driver.Watcher
 	driver.Batcher
 	driver.Admin
-	// Check returns the properties that are known, together with an error if the check fails.
+	// Check calls the backend's Check, and returns its error together with the properties known then.
 	Check(ctx context.Context) (driver.Properties, error)
 }
 
@@ -203,8 +203,8 @@ func outcome(ctx context.Context, answer *lockpb.Error, transport error) error {
 // of the plugin may fire earlier than the host's timer, but by no more than deadlineSkew.
 const deadlineSkew = 100 * time.Millisecond
 
-// AwaitDeadline waits until ctx has ended, if its deadline is near. It is called when the
-// plugin says that the deadline has passed. So ctx has ended too when the operation returns.
+// AwaitDeadline waits until ctx has ended, if ctx's deadline is near. Call it when the plugin says
+// that the deadline has passed, so that ctx has ended when the operation returns.
 func AwaitDeadline(ctx context.Context) {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < deadlineSkew {
 		<-ctx.Done()

@@ -10,8 +10,8 @@ import (
 // Redacted is the text that replaces a secret.
 const Redacted = "[secret]"
 
-// A value with fewer than minSecret bytes is not removed. It is too short for a secret, and often
-// occurs in other words.
+// A Redactor does not remove a value with fewer than minSecret bytes, because so short a value is
+// hardly a secret and often occurs in other words.
 const minSecret = 4
 
 // Redactor removes secret values from texts that people read. Any number of
@@ -20,8 +20,8 @@ type Redactor struct {
 	replacer atomic.Pointer[strings.Replacer]
 }
 
-// SetConfig makes the Redactor remove the secret values of cfg, instead of those of earlier calls.
-// The secret function reports whether the value of a key is secret.
+// SetConfig makes the Redactor remove the secret values of cfg, instead of the values from earlier
+// calls. The function secret must report whether the value of a key is secret.
 func (r *Redactor) SetConfig(cfg map[string]string, secret func(key, value string) bool) {
 	var values []string
 	for key, v := range cfg {

@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// Host has the protocol's calls that do not go to the backend. The plugin process implements it.
+// Host handles the calls that do not go to the backend. The plugin process implements it.
 type Host interface {
 	// Configure opens the backend. Calls of Configure do not overlap. After a
 	// call that succeeded, Configure is not called again.
@@ -42,7 +42,7 @@ type Server struct {
 	backend driver.Backend
 }
 
-// Register registers the service for host. Its streams, except List, end when done is closed.
+// Register registers the service for host. When done is closed, all its streams except List end.
 func Register(s grpc.ServiceRegistrar, host Host, redact *Redactor, done <-chan struct{}) {
 	lockpb.RegisterPluginServer(s, &Server{host: host, redact: redact, done: done})
 }

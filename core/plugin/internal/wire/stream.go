@@ -41,8 +41,8 @@ func (u *Unary) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	return Ended(ctx, endless(err))
 }
 
-// endless returns err, the end of a stream that the plugin must not end. A nil err means that the
-// plugin has ended the stream, so endless then returns an error.
+// endless returns the error of a stream that the plugin must not end. If err is nil, the plugin has
+// ended the stream all the same, and endless returns an error that says so.
 func endless(err error) error {
 	if err == nil {
 		return fmt.Errorf("%w: %w: it ended the stream", driver.ErrUnavailable, ErrNoAnswer)
@@ -57,7 +57,7 @@ func (u *Unary) List(ctx context.Context, prefix string, emit func(driver.Holder
 	})
 }
 
-// receive sends a request, and passes every message of the reply stream to the each function. It
+// receive sends a request, and passes every message of the reply stream to the function each. It
 // stops when that function returns false, the stream ends, or a message carries an error.
 func receive[Q, M any, A interface {
 	*M

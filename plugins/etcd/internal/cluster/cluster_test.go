@@ -78,7 +78,7 @@ func TestDeclined(t *testing.T) {
 	}
 }
 
-// TestRefused checks that a request that a member refuses was not done, and is not
+// TestRefused checks a request that a member refuses. The request counts as not done, and is not
 // sent to another member.
 func TestRefused(t *testing.T) {
 	ill, well := &member{err: rpctypes.ErrGRPCRequestTooLarge}, &member{}
@@ -156,7 +156,7 @@ func TestHealth(t *testing.T) {
 }
 
 // TestAttempts checks that a member is used again soon after it is back, even if it was away for a
-// long time. It expects 8 attempts in 10 s. With grpc's default pauses, there would be five.
+// long time. It expects 8 attempts in 10 s. With grpc's default pauses, there would be 5 attempts.
 func TestAttempts(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	backendtest.Must(t, err)

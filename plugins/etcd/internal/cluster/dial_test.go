@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestDeadAddress checks a list of addresses. Only the last address is alive. That address must be
-// used before the attempts to connect to the others time out.
+// TestDeadAddress connects to a list of addresses. Only the last address is alive. It must be used
+// before the attempts to connect to the dead addresses time out.
 func TestDeadAddress(t *testing.T) {
 	dead, alive := silent(t), listening(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // the default of dial_timeout

@@ -16,8 +16,8 @@ import (
 // prepared, and that the request had no effect.
 var ErrDataLost = errors.New("etcd: the store has lost its data")
 
-// ErrWatchRefused means that a server does not open a watch. Old servers also do this when a login
-// has expired, as if rights were missing.
+// ErrWatchRefused means that a server does not open a watch. Old servers also refuse a watch when a
+// login has expired, as if rights were missing.
 var ErrWatchRefused = errors.New("etcd: watch refused")
 
 // refusals are answers by which the server refuses a whole Txn and does no part of it. ErrNoSpace
@@ -33,7 +33,7 @@ var declines = []error{
 	rpctypes.ErrNoLeader, rpctypes.ErrTooManyRequests, rpctypes.ErrCorrupt, rpctypes.Error(rpctypes.ErrGRPCNotSupportedForLearner),
 }
 
-// Refused reports whether the server answered and did no part of the request.
+// Refused reports whether the server refused the request and did no part of it.
 func Refused(err error) bool { return isOneOf(err, refusals) }
 
 // OutOfSpace reports whether the server answered that its database is full. The server gives this
@@ -75,9 +75,9 @@ func Is(err, target error) bool {
 	return err != nil && (errors.Is(err, target) || errors.Is(rpctypes.Error(err), target))
 }
 
-// Wrap wraps an error of the client library in the sentinel error that the contract requires. An
-// error that it does not know, such as that of a caller's context, becomes driver.ErrUnavailable,
-// because the outcome is unknown.
+// Wrap adds to err, an error of the client library, the sentinel error that package driver
+// requires. If Wrap does not know err, it adds driver.ErrUnavailable, because the outcome of the
+// request is unknown.
 func (c *Cluster) Wrap(err error) error {
 	if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrDenied) || errors.Is(err, driver.ErrClosed) {
 		return err
@@ -123,8 +123,8 @@ func (c *Cluster) ended(text string) bool {
 	return c.identity.Current() == "" && (strings.Contains(text, "connection reset by peer") || strings.Contains(text, "broken pipe"))
 }
 
-// unanswered reports whether text, an error of grpc, says that a connection was
-// made but brought nothing that an etcd server would send.
+// unanswered reports whether text, an error of grpc, says that a connection was made but that no
+// etcd server answered over it.
 func unanswered(text string) bool {
 	return slices.ContainsFunc([]string{
 		"authentication handshake failed", "failed to write client preface", "error reading server preface", "looked like an HTTP/1.1 header",
@@ -137,7 +137,7 @@ func (c *Cluster) denied(native error, advice string) error {
 }
 
 // neverSent reports whether there was no connection, or the server refused the request before doing
-// anything. It is called only if unanswered returns false for text.
+// anything.
 func neverSent(err error, text string) bool {
 	return strings.Contains(text, "Error while dialing") || strings.Contains(text, "latest balancer error") || Refused(err) || declined(err)
 }

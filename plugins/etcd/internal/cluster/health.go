@@ -13,7 +13,7 @@ import (
 const (
 	// quiet is the time without an answer after which health sends a read to the store.
 	quiet = time.Second
-	// timeout is the time limit of that read. A store that does not answer it counts as down.
+	// timeout limits the read that health sends. A store that does not answer in time counts as down.
 	timeout = time.Second
 	// downPause is the pause between two checks of a store that is down.
 	downPause = 200 * time.Millisecond
@@ -77,7 +77,7 @@ func (c *Cluster) Follow() (f *kit.Feed, down error) {
 	return h.notices.Open(), h.down
 }
 
-// Notices returns the feeds of all callers of Follow. These feeds may get other notices, too.
+// Notices returns the feeds of all callers of Follow. Other notices may also be sent to them.
 func (c *Cluster) Notices() *kit.Feeds { return &c.health.notices }
 
 // OnSilence makes f run after each health check to which the store gave no answer.

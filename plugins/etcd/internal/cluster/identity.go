@@ -17,7 +17,7 @@ import (
 
 const (
 	lookEvery = 30 * time.Second // the shortest time between two checks of all members
-	lookAgain = 2 * time.Second  // the same while two clusters are seen
+	lookAgain = 2 * time.Second  // the shortest time between two checks while two clusters are seen
 	// Locks are granted again once no second cluster has answered for the duration settles. A load
 	// balancer may lead connections to the clusters in turn, so one check does not suffice.
 	settles = 10 * time.Second
@@ -35,8 +35,8 @@ type identity struct {
 type header interface{ GetHeader() *pb.ResponseHeader }
 
 // admit returns an error if the answer h, which came over conn, is from another cluster than the
-// one in use. After an error, h and conn must not be used. The request changed no lock of the
-// cluster in use.
+// one in use. After an error, h and conn must not be used, and the request has changed no lock of
+// the cluster in use.
 func (c *Cluster) admit(conn *conn, h header) error {
 	id := h.GetHeader().GetClusterId()
 	if id == 0 {
@@ -82,7 +82,7 @@ func (c *Cluster) question() *pb.RangeRequest {
 	return &pb.RangeRequest{Key: []byte(c.opts.Probe), KeysOnly: true}
 }
 
-// Looked reports whether locks may be granted, as far as is known without asking the members again.
+// Looked reports whether all members were checked and no second cluster is seen. It asks no member.
 func (c *Cluster) Looked() bool {
 	return !c.identity.looked.Load().IsZero() && c.identity.stray() == nil
 }
@@ -99,9 +99,9 @@ func (i *identity) stray() error {
 
 // Certain returns an error if the addresses lead to members of two clusters. It asks all members
 // over new connections, because a load balancer or a DNS name may lead new connections to another
-// cluster. While two clusters are seen, later calls ask again, at most every 2 s. While only one is
-// seen, they ask again only if anew is true, at most every 30 s. Certain does not find a cluster
-// that is down or that only other processes reach.
+// cluster. While two clusters are seen, later calls ask all members again, at most every 2 s. While
+// only one cluster is seen, later calls ask again only if anew is true, at most every 30 s. Certain
+// does not find a cluster that is down or that only other processes reach.
 func (c *Cluster) Certain(ctx context.Context, anew bool) error {
 	if !c.Looked() || anew {
 		select {
@@ -141,7 +141,7 @@ func (c *Cluster) lookAt(ctx context.Context, m *member) {
 	}
 	defer conn.close()
 	q := c.question()
-	q.Serializable = true // a member without a leader still has a cluster
+	q.Serializable = true // so that a member without a leader answers too
 	if resp, err := conn.kv.Range(ctx, q); err == nil {
 		_ = c.admit(conn, resp) // the identity records the result
 	}

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// slowAfter is the time after which an unanswered request makes the Cluster compare its member
-	// with the others.
+	// slowAfter is the time after which an unanswered request makes the Cluster compare the member in
+	// use with the other members.
 	slowAfter = 250 * time.Millisecond
-	// askNext is the time that a comparison of members waits for an answer before it also asks the
-	// next member. sickAfter is the time, from the comparison's start, in which the member in use must
-	// answer if another member answers.
+	// askNext is the time that poll waits for a member's answer before it also asks the next member.
+	// If the member in use does not answer within sickAfter, and another member answers, the other
+	// member replaces it.
 	askNext   = 150 * time.Millisecond
 	sickAfter = 500 * time.Millisecond
 	// electedGrace is the time that requests sent before a change of leader may still wait for
@@ -25,7 +25,7 @@ const (
 	electedGrace = 300 * time.Millisecond
 )
 
-// These are reasons why a request ended before its answer, although it may have been done.
+// These are reasons why a request ended before its answer. The server may have done the request.
 var (
 	errSick     = errors.New("etcd: this member did not answer, and another one did")
 	errSilent   = errors.New("etcd: nothing comes over this connection")
@@ -102,8 +102,8 @@ func (c *Cluster) drop(conn *conn, why error) {
 // redial connects to m anew if a new connection may lead to a member that serves. There are two
 // cases. First, the member answers that it has no leader or is a learner, and a load balancer may
 // be at that address. Second, nothing at all comes over the old connection, because a firewall
-// drops its packets or the machine has vanished. grpc's pings need 13 s to notice that, longer than
-// a lease lasts. The parameter err is the error that m answered, or nil if no answer came.
+// drops its packets or the machine has vanished. grpc's pings need 13 s to notice this, longer than
+// a short lease lasts. The parameter err is the error that m answered, or nil if no answer came.
 func (c *Cluster) redial(m *member, err error) {
 	c.mu.Lock()
 	conn := m.conn
@@ -153,9 +153,9 @@ func (c *Cluster) detach(conn *conn) bool {
 	return true
 }
 
-// seeTerm notes the leader's term in an answer. If the term has changed,
-// requests that the earlier leader got may be lost, and the server may not say
-// so for seven seconds. So these requests are given up after electedGrace.
+// seeTerm records the leader's term in an answer. If the term has changed, requests that the
+// earlier leader got may be lost, and the server may not say so for seven seconds. So these
+// requests are given up after electedGrace.
 func (c *Cluster) seeTerm(term uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Txn sends the transaction req. The parameter repeatable says whether req may be done twice.
-// As with every request here, the error is one of the client library; see [Cluster.Wrap].
+// Txn sends the transaction req. The parameter repeatable says whether req may be done twice. As
+// with every request of a Cluster, the error is the client library's; see [Cluster.Wrap].
 func (c *Cluster) Txn(ctx context.Context, repeatable bool, req *pb.TxnRequest) (*pb.TxnResponse, error) {
 	resp, err := call(c, ctx, repeatable, func(ctx context.Context, on *conn) (*pb.TxnResponse, error) { return on.kv.Txn(ctx, req) })
 	if err == nil {
@@ -39,9 +39,9 @@ func (c *Cluster) Status(ctx context.Context) (*pb.StatusResponse, error) {
 	})
 }
 
-// call makes one request, repeats it after a new login if necessary, and
-// reports its outcome to health. It tries another member if the first could
-// not begin the request, or did not answer a repeatable request.
+// call makes one request, repeats it after a new login if necessary, and reports its outcome to
+// health. It tries another member if the first member could not begin the request, or did not
+// answer a repeatable request.
 func call[T header](c *Cluster, ctx context.Context, repeatable bool, request func(context.Context, *conn) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.RequestTimeout)
 	defer cancel()
@@ -94,8 +94,8 @@ type Stream struct {
 	Cancel context.CancelFunc
 }
 
-// KeepAlive opens a stream of keepalives. If a member fails, it tries the next member.
-// The stream ends when the cluster gets another leader.
+// KeepAlive opens a stream of keepalives. If a member fails, KeepAlive tries the next member. The
+// stream ends when the cluster gets another leader.
 func (c *Cluster) KeepAlive() (client pb.Lease_LeaseKeepAliveClient, s *Stream, err error) {
 	for range c.all {
 		client, s, err = open(c, func(on *conn) context.Context { return on.leader.Load().ctx },
@@ -160,9 +160,9 @@ func (s *Stream) ended(err error) {
 	}
 }
 
-// Expect is called when a request is sent on the stream. While its answer is overdue, the members
-// are compared. The caller must call the returned function exactly once. If it does not do so
-// within the request timeout, giveUp is called, and the next stream goes to another member.
+// Expect is called when a request is sent on the stream. While the answer is late, health asks the
+// members. The caller must call the function answered exactly once. If it does not do so within the
+// request timeout, giveUp is called, and the next stream goes to another member.
 func (s *Stream) Expect(giveUp func()) (answered func()) {
 	stop := s.c.overdue()
 	timer := time.AfterFunc(s.c.opts.RequestTimeout, func() {

@@ -104,7 +104,7 @@ func (s *Sender) flush() {
 		s.cluster.Apart(func() { s.receive(on) }) // returns at once after Close: the stream has ended
 	}
 	s.mu.Lock()
-	if s.stream != on { // it has failed meanwhile, so nothing would be received from it
+	if s.stream != on { // this stream has failed meanwhile, so no answer would come
 		s.mu.Unlock()
 		kit.Wake(s.wake)
 		return
@@ -144,8 +144,8 @@ func (s *Sender) receive(on *stream) {
 	s.fail(on, err)
 }
 
-// fail ends a stream. Its unanswered keepalives are sent once more, on another
-// stream, because a login may have expired, or the member may have gone.
+// fail ends a stream. The stream's unanswered keepalives are sent once more, on another stream,
+// because a login may have expired, or the member may have gone.
 func (s *Sender) fail(on *stream, err error) {
 	on.Cancel()
 	s.mu.Lock()

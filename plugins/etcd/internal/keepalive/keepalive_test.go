@@ -13,8 +13,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// leases is a server for keepalives. For each stream, it calls the function in the field serve,
-// with the stream's number.
+// leases is a server for keepalives. For each stream, it calls the function serve with the stream's
+// number.
 type leases struct {
 	pb.UnimplementedLeaseServer
 	streams chan int
@@ -73,8 +73,8 @@ func TestSend(t *testing.T) {
 	}
 }
 
-// TestShared checks that calls share a keepalive that is not sent yet, and that
-// later calls get another keepalive.
+// TestShared checks that calls for one lease share a keepalive until it is sent, and that later
+// calls get another keepalive.
 func TestShared(t *testing.T) {
 	s := &Sender{cluster: on(t, echo), wake: make(chan struct{}, 1)}
 	first := s.Send(1)

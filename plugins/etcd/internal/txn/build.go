@@ -48,13 +48,13 @@ func (w *Writer) lookAfter(batch []*Step) {
 // Found is the answer of the store to reads, or to a step.
 type Found struct {
 	Ops        []*pb.ResponseOp
-	Rev        int64       // the store's revision at that time
+	Rev        int64       // the store's revision when it answered
 	Generation *Generation // the generation that Rev belongs to
 }
 
-// ReadEach does groups of reads. All reads of a group see the same revision. One Txn has as many
-// groups as the server allows. ReadEach calls the function found with each group's answer, in
-// order. It returns the number of answered groups. Its error is the client library's.
+// ReadEach sends groups of read operations. All reads of a group see the same revision. One Txn has
+// as many groups as the server allows. ReadEach calls the function found with each group's answer,
+// in order. It returns the number of answered groups. Its error is the client library's.
 func (w *Writer) ReadEach(ctx context.Context, groups [][]*pb.RequestOp, found func(int, Found)) (n int, err error) {
 	for n < len(groups) {
 		var ops []*pb.RequestOp

@@ -98,7 +98,7 @@ func (s *shaped) outcome(t *testing.T, st *Step) string {
 	if st.Err == nil {
 		ops := st.Ops
 		if !st.OK {
-			ops = ops[:len(st.Req.Failure)] // alone, a step also has the read of the generation
+			ops = ops[:len(st.Req.Failure)] // a step that runs alone also reads the generation
 		}
 		for _, op := range ops {
 			fmt.Fprintf(&out, "\n%T deleted %d, count %d", op.Response, op.GetResponseDeleteRange().GetDeleted(), op.GetResponseRange().GetCount())
@@ -114,8 +114,8 @@ func (s *shaped) outcome(t *testing.T, st *Step) string {
 	return out.String()
 }
 
-// FuzzShapes does a random operation twice, on equal keys: once alone, and once in a Txn with
-// others. The answers, and the keys after the operation, must be the same.
+// FuzzShapes does a random operation twice, on equal keys: once alone, and once in a Txn with other
+// operations. The answers, and the keys after the operation, must be the same.
 func FuzzShapes(f *testing.F) {
 	random := rand.NewChaCha8([32]byte{})
 	for i := range 300 { // seeds, so that plain go test runs these too

@@ -15,19 +15,19 @@ import (
 
 // Generation is the period from the first use of a namespace to the loss of its data. A token is
 // the create revision of the lock's key plus the generation's base. Revisions rise through crashes
-// and changes of leader, but a cluster that was set up anew starts at 1 again. Without a base, a
-// resource that remembers the highest token would refuse new holders or, worse, accept an old one.
+// and changes of leader, but the revisions of a cluster that was set up anew start at 1 again.
+// Without a base, a resource that remembers the highest token would then refuse new holders or,
+// worse, accept an old holder.
 //
-// A generation is identified by its base, which is stored in the value of its
-// key. The revision of that key cannot identify a generation, because the first
-// key of every new cluster has the same revision.
+// The base identifies the generation, and is stored in the value of a key. The revision of this key
+// cannot identify the generation, because the first key of every new cluster has the same revision.
 type Generation struct {
 	Base uint64 // when the generation began, in microseconds since 1970
 }
 
 // The constant format begins the value of the generation's key. Old releases of this package wrote
-// no such text, and had two kinds of key, for locks and for queue entries. They cannot read this
-// value, so they refuse all requests. The keys that they have left expire with their leases.
+// no such text, and had two kinds of key, for locks and for queue entries. Old releases cannot read
+// this value, so they refuse all requests. Keys of old releases expire with their leases.
 const format = "2:"
 
 func (g *Generation) value() []byte { return strconv.AppendUint([]byte(format), g.Base, 10) }
@@ -41,12 +41,11 @@ func (g *Generation) Same(other *Generation) bool { return g.Base == other.Base 
 // Generation returns the present generation of the store's data, which the first
 // caller reads from the store. After an error no lock has been changed.
 //
-// Every Txn compares the key of the generation in the store with this generation. So a process that
-// goes on after a loss of its store's data cannot mix two generations.
+// Every Txn requires that the key in the store still has this generation's base. So a process that
+// runs on after the store has lost its data cannot mix two generations.
 //
-// Note: etcd has no clock that can be read, so the first user of an empty
-// namespace sets the base from its own clock. That clock orders only
-// generations, which are years apart, and decides nothing else.
+// Note: etcd has no clock that can be read, so the first user of an empty namespace sets the base
+// from its own clock. That clock only orders generations, which are usually years apart.
 func (w *Writer) Generation(ctx context.Context) (*Generation, error) {
 	if g := w.Known(); g != nil {
 		return g, nil
@@ -102,8 +101,8 @@ func goesOn(g *Generation, ops []*pb.ResponseOp) bool {
 }
 
 // The method over is called when the generation g has ended. It begins the next generation, unless
-// another client has begun it. The new base is above that of g, even if this machine's clock is
-// behind.
+// another client has done so. The new base is above g's highest known token, even if this machine's
+// clock is behind.
 func (w *Writer) over(ctx context.Context, g *Generation) error {
 	if w.present.CompareAndSwap(g, nil) {
 		w.ended()
@@ -112,8 +111,8 @@ func (w *Writer) over(ctx context.Context, g *Generation) error {
 	return err
 }
 
-// Read does the reads ops in one Txn. It repeats the Txn once if the generation has ended. Its
-// error is the client library's.
+// Read sends the read operations ops in one Txn. It repeats the Txn once if the generation has
+// ended. Its error is the client library's.
 func (w *Writer) Read(ctx context.Context, ops ...*pb.RequestOp) (Found, error) {
 	for range 2 {
 		g, err := w.Generation(ctx)
@@ -134,7 +133,7 @@ func (w *Writer) Read(ctx context.Context, ops ...*pb.RequestOp) (Found, error) 
 	return Found{}, cluster.ErrDataLost
 }
 
-// txn sends one Txn and notes the revision of the answer.
+// txn sends one Txn and records the revision of the answer.
 func (w *Writer) txn(ctx context.Context, repeatable bool, req *pb.TxnRequest) (*pb.TxnResponse, error) {
 	resp, err := w.cluster.Txn(ctx, repeatable, req)
 	if err != nil {

@@ -22,14 +22,14 @@ type Step struct {
 	Size int            // bytes of values in request or answer
 
 	// Alongside, unless nil, runs when the step is sent. It may start work that must end before Then
-	// runs. It returns a channel that is closed when that work is done, or nil if there is none.
+	// runs. It returns a channel that is closed when this work is done, or nil if there is no work.
 	Alongside func() <-chan struct{}
-	// Repeatable reports whether a second try does no harm, even if the first try arrives later. Such
-	// a step is sent again and again while no answer comes, until the request timeout is over.
+	// Repeatable is true if a second try does no harm, even if the first try arrives later. If no
+	// answer comes, the step is sent again, until the request timeout is over.
 	Repeatable bool
-	// Done reports whether the step was done. It is called if the compares fail, because an earlier
-	// try may have been done. It is also called if their result is unknown. It may read the answers to
-	// Req.Failure in Ops, and correct Rev. A nil Done leaves the outcome as it is.
+	// Done reports whether the server has done the step. It is called if the compares fail, because an
+	// earlier try may have succeeded, or if the result of the compares is unknown. It may read the
+	// answers to Req.Failure in Ops, and correct Rev. If Done is nil, the outcome stays as it is.
 	Done func() bool
 	// OnAnswer runs before any caller sees the answer, even when no caller waits.
 	OnAnswer func()
@@ -38,7 +38,7 @@ type Step struct {
 	Then  func()
 	Until context.Context
 
-	Found       // the answers to Success or Failure; to Failure if Done made the step OK
+	Found       // the answers to Req.Success or Req.Failure; to Req.Failure if Done has set OK
 	OK    bool  // the compares held
 	Err   error // an error of the client library
 	Doubt error // the error of a try that may have been done
@@ -91,7 +91,7 @@ func HasValue(key string, value []byte) *pb.Compare {
 	}
 }
 
-// OnLease returns a compare that holds when key exists and has the lease id lease; 0 means none.
+// OnLease returns a compare that holds when key exists on the lease with this id; 0 means no lease.
 func OnLease(key string, lease int64) *pb.Compare {
 	return &pb.Compare{
 		Key: []byte(key), Result: pb.Compare_EQUAL, Target: pb.Compare_LEASE,
@@ -106,13 +106,13 @@ func created(key string, end []byte, result pb.Compare_CompareResult, rev int64)
 	}
 }
 
-// Put puts key with value on the lease with the id lease, where 0 means no lease.
+// Put returns an operation that puts key on the lease with this id, where 0 means no lease.
 func Put(key string, value []byte, lease int64) *pb.RequestOp {
 	return Change(&pb.PutRequest{Key: []byte(key), Value: value, Lease: lease})
 }
 
-// Change does the put r. A key that exists keeps its create revision. Its value or lease stays if r
-// says so.
+// Change returns the put r as an operation. An existing key keeps its create revision, and keeps
+// its value or lease if r says so.
 func Change(r *pb.PutRequest) *pb.RequestOp {
 	return &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: r}}
 }
@@ -134,7 +134,7 @@ func puts(ops []*pb.RequestOp) bool {
 	})
 }
 
-// When returns an operation that does op if the compare c holds. Only op depends on c.
+// When returns an operation that does op if the compare c holds. No other operation depends on c.
 func When(c *pb.Compare, op *pb.RequestOp) *pb.RequestOp {
 	return nest(&pb.TxnRequest{Compare: []*pb.Compare{c}, Success: []*pb.RequestOp{op}})
 }
@@ -143,7 +143,7 @@ func nest(r *pb.TxnRequest) *pb.RequestOp {
 	return &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: r}}
 }
 
-// Exists returns a read that shows whether key exists.
+// Exists returns a read operation that shows whether key exists.
 func Exists(key string) *pb.RequestOp {
 	return Range(&pb.RangeRequest{Key: []byte(key), KeysOnly: true})
 }

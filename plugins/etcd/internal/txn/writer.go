@@ -18,18 +18,18 @@ import (
 
 const (
 	// maxBatch is the largest number of steps in one Txn. A server allows 128 operations in a Txn by
-	// default, and the nesting of steps needs up to four of them.
+	// default, and the nesting of steps needs up to four more.
 	maxBatch = 120
 	// maxBatchBytes keeps a Txn well below the servers' limit of 1.5 MB, and its
 	// answer well below the client's limit of 4 MB.
 	maxBatchBytes = 512 << 10
-	// maxInFlight is the largest number of Txns under way at a time. Operations that come meanwhile
-	// share the next Txn.
+	// maxInFlight is the largest number of Txns under way at a time. Steps that come meanwhile share
+	// the next Txn.
 	maxInFlight = 2
 )
 
-// Writer sends steps, which are operations. All steps that are waiting, up to a
-// limit, share one Txn. Its methods may be called from any number of goroutines.
+// Writer sends steps (operations of the store). The steps that wait at the same time share one Txn,
+// up to a limit. Its methods may be called from any number of goroutines.
 type Writer struct {
 	cluster *cluster.Cluster
 	steps   *kit.Batcher[*Step]
@@ -42,7 +42,7 @@ type Writer struct {
 }
 
 // New returns a Writer. The parameter key names the store's key with the base of tokens. The
-// function ended is called when the store has lost its data, before any step is done on new data.
+// function ended is called when the store has lost its data, before any step changes new data.
 func New(c *cluster.Cluster, key string, ended func()) *Writer {
 	w := &Writer{cluster: c, key: key, ended: ended}
 	w.limit.Store(maxBatch)
@@ -59,9 +59,9 @@ func New(c *cluster.Cluster, key string, ended func()) *Writer {
 
 func (w *Writer) most() int { return int(w.limit.Load()) }
 
-// tooMany reports whether the server has refused a Txn of n steps, or reads,
-// because n is too many. If so, later Txns have at most n/2 of them. Servers do
-// not report their limit, --max-txn-ops, in any other way.
+// tooMany reports whether the server has refused a Txn of n steps, or reads, because n is too many.
+// If so, it limits later Txns to n/2 steps or reads. Servers report their limit, --max-txn-ops, in
+// no other way.
 func (w *Writer) tooMany(err error, n int) bool {
 	if !cluster.Is(err, rpctypes.ErrTooManyOps) {
 		return false
@@ -168,9 +168,9 @@ func (w *Writer) do(batch []*Step) {
 	}
 }
 
-// settle is called after the server has answered that it has no space. It finds out which steps
-// of batch, sent in generation g, the server has done. Steps that put nothing are sent again,
-// because they need no space. A read shows what became of the other steps.
+// settle is called after the server has answered, to a batch sent in generation g, that it has no
+// space. The server may have done the steps. Steps that put nothing are sent again, because they
+// need no space. For each other step, a read shows whether it was done.
 func (w *Writer) settle(batch []*Step, g *Generation, full error) {
 	var free, rest []*Step
 	for _, s := range batch {
@@ -198,7 +198,7 @@ func (w *Writer) settle(batch []*Step, g *Generation, full error) {
 			s.Err = cmp.Or(s.Doubt, full)
 		case s.Done():
 			s.OK = true
-		case s.Doubt != nil: // the earlier try may still be under way
+		case s.Doubt != nil: // an earlier try of this step may still be under way
 			s.Err = s.Doubt
 		default:
 			s.Err = w.cluster.Untouched(full)
@@ -208,7 +208,7 @@ func (w *Writer) settle(batch []*Step, g *Generation, full error) {
 }
 
 // again repeats steps of batch if err is a reason to ask another member. It repeats the steps that
-// may be done twice and whose timeout is not over, and returns the others.
+// may be done twice and whose timeout is not over. It returns all other steps.
 func (w *Writer) again(batch []*Step, err error) (rest []*Step) {
 	var twice []*Step
 	for _, s := range batch {
@@ -284,8 +284,8 @@ func (w *Writer) send(batch []*Step, g *Generation) ([]*pb.TxnResponse, int64, e
 	return answers, resp.Header.Revision, err
 }
 
-// deliver runs the Then functions of batch. After a granted step, Then may have to wait for the
-// work that Alongside has started. After a refused step, it may wait for further reads.
+// deliver runs the Then functions of batch, in another goroutine if they may wait: after a granted
+// step for the work that Alongside has started, and after a refused step for further reads.
 func (w *Writer) deliver(batch []*Step) {
 	var granted []*Step
 	for _, s := range batch {

@@ -76,8 +76,8 @@ func (f *full) Txn(context.Context, *pb.TxnRequest) (*pb.TxnResponse, error) {
 	return nil, rpctypes.ErrGRPCNoSpace
 }
 
-// TestEverythingRefused checks a request that needs no space, but is refused for lack of space. The
-// request must not be repeated, and its outcome must be unknown.
+// TestEverythingRefused checks a request that the server refuses for lack of space, although it
+// needs no space. The request must not be repeated, and its outcome must be unknown.
 func TestEverythingRefused(t *testing.T) {
 	f := &full{}
 	w := at(t, clustertest.Member(t, func(s *grpc.Server) { pb.RegisterKVServer(s, f) }))

@@ -14,9 +14,9 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Event is what a watch reports. It is only a reason to ask the store, because it may be old. If a
-// member is behind the others, it opens a watch at an older revision, and then reports old changes
-// again. Only a delete proves something: the key's earlier owner has lost the key.
+// Event is a report of a watch. It is only a reason to read the store, because it may be old. A
+// member that is behind others opens a watch at an older revision, and reports old changes again.
+// Only a delete is proof: the owner that had the key until then has lost it.
 //
 // The zero Event says that the stream is broken. Changes may be missed until an Event sets Opened.
 type Event struct {
@@ -38,11 +38,11 @@ type Watch struct {
 	changed int64 // as in Event
 }
 
-// Mux carries watches on one stream. It opens them at the present revision, because the server
-// serves watches with an older revision only every 100 ms. After an Event that sets Opened, the
-// user of a watch must read the store, to learn what happened before the watch was opened or while
-// the stream was broken. So a compaction of old revisions cannot harm a watch. The methods of Mux
-// may be called from any number of goroutines.
+// Mux carries watches on one stream. It opens each watch at the present revision, because a server
+// serves watches of older revisions only every 100 ms, and a compaction may remove these. After an
+// Event that sets Opened, the user of the watch must read the store, to learn what happened before
+// the watch was opened or while the stream was broken. The methods of Mux may be called from any
+// number of goroutines.
 type Mux struct {
 	cluster *cluster.Cluster
 	wake    chan struct{}
@@ -68,8 +68,8 @@ type stream struct {
 	out   []*pb.WatchRequest
 }
 
-// New returns a Mux, which reports changes until the cluster c is closed. The Mux
-// gives up its stream when the store is silent.
+// New returns a Mux, which reports changes until the cluster c is closed. The Mux gives up its
+// stream when health checks get no answer.
 func New(c *cluster.Cluster) *Mux {
 	m := &Mux{cluster: c, wake: make(chan struct{}, 1), watches: map[*Watch]struct{}{}}
 	c.OnSilence(m.Reset)
@@ -78,14 +78,14 @@ func New(c *cluster.Cluster) *Mux {
 }
 
 // Changes watches the keys from key up to, but not including, end. The function notify must not
-// block, because one goroutine makes all calls.
+// block, because one goroutine calls the notify functions of all watches.
 func (m *Mux) Changes(key string, end []byte, notify func(Event)) *Watch {
 	return m.add(&Watch{key: key, end: end, notify: notify}, 0)
 }
 
-// Deletes watches for deletes of key that come after revision; see [Mux.Changes]. A dropped watch
-// of key is reused if it has been open since that revision and has seen no later delete. In that
-// case no Event sets Opened.
+// Deletes reports deletes of key that come after revision; see [Mux.Changes]. It reuses a dropped
+// watch of key that has been open since that revision and has seen no later delete. After such a
+// reuse, no Event sets Opened.
 func (m *Mux) Deletes(key string, revision int64, notify func(Event)) *Watch {
 	return m.add(&Watch{key: key, deletes: true, notify: notify}, revision)
 }
@@ -104,7 +104,7 @@ func (m *Mux) add(w *Watch, revision int64) *Watch {
 	return w
 }
 
-// Drop ends the watch w, which may be nil. A call of w's notify may still be under way.
+// Drop ends the watch w, which may be nil. After Drop, a call of w's notify may still run.
 func (m *Mux) Drop(w *Watch) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -130,8 +130,8 @@ func (m *Mux) Drop(w *Watch) {
 	}
 }
 
-// Covers reports whether the watch w, which may be nil, has been open since revision. If so, w has
-// reported every later delete of its key that came on the stream. The events on one stream come in
+// Covers reports whether the watch w, which may be nil, has been open since revision. If it has, w
+// has reported every later delete of its key that came on the stream. Events on one stream come in
 // the order of revisions. So a delete that another watch reports is earlier than the deletes that w
 // has yet to report. The order is lost if a server that cannot send holds back 128 reports.
 func (m *Mux) Covers(w *Watch, revision int64) bool {
@@ -166,8 +166,8 @@ func (s *stream) cancel(w *Watch) {
 	s.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: w.id}}})
 }
 
-// reuse puts the watch w in the place of a dropped watch that has been open since the given
-// revision and has seen no delete after it. It returns false if there is no such watch.
+// reuse lets w take over a dropped watch of its key, which must have been open since the given
+// revision and have seen no later delete. It returns false if there is no such watch.
 func (s *stream) reuse(w *Watch, revision int64) bool {
 	old := s.spare[w.key]
 	if old == nil || old.opened > revision || old.changed > revision {
@@ -215,7 +215,7 @@ func (m *Mux) run() {
 	}
 }
 
-// These are the bounds of the pause before the stream is opened again. Each try may cost a login.
+// These limit the pause before a broken stream is opened again. Each new stream may need a login.
 const (
 	reopenPause    = 50 * time.Millisecond
 	maxReopenPause = time.Second
@@ -290,7 +290,7 @@ func (m *Mux) note(on *stream, resp *pb.WatchResponse) (*Watch, Event) {
 	spare := on.spare[w.key] == w
 	var e Event
 	switch {
-	case resp.Canceled: // the server has cancelled it: start again at the present
+	case resp.Canceled: // the server has ended the watch: open it again at the present revision
 		delete(on.byID, resp.WatchId)
 		if spare {
 			delete(on.spare, w.key)

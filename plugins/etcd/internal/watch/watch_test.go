@@ -93,7 +93,7 @@ func changed(id, rev int64) *pb.WatchResponse {
 	return &pb.WatchResponse{WatchId: id, Events: []*mvccpb.Event{{Kv: &mvccpb.KeyValue{ModRevision: rev}}}}
 }
 
-// TestOneStream checks that all watches share a stream, and each watch gets only its keys' events.
+// TestOneStream checks that all watches share one stream, and that each gets only its keys' events.
 func TestOneStream(t *testing.T) {
 	c, server := serve(t)
 	m := New(c)
@@ -158,8 +158,8 @@ func TestCancelledByServer(t *testing.T) {
 	expect(t, events, Event{}, Event{Opened: 9})
 }
 
-// TestDroppedWatchIsTakenUp checks that the next watch of a key reuses a watch dropped a
-// moment ago, unless the dropped watch may have missed a delete, or has seen a delete.
+// TestDroppedWatchIsTakenUp checks that the next watch of a key reuses a watch that was dropped a
+// moment ago, unless the dropped watch has seen a delete or may have missed one.
 func TestDroppedWatchIsTakenUp(t *testing.T) {
 	c, server := serve(t)
 	m := New(c)

@@ -64,10 +64,9 @@ func Number(err error) uint16 {
 	return 0
 }
 
-// outage is the meaning of an error number that is about the server or the connection, and not
-// about the statement.
+// outage describes an error number that concerns the server or the connection, not the statement.
 type outage struct {
-	// closes means that the connection must not be used again. Either the server ends it,
+	// closes means that the connection must not be used again. Either the server ends the connection,
 	// or the server serves no client, and a new connection may lead to another server.
 	closes bool
 	// unbegun means that the statement has done nothing.
@@ -111,8 +110,8 @@ func Unserved(err error) bool {
 }
 
 // RolledBack reports whether err says that the server has rolled a statement back. The statement
-// was in conflict with others, or it was killed to let the rest of its batch go on. The statement
-// may be sent again, because an acquire is identified by its nonce.
+// conflicted with another one, or was killed so that other operations of its batch could go on. It
+// may be sent again, because a repeated acquire recognizes a grant to its owner.
 func RolledBack(err error) bool {
 	switch Number(err) {
 	case ErLockDeadlock, ErLockWaitTimeout, ErCheckRead, ErQueryInterrupted, ErRolledBackByPlugin:
@@ -145,13 +144,13 @@ func advice(number uint16) string {
 	return ""
 }
 
-// Definite reports whether err leaves no doubt about the effect of a request.
+// Definite reports whether err, which may be nil, says for certain whether a request took effect.
 func Definite(err error) bool {
 	answers := []error{nil, driver.ErrHeld, driver.ErrNotHeld, driver.ErrWithdrawn, driver.ErrNotSent, driver.ErrInvalid, driver.ErrDenied}
 	return slices.ContainsFunc(answers, func(answer error) bool { return errors.Is(err, answer) })
 }
 
-// ReadOnlyError returns the error for a server that takes no changes.
+// ReadOnlyError returns the error for the named server, which is read-only.
 func ReadOnlyError(server string) error {
 	return NotSent(fmt.Errorf("%s: %s", server, readOnlyHint))
 }

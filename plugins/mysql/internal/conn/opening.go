@@ -36,8 +36,8 @@ type openingKey struct{}
 // badConnection is the text of the driver's error after a failed write.
 const badConnection = "bad connection"
 
-// Logger returns a logger that keeps the driver's message about the connection
-// that [Open] makes with ctx. It returns nil if ctx is not from Open.
+// Logger returns a logger that keeps the first error that the driver logs about the connection that
+// [Open] makes with ctx. It returns nil if ctx is not from Open.
 func Logger(ctx context.Context) mysqldriver.Logger {
 	if o, ok := ctx.Value(openingKey{}).(*opening); ok {
 		return o
@@ -63,10 +63,10 @@ func (o *opening) Print(v ...any) {
 	}
 }
 
-// explain classifies an error of the driver's Connect. If a server does not greet as MySQL does,
-// the driver says only that the connection is bad or a packet is malformed. A server may also
-// refuse a certificate after the client has finished its part of the handshake. The server's alert
-// is lost if the client writes before it reads.
+// explain classifies an error of the driver's Connect. The driver's error may say only that the
+// connection is bad or a packet is malformed, for example if the server is not MySQL. A server may
+// also refuse the client's certificate late in the handshake. If the client then writes before it
+// reads, it does not see the server's TLS alert.
 func (o *opening) explain(ctx context.Context, err error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -80,7 +80,7 @@ func (o *opening) explain(ctx context.Context, err error) error {
 	return unanswered(withCause(ctx, err))
 }
 
-// unanswered returns the error for a connection over which no server has greeted.
+// unanswered returns the error for a connection over which no MySQL server has greeted the client.
 func unanswered(err error) error {
 	return fmt.Errorf("mysql: %w", config.Unanswered("MySQL server", err))
 }

@@ -29,14 +29,14 @@ func (ended) Write([]byte) (int, error) {
 	return 0, &net.OpError{Op: "write", Net: "tcp", Err: syscall.EPIPE}
 }
 
-// greeting returns the first packet (protocol 10) of a server that has TLS.
+// greeting returns the first packet (protocol 10) of a server that supports TLS.
 func greeting() io.Reader {
 	said := "\x0a8.0.0\x00" + "\x01\x00\x00\x00" + "12345678\x00" + "\xff\xff" + "\x2d" + "\x02\x00" + "\xff\x00" + "\x15" +
 		strings.Repeat("\x00", 10) + "123456789012\x00" + "mysql_native_password\x00"
 	return strings.NewReader(string([]byte{byte(len(said)), 0, 0, 0}) + said)
 }
 
-// TestEndedWhileSetUp checks a server that ends the connection before the driver writes. The
+// TestEndedWhileSetUp checks Open if the server ends the connection before the driver writes. The
 // driver's error is only "bad connection". Open's error must also name tls_cert_file.
 func TestEndedWhileSetUp(t *testing.T) {
 	for _, secure := range []bool{false, true} {

@@ -14,24 +14,24 @@ import (
 )
 
 // Pool keeps connections open between statements. This package cannot use database/sql, for three
-// reasons. A caller must know for certain that a statement was never sent. A caller must know a
+// reasons. A caller must know for certain whether a statement was sent. A caller must know a
 // connection's id to kill the connection's statement. And some connections must be reserved for
-// statements that unblock others.
+// statements that unblock other statements.
 type Pool struct {
-	// Dial makes a connection, in a goroutine that the spawn function starts. It is never
+	// Dial makes a connection, in a goroutine that the spawn function starts. Dial is never
 	// interrupted, because a server counts each aborted handshake as an error of this machine. After
-	// max_connect_errors of them, the server blocks all programs on the machine.
+	// max_connect_errors such errors, the server blocks all programs on the machine.
 	Dial  func() (*Session, error)
 	spawn func(func()) bool
 	// Stale reports whether a connection leads to a server that is no longer used.
 	Stale func(*Session) bool
 
-	// A connection in use has a place in slots, in spare (for withdrawals), or
-	// in kills (for statements that kill others).
+	// A connection in use has a place in slots, in spare (for withdrawals), or in kills (for
+	// statements that kill other statements).
 	slots, spare, kills chan struct{}
 
 	mu      sync.Mutex
-	idle    []*Session    // the last used session is at the end
+	idle    []*Session    // the most recently used session is at the end
 	back    chan struct{} // closed when a connection is put back; nil if no caller waits
 	busy    int           // connections in use
 	changed time.Time     // when a statement that may change something was last answered
@@ -45,8 +45,8 @@ const (
 	spareConnections = 2
 	// killConnections are reserved for statements that kill other statements.
 	killConnections = 2
-	// answersWithin is the time that a server may take to answer the question whether it serves
-	// requests. An answer to a statement proves for changedLately that the server serves requests.
+	// A server must answer within answersWithin if it is asked whether it serves requests. For
+	// changedLately after its answer to a statement, a server counts as serving requests.
 	// changedLately is longer than a statement waits for a row.
 	answersWithin, changedLately = time.Second, 2 * time.Second
 	// A connection that was silent for longer than restsFor is checked before
@@ -57,8 +57,8 @@ const (
 	redialFrom, redialTo = 5 * time.Millisecond, 100 * time.Millisecond
 )
 
-// NewPool returns a pool of at most limit connections, besides those for
-// withdrawals and kills.
+// NewPool returns a pool of at most limit connections, plus the connections for withdrawals and
+// kills.
 func NewPool(limit int, dial func() (*Session, error), spawn func(func()) bool) *Pool {
 	return &Pool{
 		Dial: dial, spawn: spawn, Stale: func(*Session) bool { return false },
@@ -68,7 +68,7 @@ func NewPool(limit int, dial func() (*Session, error), spawn func(func()) bool) 
 }
 
 // Get returns a connection. Get waits while all connections that the limit allows are in use. Its
-// error wraps ErrNotSent.
+// error wraps driver.ErrNotSent, or is driver.ErrClosed.
 func (p *Pool) Get(ctx context.Context) (*Session, error) { return p.within(ctx, p.slots) }
 
 // GetSpare is like Get, but uses the connections for withdrawals.
@@ -93,8 +93,7 @@ func enter(ctx context.Context, slots chan struct{}) error {
 	}
 }
 
-// TryGet is like Get, but does not wait while all connections are busy. In that case it returns nil
-// and no error.
+// TryGet is like Get, but if all connections are busy, it returns nil and no error at once.
 func (p *Pool) TryGet(ctx context.Context) (*Session, error) {
 	select {
 	case p.slots <- struct{}{}:
@@ -111,7 +110,7 @@ func (p *Pool) Ready() bool {
 	return len(p.idle) > 0
 }
 
-// take returns a connection, which takes over the caller's place in slots.
+// take returns a connection. The caller's place in slots then belongs to the connection.
 func (p *Pool) take(ctx context.Context, slots chan struct{}) (*Session, error) {
 	s, back, err := p.pop()
 	if s != nil && time.Since(s.heard) > restsFor && !p.answers(ctx, s) {
@@ -173,8 +172,8 @@ func (p *Pool) putBack(s *Session) {
 	}
 }
 
-// pop returns the usable connection that was used last. When no connection is usable, it returns a
-// channel that is closed when a connection is put back.
+// pop returns the most recently used idle connection that still works. If there is none, it returns
+// a channel that is closed when a connection is put back.
 func (p *Pool) pop() (s *Session, back <-chan struct{}, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -192,9 +191,9 @@ func (p *Pool) pop() (s *Session, back <-chan struct{}, err error) {
 	return nil, p.returns(), nil
 }
 
-// connect dials a new connection. It returns this connection, or another one that is put back
-// earlier. If the caller does not take the new connection, the next caller gets it. Until the new
-// connection is in the pool, it keeps the caller's place in slots.
+// connect dials a new connection. It returns this connection, or another connection that is put
+// back earlier. If the caller does not get the new connection, a later caller gets it. Until the
+// new connection is in the pool, it keeps the caller's place in slots.
 func (p *Pool) connect(ctx context.Context, slots chan struct{}, back <-chan struct{}) (*Session, error) {
 	type result struct {
 		s   *Session
@@ -242,7 +241,7 @@ func (p *Pool) connect(ctx context.Context, slots chan struct{}, back <-chan str
 }
 
 // takeBack returns a connection that was put back, if slots has a free place. The connection needs
-// this second place, because the dial keeps the caller's place.
+// this second place, because the dial keeps the caller's first place.
 func (p *Pool) takeBack(slots chan struct{}) (s *Session, back <-chan struct{}, err error) {
 	select {
 	case slots <- struct{}{}:
@@ -259,7 +258,8 @@ func (p *Pool) takeBack(slots chan struct{}) (s *Session, back <-chan struct{}, 
 	return s, nil, nil
 }
 
-// The returns method gives the channel that is closed when a connection is put back. mu is held.
+// The returns method gives the channel that is closed when a connection is put back. The caller
+// holds mu.
 func (p *Pool) returns() <-chan struct{} {
 	if p.back == nil {
 		p.back = make(chan struct{})
@@ -286,7 +286,7 @@ func (p *Pool) dial() (*Session, error) {
 }
 
 // Put takes the connection s back, and closes s if s has failed. If s got no answer, or its server
-// serves no client, Put also tests the idle connections that got no answer since s.sent.
+// serves no client, Put also tests the idle connections that got no answer after s.sent.
 func (p *Pool) Put(s *Session) {
 	slots := s.slots
 	s.slots = nil
@@ -303,7 +303,7 @@ func (p *Pool) Put(s *Session) {
 	}
 }
 
-// keep adds a connection to the idle connections, or closes it. It returns the
+// keep adds s to the idle connections, or closes s if s is broken or not needed. It returns the
 // channel that keep's caller must close, or nil if no goroutine waits for a connection.
 func (p *Pool) keep(s *Session) (back chan struct{}) {
 	p.mu.Lock()
@@ -322,11 +322,10 @@ func (p *Pool) keep(s *Session) (back chan struct{}) {
 	return back
 }
 
-// Question tests, at the same time, all idle connections that got no answer since the given
-// instant. It keeps the connections that work. During the test, callers get other connections. So
-// if one connection has died silently, no caller gets another connection that died with it.
-// Question returns a function that waits for the end of the test and returns the number of kept
-// connections.
+// Question tests in parallel all idle connections that got no answer after the instant since. It
+// keeps the connections that work. During the test, callers get other connections. So if one
+// connection has died silently, no caller gets another connection that died with it. Question
+// returns a function that waits for the end of the test and returns the number of kept connections.
 func (p *Pool) Question(since time.Time) (kept func() int) {
 	var old []*Session
 	p.mu.Lock()
@@ -364,8 +363,8 @@ func (p *Pool) Question(since time.Time) (kept func() int) {
 	}
 }
 
-// Serves reports whether the server serves. The proof is an answer over an idle connection. While
-// connections are busy, a recent answer to a statement other than SELECT is a proof too.
+// Serves reports whether the server serves requests. It asks the server over idle connections. If
+// connections are busy, a recent answer to a statement other than SELECT also counts.
 func (p *Pool) Serves() bool {
 	if p.Question(time.Now())() > 0 {
 		return true
@@ -383,7 +382,8 @@ func (p *Pool) Warm(ctx context.Context) {
 	}
 }
 
-// Trim closes connections that were idle for longer than age, while more than keep are idle.
+// Trim closes connections that were idle for longer than age, but leaves keep idle connections
+// open.
 func (p *Pool) Trim(age time.Duration, keep int) {
 	p.mu.Lock()
 	n := 0
@@ -410,7 +410,7 @@ func (p *Pool) Close() {
 	}
 }
 
-// NotSent returns the error for a request that the server has not seen.
+// NotSent returns the error for a request that was not sent because of err.
 func NotSent(err error) error {
 	if errors.Is(err, driver.ErrNotSent) || errors.Is(err, driver.ErrDenied) {
 		return err

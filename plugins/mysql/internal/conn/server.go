@@ -49,7 +49,7 @@ func (s *Server) Product() string {
 	return "MySQL " + s.Version
 }
 
-// Durable reports whether the server has a commit on disk before it acknowledges the commit.
+// Durable reports whether the server writes a commit to disk before it acknowledges the commit.
 func (s *Server) Durable() bool { return s.Flush == 1 && (!s.Binlog || s.Sync == 1) }
 
 // Durability returns the settings on which [Server.Durable] depends.

@@ -1,6 +1,6 @@
-// Package conn opens connections to MySQL and MariaDB. When a statement fails, the
-// caller learns whether it was sent. A caller can kill a statement that runs on another
-// connection. A connection overrides server settings that change what a statement means.
+// Package conn opens connections to MySQL and MariaDB. If a statement fails, the caller learns
+// whether the statement was sent. A caller can kill a statement that runs on another connection.
+// Each connection overrides the server settings that would change the meaning of a statement.
 package conn
 
 import (
@@ -44,20 +44,20 @@ func WakeName(id uint64) string { return WakePrefix + strconv.FormatUint(id, 36)
 // Kill returns a statement that interrupts the running statement of the session with wakeID.
 //
 // Note: KILL QUERY must not name a session by its number. If the address leads to several servers,
-// the KILL may reach another server, where a session of the application has that number. The user
-// lock has a random name. While the wanted session lives, no other session on any server holds it.
+// the KILL may reach another server, where a session of another program has that number. The user
+// lock has a random name, so no other session on any server holds this lock.
 func Kill(wakeID uint64) string { return "KILL QUERY IS_USED_LOCK('" + WakeName(wakeID) + "')" }
 
-// Setup returns a text that prepares a connection and asks the server about itself, in one round
-// trip. The server's settings and its init_connect may have changed any setting of the session. So
-// the text sets each setting that could change or prevent our statements. It also ends any
-// transaction or table lock that init_connect left open. The character set comes first, because
-// under UTF-16 or UTF-32 MySQL would misread the rest. completion_type comes before ROLLBACK,
-// because it can make ROLLBACK begin another transaction.
+// Setup returns an SQL text that prepares a connection and asks the server about itself, in one
+// round trip. The server's settings and its init_connect may have changed any setting of the
+// session. So the text sets each setting that could change or prevent our statements. It also ends
+// any transaction or table lock that init_connect left open. It sets the character set first,
+// because under UTF-16 or UTF-32 MySQL would misread the rest, and completion_type before ROLLBACK,
+// because this setting can make ROLLBACK begin another transaction.
 //
-// READ COMMITTED is set because gap locks would deadlock concurrent inserts of
-// new rows. The lock wait is one second, the shortest that MySQL has. UTF-8 is
-// needed because LOWER does not change binary strings.
+// The isolation level is READ COMMITTED, because with gap locks concurrent inserts of new rows
+// would deadlock. A lock wait is one second, the shortest that MySQL has. The character set is
+// UTF-8, because LOWER does not change binary strings.
 //
 // Note: do not set a variable to DEFAULT, because that is the server's global
 // value. Only timestamp has no global value.
@@ -110,8 +110,8 @@ func Open(ctx context.Context, dial sqldriver.Connector, setup string) (*Session
 	return s, nil
 }
 
-// setUp runs the statements in setup. The parameter lock is appended as an SQL expression, which
-// must return 1.
+// setUp runs the statements in setup. To the last one, a SELECT, it appends the SQL expression in
+// lock, whose value must be 1.
 func (s *Session) setUp(ctx context.Context, setup, lock string) error {
 	cluster := ""
 	return s.Query(ctx, setup+","+lock, func(row []sqldriver.Value) error {
@@ -142,7 +142,7 @@ func (s *Session) setUp(ctx context.Context, setup, lock string) error {
 // On reports whether a server variable is on. MariaDB may show ON or OFF in place of 1 or 0.
 func On(v string) bool { return v != "0" && v != "" && !strings.EqualFold(v, "off") }
 
-// Ask asks the server whether it is read-only, and if so, returns an error.
+// Ask returns an error if the server is read-only or does not answer before ctx ends.
 func (s *Session) Ask(ctx context.Context) error {
 	return s.Query(ctx, "DO 0;SELECT @@global.read_only, @@innodb_read_only", func(row []sqldriver.Value) error {
 		if On(String(row[0])) || On(String(row[1])) {
@@ -167,10 +167,10 @@ func (s *Session) usable() bool {
 // ErrTooLong means that a statement is longer than the server's max_allowed_packet.
 var ErrTooLong = errors.New("statement is too long")
 
-// begin returns an error for a text longer than the server's limit, because the server would close
-// the connection. When ctx ends before done is called, reads and writes of the session fail.
+// begin prepares s for a statement. It refuses a text above the server's limit, because the server
+// would close the connection. If ctx ends before done is called, reads and writes of s fail.
 //
-// Note: the driver could watch ctx too, but it would need a goroutine per connection that wakes
+// Note: the driver does not watch ctx, because it would need a goroutine per connection that wakes
 // twice for each statement.
 func (s *Session) begin(ctx context.Context, text string) (bare context.Context, done func(), err error) {
 	if most := s.Server.Packet; most > 0 && len(text)+1 > most {
@@ -195,7 +195,7 @@ func (s *Session) begin(ctx context.Context, text string) (bare context.Context,
 	}, nil
 }
 
-// Exec runs a statement that returns no rows.
+// Exec runs a statement that returns no rows. The result id is the statement's last insert id.
 func (s *Session) Exec(ctx context.Context, text string) (affected int64, id uint64, err error) {
 	bare, done, err := s.begin(ctx, text)
 	if err != nil {
@@ -211,7 +211,7 @@ func (s *Session) Exec(ctx context.Context, text string) (affected int64, id uin
 	return affected, uint64(last), nil
 }
 
-// Query runs the statements in text. It calls the function each with every row of their replies.
+// Query runs the statements in text. It passes every row of their replies to the function each.
 func (s *Session) Query(ctx context.Context, text string, each func(row []sqldriver.Value) error) error {
 	bare, done, err := s.begin(ctx, text)
 	if err != nil {
@@ -239,7 +239,7 @@ func (s *Session) Query(ctx context.Context, text string, each func(row []sqldri
 			err = each(row)
 		}
 		if err != nil {
-			if !errors.Is(err, mysqldriver.ErrMalformPkt) { // after this error, the rest cannot be parsed
+			if !errors.Is(err, mysqldriver.ErrMalformPkt) { // then the rest of the reply cannot be parsed
 				_ = rows.Close() // an earlier error is in err
 			}
 			return s.failed(ctx, err)
@@ -278,7 +278,7 @@ func (s *Session) failed(ctx context.Context, err error) error {
 // Close closes the connection.
 func (s *Session) Close() { _ = s.Conn.Close() }
 
-// The driver's text protocol returns a number either as a number or as text.
+// The driver returns an SQL number either as a Go number or as text.
 
 // Uint returns the number in the value v.
 func Uint(v sqldriver.Value) uint64 {
@@ -315,7 +315,7 @@ func String(v sqldriver.Value) string {
 	return ""
 }
 
-// Bytes returns a copy of a binary string, or nil for NULL.
+// Bytes returns a copy of a binary string, or nil if the string is NULL or empty.
 func Bytes(v sqldriver.Value) []byte {
 	b, _ := v.([]byte)
 	return append([]byte(nil), b...)

@@ -21,8 +21,8 @@ func (unreadable) ExecContext(context.Context, string, []sqldriver.NamedValue) (
 	panic("slice bounds out of range")
 }
 
-// TestUnreadableAnswer checks that an answer which the client library cannot parse ends the
-// connection and not the process, and leaves the outcome unknown.
+// TestUnreadableAnswer makes the client library panic at an answer. This must end the connection
+// and not the process, and the outcome of the statement must count as unknown.
 func TestUnreadableAnswer(t *testing.T) {
 	for what, ask := range map[string]func(*Session) error{
 		"query": func(s *Session) error { return s.Query(t.Context(), "SELECT 1", nil) },

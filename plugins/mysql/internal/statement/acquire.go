@@ -5,17 +5,17 @@ import "strconv"
 // Acquire tries to take many locks at once. It takes a lock's row if the lock has no holder, the
 // new owner is not withdrawn, and no other owner is first in the queue.
 //
-// MySQL runs assignments from left to right, and each sees the earlier results. The first
+// MySQL runs assignments from left to right, and each sees the results of earlier ones. The first
 // assignment decides by the old expires_at and owner whether to take the row. If so, it writes the
-// request's random number (nonce) to the attempt column. The others compare this column with it.
+// request's nonce (a random number) to the attempt column. Later ones check for that nonce.
 //
-// All nonces of one statement have base as their high bits. The low bits (see NonceBits) are the
-// request's number. A row whose attempt has base as high bits was granted. For a row that was not
-// granted, the reply also has details.
+// All nonces of one statement have base as their high bits. The low NonceBits bits are the
+// request's number. A row was granted if its attempt column has base as high bits. For any other
+// row, the reply also describes the holder, the remaining lease and the queue.
 //
-// There are two texts, because the long text would be slow for a single row. The short text takes
-// only rows that have no queue, no withdrawn owners and no running lease. The long text handles
-// every case.
+// The statement has two texts, because the long text would be slow for a single row. The short text
+// takes only rows that have no queue, no withdrawn owners and no running lease. The long text
+// handles every case.
 func Acquire(table string, ops []Operation, base uint64, long, mariadb bool) string {
 	var t text
 	t.add("INSERT INTO ", table, "(name,owner,token,expires_at,attempt,ttl_us,label,value)VALUES")
@@ -39,8 +39,8 @@ func Acquire(table string, ops []Operation, base uint64, long, mariadb bool) str
 }
 
 // Take takes one lock, if its row exists and has no queue, no withdrawn owners and no running
-// lease. Otherwise it changes nothing, and the caller uses [Acquire], which costs the server twice
-// the time. The reply has the token as the last insert id.
+// lease. Otherwise it changes nothing, and the caller uses [Acquire], which takes the server twice
+// as long. The reply has the token as the last insert id.
 func Take(table string, a Operation) string {
 	var t text
 	t.add("UPDATE ", table, " SET token=LAST_INSERT_ID(GREATEST(token+1,", micros, ")),attempt=").uint(a.Nonce)
@@ -53,7 +53,7 @@ const (
 	// NonceBits is the number of low bits of a nonce that hold the request's number in its statement.
 	NonceBits = 16
 
-	// details is one column, because several columns would make the reply slower.
+	// details describes a refused row. It is one column, because more columns would slow the reply.
 	details = "CONCAT_WS(' ',TIMESTAMPDIFF(MICROSECOND," + Now + ",expires_at),ttl_us,barred<>'',HEX(label),owner,queue)"
 
 	onTakenShort = " ON DUPLICATE KEY UPDATE attempt=IF(expires_at<=" + Now + " AND queue='' AND barred='',VALUES(attempt),attempt)," +
@@ -65,8 +65,8 @@ const (
 		"queue=" + ifTaken + "SUBSTRING(queue,LOCATE(',',queue,2)),queue)," + // empty if LOCATE returns 0
 		"barred_old=IF(barred<>'' AND barred_since<" + Now + "-INTERVAL 2 MINUTE,'',barred_old)," +
 		"barred=IF(barred<>'' AND barred_since<" + Now + "-INTERVAL 2 MINUTE,'',barred)," +
-		// A lease that seems to have more than its TTL left shows that the server's
-		// clock was turned back. Such a lease is made to end within one TTL.
+		// If a lease seems to have more than its TTL left, the server's clock was turned back. Such a
+		// lease is made to end within one TTL.
 		"expires_at=" + ifTaken + "VALUES(expires_at)," +
 		"IF(owner<>'' AND expires_at>" + Now + "+INTERVAL ttl_us MICROSECOND," + Now + "+INTERVAL ttl_us MICROSECOND,expires_at))," +
 		taken + ",owner=" + ifTaken + "VALUES(owner),owner)"

@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 )
 
-// Statements are built here, without the driver's placeholders. Text from callers is written in
+// This package builds statements without the driver's placeholders. Text from callers is written in
 // hexadecimal, which the server reads alike under every sql_mode and character set. Numbers are
 // written as digits. Owners were checked to be plain ASCII and need no encoding.
 
@@ -20,18 +20,18 @@ import (
 // Within one statement its value does not change.
 const Now = "UTC_TIMESTAMP(6)"
 
-// micros is the server's clock in microseconds since 1970, the smallest value of a new token. So
-// tokens rise even after a row was purged or the table was lost.
+// micros is the server's clock in microseconds since 1970. A new token is never lower, so tokens
+// rise even after a row was purged or the table was lost.
 const micros = "TIMESTAMPDIFF(MICROSECOND,'1970-01-01'," + Now + ")"
 
-// A queue is a text of entries, in the order of arrival. Tombstones (withdrawn owners) are a text
-// such as ",owner1,owner2,". Queue and tombstones are columns in the row of their lock. So the row
-// lock makes each change of them atomic, and a statement locks only the rows of its names.
+// A lock's queue of waiters is a text of entries, in the order of arrival. The lock's tombstones
+// (withdrawn owners) are a text such as ",owner1,owner2,". Both texts are columns of the lock's
+// row. So each change of a text is atomic, and a statement locks only the rows of its locks.
 //
-// An entry is ",owner.process.sign.span_us.label.value.wakeid". Label and value are in hexadecimal,
-// and "-" stands for no value. The statement that grants a lock to its first waiter takes all data
-// from this entry. The wake id comes last, because the previous version of this program looks for
-// it there.
+// A queue entry is ",owner.process.sign.span_us.label.value.wakeid". Label and value are in
+// hexadecimal, and "-" stands for no value. The statement that grants a lock to its first waiter
+// takes all data from this waiter's entry. The wake id comes last, because the previous version of
+// this program expects it there.
 const (
 	// Free is the condition that a lock has no holder: its row has no owner, or
 	// the lease of the owner has expired.
@@ -40,10 +40,10 @@ const (
 	// head is the first entry of the queue, and headWakeID is the wake id in that entry.
 	head       = "SUBSTRING_INDEX(SUBSTRING(queue,2),',',1)"
 	headWakeID = "CAST(SUBSTRING_INDEX(" + head + ",'.',-1) AS UNSIGNED)"
-	// replyWakeID makes headWakeID the "last insert id" in the reply to an UPDATE,
-	// or 0 when the queue is empty. The value of the expression is always 1.
+	// replyWakeID is an expression whose value is always 1. It makes headWakeID the "last insert id"
+	// in the reply to an UPDATE, or 0 if the queue is empty.
 	replyWakeID = "IF(LAST_INSERT_ID(IF(queue='',0," + headWakeID + "))>=0,1,1)"
-	// replyLook makes [Look] the "last insert id" if at least one of many rows has a waiter.
+	// replyLook makes [Look] the "last insert id" if any row of the UPDATE has a waiter.
 	replyLook = "IF(queue='',1,IF(LAST_INSERT_ID(2)=2,1,1))"
 )
 
@@ -53,14 +53,14 @@ const (
 	Look     = 2 // a waiter exists, but was not granted the lock
 )
 
-// StoreGrant is the value of the attempt column after the store made a grant to a waiter, until the
-// waiter first uses the grant.
+// StoreGrant is the value of the attempt column after the store has granted the lock to a waiter,
+// until that waiter first uses the grant.
 const StoreGrant = 1
 
 // SignEvery is the interval between two signs of life of a waiting process. Without signs, the
-// store grants it no locks. The server's time is divided into parts of 200 ms. A sign is a user
-// lock named after the process and the present part. It is usually valid in this part and the next
-// two. The first sign of a process is a part number in its queue entry. Later entries contain 0.
+// store grants the process no locks. The server's time is divided into parts of 200 ms. A sign is a
+// user lock named after the process and a part. It is usually valid in this part and the next two.
+// Until its first sign, a process's queue entries contain a part number as a sign, and later 0.
 const SignEvery = 200 * time.Millisecond
 
 // part is the number of the present part: the server's time divided by SignEvery.
@@ -74,12 +74,12 @@ type Process struct {
 }
 
 // Signed is a sign of life. Its Part field is the 200 ms part in which it was given, or 0 if there
-// is no sign. Ahead is the number of parts by which it is valid longer than usual.
+// is no sign. Ahead is the number of parts by which the sign is valid longer than usual.
 type Signed struct{ Part, Ahead uint64 }
 
-// Sign gives a sign of life for process. It takes a user lock for the present part and, if ahead is
-// not 0, for every third part up to ahead+2 parts later. Then it ends the previous sign, which the
-// parameter last describes. The reply is the present part.
+// Sign gives a sign of life for the named process. It takes a user lock for the present part and,
+// if ahead is not 0, for every third part up to ahead+2 parts later. Then it ends the previous
+// sign, which the parameter last describes. The reply is the present part.
 func Sign(process string, ahead uint64, last Signed) string {
 	var t text
 	t.add("SELECT ", part)
@@ -108,10 +108,10 @@ func field(number string) string {
 }
 
 // free adds assignments that grant the lock to the first waiter in its queue. If there is no
-// waiter, or the first waiter's process gives no sign of life, they free the lock. A first waiter
-// always leaves the queue. The assignments set the freed_by column to the parameter freedBy. The
-// reply is the granted waiter's wake id, [Look] if the first waiter gave no sign of life, or 0 if
-// there was no waiter.
+// waiter, or the first waiter's process gives no sign of life, the assignments free the lock. In
+// any case the first waiter leaves the queue. The freed_by column is set to the parameter freedBy.
+// The reply is the wake id of the waiter that was granted the lock, [Look] if the first waiter gave
+// no sign of life, or 0 if there was no waiter.
 func (t *text) free(freedBy string) *text {
 	const granted = "IF(attempt=1,"
 	t.add("attempt=IF(", alive(), ",1,IF(attempt=1,0,attempt)),freed_by=", freedBy)
@@ -137,8 +137,8 @@ func Granted(table string, r driver.Request) string {
 	return t.granted(r).String()
 }
 
-// Confirm turns the store's grant to a waiter, the owner of the operation a, into a lease with the
-// full TTL. The reply has the token as the last insert id.
+// Confirm turns the grant that the store made to the waiting owner of a into a lease with a's full
+// TTL. The reply has the token as the last insert id.
 func Confirm(table string, a Operation) string {
 	var t text
 	t.add("UPDATE ", table, " SET token=LAST_INSERT_ID(token),attempt=").uint(a.Nonce).add(",label=").bytes(a.Label).add(",value=").blob(a.Value)
@@ -146,13 +146,13 @@ func Confirm(table string, a Operation) string {
 	return t.granted(a.Request).String()
 }
 
-// granted adds the condition that r's owner has an unused grant, which the store made.
+// granted adds the condition that the store has made a grant to r's owner, who has not used it yet.
 func (t *text) granted(r driver.Request) *text {
 	return t.add("name=").bytes(r.Name).add(" AND owner='", r.Owner, "' AND attempt=1 AND expires_at>", Now)
 }
 
-// tombstoneFor is the shortest time for which a tombstone refuses a withdrawn owner. Later, a new
-// tombstone moves the old ones to the barred_old column and drops that column's former content.
+// tombstoneFor is the shortest time for which a tombstone refuses a withdrawn owner. After that, a
+// new tombstone moves the old ones to the barred_old column and drops that column's old content.
 const tombstoneFor = "INTERVAL 1 MINUTE"
 
 // byKey follows the table's name in a statement that locks several rows. Without byKey, the
@@ -237,7 +237,7 @@ func (t *text) leases(ops []Operation) *text {
 	if len(ops) == 1 {
 		return t.lease(ops[0].Request)
 	}
-	t.add("name IN(").list(Names(ops)) // without this MySQL does not find the rows by their key
+	t.add("name IN(").list(Names(ops)) // without this list, MySQL does not find the rows by their key
 	t.add(")AND(name,owner,token)IN(")
 	for i, a := range ops {
 		if i > 0 {
@@ -270,10 +270,10 @@ func Release(table string, nonce uint64, ops []Operation, contended bool) string
 }
 
 // ReleaseAndWake releases a contended lock like Release and wakes the next waiter, in one block of
-// statements, which only MariaDB has. The reply is the number of leases that the block found and,
-// if it woke no waiter, the reply of Release.
+// statements. Only MariaDB has such blocks. The reply has the number of leases that the block
+// found. It also has the reply of Release, or 0 if the block woke a waiter.
 //
-// It wakes the waiter after the commit, so that the grant that the waiter reads is on disk.
+// The block wakes the waiter after the commit, so that the grant that the waiter reads is on disk.
 func ReleaseAndWake(table string, nonce uint64, a Operation) string {
 	var t text
 	t.add("BEGIN NOT ATOMIC DECLARE n,wake_id BIGINT UNSIGNED DEFAULT 0;")
@@ -286,8 +286,8 @@ func ReleaseAndWake(table string, nonce uint64, a Operation) string {
 // Shorten makes a lease end after r.Keep at the latest. The reply is the wake id of the first
 // waiter. The caller then wakes this waiter, because waiters know only the lease's old end.
 //
-// Note: do not use LEAST, because in MySQL 9 LEAST of two times is a text, and the lease
-// would be lost.
+// Note: do not use LEAST. In MySQL 9, LEAST of two times returns a text, and the lease would be
+// lost.
 func Shorten(table string, r driver.Request) string {
 	var t text
 	t.add("UPDATE ", table, " SET freed_by=", replyWakeID, ",expires_at=IF(expires_at<").later(r.Keep)
@@ -295,11 +295,11 @@ func Shorten(table string, r driver.Request) string {
 }
 
 // Withdraw removes owners from their locks and queues. If an owner's request may still arrive, the
-// owner gets a tombstone in the row, which refuses the request. If the row is missing, Withdraw
-// creates the row. The reply is [Look] if a lock is free afterwards and has a waiter.
+// owner gets a tombstone in the row, so that the request is refused. If the row is missing,
+// Withdraw creates the row. The reply is [Look] if a lock is free afterwards and has a waiter.
 //
-// The VALUES row has the owner in its label column. Its attempt column is 1 if the owner gets a
-// tombstone.
+// In the VALUES list, the label column contains the owner, and the attempt column is 1 if the owner
+// gets a tombstone.
 func Withdraw(table string, ops []Operation) string {
 	const (
 		tombstone = "VALUES(attempt)=1"
@@ -329,7 +329,7 @@ func Withdraw(table string, ops []Operation) string {
 	return t.add("freed_by=IF(", Free, ",", replyLook, ",freed_by)").String()
 }
 
-// The function without returns a queue expression in which entry replaces the entry of owner.
+// The function without returns an SQL expression: the queue with entry in place of owner's entry.
 func without(owner, entry string) string {
 	position := "LOCATE('," + owner + ".',queue)"
 	return "CONCAT(LEFT(queue," + position + "-1)," + entry + ",SUBSTRING(queue,LOCATE(',',queue," + position + "+1)))"
@@ -341,8 +341,8 @@ func noTombstone(owner string) string {
 
 // Enter puts r's owner into the queue, with a wake id, unless this owner holds the lock or was
 // withdrawn. The store may then grant the owner the lock, for r's TTL. Enter also works while the
-// lock is free. If it did not, a host might never get a lock that another host often takes for a
-// short time. The lock might be free at each Enter and held at each acquire.
+// lock is free. Otherwise a host might never get a lock that another host often takes for a short
+// time, because the lock might be free at each Enter and held at each acquire.
 func Enter(table string, p Process, r driver.Request, wakeID uint64) string {
 	value := "-"
 	if r.Value != nil && Fits(r) {
@@ -364,11 +364,11 @@ func Enter(table string, p Process, r driver.Request, wakeID uint64) string {
 func Fits(r driver.Request) bool { return len(r.Value) <= 512 }
 
 // Sleep makes the session sleep until r's owner should ask for the lock, or until a wake-up. The
-// reply has the planned sleep (-1 if the owner was withdrawn) and the server's time at the start,
-// both in microseconds.
+// reply has the result of SLEEP, the planned sleep (-1 if the owner was withdrawn) and the server's
+// time at the start, both in microseconds.
 //
-// One statement reads the row and sleeps, so it misses no release. It sees an earlier release in
-// the row. A later release finds the owner in the queue and interrupts the sleep.
+// One statement both reads the row and sleeps, so it misses no release. It sees an earlier release
+// in the row, and a later release finds the owner in the queue and interrupts the sleep.
 func Sleep(table string, r driver.Request, most time.Duration) string {
 	var t text
 	t.add("SELECT SLEEP(").pause(r, most).add("/1000000) AS slept,IF(", noTombstone(r.Owner), ",").pause(r, most).add(",-1),", micros, " FROM ", table)
@@ -376,17 +376,17 @@ func Sleep(table string, r driver.Request, most time.Duration) string {
 }
 
 // EnterAndSleep enters the queue like [Enter] and sleeps like [Sleep], in one block of statements.
-// The sleep is a wait for the user lock called lock, which is never free. A wake-up during the
-// sleep ends only the sleep, so the block then replies the rows of [Granted] too. A wake-up at any
+// To sleep, it waits for the user lock named in lock, which is never free. A wake-up during the
+// sleep ends only the sleep, and the block then also returns the row of [Granted]. A wake-up at any
 // other time ends the whole block.
 //
 // The sleeping statement must not read the row, because it would keep the table's definition
 // locked during the sleep. An ALTER TABLE would then wait for the sleep, and all other
 // statements would wait for the ALTER TABLE.
 //
-// Note: the row must be read by a SET. MariaDB forgets a KILL QUERY (the wake-up) that comes
-// at the end of a statement, also in a block, but a SET does not count as a statement. With
-// SELECT INTO in place of SET, MariaDB 10.11 lost one wake-up in 20 handoffs.
+// Note: a SET must read the row. MariaDB forgets a KILL QUERY (the wake-up) that comes at the end
+// of a statement, also in a block, but a SET does not count as a statement. With SELECT INTO in
+// place of SET, MariaDB 10.11 lost one wake-up in 20 handoffs.
 func EnterAndSleep(table, lock string, p Process, r driver.Request, wakeID uint64, most time.Duration) string {
 	var t text
 	t.add("BEGIN NOT ATOMIC DECLARE pause_us BIGINT;", Enter(table, p, r, wakeID))
@@ -397,7 +397,7 @@ func EnterAndSleep(table, lock string, p Process, r driver.Request, wakeID uint6
 
 // pause adds an expression for the time, in microseconds, that r's owner waits before it asks for
 // the lock. The time is 0 if the lock is free or the owner is not in the queue. Otherwise it is the
-// rest of the lease, but at most the parameter most.
+// rest of the lease plus 1 ms, or the parameter most if that is shorter.
 func (t *text) pause(r driver.Request, most time.Duration) *text {
 	t.add("IF(", Free, " OR LOCATE(',", r.Owner, ".',queue)=0,0,LEAST(").uint(uint64(most.Microseconds()))
 	return t.add(",TIMESTAMPDIFF(MICROSECOND,", Now, ",expires_at)+1000))")
@@ -455,7 +455,7 @@ func Check(table string) string {
 	return t.String()
 }
 
-// Withdrawn asks whether r's owner has a tombstone. The reply is true if there is no tombstone.
+// Withdrawn asks whether r's owner has a tombstone. The reply is 0 if so, and otherwise 1.
 func Withdrawn(table string, r driver.Request) string {
 	var t text
 	return t.add("SELECT ", noTombstone(r.Owner), " FROM ", table, " WHERE name=").bytes(r.Name).String()

@@ -22,17 +22,17 @@ func Create(table string) string {
 }
 
 // unused is the condition that a row has been free for a day, and that the time in its last token
-// is over a day ago. A waiter in the row's queue is dead, because a living waiter would have taken
-// the lock. Deleting the row is safe unless the clock goes back by more than a day, because a new
-// row's first token is the clock's time. The token is checked, because a token that was granted
-// while the clock was ahead may lie in the future.
+// is over a day ago. If such a row has a waiter in its queue, the waiter is dead, because a living
+// one would have taken the lock. Deleting the row is safe unless the clock goes back by more than a
+// day, because a new row's first token is the clock's time. If a token was granted while the clock
+// was ahead, it may lie in the future, so the condition includes the token.
 const (
 	unused = "expires_at<" + dayAgo + " AND barred_since<" + dayAgo +
 		" AND token<TIMESTAMPDIFF(MICROSECOND,'1970-01-01'," + dayAgo + ")"
 	dayAgo = Now + "-INTERVAL 1 DAY"
 )
 
-// Unused reads up to limit rows with names behind the parameter after, and says which are unused.
+// Unused reads up to limit rows whose names follow the name in after, and says which are unused.
 func Unused(table, after string, limit int) string {
 	var t text
 	return t.add("SELECT name,", unused, " FROM ", table, " WHERE name>").bytes(after).add(" ORDER BY name LIMIT ").uint(uint64(limit)).String()
