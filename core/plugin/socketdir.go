@@ -22,8 +22,8 @@ const (
 	sweepAfter = time.Minute
 )
 
-// socketDir is a directory that only this user can enter. The host that created the directory holds
-// a flock on it until the host ends. Later hosts remove a directory without a flock.
+// socketDir is a directory that only the process's user can enter. The host that created it holds a
+// flock on it until the host ends. Later hosts remove a directory without a flock.
 type socketDir struct {
 	path  string
 	claim *os.File // the open directory; its lock ends with remove, or when this host dies

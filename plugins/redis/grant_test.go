@@ -379,7 +379,7 @@ func TestWithdrawalCrossesTheGrant(t *testing.T) {
 	}
 }
 
-// If a waiter's plugin is replaced after the store's grant, an acquire returns this grant's token.
+// If the waiter's plugin dies after the store's grant, the next acquire returns the grant's token.
 func TestGrantOutlivesThePlugin(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, at(s))

@@ -43,7 +43,7 @@ type Baseline struct {
 	Open func(ctx context.Context, cfg driver.Config) (load.Locker, error)
 }
 
-// Without lists the features that a plugin has and the library lacks.
+// Without returns the features that the baseline's library lacks and plugins have.
 func (b Baseline) Without() (lacks []string) {
 	for _, one := range []struct {
 		has  bool

@@ -24,7 +24,7 @@ type Backend struct {
 	Fencing   string
 	FirstSpan time.Duration
 	Config    driver.Config
-	// Claims are the promises that a user states for a backend that package claim does not know.
+	// Claims are the promises of a backend, stated by its author if our package claim has none for it.
 	Claims *claim.Terms
 	NoMTLS bool
 	// HostProgram is the path of the program to run as a host, for example a build with another

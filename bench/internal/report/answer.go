@@ -53,7 +53,7 @@ func (r Report) choices() []choice {
 	return append(out, r.ttlChoices()...)
 }
 
-// survivors names the candidates whose grants survive a crash of the server, by its settings.
+// survivors names the candidates whose server's settings make grants survive a crash of the server.
 func (r Report) survivors() (choice, bool) {
 	all := filter(r.Manifest.Subjects, func(s results.Subject) bool { return r.candidate(s) && s.SurvivesCrash != nil })
 	c := choice{Need: "grants that survive a server's crash"}

@@ -133,7 +133,7 @@ type Subject struct {
 	// SurvivesCrash reports whether grants survive a crash of the server's machine. Like Durability,
 	// it follows from settings of the server. It is nil for a baseline.
 	SurvivesCrash *bool `json:"survives_crash,omitempty"`
-	// Without lists the features that this baseline lacks and that plugins have.
+	// Without has the features that this baseline lacks and that plugins have.
 	Without []string `json:"without,omitempty"`
 	// BuildOf is set for the second build of a plugin, in a run that compares two builds. It is the
 	// name of the subject with the first build.

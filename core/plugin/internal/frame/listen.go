@@ -23,7 +23,7 @@ type Listener struct {
 	close    context.CancelFunc
 }
 
-// Listen creates the socket at path. Only this user may have access to the socket's directory.
+// Listen creates the socket at path. Only the process's user may have access to its directory.
 func Listen(path string) (*Listener, error) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {

@@ -114,8 +114,8 @@ func (s *shaped) outcome(t *testing.T, st *Step) string {
 	return out.String()
 }
 
-// FuzzShapes does a random operation twice, on equal keys: once alone, and once in a Txn with other
-// operations. The answers, and the keys after the operation, must be the same.
+// FuzzShapes does a random operation twice, each time on the same keys and values: once alone, once
+// in a Txn with other operations. The answers, and the keys after the operation, must be the same.
 func FuzzShapes(f *testing.F) {
 	random := rand.NewChaCha8([32]byte{})
 	for i := range 300 { // seeds, so that plain go test runs these too
